@@ -1,0 +1,1 @@
+"""What things cost and who owes what: prices times usage, ledger, transactions, reservations."""

@@ -1,0 +1,154 @@
+"""The only writer of credits and usage: what moves is appended to the ledger and added to the balances, together.
+
+Knows what a movement is and in which order rows are locked. Must never know what was paid for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from apps.billing import balances
+from apps.billing.balances import Balance, Scope
+from apps.billing.models import LedgerEntry, Transaction
+from apps.kernel.ids import new_id
+from apps.kernel.money import LARGEST, ZERO, exact, storable
+from apps.organizations.models import Organization
+
+# Where a scope's balance is kept; its version counts beside it.
+_COLUMNS: dict[Scope, tuple[str, str]] = {
+    "organization": ("organizations_organization", "credits"),
+    "key": ("keys_apikey", "usage"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What a request moves, in USD: the organization's credits (0 or less) and its key's usage (0 or more).
+
+    `reference` is the request's id; a request is charged once, however often it is asked for.
+    """
+
+    organization_id: UUID
+    api_key_id: UUID
+    reference: UUID
+    credits: Decimal
+    usage: Decimal
+
+
+class _Movement(NamedTuple):
+    """A ledger entry to be."""
+
+    kind: str
+    reference: UUID
+    organization_id: UUID
+    api_key_id: UUID | None
+    credits: Decimal
+    usage: Decimal
+
+
+def charge(charges: Sequence[Charge]) -> list[Balance]:
+    """Charge requests inside the caller's transaction; return the balances that changed, to be published after it.
+
+    Where the organization or the key is gone, the entry is written all the same. Raises DatabaseError.
+    """
+    return _move(
+        _Movement(
+            LedgerEntry.Kind.USAGE,
+            one.reference,
+            one.organization_id,
+            one.api_key_id,
+            storable(one.credits),
+            storable(one.usage),
+        )
+        for one in charges
+    )
+
+
+def grant(organization_id: UUID, amount: Decimal, description: str) -> Transaction:
+    """Give an organization credits; return the completed gift.
+
+    Raises ValueError when the amount is not positive or is finer than 1e-12 USD, Organization.DoesNotExist.
+    """
+    if not (amount.is_finite() and ZERO < amount <= LARGEST and amount == exact(amount)):
+        raise ValueError("The amount must be a positive number of USD with at most 12 digits after the point")
+    with transaction.atomic():
+        gift = Transaction.objects.create(
+            organization=Organization.objects.get(id=organization_id),
+            type=Transaction.Type.CREDIT_GIFT,
+            status=Transaction.Status.COMPLETED,
+            amount=amount,
+            credit_amount=amount,
+            description=description,
+        )
+        changed = _move([_Movement(LedgerEntry.Kind.GIFT, gift.id, organization_id, None, amount, ZERO)])
+        transaction.on_commit(partial(balances.publish, changed))
+    return gift
+
+
+def _move(movements: Iterable[_Movement]) -> list[Balance]:
+    """Append the movements that are new and not nothing, and add them up; return the balances that changed.
+
+    Everything is locked in one order (entries, organizations, keys; each by id), so that writers wait for each other
+    instead of locking each other out.
+    """
+    credits: defaultdict[UUID, Decimal] = defaultdict(Decimal)
+    usage: defaultdict[UUID, Decimal] = defaultdict(Decimal)
+    for organization_id, api_key_id, more_credits, more_usage in _append(movements):
+        if more_credits:
+            credits[organization_id] += more_credits
+        if more_usage and api_key_id:
+            usage[api_key_id] += more_usage
+    return _add("organization", credits) + _add("key", usage)
+
+
+def _append(movements: Iterable[_Movement]) -> list[tuple[UUID, UUID | None, Decimal, Decimal]]:
+    """Write ledger entries; return organization, key, credits and usage of those that had not been written before."""
+    moving = [movement for movement in movements if movement.credits or movement.usage]
+    if not moving:
+        return []
+    moving.sort(key=lambda movement: (movement.kind, movement.reference))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            INSERT INTO billing_ledgerentry
+                (id, kind, reference, organization_id, api_key_id, credits, usage, created_at)
+            SELECT *, now() FROM unnest(
+                %s::uuid[], %s::text[], %s::uuid[], %s::uuid[], %s::uuid[], %s::numeric[], %s::numeric[]
+            )
+            ON CONFLICT (kind, reference) DO NOTHING RETURNING organization_id, api_key_id, credits, usage
+            """,
+            [[new_id() for _ in moving], *map(list, zip(*moving, strict=True))],
+        )
+        return list(cursor.fetchall())
+
+
+def _add(scope: Scope, amounts: Mapping[UUID, Decimal]) -> list[Balance]:
+    """Add to the balances of those that still exist; return them as they are now."""
+    if not amounts:
+        return []
+    table, column = _COLUMNS[scope]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT FROM {table} WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",
+            [sorted(amounts)],
+        )
+        cursor.execute(
+            # A balance that no column can hold stops at the largest: one absurd charge must not hold up all others.
+            f"""
+            UPDATE {table} SET
+                {column} = least(greatest({column} + moved.amount, -%s::numeric), %s::numeric),
+                {column}_version = {column}_version + 1
+            FROM unnest(%s::uuid[], %s::numeric[]) AS moved (id, amount)
+            WHERE {table}.id = moved.id RETURNING {table}.id, {column}, {column}_version
+            """,  # noqa: S608 - names are ours
+            [LARGEST, LARGEST, list(amounts), list(amounts.values())],
+        )
+        return [Balance(scope, *row) for row in cursor.fetchall()]

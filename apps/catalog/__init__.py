@@ -1,0 +1,1 @@
+"""Which models exist, who serves them, and at what price."""

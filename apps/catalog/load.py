@@ -1,0 +1,138 @@
+"""Data files -> rows: facts are rewritten, what operators changed or made is left alone. Idempotent.
+
+Knows which columns the files own. Must never know requests, or write `active`, `priority` or `price_overrides`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+from django.db import connection, transaction
+
+from apps.catalog import files, models
+from apps.catalog.cards import write_card
+from apps.kernel import generation
+
+# Any number, as long as it is ours: servers that start together load one after the other.
+_LOCK = 0x0CA7A106
+_KEPT_AS_FACTS = ("aliases", "reasoning_efforts", "reasoning_budget", "endpoint", "dimensions")
+
+Rows = dict[tuple[str, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load found and did: rows in the files, and rows added, changed and withdrawn."""
+
+    providers: int
+    models: int
+    mappings: int
+    added: int = 0
+    changed: int = 0
+    withdrawn: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"catalog: {self.providers} providers, {self.models} models, {self.mappings} mappings; "
+            f"{self.added} added, {self.changed} changed, {self.withdrawn} withdrawn"
+        )
+
+
+def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
+    """Bring the rows in line with the data files below `folder`, in one transaction.
+
+    A row that the files state anew becomes theirs, its operations columns stay. A mapping whose entry vanished is
+    deactivated as of `today` and no longer the files'; a model or provider without an entry just stops being theirs.
+    Raises InvalidFiles, and then nothing has changed.
+    """
+    catalog = files.read_files(folder)
+    providers: Rows = {(file.id,): _provider_facts(file) for file in catalog.providers}
+    entries: Rows = {(entry.id,): _model_facts(family, entry) for family in catalog.families for entry in family.models}
+    mappings: Rows = {
+        (file.id, mapping.id): _mapping_facts(mapping, mode=entries[mapping.id,]["mode"])
+        for file in catalog.providers
+        for mapping in file.models
+    }
+    withdrawal = {"deactivated_at": today or datetime.now(UTC).date()}
+    with transaction.atomic():
+        _wait_for_other_loads()
+        done = [
+            _write(models.Provider, ("id",), providers, {}),
+            _write(models.Model, ("id",), entries, {}),
+            _write(models.ModelProvider, ("provider_id", "model_id"), mappings, withdrawal),
+        ]
+        added, changed, withdrawn = (sum(counts) for counts in zip(*done, strict=True))
+        if added or changed or withdrawn:
+            generation.bump_on_commit(generation.CATALOG)
+    return Loaded(len(providers), len(entries), len(mappings), added, changed, withdrawn)
+
+
+def _wait_for_other_loads() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+
+
+def _write(
+    table: type[models.CatalogRow], key: tuple[str, ...], stated: Rows, withdrawal: dict[str, Any]
+) -> tuple[int, int, int]:
+    """Write the rows that differ from what the files state. Return how many were added, changed and withdrawn."""
+    stated = {at: {**facts, "file_owned": True} for at, facts in stated.items()}
+    columns = list(next(iter(stated.values()), {"file_owned": True}))
+    found = {tuple(row[name] for name in key): row for row in table.objects.values("pk", *key, *columns).order_by(*key)}
+    differing = {
+        at: facts
+        for at, facts in stated.items()
+        if at not in found or any(found[at][name] != value for name, value in facts.items())
+    }
+    table.objects.bulk_create(
+        [table(**dict(zip(key, at, strict=True)), **facts) for at, facts in sorted(differing.items())],
+        update_conflicts=True,
+        unique_fields=[name.removesuffix("_id") for name in key],
+        update_fields=[*columns, "updated_at"],
+    )
+    vanished = [row["pk"] for at, row in found.items() if row["file_owned"] and at not in stated]
+    if vanished:
+        table.objects.filter(pk__in=vanished).update(file_owned=False, **withdrawal)
+    added = sum(at not in found for at in differing)
+    return added, len(differing) - added, len(vanished)
+
+
+def _provider_facts(file: files.ProviderFile) -> dict[str, Any]:
+    kept = ("name", "dialect", "auth", "base_url", "api_key_env", "website")
+    return {name: getattr(file, name) for name in kept} | {"facts": msgspec.to_builtins(file.facts)}
+
+
+def _model_facts(family: files.FamilyFile, entry: files.ModelEntry) -> dict[str, Any]:
+    kept = ("name", "description", "mode", "aliases", "context_length", "max_output")
+    facts = {"tokenizer": family.tokenizer, "knowledge": entry.knowledge, "open_weights": entry.open_weights}
+    return {name: getattr(entry, name) for name in kept} | {
+        "family": family.family,
+        "owned_by": entry.owned_by or "",
+        "released_on": entry.released,
+        "input_modalities": entry.input_modalities,
+        "output_modalities": entry.output_modalities,
+        "facts": {name: value for name, value in facts.items() if value is not None},
+    }
+
+
+def _mapping_facts(mapping: files.Mapping, *, mode: str) -> dict[str, Any]:
+    stated: dict[str, Any] = msgspec.to_builtins(mapping)
+    chats = mode == "chat"
+    return {
+        "model_name": mapping.own_names[0],
+        "prices": write_card(mapping.card),
+        "context_length": mapping.context,
+        "max_output": mapping.max_output,
+        "streaming": chats if mapping.streaming is None else mapping.streaming,
+        "cancellation": chats if mapping.cancellation is None else mapping.cancellation,
+        "temperature": mapping.temperature,
+        "stability": mapping.stability,
+        "deprecated_at": mapping.deprecated,
+        "deactivated_at": mapping.deactivated,
+        "facts": {name: stated[name] for name in _KEPT_AS_FACTS if name in stated} | msgspec.to_builtins(mapping.facts),
+        **{feature: feature in mapping.features for feature in get_args(files.Feature)},
+    }

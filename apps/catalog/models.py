@@ -1,0 +1,154 @@
+"""Providers, models, and which provider serves which model: columns and constraints.
+
+Facts come from the data files and are rewritten by `load_catalog`; operations (`active`, `priority`, `price_overrides`)
+belong to operators and are never touched by it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+
+from apps.catalog.cards import read_card
+from apps.catalog.offers import MODES, STABILITIES
+from apps.kernel import generation
+
+_WEIGHT = [MinValueValidator(0), MaxValueValidator(1)]
+
+
+def validate_prices(prices: Any) -> None:
+    """Raise ValidationError naming a price that cannot be meant."""
+    try:
+        read_card(prices)
+    except ValueError as error:
+        raise ValidationError(f"Not prices: {error}") from error
+
+
+class CatalogQuerySet(models.QuerySet[Any]):
+    """Rows whose change makes every worker read the catalog anew, also when many change at once."""
+
+    def update(self, **kwargs: Any) -> int:
+        """Update, and make every copy of the catalog stale on commit."""
+        count = super().update(**kwargs)
+        generation.bump_on_commit(generation.CATALOG)
+        return count
+
+    def delete(self) -> tuple[int, dict[str, int]]:
+        """Delete, and make every copy of the catalog stale on commit."""
+        deleted = super().delete()
+        generation.bump_on_commit(generation.CATALOG)
+        return deleted
+
+
+class CatalogRow(models.Model):
+    """A row of the catalog: saving one makes every worker read the catalog anew."""
+
+    active = models.BooleanField(default=True)
+    # A data file states this row's facts; false for rows that operators made, and for those whose entry is gone.
+    file_owned = models.BooleanField(default=False, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = CatalogQuerySet.as_manager()
+
+    class Meta:
+        abstract = True
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save, and make every copy of the catalog stale on commit."""
+        super().save(*args, **kwargs)
+        generation.bump_on_commit(generation.CATALOG)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Delete, and make every copy of the catalog stale on commit."""
+        deleted = super().delete(*args, **kwargs)
+        generation.bump_on_commit(generation.CATALOG)
+        return deleted
+
+
+class Provider(CatalogRow):
+    """Who serves models, at which address, in which wire format."""
+
+    id = models.SlugField(primary_key=True, max_length=40)
+    name = models.CharField(max_length=200)
+    dialect = models.CharField(max_length=40)
+    auth = models.CharField(max_length=40)
+    base_url = models.CharField(max_length=300)
+    api_key_env = models.CharField(max_length=80)
+    website = models.URLField(blank=True)
+    # How this provider's flavor of its dialect differs; read by dialects as `target.facts`.
+    facts = models.JSONField(default=dict, blank=True)
+    # Weight of the routing score: 0.8 lowers it by 20 percent, 0 takes the provider out of automatic routing.
+    priority = models.DecimalField(max_digits=4, decimal_places=3, default=1, validators=_WEIGHT)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Model(CatalogRow):
+    """A model, whoever serves it. What it can do, costs, and how long it lives, its mappings say."""
+
+    id = models.CharField(primary_key=True, max_length=120)
+    name = models.CharField(max_length=200)
+    description = models.TextField(blank=True)
+    family = models.CharField(max_length=80)
+    # A provider's id; blank when the maker is none of the providers.
+    owned_by = models.CharField(max_length=40, blank=True)
+    mode = models.CharField(max_length=24, choices=[(mode, mode) for mode in MODES])
+    aliases = models.JSONField(default=list, blank=True)
+    released_on = models.DateField(null=True, blank=True)
+    context_length = models.PositiveIntegerField(null=True, blank=True)
+    max_output = models.PositiveIntegerField(null=True, blank=True)
+    input_modalities = models.JSONField(default=list)
+    output_modalities = models.JSONField(default=list)
+    # Everything else that the file says of it: tokenizer, knowledge cut-off, open weights.
+    facts = models.JSONField(default=dict, blank=True)
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class ModelProvider(CatalogRow):
+    """A model at a provider: the mapping that requests are routed over."""
+
+    provider = models.ForeignKey(Provider, models.CASCADE, related_name="mappings")
+    model = models.ForeignKey(Model, models.CASCADE, related_name="mappings")
+    # What the provider calls it.
+    model_name = models.CharField(max_length=200)
+    # USD, as `apps.kernel.prices.PriceCard` reads them; decimals as strings.
+    prices = models.JSONField(default=dict, blank=True, validators=[validate_prices])
+    context_length = models.PositiveIntegerField(null=True, blank=True)
+    max_output = models.PositiveIntegerField(null=True, blank=True)
+    streaming = models.BooleanField(default=True)
+    cancellation = models.BooleanField(default=True)
+    vision = models.BooleanField(default=False)
+    tools = models.BooleanField(default=False)
+    parallel_tools = models.BooleanField(default=False)
+    tool_choice = models.BooleanField(default=False)
+    reasoning = models.BooleanField(default=False)
+    structured_outputs = models.BooleanField(default=False)
+    json_output = models.BooleanField(default=False)
+    web_search = models.BooleanField(default=False)
+    prompt_cache = models.BooleanField(default=False)
+    temperature = models.BooleanField(default=True)
+    stability = models.CharField(max_length=16, default="stable", choices=[(word, word) for word in STABILITIES])
+    # Everything else that the file says of it: aliases there, reasoning efforts and budget, endpoint, dimensions, and
+    # facts that differ from its provider's.
+    facts = models.JSONField(default=dict, blank=True)
+    deprecated_at = models.DateField(null=True, blank=True)
+    # The day on which the provider shuts it off.
+    deactivated_at = models.DateField(null=True, blank=True)
+    priority = models.DecimalField(max_digits=4, decimal_places=3, default=1, validators=_WEIGHT)
+    # Prices that an operator set over the file's, one by one, in the same shape; null takes a price away.
+    price_overrides = models.JSONField(default=dict, blank=True, validators=[validate_prices])
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["provider", "model"], name="mapping_unique"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider_id}/{self.model_id}"

@@ -1,0 +1,82 @@
+"""The name a client wrote -> the model that is meant, and the provider if one is named. Pure, given the day.
+
+Knows every way to name a model. Must never know who is asking, or choose among providers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from difflib import get_close_matches
+
+from apps.catalog.offers import Catalog, Model, Provider
+from apps.kernel.errors import Gone, InvalidRequest
+
+LONGEST_NAME = 255
+# A name is compared with hundreds of others to suggest near ones; more of it than this would only cost time.
+_COMPARED = 48
+_SUGGESTIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """What a name means. `name` is the part without a provider's prefix: `Offer.name_for(name)` is what to send."""
+
+    model: Model
+    provider: Provider | None
+    name: str
+
+
+def resolve(catalog: Catalog, requested: str, today: date | None = None) -> Resolved:
+    """Return what `requested` means: `model`, alias, `provider/model`, `provider/alias` or `provider/its own name`.
+
+    Raises InvalidRequest (400 `model_not_found`) for a name that means nothing, or nothing without its prefix, and Gone
+    (410) when every provider of the model has shut it off.
+    """
+    if len(requested) > LONGEST_NAME:
+        raise _not_found(f"A model name has at most {LONGEST_NAME} characters")
+    prefix, slash, rest = requested.partition("/")
+    provider = catalog.providers.get(prefix) if slash else None
+    name = rest if provider else requested
+    model = _served(catalog, provider, name) if provider else _model(catalog, name)
+    if model is None:
+        raise _unknown(catalog, requested)
+    today = today or datetime.now(UTC).date()
+    if not any(offer.is_live(today) for offer in model.offers):
+        raise Gone(f"{model.id} is no longer served by any provider", param="model")
+    return Resolved(model, provider, name)
+
+
+def _model(catalog: Catalog, name: str) -> Model | None:
+    return catalog.models.get(name) or catalog.models.get(catalog.aliases.get(name, ""))
+
+
+def _served(catalog: Catalog, provider: Provider, name: str) -> Model | None:
+    """Return the model that `name` means at a provider. Raises InvalidRequest naming who else serves it."""
+    if own := catalog.prefixed.get(f"{provider.id}/{name}"):
+        return catalog.models[own]
+    model = _model(catalog, name)
+    if model is None or any(offer.provider.id == provider.id for offer in model.offers):
+        return model
+    others = ", ".join(sorted(offer.provider.id for offer in model.offers))
+    raise _not_found(f"{provider.name} does not serve {name}; these providers do: {others}")
+
+
+def _unknown(catalog: Catalog, requested: str) -> InvalidRequest:
+    if prefixed := sorted(catalog.names.get(requested, ())):
+        model = catalog.prefixed[prefixed[0]]
+        return _not_found(
+            f"`{requested}` is a provider's own name for {model}: ask for that, or for {_either(prefixed)}"
+        )
+    known = [*catalog.models, *catalog.aliases]
+    bare = requested[-_COMPARED:].rpartition("/")[2]
+    near = get_close_matches(bare, known, _SUGGESTIONS)
+    return _not_found(f"The model `{requested}` does not exist" + (f"; did you mean {_either(near)}?" if near else ""))
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(f"`{name}`" for name in names[:_SUGGESTIONS])
+
+
+def _not_found(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="model_not_found", param="model")

@@ -1,0 +1,98 @@
+"""This process's copy of the catalog, and when to read it anew.
+
+Knows the generation word a copy was read under, and its age. Must never know what the catalog says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+
+import structlog
+from redis.exceptions import RedisError
+
+from apps.catalog.offers import Catalog, Model, Offer, Provider
+from apps.catalog.rows import read_catalog
+from apps.kernel import generation
+
+__all__ = ["Catalog", "Copy", "Model", "Offer", "Provider", "current", "refresh"]
+
+log = structlog.get_logger(__name__)
+
+# Seconds after which a copy is compared with the generation even if nobody has said that it changed.
+MAX_AGE = 60.0
+# Seconds for which a copy that could not be renewed serves on.
+PAUSE_AFTER_FAILURE = 5.0
+
+
+class Copy:
+    """One copy, read by one greenlet at a time. `find_word` returns None while Redis cannot tell."""
+
+    def __init__(self, read: Callable[[str], Catalog], find_word: Callable[[], str | None]) -> None:
+        self._read = read
+        self._find_word = find_word
+        self._lock = Lock()
+        self._catalog: Catalog | None = None
+        self._trusted_until = 0.0
+        self._failed_until = 0.0
+
+    def current(self) -> Catalog:
+        """Return the copy, read now if there is none. Raises DatabaseError when there is none to be had."""
+        catalog = self._catalog
+        if catalog is None:
+            with self._lock:
+                return self._catalog or self._renew()
+        # Whoever finds the copy old renews it; the others need not wait for what is very likely the same.
+        if time.monotonic() >= self._trusted_until and self._lock.acquire(blocking=False):
+            try:
+                return self._renew()
+            finally:
+                self._lock.release()
+        return catalog
+
+    def refresh(self, word: str) -> Catalog:
+        """Return the copy if it was read under `word`, else one that is not older than this call.
+
+        What cannot be read leaves the present copy in place. Raises DatabaseError when there is none.
+        """
+        asked_at = time.monotonic()
+        catalog = self._catalog
+        if catalog is not None and catalog.generation == word:
+            return catalog
+        with self._lock:
+            # Others may have waited for the lock too: the first has read, or tried to, for all of them.
+            catalog = self._catalog
+            if catalog is not None and (catalog.generation == word or asked_at < self._failed_until):
+                return catalog
+            return self._renew()
+
+    def _renew(self) -> Catalog:
+        """Read the rows, unless the generation stands; the lock is held."""
+        catalog = self._catalog
+        # The word before the rows: a change in between makes the copy stale, never one wrongly fresh.
+        word = self._find_word()
+        if catalog is None or catalog.generation != word:
+            try:
+                catalog = self._read(word or generation.fresh_word())
+            except Exception:
+                if catalog is None:
+                    raise
+                log.exception("catalog.not_read")
+                self._failed_until = self._trusted_until = time.monotonic() + PAUSE_AFTER_FAILURE
+                return catalog
+        self._catalog = catalog
+        self._trusted_until = time.monotonic() + MAX_AGE
+        return catalog
+
+
+def _find_word() -> str | None:
+    try:
+        return generation.read(generation.CATALOG)
+    except RedisError as error:
+        log.warning("catalog.generation_unknown", error=str(error))
+        return None
+
+
+_copy = Copy(read_catalog, _find_word)
+current, refresh = _copy.current, _copy.refresh

@@ -1,0 +1,135 @@
+"""Letting a request in: one atomic round trip checks generations, limits and credits, and reserves the worst case.
+
+Knows what a request may cost at most and who it counts against. Must never know how it will be answered.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from decimal import Decimal
+
+import structlog
+from django.db import DatabaseError, connection
+from redis.exceptions import RedisError
+
+from apps.billing import balances, reservations
+from apps.billing.pricing import cost_of
+from apps.billing.reservations import Outcome
+from apps.catalog import snapshot
+from apps.catalog.snapshot import Catalog
+from apps.gateway import policy as policies
+from apps.gateway import worker
+from apps.gateway.candidates import Candidates
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.credentials import CREDITS
+from apps.gateway.estimate import answer_tokens_of, prompt_tokens_of
+from apps.gateway.metrics import UNRESERVED
+from apps.gateway.policy import Policy
+from apps.kernel.errors import Overloaded, PaymentRequired
+from apps.kernel.money import NANO, nanos_up, plain
+from apps.kernel.usage import Usage
+from apps.keys.models import ApiKey
+from apps.logs.entry import Entry
+from apps.organizations.models import Organization
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The worst case of a request: its prompt's tokens, and what the dearest candidate would charge.
+
+    `credits` is whether any candidate is paid from credits.
+    """
+
+    prompt_tokens: int
+    cost: Decimal
+    credits: bool
+
+
+def estimate(chat: Chat, candidates: Candidates) -> Estimate:
+    """Return the worst case over all candidates."""
+    prompt = prompt_tokens_of(chat)
+    worst, credits = Decimal(0), False
+    for one in candidates.fitting:
+        usage = Usage(input=prompt, output=answer_tokens_of(chat, one.offer.max_output))
+        cost = cost_of(usage, one.offer.prices).total
+        worst = max(worst, cost)
+        credits = credits or (one.credential.mode == CREDITS and cost > 0)
+    return Estimate(prompt, worst, credits)
+
+
+def admit(policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: Entry, note: str) -> bool:
+    """Reserve for a request; False when policy or catalog have changed and must be read again.
+
+    Raises PaymentRequired. While Redis is away requests are let through unreserved, and counted.
+    """
+    request = reservations.Request(
+        id=entry.id,
+        worker=worker.name(),
+        organization_id=policy.organization_id,
+        api_key_id=policy.api_key_id,
+        amount_nanos=nanos_up(worst.cost),
+        from_credits=worst.credits,
+        key_limit_nanos=None if policy.usage_limit is None else int(policy.usage_limit * NANO),
+        catalog_word=catalog.generation,
+        organization_word=policy.generation,
+        payload=note,
+    )
+    try:
+        answer = reservations.reserve(request)
+        while answer.outcome is Outcome.UNKNOWN:
+            balances.put([_read_balance(policy, answer.unknown or "organization")])
+            answer = reservations.reserve(request)
+    except RedisError as error:
+        return _let_through(policy, token, error)
+    match answer.outcome:
+        case Outcome.STALE:
+            catalog_word, organization_word = answer.words or ("", "")
+            if organization_word != policy.generation:
+                policies.forget(token)
+            if catalog_word != catalog.generation:
+                snapshot.refresh(catalog_word)
+            return False
+        case Outcome.OVER_LIMIT:
+            raise PaymentRequired(
+                f"The key's usage limit of {plain(policy.usage_limit or Decimal(0))} USD does not cover the request: "
+                + _shortfall(worst.cost, answer.left_nanos),
+                code="usage_limit_exceeded",
+            )
+        case Outcome.NO_CREDITS:
+            raise PaymentRequired(
+                "The organization's credits do not cover the request: " + _shortfall(worst.cost, answer.left_nanos)
+            )
+        case _:
+            return True
+
+
+def _let_through(policy: Policy, token: str, error: RedisError) -> bool:
+    """Admit without Redis. Nobody can tell then whether the policy still stands, so it is read again when it is old."""
+    log.warning("admission.unreserved", error=type(error).__name__)
+    UNRESERVED.inc()
+    if time.monotonic() - policy.read_at > 1.0:
+        policies.forget(token)
+    return True
+
+
+def _shortfall(cost: Decimal, left_nanos: int) -> str:
+    left = plain(max(Decimal(left_nanos) / NANO, Decimal(0)))
+    return f"it may cost up to {plain(cost)} USD and {left} USD is left; lower max_tokens or raise what is left"
+
+
+def _read_balance(policy: Policy, scope: balances.Scope) -> balances.Balance:
+    """Read a balance that Redis has no copy of. Raises Overloaded when the database is away as well."""
+    try:
+        if scope == "organization":
+            row = Organization.objects.values_list("credits", "credits_version").get(pk=policy.organization_id)
+            return balances.Balance(scope, policy.organization_id, *row)
+        row = ApiKey.objects.values_list("usage", "usage_version").get(pk=policy.api_key_id)
+        return balances.Balance(scope, policy.api_key_id, *row)
+    except DatabaseError as error:
+        raise Overloaded("The gateway cannot check credits right now; try again shortly") from error
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()

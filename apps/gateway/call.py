@@ -1,0 +1,108 @@
+"""One HTTP call to the hot path, read from a WSGI environment: the same whether Django stands before it or not.
+
+Knows HTTP and WSGI. Must never know what the body means.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from django.conf import settings
+
+from apps.gateway.departure import Departure
+from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, UnsupportedMediaType
+from apps.kernel.request_id import request_id_of
+
+# Custom headers kept with a log: so many, of so many characters each.
+_MAX_TAGS, _MAX_TAG_LENGTH = 20, 256
+_TAG_PREFIX = "HTTP_X_GATEWAY_"
+
+
+class Call:
+    """The client's side of a request."""
+
+    def __init__(self, environ: dict[str, Any]) -> None:
+        self._environ = environ
+
+    def header(self, name: str) -> str | None:
+        """Return a header's value by its lower-case name."""
+        value = self._environ.get(f"HTTP_{name.upper().replace('-', '_')}")
+        return None if value is None else str(value)
+
+    def headers(self, *names: str) -> dict[str, str]:
+        """Return those of the headers that were sent."""
+        return {name: value for name in names if (value := self.header(name)) is not None}
+
+    def switched_on(self, name: str) -> bool:
+        """Return whether a header says `true`."""
+        return (self.header(name) or "").strip().lower() == "true"
+
+    @cached_property
+    def request_id(self) -> str:
+        """The client's `x-request-id` when it is sane, else a new one."""
+        return request_id_of(self.header("x-request-id"))
+
+    @property
+    def source(self) -> str | None:
+        """Who the request comes from, in the client's own words (`x-source`)."""
+        value = self.header("x-source")
+        return value[:_MAX_TAG_LENGTH] if value else None
+
+    @property
+    def tags(self) -> dict[str, str] | None:
+        """The `x-gateway-<name>` headers, by name."""
+        names = [name for name in self._environ if name.startswith(_TAG_PREFIX)][:_MAX_TAGS]
+        found = {
+            name[len(_TAG_PREFIX) :].lower().replace("_", "-")[:_MAX_TAG_LENGTH]: str(self._environ[name])[
+                :_MAX_TAG_LENGTH
+            ]
+            for name in names
+        }
+        return found or None
+
+    def departure(self) -> Departure:
+        """Return the watch on the client's connection."""
+        client = self._environ.get("gunicorn.socket")
+        return Departure(client if isinstance(client, socket.socket) or hasattr(client, "recv") else None)
+
+    def body(self) -> bytes:
+        """Return the body. Raises UnsupportedMediaType (415), BodyTooLarge (413), InvalidRequest, ClientGone."""
+        kind = str(self._environ.get("CONTENT_TYPE") or "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise UnsupportedMediaType("Content-Type must be application/json")
+        limit = settings.BODY_LIMIT
+        stated = self._environ.get("CONTENT_LENGTH") or None
+        if stated is None and not self._environ.get("wsgi.input_terminated"):
+            return b""
+        try:
+            length = None if stated is None else int(stated)
+        except ValueError:
+            raise InvalidRequest("Content-Length must be a number", code="invalid_parameters") from None
+        if length is not None and length > limit:
+            raise _too_large(limit)
+        try:
+            body = self._environ["wsgi.input"].read(limit + 1 if length is None else length)
+        except OSError as error:
+            raise ClientGone("The client closed the connection before its request was complete") from error
+        if len(body) > limit:
+            raise _too_large(limit)
+        if length is not None and len(body) < length:
+            raise ClientGone("The client closed the connection before its request was complete")
+        return bytes(body)
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The request body is larger than {limit} bytes")
+
+
+@dataclass(slots=True)
+class Answer:
+    """What goes back: a status, headers, and a body in one or more pieces."""
+
+    status: int
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    body: Iterable[bytes] = ()

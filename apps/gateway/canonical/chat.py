@@ -1,0 +1,233 @@
+"""A chat request as the gateway thinks of it: typed parts, with opaque provider data beside them so that none is lost.
+
+Knows what a conversation is. Must never know a wire format, a provider or a price.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Role = Literal["system", "developer", "user", "assistant", "tool"]
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+
+
+class CacheMark(msgspec.Struct, frozen=True):
+    """The prompt up to here may be cached by the provider; `ttl` is the provider's word (`5m`, `1h`)."""
+
+    ttl: str | None = None
+
+
+class Piece(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What every part may carry besides its meaning: a cache mark, and fields only its own wire format understands."""
+
+    cache: CacheMark | None = None
+    extra: dict[str, Any] | None = None
+
+
+class Text(Piece):
+    """Plain text."""
+
+    text: str
+
+
+class Image(Piece):
+    """A picture by URL (`https:` or `data:`); `detail` is `low`, `high` or `auto`."""
+
+    url: str
+    detail: str | None = None
+
+
+class Audio(Piece):
+    """Sound, base64; `format` is `wav`, `mp3`, …"""
+
+    data: str
+    format: str
+
+
+class File(Piece):
+    """A document: a data URL or base64 (`data`), an address (`url`), or the provider's own id (`file_id`)."""
+
+    data: str | None = None
+    url: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+    media_type: str | None = None
+
+
+class Reasoning(Piece):
+    """What a model thought. `signature` proves it to its maker; `data` is thinking that only its maker can read.
+
+    `summary` tells that the text only sums the thinking up; `format` names the maker's way of sealing it.
+    """
+
+    text: str = ""
+    summary: bool = False
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    format: str | None = None
+
+
+class Refusal(Piece):
+    """The model's words for declining."""
+
+    text: str
+
+
+class ToolCall(Piece):
+    """A call the model made. `arguments` stay the text that the model wrote, valid JSON or not."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class ToolResult(Piece):
+    """What a tool answered to the call `call_id`."""
+
+    call_id: str
+    parts: list[Part]
+    name: str | None = None
+    is_error: bool = False
+
+
+class Opaque(Piece):
+    """A part that only the wire format `dialect` understands; sent on where that format is spoken, else a loss."""
+
+    dialect: str
+    data: Any
+
+
+Part = Text | Image | Audio | File | Reasoning | Refusal | ToolCall | ToolResult | Opaque
+
+
+class Message(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One turn. A `tool` message holds one `ToolResult`; an `assistant` message's calls are parts like its text."""
+
+    role: Role
+    parts: list[Part]
+    name: str | None = None
+    extra: dict[str, Any] | None = None
+
+
+class FunctionTool(Piece):
+    """A function the model may call; `parameters` is a JSON schema, None when none was given."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class WebSearchTool(Piece):
+    """The provider's own web search."""
+
+    user_location: dict[str, Any] | None = None
+    search_context_size: Literal["low", "medium", "high"] | None = None
+    max_uses: int | None = None
+
+
+class OpaqueTool(Piece):
+    """A tool that only the wire format `dialect` understands."""
+
+    dialect: str
+    data: Any
+
+
+Tool = FunctionTool | WebSearchTool | OpaqueTool
+
+
+class ToolChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether tools are called: as the model likes, never, at least one, or the one named.
+
+    `allowed` names the tools to choose from when these are not all.
+    """
+
+    mode: Literal["auto", "none", "required", "named"]
+    name: str | None = None
+    allowed: tuple[str, ...] = ()
+
+
+class ResponseFormat(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The form the answer must have."""
+
+    kind: Literal["text", "json_object", "json_schema"]
+    name: str | None = None
+    description: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class ReasoningRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How much to think: an effort, or exactly so many tokens (which overrides the effort)."""
+
+    effort: Effort | None = None
+    max_tokens: int | None = None
+    exclude: bool | None = None
+
+
+class Source(msgspec.Struct, frozen=True):
+    """The bytes a request was read from and their format: sent on as they are where the same format is spoken."""
+
+    dialect: str
+    body: bytes
+
+
+class Chat(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A request for an answer. None is "not said" and is never sent on.
+
+    `model` is as the client wrote it. `extra` holds top-level fields that the client's format does not define; it, like
+    the `extra` of every part, message and tool, is meant for `dialect`, the format that the request was read from.
+    `source` is dropped (None) as soon as the gateway changes anything that the bytes also say.
+    """
+
+    model: str
+    messages: list[Message]
+    stream: bool = False
+    include_usage: bool | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    stop: list[str] | None = None
+    seed: int | None = None
+    n: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    logit_bias: dict[str, float] | None = None
+    response_format: ResponseFormat | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning: ReasoningRequest | None = None
+    # The `effort` option of models that take one beside reasoning.
+    effort: Literal["low", "medium", "high"] | None = None
+    web_search: bool = False
+    free_models_only: bool = False
+    no_reasoning: bool = False
+    plugins: list[str] | None = None
+    image_config: dict[str, Any] | None = None
+    user: str | None = None
+    metadata: dict[str, Any] | None = None
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    verbosity: str | None = None
+    modalities: list[str] | None = None
+    audio: dict[str, Any] | None = None
+    prediction: dict[str, Any] | None = None
+    store: bool | None = None
+    extra: dict[str, Any] | None = None
+    dialect: str | None = None
+    source: Source | None = None
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a request goes, as far as a dialect may know: the model's name there and the facts of the data file."""
+
+    model_name: str
+    facts: dict[str, Any]
+    max_output: int | None = None

@@ -1,0 +1,184 @@
+"""An answer as it arrives: a sequence of small events. A plain answer is the fold of that sequence (`fold.py`).
+
+Knows what happens while a model answers. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Literal
+
+import msgspec
+
+from apps.kernel.errors import ApiError
+from apps.kernel.usage import Usage
+
+FinishReason = Literal["stop", "length", "tool_calls", "content_filter"]
+
+
+class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something that happened; `choice` tells which of `n` answers it belongs to."""
+
+    choice: int = 0
+
+
+class Started(Event):
+    """The provider began to answer. `extra`: by wire format, top-level fields that only that format understands."""
+
+    id: str = ""
+    model: str = ""
+    created: int = 0
+    extra: dict[str, dict[str, Any]] = {}
+
+
+class TextDelta(Event):
+    """More text."""
+
+    text: str
+
+
+class ReasoningDelta(Event):
+    """More thinking, or the seal on it (`signature`), or thinking that only its maker can read (`data`).
+
+    `block` numbers the thinking blocks of an answer, so that seals stay with what they seal. `format` names the maker's
+    way of sealing; with one, clients get the blocks one by one to send them back, else only the text.
+    """
+
+    text: str = ""
+    summary: bool = False
+    signature: str | None = None
+    data: str | None = None
+    id: str | None = None
+    format: str | None = None
+    block: int = 0
+
+
+class RefusalDelta(Event):
+    """More of the model's words for declining."""
+
+    text: str
+
+
+class ToolCallStarted(Event):
+    """A tool call begins; `index` numbers the calls of an answer.
+
+    `extra` holds what else belongs to the call and must come back with it, named as OpenAI's format does.
+    """
+
+    index: int
+    id: str
+    name: str
+    extra: dict[str, Any] | None = None
+
+
+class ToolCallDelta(Event):
+    """More text of a call's arguments."""
+
+    index: int
+    arguments: str
+
+
+class ImageMade(Event):
+    """A whole picture (a `data:` or `https:` URL)."""
+
+    url: str
+
+
+class Annotated(Event):
+    """A citation, as OpenAI writes it: `{type: url_citation, url_citation: {...}}`."""
+
+    annotation: dict[str, Any]
+
+
+class Logprobs(Event):
+    """Log probabilities of the tokens just written, as OpenAI writes them."""
+
+    logprobs: dict[str, Any]
+
+
+class AudioDelta(Event):
+    """More sound: base64 (`data`) and the words in it; `id` can be referred to until `expires_at` (Unix seconds)."""
+
+    id: str | None = None
+    data: str = ""
+    transcript: str = ""
+    expires_at: int | None = None
+
+
+class OpaqueDelta(Event):
+    """Fields that only the wire format `dialect` understands: of the message, of the choice, or of the whole reply."""
+
+    dialect: str
+    data: dict[str, Any]
+    of: Literal["message", "choice", "reply"] = "message"
+
+
+class Finished(Event):
+    """An answer is complete. `native` is the provider's own word."""
+
+    reason: FinishReason
+    native: str | None = None
+
+
+class UsageReported(Event):
+    """The provider's counts; a later report replaces an earlier one."""
+
+    usage: Usage
+
+
+class Waiting(Event):
+    """The provider has been silent for a while; the client's connection wants a sign of life."""
+
+
+class Failed(Event):
+    """The answer ends here with an error."""
+
+    error: ApiError
+
+
+class Summary(Event):
+    """The gateway's own last word on a request: what it used and cost, and how it was routed.
+
+    `cost` holds USD by part (`total`, `input`, `output`, `cached_input`, `request`).
+    """
+
+    usage: Usage
+    cost: dict[str, Decimal]
+    metadata: dict[str, Any]
+
+
+class Choice(msgspec.Struct, kw_only=True):
+    """One whole answer. `extra` (of its message) and `choice_extra` (of the choice itself) are keyed by wire format."""
+
+    text: str | None = None
+    reasoning: list[ReasoningDelta] = []
+    refusal: str | None = None
+    tool_calls: list[WholeCall] = []
+    images: list[str] = []
+    audio: AudioDelta | None = None
+    annotations: list[dict[str, Any]] = []
+    logprobs: dict[str, Any] | None = None
+    extra: dict[str, dict[str, Any]] = {}
+    choice_extra: dict[str, dict[str, Any]] = {}
+    finish: FinishReason | None = None
+    native_finish: str | None = None
+
+
+class WholeCall(msgspec.Struct, kw_only=True):
+    """A tool call with all of its arguments."""
+
+    id: str
+    name: str
+    arguments: str = ""
+    extra: dict[str, Any] | None = None
+
+
+class Reply(msgspec.Struct, kw_only=True):
+    """A whole answer, folded from its events. `extra` is keyed by wire format."""
+
+    id: str = ""
+    model: str = ""
+    created: int = 0
+    choices: list[Choice] = []
+    usage: Usage | None = None
+    extra: dict[str, dict[str, Any]] = {}

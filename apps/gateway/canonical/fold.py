@@ -1,0 +1,215 @@
+"""Events to a whole reply and back. `fold(unfold(reply)) == reply`.
+
+Pure; knows nothing but the canonical language.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from apps.gateway.canonical.events import (
+    Annotated,
+    AudioDelta,
+    Choice,
+    Event,
+    Failed,
+    Finished,
+    ImageMade,
+    Logprobs,
+    OpaqueDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    Reply,
+    Started,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    UsageReported,
+    WholeCall,
+)
+
+
+class Fold:
+    """Adds up events as they pass. Text of any kind is joined once, at the end, so that long answers stay linear."""
+
+    def __init__(self) -> None:
+        self._reply = Reply()
+        self._choices: dict[int, _Growing] = {}
+
+    def add(self, event: Event) -> None:
+        """Take one event in. Raises the error of a `Failed` event."""
+        match event:
+            case TextDelta():
+                self._choice(event).texts.append(event.text)
+            case ToolCallDelta():
+                self._choice(event).arguments.setdefault(event.index, []).append(event.arguments)
+            case Started():
+                self._reply.id, self._reply.model, self._reply.created = event.id, event.model, event.created
+                self._reply.extra = {dialect: dict(data) for dialect, data in event.extra.items()}
+            case OpaqueDelta(of="reply"):
+                self._reply.extra.setdefault(event.dialect, {}).update(event.data)
+            case UsageReported():
+                self._reply.usage = event.usage
+            case Failed():
+                raise event.error
+            case _:
+                self._choice(event).add(event)
+
+    def reply(self) -> Reply:
+        """Return the reply so far."""
+        self._reply.choices = [self._choices[index].whole() for index in sorted(self._choices)]
+        return self._reply
+
+    def _choice(self, event: Event) -> _Growing:
+        choice = self._choices.get(event.choice)
+        if choice is None:
+            choice = self._choices[event.choice] = _Growing()
+        return choice
+
+
+class _Growing:
+    """One answer while it arrives: its texts in pieces."""
+
+    __slots__ = ("arguments", "blocks", "calls", "choice", "logprobs", "refusals", "sounds", "texts")
+
+    def __init__(self) -> None:
+        self.choice = Choice()
+        self.texts: list[str] = []
+        self.refusals: list[str] = []
+        self.blocks: dict[int, list[ReasoningDelta]] = {}
+        self.calls: dict[int, WholeCall] = {}
+        self.arguments: dict[int, list[str]] = {}
+        self.sounds: list[AudioDelta] = []
+        self.logprobs: list[dict[str, Any]] = []
+
+    def add(self, event: Event) -> None:
+        """Take in what happens less often than text."""
+        choice = self.choice
+        match event:
+            case ReasoningDelta():
+                self.blocks.setdefault(event.block, []).append(event)
+            case ToolCallStarted():
+                self.calls[event.index] = WholeCall(id=event.id, name=event.name, extra=event.extra)
+            case RefusalDelta():
+                self.refusals.append(event.text)
+            case ImageMade():
+                choice.images.append(event.url)
+            case AudioDelta():
+                self.sounds.append(event)
+            case Annotated():
+                choice.annotations.append(event.annotation)
+            case Logprobs():
+                self.logprobs.append(event.logprobs)
+            case OpaqueDelta():
+                extra = choice.extra if event.of == "message" else choice.choice_extra
+                extra.setdefault(event.dialect, {}).update(event.data)
+            case Finished():
+                choice.finish, choice.native_finish = event.reason, event.native
+
+    def whole(self) -> Choice:
+        """Return the answer so far."""
+        choice = self.choice
+        choice.text = "".join(self.texts) if self.texts else None
+        choice.refusal = "".join(self.refusals) if self.refusals else None
+        choice.reasoning = [_joined_reasoning(deltas) for deltas in self.blocks.values()]
+        choice.audio = _joined_audio(self.sounds) if self.sounds else None
+        choice.logprobs = _joined_logprobs(self.logprobs) if self.logprobs else None
+        choice.tool_calls = list(self.calls.values())
+        for index, call in self.calls.items():
+            call.arguments = "".join(self.arguments.get(index, ()))
+        return choice
+
+
+def fold(events: Iterable[Event]) -> Reply:
+    """Return the whole reply. Raises the error of a `Failed` event."""
+    state = Fold()
+    for event in events:
+        state.add(event)
+    return state.reply()
+
+
+def unfold(reply: Reply) -> Iterator[Event]:
+    """Yield the events of a reply that arrived whole."""
+    yield Started(id=reply.id, model=reply.model, created=reply.created, extra=reply.extra)
+    for index, choice in enumerate(reply.choices):
+        yield from _unfold_choice(index, choice)
+    if reply.usage is not None:
+        yield UsageReported(usage=reply.usage)
+
+
+def _unfold_choice(index: int, choice: Choice) -> Iterator[Event]:
+    for dialect, data in choice.choice_extra.items():
+        yield OpaqueDelta(choice=index, dialect=dialect, data=data, of="choice")
+    for dialect, data in choice.extra.items():
+        yield OpaqueDelta(choice=index, dialect=dialect, data=data)
+    for block in choice.reasoning:
+        yield replace(block, choice=index)
+    yield from _unfold_message(index, choice)
+    for number, call in enumerate(choice.tool_calls):
+        yield ToolCallStarted(choice=index, index=number, id=call.id, name=call.name, extra=call.extra)
+        if call.arguments:
+            yield ToolCallDelta(choice=index, index=number, arguments=call.arguments)
+    if choice.finish is not None:
+        yield Finished(choice=index, reason=choice.finish, native=choice.native_finish)
+
+
+def _unfold_message(index: int, choice: Choice) -> Iterator[Event]:
+    if choice.logprobs is not None:
+        yield Logprobs(choice=index, logprobs=choice.logprobs)
+    if choice.text is not None:
+        yield TextDelta(choice=index, text=choice.text)
+    if choice.refusal is not None:
+        yield RefusalDelta(choice=index, text=choice.refusal)
+    if choice.audio is not None:
+        yield replace(choice.audio, choice=index)
+    for url in choice.images:
+        yield ImageMade(choice=index, url=url)
+    for annotation in choice.annotations:
+        yield Annotated(choice=index, annotation=annotation)
+
+
+def _joined_reasoning(deltas: list[ReasoningDelta]) -> ReasoningDelta:
+    """Return one block: the texts one after another, of everything else the last that was said."""
+    first = deltas[0]
+    return ReasoningDelta(
+        choice=first.choice,
+        text="".join(delta.text for delta in deltas),
+        summary=first.summary,
+        signature=_last(delta.signature for delta in deltas),
+        data=_last(delta.data for delta in deltas),
+        id=_last(delta.id for delta in deltas),
+        format=_last(delta.format for delta in deltas),
+        block=first.block,
+    )
+
+
+def _joined_audio(deltas: list[AudioDelta]) -> AudioDelta:
+    expiries = [delta.expires_at for delta in deltas if delta.expires_at is not None]
+    return AudioDelta(
+        choice=deltas[0].choice,
+        id=_last(delta.id for delta in deltas),
+        data="".join(delta.data for delta in deltas),
+        transcript="".join(delta.transcript for delta in deltas),
+        expires_at=expiries[-1] if expiries else None,
+    )
+
+
+def _joined_logprobs(deltas: list[dict[str, Any]]) -> dict[str, Any]:
+    """Join the lists (`content`, `refusal`) of log probabilities; anything else is as it was said last."""
+    joined: dict[str, Any] = {}
+    for delta in deltas:
+        for name, value in delta.items():
+            if isinstance(value, list) and isinstance(joined.get(name), list):
+                joined[name].extend(value)
+            else:
+                joined[name] = list(value) if isinstance(value, list) else value
+    return joined
+
+
+def _last(values: Iterable[str | None]) -> str | None:
+    """Return the last that is not None."""
+    found = [value for value in values if value is not None]
+    return found[-1] if found else None

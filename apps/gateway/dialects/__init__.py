@@ -1,0 +1,70 @@
+"""Wire formats: pure functions between bytes and the canonical language, one module or package a format.
+
+Nobody keeps a list: a dialect is found by its name, which the catalog's providers state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Protocol, cast
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.events import Event, Reply, Summary
+from apps.kernel.errors import ApiError
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A provider's refusal in its own words."""
+
+    message: str
+    code: str | None = None
+    param: str | None = None
+
+
+class Inbound(Protocol):
+    """The side towards clients."""
+
+    def read_request(self, body: bytes) -> Chat:
+        """Return the chat that a body asks for. Raises InvalidRequest naming the field."""
+
+    def write_reply(self, reply: Reply, summary: Summary, chat: Chat) -> bytes:
+        """Return a whole answer."""
+
+    def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
+        """Yield a streamed answer."""
+
+    def write_error(self, error: ApiError) -> bytes:
+        """Return an error's body."""
+
+
+class Outbound(Protocol):
+    """The side towards providers."""
+
+    FRAMING: str
+
+    def path(self, chat: Chat, target: Target) -> str:
+        """Return the path after the provider's base URL."""
+
+    def write_request(self, chat: Chat, target: Target) -> bytes:
+        """Return the body of the request to the provider."""
+
+    def read_reply(self, body: bytes) -> Iterator[Event]:
+        """Yield the events of a whole answer."""
+
+    def read_events(self, frames: Iterable[bytes]) -> Iterator[Event]:
+        """Yield the events of a streamed answer; an empty frame is silence and becomes `Waiting`."""
+
+    def read_failure(self, status: int, body: bytes) -> Failure:
+        """Return what a provider says in an answer that is not 2xx."""
+
+
+@cache
+def find_dialect(name: str) -> Outbound | None:
+    """Return the outbound side of a dialect, or None when the gateway does not speak it."""
+    module = f"{__name__}.{name}"
+    return cast(Outbound, import_module(module)) if find_spec(module) else None

@@ -1,0 +1,208 @@
+"""Reading what clients send: small readers that a format's tables put together, and refusals that name the field.
+
+A reader takes a parsed JSON value and returns what it means, or raises Malformed. Where the value lies is added on the
+way up, so that a good request pays nothing for it. Knows JSON. Must never know a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from apps.kernel.errors import InvalidRequest
+
+T = TypeVar("T")
+Record = dict[str, Any]
+Reader = Callable[[Any], T]
+
+MAX_DEPTH = 128
+# Values in one body: memory for that many is bearable, and no model reads a tenth of it.
+MAX_VALUES = 2_000_000
+_DECODER = msgspec.json.Decoder()
+
+
+class Malformed(Exception):
+    """A value that cannot be taken. `at` is the path to it as far as it is known."""
+
+    def __init__(self, problem: str, at: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.at = at
+
+    def under(self, name: str) -> Malformed:
+        """Return the same refusal, seen from the object that holds the value as `name`."""
+        joint = "" if not self.at or self.at.startswith("[") else "."
+        return Malformed(self.problem, f"{name}{joint}{self.at}")
+
+    def as_error(self) -> InvalidRequest:
+        """Return the answer to the client."""
+        return InvalidRequest(f"{self.at}: {self.problem}", code="invalid_parameters", param=self.at)
+
+
+def read_json(body: bytes) -> Record:
+    """Return the object that a body holds. Raises InvalidRequest (`invalid_json`)."""
+    if len(body) > MAX_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
+        raise _not_json(f"The request body holds more than {MAX_VALUES} values")
+    try:
+        value = _DECODER.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise _not_json(f"The request body is not valid JSON: {error}") from None
+    except RecursionError:
+        raise _not_json("The request body is nested too deeply") from None
+    if not isinstance(value, dict):
+        raise _not_json("The request body must be a JSON object")
+    if not _shallow(value.values(), MAX_DEPTH - 1):
+        raise _not_json("The request body is nested too deeply")
+    return value
+
+
+def _shallow(values: Iterable[Any], depth: int) -> bool:
+    """Return whether values nest less deeply than that."""
+    for value in values:
+        kind = type(value)
+        if kind is dict:
+            if depth == 0 or not _shallow(value.values(), depth - 1):
+                return False
+        elif kind is list and (depth == 0 or not _shallow(value, depth - 1)):
+            return False
+    return True
+
+
+def _not_json(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="invalid_json")
+
+
+def within(name: str, read: Reader[T], value: Any) -> T:
+    """Read the value that lies at `name`."""
+    try:
+        return read(value)
+    except Malformed as refusal:
+        raise refusal.under(name) from None
+
+
+def required(record: Record, name: str, read: Reader[T]) -> T:
+    """Read a field that must be there; null is absent."""
+    value = record.get(name)
+    if value is None:
+        raise Malformed("Required", name)
+    return within(name, read, value)
+
+
+def optional(record: Record, name: str, read: Reader[T]) -> T | None:
+    """Read a field that may be missing or null."""
+    value = record.get(name)
+    return None if value is None else within(name, read, value)
+
+
+def rest_of(record: Record, known: frozenset[str]) -> Record | None:
+    """Return the fields beyond the known ones that say something, None when there are none."""
+    if record.keys() <= known:
+        return None
+    return {name: value for name, value in record.items() if name not in known and value is not None} or None
+
+
+def string(value: Any) -> str:
+    """Read a string."""
+    if isinstance(value, str):
+        return value
+    raise Malformed("must be a string")
+
+
+def filled_string(value: Any) -> str:
+    """Read a string that is not empty."""
+    if string(value):
+        return cast(str, value)
+    raise Malformed("must not be empty")
+
+
+def boolean(value: Any) -> bool:
+    """Read true or false."""
+    if isinstance(value, bool):
+        return value
+    raise Malformed("must be true or false")
+
+
+def record(value: Any) -> Record:
+    """Read an object."""
+    if isinstance(value, dict):
+        return value
+    raise Malformed("must be an object")
+
+
+def number(low: float, high: float) -> Reader[float]:
+    """Return the reader of a number from `low` to `high`."""
+
+    def read(value: Any) -> float:
+        if not _is_number(value):
+            raise Malformed("must be a number")
+        if not low <= value <= high:
+            raise Malformed(f"must be between {low:g} and {high:g}")
+        return cast(float, value)
+
+    return read
+
+
+def integer(low: int | None = None, high: int | None = None) -> Reader[int]:
+    """Return the reader of a whole number within bounds; `5.0` is whole."""
+
+    def read(value: Any) -> int:
+        if not _is_number(value) or value != int(value):
+            raise Malformed("must be an integer")
+        if (low is None or value >= low) and (high is None or value <= high):
+            return int(value)
+        raise Malformed(f"must be at least {low}" if high is None else f"must be between {low} and {high}")
+
+    return read
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def one_of(*words: str) -> Reader[Any]:
+    """Return the reader of one of some words."""
+    allowed = frozenset(words)
+
+    def read(value: Any) -> Any:
+        if isinstance(value, str) and value in allowed:
+            return value
+        raise Malformed(f"must be one of {', '.join(words)}")
+
+    return read
+
+
+def each(read: Reader[T], most: int) -> Reader[list[T]]:
+    """Return the reader of an array of at most so many."""
+
+    def read_all(value: Any) -> list[T]:
+        if not isinstance(value, list):
+            raise Malformed("must be an array")
+        if len(value) > most:
+            raise Malformed(f"must hold at most {most} entries")
+        done: list[T] = []
+        try:
+            done.extend(map(read, value))
+        except Malformed as refusal:
+            # What was read before the refusal has been added: the next one is at fault.
+            raise refusal.under(f"[{len(done)}]") from None
+        return done
+
+    return read_all
+
+
+def pick(readers: Mapping[str, Reader[T]], by: str) -> Callable[[Record], T]:
+    """Return the reader that hands an object over to the reader that its field `by` names."""
+    names = ", ".join(readers)
+
+    def read(value: Record) -> T:
+        name = value.get(by)
+        if name is None:
+            raise Malformed("Required", by)
+        reader = readers.get(name) if isinstance(name, str) else None
+        if reader is None:
+            raise Malformed(f"must be one of {names}", by)
+        return reader(value)
+
+    return read

@@ -1,0 +1,179 @@
+"""An OpenAI-alike's answer to canonical events. A plain answer is read as a stream of one chunk.
+
+Knows the shapes of chunks, and how servers deviate from them. Must never know who deviates. Nothing is lost: fields not
+known here travel as opaque data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
+from apps.gateway.dialects import Failure
+from apps.gateway.dialects.openai.choice_in import ChoiceReader
+from apps.gateway.dialects.openai.failures import broken, cut, failed, find_failure, read_answer
+from apps.gateway.dialects.openai.usage import read_usage
+from apps.gateway.dialects.openai.wire import FAILURE_WORDS, FINISH_REASONS, NAME
+
+Record = dict[str, Any]
+
+_CHUNK_FIELDS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation", "error"})
+_CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason", "logprobs", "error"})
+_END = b"[DONE]"
+
+
+def read_reply(body: bytes) -> Iterator[Event]:
+    """Yield the events of a whole answer; one that cannot be read, or holds an error, ends with `Failed`."""
+    answer = _Answer(whole=True)
+    yield from answer.read(body)
+    if not answer.over:
+        yield from answer.end(announced=True)
+
+
+def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
+    """Yield the events of a streamed answer; an empty frame is silence and becomes `Waiting`.
+
+    An answer that breaks off, holds an error or cannot be read ends with `Failed`.
+    """
+    answer = _Answer()
+    frames = iter(frames)
+    for frame in frames:
+        if not frame:
+            yield Waiting()
+        elif frame.strip() == _END:
+            yield from answer.end(announced=True)
+            _read_to_the_end(frames)
+            return
+        else:
+            yield from answer.read(frame)
+            if answer.over:
+                return
+    yield from answer.end(announced=False)
+
+
+def _read_to_the_end(frames: Iterator[bytes]) -> None:
+    """Leave nothing unread, so that the connection can serve again; unless the provider dawdles.
+
+    The answer is complete: what goes wrong with the connection now is not its failure.
+    """
+    with suppress(Exception):
+        while next(frames, None):
+            pass
+
+
+class _Answer:
+    """What has been read so far. The ends of choices are held back: providers say them early, twice, or wrong."""
+
+    def __init__(self, *, whole: bool = False) -> None:
+        self.over = False
+        self._whole = whole
+        self._started = False
+        self._extra: Record = {}
+        self._choices: dict[int, ChoiceReader] = {}
+
+    def read(self, data: bytes) -> list[Event]:
+        """Return the events of a chunk."""
+        try:
+            chunk = read_answer(data)
+        except ValueError:
+            return self._end_with(broken("The provider sent what is not JSON"))
+        if failure := find_failure(chunk):
+            return self._end_with(failed(chunk, failure))
+        choices = chunk.get("choices") if isinstance(chunk, dict) else None
+        if not isinstance(choices, list):
+            if self._whole or not isinstance(chunk, dict):
+                return self._end_with(broken("The provider sent an answer without choices"))
+            choices = []
+        events: list[Event] = []
+        news = self._begin(chunk, choices, events)
+        for position, choice in enumerate(choices):
+            if isinstance(choice, dict) and not self._read_choice(choice, position, events):
+                return events
+        usage = chunk.get("usage")
+        if usage is None and news:
+            # Some report it in an object of their own.
+            usage = next(
+                (aside["usage"] for aside in news.values() if isinstance(aside, dict) and "usage" in aside), None
+            )
+        if usage is not None and (counts := read_usage(usage)):
+            events.append(UsageReported(usage=counts))
+        return events
+
+    def _begin(self, chunk: Record, choices: list[Any], events: list[Event]) -> Record:
+        """Announce the answer with its first chunk that says anything, and later what its other fields say anew.
+
+        Returns what is new.
+        """
+        known = self._extra
+        news = {
+            name: value
+            for name, value in chunk.items()
+            if name not in _CHUNK_FIELDS and value is not None and known.get(name) != value
+        }
+        known |= news
+        if self._started:
+            if news:
+                events.append(OpaqueDelta(dialect=NAME, data=news, of="reply"))
+        elif choices or chunk.get("id"):
+            self._started = True
+            name, model, created = chunk.get("id"), chunk.get("model"), chunk.get("created")
+            events.append(
+                Started(
+                    id=name if isinstance(name, str) else "",
+                    model=model if isinstance(model, str) else "",
+                    created=int(created) if isinstance(created, int | float) else 0,
+                    extra={NAME: dict(known)} if known else {},
+                )
+            )
+        return news
+
+    def _read_choice(self, choice: Record, position: int, events: list[Event]) -> bool:
+        """Add the events of a choice; False when it says that the provider broke down."""
+        index = choice.get("index")
+        if not isinstance(index, int) or index < 0:
+            index = position
+        reader = self._choices.get(index)
+        if reader is None:
+            reader = self._choices[index] = ChoiceReader(index, whole=self._whole)
+        word = choice.get("finish_reason")
+        failure = find_failure(choice) if "error" in choice else None
+        if failure is None and isinstance(word, str) and word in FAILURE_WORDS:
+            failure = Failure(message=f"The provider ended its answer with `{word}`")
+        if failure is not None:
+            events.extend(self._end_with(failed(choice, failure)))
+            return False
+        reader.read_around(
+            {name: value for name, value in choice.items() if name not in _CHOICE_FIELDS and value is not None},
+            choice.get("logprobs"),
+            events,
+        )
+        delta = choice.get("delta") or choice.get("message")
+        if isinstance(delta, dict):
+            reader.read(delta, events)
+        if isinstance(word, str) and word:
+            reader.finish_word = word
+        return True
+
+    def end(self, *, announced: bool) -> list[Event]:
+        """Return what is left to say; an end that was not announced counts when every choice had come to its own."""
+        complete = announced or bool(self._choices)
+        if not announced and any(reader.finish_word is None for reader in self._choices.values()):
+            complete = False
+        if not complete:
+            return self._end_with(cut())
+        events: list[Event] = []
+        for index, reader in sorted(self._choices.items()):
+            reader.end(events)
+            word = reader.finish_word
+            reason = FINISH_REASONS.get(word.lower(), "stop") if word else "stop"
+            if reason == "stop" and reader.has_calls:
+                reason = "tool_calls"
+            events.append(Finished(choice=index, reason=reason, native=word))
+        self.over = True
+        return events
+
+    def _end_with(self, event: Event) -> list[Event]:
+        self.over = True
+        return [event]

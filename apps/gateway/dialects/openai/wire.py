@@ -1,0 +1,65 @@
+"""Names and words of OpenAI's chat format that more than one direction needs.
+
+Knows the wire. Must never know a provider: how OpenAI-alikes differ are facts (docs/adding-a-dialect.md).
+"""
+
+from __future__ import annotations
+
+import secrets
+from decimal import Decimal
+from typing import Any, Final
+
+import msgspec
+
+from apps.gateway.canonical.chat import CacheMark, Effort
+from apps.gateway.canonical.events import FinishReason
+
+NAME: Final = "openai"
+FRAMING: Final = "sse"
+
+EFFORTS: Final[tuple[Effort, ...]] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+# Fields of a request that are ours, not OpenAI's: sent on only to providers that take them as they are.
+OWN_FIELDS: Final = ("reasoning", "effort", "web_search", "free_models_only", "no_reasoning", "plugins", "image_config")
+
+# Where an answer parks what OpenAI's own types refuse, or what a field of the gateway's hides.
+PARKED: Final = "provider_specific_fields"
+
+# Providers' words for why a model stopped, in lower case. A word not listed is taken for `stop`.
+FINISH_REASONS: Final[dict[str, FinishReason]] = {
+    "length": "length",
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "model_context_window_exceeded": "length",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "function_call": "tool_calls",
+    "content_filter": "content_filter",
+    "content_filtered": "content_filter",
+    "refusal": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "sensitive": "content_filter",
+}
+# Words that say that the provider broke down.
+FAILURE_WORDS: Final = frozenset({"error", "network_error", "insufficient_system_resource"})
+
+_ENCODER = msgspec.json.Encoder(decimal_format="number")
+encode = _ENCODER.encode
+
+
+def exact(amount: Decimal) -> msgspec.Raw:
+    """Return an amount as a JSON number with all of its digits and no exponent."""
+    text = format(amount, "f")
+    return msgspec.Raw((text.rstrip("0").rstrip(".") if "." in text else text).encode() or b"0")
+
+
+def cache_control(mark: CacheMark) -> dict[str, Any]:
+    """Return a cache mark as Anthropic and those who follow it write it."""
+    return {"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": mark.ttl}
+
+
+def mint(prefix: str) -> str:
+    """Return an id for what a provider gave none: the prefix and 24 characters."""
+    return prefix + secrets.token_hex(12)

@@ -1,0 +1,84 @@
+"""How an admitted chat becomes an HTTP answer, whatever the client's wire format: whole, streamed, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from itertools import chain
+
+import structlog
+
+from apps.gateway.call import Answer, Call
+from apps.gateway.canonical.events import Event, Failed, Summary
+from apps.gateway.dialects import Inbound
+from apps.gateway.pipeline import ChatRun, open_chat
+from apps.kernel.errors import ApiError, InternalError
+from apps.keys.presented import presented_token
+
+log = structlog.get_logger(__name__)
+
+_STREAM_HEADERS = [
+    ("Content-Type", "text/event-stream; charset=utf-8"),
+    ("Cache-Control", "no-cache"),
+    # Proxies that buffer would hold the stream back.
+    ("X-Accel-Buffering", "no"),
+]
+
+
+def answer_chat(call: Call, route: str, dialect: Inbound) -> Answer:
+    """Run a chat and write its answer in the client's dialect."""
+    try:
+        token = presented_token(call.headers("authorization", "x-api-key"))
+        run = open_chat(call, route, token, dialect.read_request)
+        answer = _stream(run, dialect) if run.chat.stream else _whole(run, dialect)
+    except ApiError as error:
+        answer = _refusal(error, dialect)
+    except Exception:
+        log.exception("endpoint.failed", route=route, request_id=call.request_id)
+        answer = _refusal(InternalError("The gateway failed to answer this request"), dialect)
+    answer.headers.append(("x-request-id", call.request_id))
+    return answer
+
+
+def _whole(run: ChatRun, dialect: Inbound) -> Answer:
+    summary = None
+    for event in run.events():
+        if isinstance(event, Failed):
+            raise event.error
+        if isinstance(event, Summary):
+            summary = event
+    if summary is None:
+        raise InternalError("The answer ended without a summary")
+    body = dialect.write_reply(run.reply(), summary, run.chat)
+    return Answer(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))], [body])
+
+
+def _stream(run: ChatRun, dialect: Inbound) -> Answer:
+    """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
+    events = run.events()
+    pieces = dialect.write_events(events, run.chat)
+    return Answer(200, list(_STREAM_HEADERS), StreamBody(next(pieces, b""), pieces, events))
+
+
+class StreamBody:
+    """The pieces of a streamed answer. Closing it, which the server does when the client leaves, ends the run: that
+    closes the provider's connection and records, also when not one piece could be sent."""
+
+    def __init__(self, first: bytes, rest: Iterator[bytes], events: Generator[Event, None, None]) -> None:
+        self._pieces = chain((first,), rest)
+        self._events = events
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the pieces."""
+        return self._pieces
+
+    def close(self) -> None:
+        """End the run."""
+        self._events.close()
+
+
+def _refusal(error: ApiError, dialect: Inbound) -> Answer:
+    body = dialect.write_error(error)
+    headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    if error.retry_after is not None:
+        headers.append(("Retry-After", str(max(1, round(error.retry_after)))))
+    return Answer(error.status, headers, [body])

@@ -1,0 +1,12 @@
+"""`POST /v1/chat/completions`: OpenAI's chat format in and out."""
+
+from __future__ import annotations
+
+from apps.gateway.call import Answer, Call
+from apps.gateway.dialects import openai
+from apps.gateway.endpoints.answering import answer_chat
+
+
+def chat_completions(call: Call) -> Answer:
+    """Answer a chat request, whole or streamed."""
+    return answer_chat(call, "chat_completions", openai)

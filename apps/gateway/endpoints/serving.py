@@ -1,0 +1,46 @@
+"""The two doors to the hot endpoints: straight from WSGI, and through Django's URL map. One function serves both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import wraps
+from http import HTTPStatus
+from wsgiref.types import StartResponse, WSGIEnvironment
+
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+from apps.gateway.call import Answer, Call
+
+Endpoint = Callable[[Call], Answer]
+# Statuses that HTTP's registry does not know.
+_REASONS = {499: "Client Closed Request", **{status.value: status.phrase for status in HTTPStatus}}
+
+
+def respond(endpoint: Endpoint, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    """Serve a call straight from WSGI."""
+    answer = endpoint(Call(environ))
+    start_response(f"{answer.status} {_REASONS.get(answer.status, 'Unknown')}", answer.headers)
+    return answer.body
+
+
+def view_of(endpoint: Endpoint) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Return the Django view of an endpoint, for the URL map and the test client."""
+
+    @csrf_exempt
+    @require_POST
+    @wraps(endpoint)
+    def view(request: HttpRequest) -> HttpResponseBase:
+        answer = endpoint(Call(request.META))
+        response: HttpResponseBase
+        if isinstance(answer.body, list):
+            response = HttpResponse(b"".join(answer.body), status=answer.status)
+        else:
+            response = StreamingHttpResponse(answer.body, status=answer.status)
+        for name, value in answer.headers:
+            response[name] = value
+        return response
+
+    return view

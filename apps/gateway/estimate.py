@@ -1,0 +1,85 @@
+"""How many tokens something is, when nobody has counted yet: before a call, and after one that reported nothing.
+
+About four bytes of UTF-8 make a token in every script (characters do not: Japanese has one to two tokens each).
+Pure; an estimate is always marked as one by its caller.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from apps.gateway.canonical.chat import (
+    Audio,
+    Chat,
+    File,
+    FunctionTool,
+    Image,
+    Opaque,
+    Part,
+    Reasoning,
+    Refusal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+
+BYTES_PER_TOKEN = 4
+TOKENS_PER_MESSAGE = 4
+# A picture of 1024 x 1024 costs between 765 (OpenAI) and 1,600 (Anthropic) tokens at the vendors' own formulae.
+TOKENS_PER_IMAGE = 1_600
+# A page of PDF is about 3 KB of base64 for text alone and some 2,000 tokens.
+BASE64_BYTES_PER_FILE_TOKEN = 8
+# What an answer is reserved for when the client sets no limit.
+UNSTATED_ANSWER_TOKENS = 1_024
+
+
+def tokens_of(text: str) -> int:
+    """Return about how many tokens a text is."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+    return -(-size // BYTES_PER_TOKEN)
+
+
+def prompt_tokens_of(chat: Chat) -> int:
+    """Return about how many tokens a model will read."""
+    total = 0
+    for message in chat.messages:
+        total += TOKENS_PER_MESSAGE + sum(map(_part_tokens, message.parts))
+    for tool in chat.tools or ():
+        total += TOKENS_PER_MESSAGE
+        if isinstance(tool, FunctionTool):
+            total += tokens_of(tool.name) + tokens_of(tool.description or "") + _json_tokens(tool.parameters)
+    if chat.response_format is not None:
+        total += _json_tokens(chat.response_format.schema)
+    return total
+
+
+def answer_tokens_of(chat: Chat, max_output: int | None) -> int:
+    """Return how many tokens to reserve for the answers: the client's limit, else a usual answer's size."""
+    one = chat.max_tokens if chat.max_tokens is not None else UNSTATED_ANSWER_TOKENS
+    return min(one, max_output or one) * (chat.n or 1)
+
+
+def _json_tokens(value: object) -> int:
+    return 0 if value is None else -(-len(msgspec.json.encode(value)) // BYTES_PER_TOKEN)
+
+
+def _part_tokens(part: Part) -> int:
+    match part:
+        case Text() | Refusal() | Reasoning():
+            return tokens_of(part.text)
+        case Image():
+            return TOKENS_PER_IMAGE
+        case ToolCall():
+            return tokens_of(part.name) + tokens_of(part.arguments)
+        case ToolResult():
+            return sum(map(_part_tokens, part.parts))
+        case Audio():
+            return len(part.data) // BASE64_BYTES_PER_FILE_TOKEN
+        case File():
+            return len(part.data or "") // BASE64_BYTES_PER_FILE_TOKEN
+        case Opaque():
+            return _json_tokens(part.data)
+        case _:
+            assert_never(part)

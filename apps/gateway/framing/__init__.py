@@ -1,0 +1,1 @@
+"""Bytes to frames and back, whatever the frames mean."""

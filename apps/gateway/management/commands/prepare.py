@@ -1,0 +1,65 @@
+"""`manage.py prepare`: bring the database to where this version of the product needs it, before anything is served.
+
+Knows the steps and their order. Each is safe to repeat, by several machines at once, and quick when nothing changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import StringIO
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+# Any number, as long as nothing else locks it.
+_LOCK = 7_301_002
+
+
+class Command(BaseCommand):
+    """See the module's docstring."""
+
+    help = "Migrate, load the catalog, make the log's partitions and, in development, the demo account."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Take every step, and tell of each on a line."""
+        with _alone():
+            self.stdout.write(f"database: {_migrate()}")
+            self.stdout.write(_words_of("load_catalog"))
+            self.stdout.write(f"request log: {_words_of('make_partitions')}")
+            if settings.DEVELOPMENT:
+                self.stdout.write(_words_of("demo"))
+            else:
+                self.stdout.write(f"static files: {_words_of('collectstatic', interactive=False)}")
+
+
+def _migrate() -> str:
+    """Apply the migrations that are missing; tell how many."""
+    executor = MigrationExecutor(connection)
+    missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if not missing:
+        return "up to date"
+    call_command("migrate", verbosity=0, interactive=False)
+    return f"applied {len(missing)} migrations"
+
+
+def _words_of(command: str, **options: object) -> str:
+    said = StringIO()
+    call_command(command, stdout=said, **options)
+    return said.getvalue().strip()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Keep others who prepare the same database waiting."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])

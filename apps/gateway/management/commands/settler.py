@@ -1,0 +1,72 @@
+"""`python manage.py settler`: the process that moves records from the outbox into the log and the ledger.
+
+Any number may run; each record is written once. Stops on SIGTERM after the batch at hand.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from os import getpid
+from typing import Any
+
+import structlog
+from django.core.management.base import BaseCommand
+from django.db import DatabaseError, InterfaceError, connection
+from redis.exceptions import RedisError
+
+from apps.gateway import outbox
+from apps.gateway.metrics import QUEUE_AGE, QUEUE_DEPTH
+from apps.gateway.settle import settle, sweep
+
+log = structlog.get_logger(__name__)
+
+BATCH = 500
+WAIT_MS = 200
+SWEEP_SECONDS = 2.0
+MAX_PAUSE = 5.0
+
+
+class Command(BaseCommand):
+    """Settle until told to stop."""
+
+    help = "Write finished requests to the log and the ledger."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until SIGTERM or SIGINT."""
+        self._stopping = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        reader = f"{socket.gethostname()}:{getpid()}"
+        pause, next_sweep = 0.0, 0.0
+        log.info("settler.started", reader=reader)
+        while not self._stopping:
+            try:
+                self._step(reader)
+                if time.monotonic() >= next_sweep:
+                    self._look_after()
+                    next_sweep = time.monotonic() + SWEEP_SECONDS
+                pause = 0.0
+            except (RedisError, DatabaseError, InterfaceError) as error:
+                # What was taken stays ours in the stream and is taken again.
+                pause = min(max(pause * 2, 0.1), MAX_PAUSE)
+                log.warning("settler.waiting", error=type(error).__name__, seconds=pause)
+                connection.close()
+                time.sleep(pause)
+        log.info("settler.stopped")
+
+    def _step(self, reader: str) -> None:
+        outbox.prepare()
+        messages = outbox.take(reader, BATCH, WAIT_MS)
+        if messages:
+            settle(messages)
+
+    def _look_after(self) -> None:
+        sweep()
+        depth, age = outbox.depth()
+        QUEUE_DEPTH.set(depth)
+        QUEUE_AGE.set(age)
+
+    def _stop(self, number: int, frame: object) -> None:
+        self._stopping = True

@@ -1,0 +1,23 @@
+"""What the gateway counts about itself, over all worker processes."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 900)
+
+REQUESTS = Counter("gateway_requests_total", "Requests answered", ["route", "model", "provider", "status"])
+DURATION = Histogram("gateway_request_duration_seconds", "From request to last byte", ["route"], buckets=_SECONDS)
+FIRST_TOKEN = Histogram(
+    "gateway_time_to_first_token_seconds", "From request to first content, streams only", ["provider"], buckets=_SECONDS
+)
+TOKENS = Counter("gateway_tokens_total", "Tokens, by disjoint class", ["kind"])
+COST = Counter("gateway_cost_usd_total", "What requests cost, in USD (approximate: the ledger is exact)")
+ATTEMPTS = Counter("gateway_upstream_attempts_total", "Calls to providers", ["provider", "outcome"])
+IN_FLIGHT = Gauge("gateway_in_flight", "Requests being answered", multiprocess_mode="livesum")
+RECORDS_SPOOLED = Counter("gateway_records_spooled_total", "Records written to disk while Redis was away")
+UNRESERVED = Counter("gateway_unreserved_requests_total", "Requests let through while Redis was away")
+QUEUE_DEPTH = Gauge("gateway_outbox_depth", "Records waiting to be settled", multiprocess_mode="livemostrecent")
+QUEUE_AGE = Gauge("gateway_outbox_age_seconds", "Age of the oldest waiting record", multiprocess_mode="livemostrecent")
+SETTLED = Counter("gateway_settled_records_total", "Records written to the log and the ledger")
+SWEPT = Counter("gateway_swept_requests_total", "Requests whose worker died before it could record them")

@@ -1,0 +1,170 @@
+"""Where finished requests wait to be settled: a Redis stream, and a spool on disk while Redis is away.
+
+A record is in one of the two before the last byte of its answer leaves. It may come to be in the stream twice; whoever
+settles writes each id once. Knows streams and files. Must never know what a record says.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import structlog
+from django.conf import settings
+from redis.exceptions import RedisError, ResponseError
+
+from apps.gateway.metrics import RECORDS_SPOOLED
+from apps.kernel.redis import client
+
+log = structlog.get_logger(__name__)
+
+STREAM, GROUP = "outbox", "settle"
+# A message that its reader has not finished with for so long (milliseconds) is handed to another.
+ABANDONED_AFTER = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record on its way: its place in the stream, the worker that held its reservation, the record as JSON."""
+
+    id: str
+    worker: str
+    record: str
+
+
+def push(worker: str, record: bytes) -> None:
+    """Put a record where it survives the death of any one process."""
+    try:
+        _add(worker, record)
+    except RedisError as error:
+        log.warning("outbox.spooled", error=type(error).__name__)
+        RECORDS_SPOOLED.inc()
+        _spool(worker, record)
+
+
+def _stream() -> Any:
+    """Return the client; the library's types of stream answers cover every protocol version and fit none."""
+    return client()
+
+
+def _add(worker: str, record: bytes) -> None:
+    client().xadd(STREAM, {"worker": worker, "record": record})
+
+
+# --- the settling side
+
+
+def prepare() -> None:
+    """Make the stream and its group. Raises RedisError."""
+    try:
+        client().xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+    except ResponseError as error:
+        if "BUSYGROUP" not in str(error):
+            raise
+
+
+def take(reader: str, count: int, wait_ms: int) -> list[Message]:
+    """Return messages to settle: first those that this or a vanished reader left unfinished, then new ones.
+
+    Raises RedisError.
+    """
+    left = _stream().xautoclaim(STREAM, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
+    if not left:
+        left = _read(reader, "0", count)
+    if not left:
+        left = _read(reader, ">", count, block=wait_ms)
+    return [Message(identifier, fields["worker"], fields["record"]) for identifier, fields in left if fields]
+
+
+def _read(reader: str, since: str, count: int, block: int | None = None) -> list[tuple[str, dict[str, str]]]:
+    """Return entries of the stream: the reader's own unfinished ones (`0`), or new ones (`>`)."""
+    answer = _stream().xreadgroup(GROUP, reader, {STREAM: since}, count=count, block=block)
+    return answer[0][1] if answer else []
+
+
+def finish(messages: Sequence[Message]) -> None:
+    """Take settled messages out of the stream. Raises RedisError."""
+    if messages:
+        identifiers = [message.id for message in messages]
+        pipe = client().pipeline(transaction=True)
+        pipe.xack(STREAM, GROUP, *identifiers)
+        pipe.xdel(STREAM, *identifiers)
+        pipe.execute()
+
+
+def depth() -> tuple[int, float]:
+    """Return how many records wait and the age of the oldest in seconds. Raises RedisError."""
+    stream = _stream()
+    first = stream.xrange(STREAM, count=1)
+    if not first:
+        return 0, 0.0
+    oldest = int(first[0][0].split("-")[0]) / 1000
+    return int(stream.xlen(STREAM)), max(float(stream.time()[0]) - oldest, 0.0)
+
+
+# --- the spool
+
+
+def _spool_folder() -> Path:
+    folder = Path(settings.GATEWAY_HOME) / "spool"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _spool(worker: str, record: bytes) -> None:
+    """Append a record to this process's spool file, on disk before it returns: one line, the worker and the JSON.
+
+    Nothing here switches to another greenlet, so the file is never half written or renamed in between.
+    """
+    line = worker.encode() + b"\t" + record.replace(b"\n", b" ") + b"\n"
+    descriptor = os.open(_spool_folder() / f"{os.getpid()}.spool", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, line)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replay() -> int:
+    """Move spooled records, whoever spooled them, into the stream; return how many. Stops where Redis fails again."""
+    folder = _spool_folder()
+    for path in folder.glob("*.spool"):
+        # From here on nobody appends to it: a writer that has it open finishes first.
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            path.rename(folder / f"{uuid4().hex}.replay")
+    moved = 0
+    for path in folder.glob("*.replay"):
+        try:
+            moved += _replay_file(path)
+        except RedisError as error:
+            log.warning("outbox.replay_stopped", error=type(error).__name__)
+            break
+    if moved:
+        log.info("outbox.replayed", records=moved)
+    return moved
+
+
+def _replay_file(path: Path) -> int:
+    """Move one file's records; 0 when another process is at it."""
+    moved = 0
+    with suppress(FileNotFoundError), path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return 0
+        for line in file:
+            # A line without its end was never acknowledged: its writer died in the middle.
+            if line.endswith(b"\n"):
+                worker, _, record = line[:-1].partition(b"\t")
+                _add(worker.decode(), record)
+                moved += 1
+        path.unlink()
+    return moved

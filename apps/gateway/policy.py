@@ -1,0 +1,180 @@
+"""What a token may do: one frozen value per key, read once and trusted while its organization's generation stands.
+
+Knows how to read a policy and when to read it again. Must never know what a request asks for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from uuid import UUID
+
+import structlog
+from django.db import DatabaseError, connection
+from redis.exceptions import RedisError
+
+from apps.kernel import generation
+from apps.kernel.errors import Gone, Overloaded, Unauthenticated
+from apps.keys.authenticate import find_api_key
+from apps.keys.iam import Rule
+from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.keys.secrets import digest_of
+from apps.organizations.models import Organization, Project
+
+log = structlog.get_logger(__name__)
+
+# Seconds that a copy is trusted without asking the database, whatever its generation says: bounds what a lost
+# generation can cost. Served beyond it only while the database is away.
+MAX_AGE = 60.0
+# Policies kept by a process; the least recently used goes first.
+MAX_POLICIES = 10_000
+INVALID_KEY = "Missing or invalid API key"
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCredential:
+    """An organization's own credential at a provider, still encrypted."""
+
+    id: UUID
+    provider: str
+    provider_name: str
+    base_url: str
+    encrypted_token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything about the caller that a request is decided by."""
+
+    api_key_id: UUID
+    project_id: UUID
+    organization_id: UUID
+    plan: str
+    mode: str
+    retention: str
+    usage_limit: Decimal | None
+    expires_at: datetime | None
+    rules: tuple[Rule, ...]
+    own_credentials: Mapping[str, tuple[OwnCredential, ...]]
+    gone: str | None
+    generation: str
+    read_at: float
+
+    def check(self) -> None:
+        """Raise Unauthenticated when the key has expired, Gone when its project or organization is no more."""
+        if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
+            raise Unauthenticated("This API key has expired")
+        if self.gone is not None:
+            raise Gone(self.gone)
+
+
+_policies: OrderedDict[bytes, Policy] = OrderedDict()
+
+
+def policy_of(token: str) -> Policy:
+    """Return the policy of an API key. Raises Unauthenticated, Gone, and Overloaded when nothing can be asked."""
+    digest = digest_of(token)
+    policy = _policies.get(digest)
+    if policy is None or time.monotonic() - policy.read_at > MAX_AGE:
+        policy = _read_or_keep(token, digest, policy)
+    else:
+        _policies.move_to_end(digest)
+    policy.check()
+    return policy
+
+
+def forget(token: str) -> None:
+    """Drop the copy: its generation has passed."""
+    _policies.pop(digest_of(token), None)
+
+
+def forget_all() -> None:
+    """Drop every copy."""
+    _policies.clear()
+
+
+def _read_or_keep(token: str, digest: bytes, known: Policy | None) -> Policy:
+    """Read the policy anew; when the database is away, go on with the copy there is."""
+    try:
+        policy = _read(token)
+    except DatabaseError as error:
+        if known is None:
+            raise Overloaded("The gateway cannot check API keys right now; try again shortly") from error
+        log.warning("policy.kept", api_key=str(known.api_key_id), error=type(error).__name__)
+        return known
+    finally:
+        # A worker must not hold a database connection while a model answers.
+        if not connection.in_atomic_block:
+            connection.close()
+    if policy is None:
+        _policies.pop(digest, None)
+        raise Unauthenticated(INVALID_KEY)
+    _policies[digest] = policy
+    _policies.move_to_end(digest)
+    while len(_policies) > MAX_POLICIES:
+        _policies.popitem(last=False)
+    return policy
+
+
+def _read(token: str) -> Policy | None:
+    """Read a key's policy from the database; None when the key is unknown or no longer works."""
+    known = find_api_key(token)
+    if known is None:
+        return None
+    # The generation is read before the rows that count: a change in between makes the copy stale, never wrongly fresh.
+    word = _generation_of(known.project.organization_id)
+    key = find_api_key(token)
+    if key is None or key.status != ApiKey.Status.ACTIVE:
+        return None
+    project, organization = key.project, key.project.organization
+    return Policy(
+        api_key_id=key.id,
+        project_id=project.id,
+        organization_id=organization.id,
+        plan=organization.plan,
+        mode=project.mode,
+        retention=organization.retention_level,
+        usage_limit=key.usage_limit,
+        expires_at=key.expires_at,
+        rules=_rules_of(key),
+        own_credentials=_credentials_of(organization),
+        gone=_why_gone(project, organization),
+        generation=word,
+        read_at=time.monotonic(),
+    )
+
+
+def _generation_of(organization_id: UUID) -> str:
+    """Return the organization's generation; without Redis a word that will stand for nothing later."""
+    try:
+        return generation.read(generation.organization(organization_id))
+    except RedisError:
+        return generation.fresh_word()
+
+
+def _rules_of(key: ApiKey) -> tuple[Rule, ...]:
+    rows = IamRule.objects.filter(api_key=key, status=IamRule.Status.ACTIVE).order_by("created_at")
+    return tuple(Rule(row.id, row.rule_type, row.rule_value) for row in rows)
+
+
+def _credentials_of(organization: Organization) -> Mapping[str, tuple[OwnCredential, ...]]:
+    """Return the organization's active credentials by provider id (`custom:<name>` for custom ones)."""
+    found: dict[str, tuple[OwnCredential, ...]] = {}
+    rows = ProviderKey.objects.filter(organization=organization, status=ProviderKey.Status.ACTIVE)
+    for row in rows.order_by("created_at"):
+        name = f"custom:{row.provider_name}" if row.provider == "custom" else row.provider
+        credential = OwnCredential(row.id, row.provider, row.provider_name, row.base_url, bytes(row.encrypted_token))
+        found[name] = (*found.get(name, ()), credential)
+    return found
+
+
+def _why_gone(project: Project, organization: Organization) -> str | None:
+    if organization.status != Organization.Status.ACTIVE:
+        return "This organization is no longer active"
+    if project.status != Project.Status.ACTIVE:
+        return f"This project has been {project.status}"
+    return None

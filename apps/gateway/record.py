@@ -1,0 +1,177 @@
+"""The record of a request, from its admission to its end: what is kept, as far as retention allows.
+
+Knows the names of what is logged and what each retention level forbids. Must never know where records go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from apps.billing.pricing import FREE, Cost
+from apps.gateway.call import Call
+from apps.gateway.candidates import Candidate
+from apps.gateway.canonical.chat import Chat, FunctionTool, ResponseFormat, ToolResult
+from apps.gateway.canonical.events import Reply
+from apps.gateway.policy import Policy
+from apps.kernel.errors import ApiError
+from apps.kernel.usage import Usage
+from apps.logs.entry import Entry
+
+_UNIFIED = {
+    "stop": "completed",
+    "length": "length_limit",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+}
+ENCODER = msgspec.json.Encoder(uuid_format="canonical")
+
+
+def open_entry(identifier: UUID, route: str, policy: Policy, call: Call, chat: Chat) -> Entry:
+    """Return the record of a request that has just been admitted, as it stands should nobody ever finish it."""
+    entry = Entry(
+        id=identifier,
+        request_id=call.request_id,
+        organization_id=policy.organization_id,
+        project_id=policy.project_id,
+        api_key_id=policy.api_key_id,
+        route=route,
+        requested_model=chat.model[:255],
+        mode=policy.mode,
+        used_mode=policy.mode if policy.mode != "hybrid" else "credits",
+        streamed=chat.stream,
+        unified_finish_reason="gateway_error",
+        status_code=500,
+        has_error=True,
+        error_details={"status": 500, "code": "worker_lost"},
+        swept=True,
+    )
+    if policy.retention != "none":
+        _keep_parameters(entry, chat, call)
+    if policy.retention == "retain":
+        entry.messages = _messages_of(chat)
+        entry.tools = [_tool_of(tool) for tool in chat.tools] if chat.tools else None
+        entry.tool_results = _tool_results_of(chat)
+        entry.response_format = _response_format_of(chat.response_format)
+    return entry
+
+
+def note_of(entry: Entry) -> str:
+    """Return the entry without content, as the write-ahead note that the sweeper turns into a row."""
+    bare = msgspec.structs.replace(entry, messages=None, tools=None, tool_results=None, response_format=None)
+    return ENCODER.encode(bare).decode()
+
+
+def choose(entry: Entry, candidate: Candidate, requested_provider: str | None) -> None:
+    """Write down who answers."""
+    entry.requested_provider = requested_provider
+    entry.used_model = candidate.model_id
+    entry.used_provider = candidate.provider_id
+    entry.underlying_model = candidate.model_name
+    entry.used_mode = candidate.credential.mode
+    entry.provider_key_id = candidate.credential.provider_key_id
+    entry.prices = candidate.offer.prices
+
+
+def count(entry: Entry, usage: Usage, cost: Cost) -> None:
+    """Write down what was used and what it costs."""
+    entry.prompt_tokens = usage.prompt_tokens
+    entry.completion_tokens = usage.completion_tokens
+    entry.total_tokens = usage.total_tokens
+    entry.reasoning_tokens = usage.reasoning or None
+    entry.cached_tokens = usage.cache_read
+    entry.cache_write_tokens = (usage.cache_write + usage.cache_write_1h) or None
+    entry.image_input_tokens = usage.image_input or None
+    entry.image_output_tokens = usage.image_output or None
+    entry.estimated_cost = usage.estimated
+    entry.cost = cost.total
+    entry.input_cost = cost.input
+    entry.output_cost = cost.output
+    entry.cached_input_cost = cost.cached_input
+    entry.cache_write_cost = cost.cache_write
+    entry.request_cost = cost.request
+    entry.web_search_cost = cost.web_search
+    entry.image_input_cost = cost.image_input
+    entry.image_output_cost = cost.image_output
+    entry.discount_savings = cost.discount_savings
+    entry.unpriced = cost.unpriced
+
+
+def complete(entry: Entry, finish: str | None, native: str | None, retention: str) -> None:
+    """Write down that the answer came to its end."""
+    entry.swept = False
+    entry.status_code, entry.has_error, entry.canceled, entry.error_details = 200, False, False, None
+    entry.unified_finish_reason = _UNIFIED.get(finish or "", "unknown")
+    if retention != "none":
+        entry.finish_reason = native or finish
+
+
+def fail(entry: Entry, error: ApiError, retention: str) -> None:
+    """Write down that the request ended in an error, or because its client left."""
+    entry.swept = False
+    entry.status_code = error.status
+    entry.canceled = error.status == 499
+    entry.has_error = not entry.canceled
+    entry.unified_finish_reason = _unified_of(error)
+    entry.error_details = {"status": error.status, "type": error.type, "code": error.code}
+    if retention == "retain":
+        # A provider's words may quote the request.
+        entry.error_details["message"] = error.message
+    if entry.cost is None:
+        count(entry, Usage(), FREE)
+
+
+def keep_answer(entry: Entry, reply: Reply) -> None:
+    """Keep what the model said; for organizations that retain content."""
+    entry.content = "\n".join(choice.text for choice in reply.choices if choice.text is not None) or None
+    entry.reasoning_content = "".join(block.text for choice in reply.choices for block in choice.reasoning) or None
+
+
+def encode(entry: Entry) -> bytes:
+    """Return the record as JSON."""
+    return ENCODER.encode(entry)
+
+
+def _unified_of(error: ApiError) -> str:
+    if error.status == 499:
+        return "canceled"
+    if error.from_provider:
+        return "upstream_error"
+    return "gateway_error" if error.status >= 500 else "client_error"
+
+
+def _keep_parameters(entry: Entry, chat: Chat, call: Call) -> None:
+    entry.temperature, entry.top_p, entry.max_tokens = chat.temperature, chat.top_p, chat.max_tokens
+    entry.frequency_penalty, entry.presence_penalty = chat.frequency_penalty, chat.presence_penalty
+    if chat.reasoning is not None:
+        entry.reasoning_effort, entry.reasoning_max_tokens = chat.reasoning.effort, chat.reasoning.max_tokens
+    if chat.tool_choice is not None:
+        entry.tool_choice = {"mode": chat.tool_choice.mode, "name": chat.tool_choice.name}
+    if chat.tools:
+        entry.tools = [tool.name for tool in chat.tools if isinstance(tool, FunctionTool)]
+    entry.response_format = {"type": chat.response_format.kind} if chat.response_format else None
+    entry.custom_headers, entry.source = call.tags, call.source
+
+
+def _messages_of(chat: Chat) -> Any:
+    """Return the conversation as the client sent it, else as the gateway changed it."""
+    if chat.source is not None:
+        return msgspec.json.decode(chat.source.body, type=dict[str, msgspec.Raw])["messages"]
+    return chat.messages
+
+
+def _tool_of(tool: Any) -> Any:
+    return msgspec.to_builtins(tool)
+
+
+def _tool_results_of(chat: Chat) -> Any:
+    results = [part for message in chat.messages for part in message.parts if isinstance(part, ToolResult)]
+    return results or None
+
+
+def _response_format_of(form: ResponseFormat | None) -> Any:
+    if form is None:
+        return None
+    return {"type": form.kind, **({"schema": form.schema, "name": form.name} if form.schema is not None else {})}

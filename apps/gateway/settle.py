@@ -1,0 +1,87 @@
+"""From the outbox to the log and the ledger: each record once, in one transaction, whatever dies in between.
+
+Knows the order that makes it safe: commit, then publish balances, release reservations, and only then take the message
+out of the stream. Everything after the commit may be repeated. Must never know HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+
+import msgspec
+import structlog
+from django.db import transaction
+
+from apps.billing import balances, ledger, reservations
+from apps.gateway import outbox
+from apps.gateway.credentials import CREDITS
+from apps.gateway.metrics import SETTLED, SWEPT
+from apps.gateway.outbox import Message
+from apps.gateway.record import encode
+from apps.kernel.redis import client
+from apps.logs import writer
+from apps.logs.entry import Entry
+
+log = structlog.get_logger(__name__)
+
+# Records that cannot even be read; kept for an operator, never dropped.
+BROKEN = "outbox:broken"
+
+
+def settle(messages: Sequence[Message]) -> int:
+    """Write and charge a batch; return how many records were new. Raises DatabaseError and RedisError.
+
+    A message seen before changes nothing: its row exists, so it is not charged again.
+    """
+    entries = _read(messages)
+    with transaction.atomic():
+        written = writer.write([entry for _, entry in entries])
+        changed = ledger.charge([_charge_of(entry) for _, entry in entries if entry.id in written])
+    balances.put(changed)
+    reservations.release([(message.worker, entry.id) for message, entry in entries])
+    outbox.finish(messages)
+    SETTLED.inc(len(written))
+    return len(written)
+
+
+def sweep() -> int:
+    """Turn what dead workers left into records that say so; return how many. Raises RedisError.
+
+    The stream keeps order: a record that its worker did push is settled before the sweeper's. Notes and holds go when
+    the record is settled, so a sweep that dies half-way is repeated harmlessly.
+    """
+    swept = 0
+    for worker in reservations.dead_workers():
+        for note in reservations.notes_of(worker).values():
+            entry = msgspec.json.decode(note.payload, type=Entry)
+            outbox.push(worker, encode(entry))
+            swept += 1
+        if not reservations.forget(worker):
+            log.info("sweep.worker", worker=worker, requests=swept)
+    SWEPT.inc(swept)
+    return swept
+
+
+def _read(messages: Sequence[Message]) -> list[tuple[Message, Entry]]:
+    """Return the records that can be read; the others are put aside."""
+    entries = []
+    for message in messages:
+        try:
+            entries.append((message, msgspec.json.decode(message.record, type=Entry)))
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            log.error("settle.unreadable", stream_id=message.id, error=str(error)[:200])
+            client().xadd(BROKEN, {"worker": message.worker, "record": message.record})
+    return entries
+
+
+def _charge_of(entry: Entry) -> ledger.Charge:
+    """Return what a record moves: always the key's usage, the credits only when the service's credentials were used."""
+    cost = entry.cost or Decimal(0)
+    return ledger.Charge(
+        organization_id=entry.organization_id,
+        api_key_id=entry.api_key_id,
+        reference=entry.id,
+        credits=-cost if entry.used_mode == CREDITS else Decimal(0),
+        usage=cost,
+    )

@@ -1,0 +1,171 @@
+"""The only file that opens sockets to providers: HTTP/1.1 over pooled sockets, cooperative under gevent's patch.
+
+Knows addresses, headers and time budgets. Must never know a wire format, a provider or a price.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from functools import cache, partial
+from select import POLLERR, POLLHUP, POLLIN
+from urllib.parse import urlsplit
+
+from gevent.monkey import get_original
+
+from apps.gateway.exchange import Budget, Exchange, network_failure
+from apps.gateway.failures import UpstreamFailure
+
+# Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
+_POOL_SIZE = 512
+_POOL_AGE = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to connect."""
+
+    host: str
+    port: int
+    tls: bool
+
+
+class _Connection:
+    """A socket and since when it has been idle."""
+
+    __slots__ = ("idle_since", "reused", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.reused = False
+        self.idle_since = 0.0
+
+
+# The kernel's own poll: looking whether a kept socket is still open must not switch to another greenlet.
+_poll = get_original("select", "poll")
+_pools: dict[Address, deque[_Connection]] = {}
+
+
+@cache
+def split_url(url: str) -> tuple[Address, str, bytes]:
+    """Return the address, the path with query, and the Host header's value of a URL."""
+    parts = urlsplit(url)
+    tls = parts.scheme == "https"
+    host = parts.hostname or ""
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Address(host, parts.port or (443 if tls else 80), tls), path, parts.netloc.rpartition("@")[2].encode()
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def send(
+    method: str, url: str, headers: Mapping[str, str], body: bytes, budget: Budget
+) -> Generator[None, None, Exchange]:
+    """Send a request, wait for the head of its answer, and return the exchange. Raises UpstreamFailure.
+
+    Yields whenever nothing has come for the budget's `tick` seconds. A kept connection that turns out dead before it
+    answered a byte is replaced once by a new one.
+    """
+    address, path, host = split_url(url)
+    deadline = time.monotonic() + budget.total
+    head = _head_of(method, path, host, headers, body)
+    while True:
+        connection = _take(address, budget)
+        exchange = Exchange(connection.sock, budget, deadline, partial(_give_back, address, connection))
+        try:
+            _write(connection.sock, head + body, min(deadline, time.monotonic() + budget.first_byte))
+            yield from exchange.read_head()
+        except UpstreamFailure as failure:
+            exchange.close()
+            if connection.reused and exchange.received == 0 and failure.error_type == "network":
+                continue
+            raise
+        except BaseException:
+            exchange.close()
+            raise
+        return exchange
+
+
+def _head_of(method: str, path: str, host: bytes, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Return the request line and headers. Raises UpstreamFailure for a value that would break out of its line."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+        raise UpstreamFailure("client_error", "a header to the provider holds a line break", status=400)
+    start = f"{method} {path} HTTP/1.1\r\n".encode("latin-1")
+    rest = f"\r\nAccept-Encoding: identity\r\nContent-Length: {len(body)}\r\n{lines}\r\n".encode("latin-1", "replace")
+    return start + b"Host: " + host + rest
+
+
+def _write(sock: socket.socket, data: bytes, until: float) -> None:
+    sock.settimeout(max(until - time.monotonic(), 0.001))
+    try:
+        sock.sendall(data)
+    except TimeoutError:
+        raise UpstreamFailure("timeout", "the provider did not take the request in time") from None
+    except OSError as error:
+        raise network_failure(error) from error
+
+
+def _take(address: Address, budget: Budget) -> _Connection:
+    """Return a kept connection that is still open, else a new one. Raises UpstreamFailure."""
+    pool = _pools.get(address)
+    oldest = time.monotonic() - _POOL_AGE
+    while pool:
+        connection = pool.pop()
+        if connection.idle_since >= oldest and not _readable(connection.sock):
+            connection.reused = True
+            return connection
+        connection.sock.close()
+    return _Connection(_connect(address, budget.connect))
+
+
+def _give_back(address: Address, connection: _Connection) -> None:
+    connection.idle_since = time.monotonic()
+    pool = _pools.setdefault(address, deque())
+    pool.append(connection)
+    if len(pool) > _POOL_SIZE:
+        pool.popleft().sock.close()
+
+
+def _readable(sock: socket.socket) -> bool:
+    """Return whether an idle connection has something to say: only its end, or a protocol error."""
+    poll = _poll()
+    poll.register(sock.fileno(), POLLIN | POLLHUP | POLLERR)
+    return bool(poll.poll(0))
+
+
+def _connect(address: Address, timeout: float) -> socket.socket:
+    try:
+        sock = socket.create_connection((address.host, address.port), timeout)
+    except TimeoutError:
+        raise UpstreamFailure("timeout", f"no connection within {timeout:g} s") from None
+    except OSError as error:
+        raise network_failure(error) from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not address.tls:
+        return sock
+    try:
+        return _tls_context().wrap_socket(sock, server_hostname=address.host)
+    except OSError as error:
+        sock.close()
+        if isinstance(error, TimeoutError):
+            raise UpstreamFailure("timeout", f"no secure connection within {timeout:g} s") from None
+        raise network_failure(error) from error
+
+
+def close_idle() -> None:
+    """Close every kept connection."""
+    for pool in _pools.values():
+        while pool:
+            with contextlib.suppress(OSError):
+                pool.pop().sock.close()

@@ -1,0 +1,70 @@
+"""Who this process is: a name under which it owns reservations, and the heartbeat that keeps them its own.
+
+Knows the life of one process. Must never know a request.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import socket
+from functools import cache
+
+import gevent
+import structlog
+from redis.exceptions import RedisError
+
+from apps.billing import reservations
+from apps.gateway import outbox
+
+log = structlog.get_logger(__name__)
+
+BEAT_SECONDS = 3.0
+_started: set[int] = set()
+
+
+@cache
+def _name_in(pid: int) -> str:
+    return f"{socket.gethostname()}:{pid}:{secrets.token_hex(4)}"
+
+
+def name() -> str:
+    """Return this process's name: never the same twice, so that nobody inherits a dead one's reservations."""
+    return _name_in(os.getpid())
+
+
+def start() -> None:
+    """Start the heartbeat and the spool's replay, once a process, before its first reservation."""
+    pid = os.getpid()
+    if pid in _started:
+        return
+    _started.add(pid)
+    atexit.register(retire)
+    _beat()
+    gevent.spawn(_live)
+
+
+def _live() -> None:
+    """Beat, and bring in what was spooled while the store was away, for as long as the process lives."""
+    while True:
+        gevent.sleep(BEAT_SECONDS)
+        if _beat():
+            outbox.replay()
+
+
+def _beat() -> bool:
+    try:
+        reservations.beat(name())
+    except RedisError as error:
+        log.warning("worker.beat_missed", error=type(error).__name__)
+        return False
+    return True
+
+
+def retire() -> None:
+    """Say that this process ends: what it still holds is swept at once."""
+    try:
+        reservations.retire(name())
+    except RedisError as error:
+        log.warning("worker.not_retired", error=type(error).__name__)

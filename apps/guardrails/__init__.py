@@ -1,0 +1,1 @@
+"""What may not pass: guardrail configuration, rules, violations."""

@@ -1,0 +1,120 @@
+"""Guardrail configuration, custom rules, violations: columns and constraints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import models
+
+from apps.kernel.ids import new_id
+from apps.organizations.models import Organization
+from apps.organizations.policy_source import PolicySource
+
+
+class Action(models.TextChoices):
+    """What happens to content that a rule finds."""
+
+    BLOCK = "block"
+    REDACT = "redact"
+    WARN = "warn"
+    ALLOW = "allow"
+
+
+def default_system_rules() -> dict[str, dict[str, Any]]:
+    """Return the system rules as a configuration starts out (specification 2.8)."""
+    return {
+        "prompt_injection": {"enabled": True, "action": "block"},
+        "jailbreak": {"enabled": True, "action": "block"},
+        "pii_detection": {"enabled": True, "action": "redact"},
+        "secrets": {"enabled": True, "action": "block"},
+        "file_types": {"enabled": True, "action": "block"},
+        "document_leakage": {"enabled": False, "action": "warn"},
+    }
+
+
+def default_file_types() -> list[str]:
+    """Return the MIME types that a configuration starts out with."""
+    return ["image/jpeg", "image/png", "image/gif", "image/webp"]
+
+
+class GuardrailConfig(PolicySource):
+    """One per organization; absent means no guardrail is in force."""
+
+    organization_path = "organization_id"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.OneToOneField(Organization, models.CASCADE, related_name="guardrail_config")
+    enabled = models.BooleanField(default=True)
+    system_rules = models.JSONField(default=default_system_rules)
+    max_file_size_mb = models.DecimalField(max_digits=8, decimal_places=2, default=10)
+    allowed_file_types = models.JSONField(default=default_file_types)
+    pii_action = models.CharField(max_length=8, choices=Action.choices, null=True, default=Action.REDACT)
+    scan_output = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"guardrails of {self.organization_id}"
+
+
+class CustomRule(PolicySource):
+    """A rule an organization wrote for itself; higher priority is checked first."""
+
+    organization_path = "organization_id"
+
+    class Type(models.TextChoices):
+        """What `config` describes."""
+
+        BLOCKED_TERMS = "blocked_terms"
+        CUSTOM_REGEX = "custom_regex"
+        TOPIC_RESTRICTION = "topic_restriction"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="custom_rules")
+    name = models.CharField(max_length=255)
+    type = models.CharField(max_length=20, choices=Type.choices)
+    config = models.JSONField()
+    priority = models.IntegerField(default=100)
+    enabled = models.BooleanField(default=True)
+    observe_only = models.BooleanField(default=False)
+    action = models.CharField(max_length=8, choices=Action.choices, default=Action.BLOCK)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["organization", "-priority"])]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Violation(models.Model):
+    """What a rule found in a request; plain ids, so that retention deletes freely."""
+
+    class ActionTaken(models.TextChoices):
+        """What was done about it."""
+
+        BLOCKED = "blocked"
+        REDACTED = "redacted"
+        WARNED = "warned"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization_id = models.UUIDField()
+    log_id = models.UUIDField()
+    api_key_id = models.UUIDField(null=True)
+    # A custom rule's id, or `system:<rule_name>`.
+    rule_id = models.CharField(max_length=60)
+    rule_name = models.CharField(max_length=255)
+    category = models.CharField(max_length=40)
+    action_taken = models.CharField(max_length=12, choices=ActionTaken.choices)
+    matched_pattern = models.TextField(blank=True)
+    matched_content = models.TextField(blank=True)
+    content_hash = models.CharField(max_length=64)
+    model = models.CharField(max_length=255)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["organization_id", "-created_at", "id"])]
+
+    def __str__(self) -> str:
+        return f"{self.rule_name} {self.action_taken}"

@@ -1,0 +1,98 @@
+"""How every page of the admin behaves: what operators may change, and what they only look at.
+
+Knows kinds of rows by who writes them. Must never know a table.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from django.core.paginator import Paginator
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest
+
+from apps.kernel.ids import find_id
+
+if TYPE_CHECKING:
+    from django.contrib.admin import ModelAdmin
+
+    _Page = ModelAdmin[Model]
+    _Paginator = Paginator[Any]
+else:
+    _Paginator = Paginator
+    from unfold.admin import ModelAdmin as _Page
+
+# The newest rows of a long table that are shown; older ones are found by id.
+SHOWN = 1_000
+
+
+class RowAdmin(_Page):
+    """Rows that operators may change, each saved and deleted by its own model: copies elsewhere then become stale."""
+
+    list_per_page = 50
+    show_full_result_count = False
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
+        """Delete one by one."""
+        for row in queryset:
+            row.delete()
+
+
+class KeptAdmin(RowAdmin):
+    """Rows that others speak of: they change, and are never deleted here."""
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Never."""
+        return False
+
+
+class ReadAdmin(RowAdmin):
+    """Rows that the product alone writes."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Never."""
+        return False
+
+
+class RecordAdmin(ReadAdmin, KeptAdmin):
+    """What happened: to be looked at alone."""
+
+
+class _Newest(_Paginator):
+    """The newest rows alone: nobody counts a table of millions, or pages through it."""
+
+    def __init__(self, object_list: QuerySet[Any], *args: Any, **kwargs: Any) -> None:
+        super().__init__(object_list[:SHOWN], *args, **kwargs)
+
+
+class LongTableAdmin(RecordAdmin):
+    """Rows of a table too long to be searched but by id; `owners` are the columns looked up beside the row's own."""
+
+    paginator = _Newest
+    ordering = ("-id",)
+    search_help_text = "An exact id"
+    search_fields = ("id",)
+    owners: tuple[str, ...] = ()
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Look an id up, as the row's own first and then as one of its owners'."""
+        if not search_term:
+            return queryset, False
+        identifier = find_id(search_term.strip())
+        if identifier is None:
+            return queryset.none(), False
+        return self._find(queryset, identifier), False
+
+    def _find(self, queryset: QuerySet[Any], identifier: UUID) -> QuerySet[Any]:
+        for column in ("pk", *self.owners):
+            found = queryset.filter(**{column: identifier})
+            if found.exists():
+                return found
+        return queryset.none()

@@ -1,0 +1,142 @@
+"""Every way a request can fail, as one tree. Knows status, type and code; must never know an envelope.
+
+ApiError
+├── InvalidRequest 400      invalid_json · invalid_parameters · model_not_found · unsupported_feature · …
+├── Unauthenticated 401     invalid_api_key
+├── PaymentRequired 402     insufficient_credits · usage_limit_exceeded
+├── Forbidden 403           access_denied
+├── NotFound 404
+├── Gone 410
+├── BodyTooLarge 413
+├── UnsupportedMediaType 415
+├── RateLimited 429
+├── ClientGone 499
+├── InternalError 500
+├── UpstreamRefused         an upstream's own 4xx: its status and words
+├── AllProvidersFailed 502
+├── Overloaded 503
+└── UpstreamTimeout 504
+"""
+
+from __future__ import annotations
+
+
+class ApiError(Exception):
+    """An answer that is not the one asked for. `message` is for people, `code` for programs.
+
+    `param` names the offending field in the client's own words; `retry_after` is in seconds.
+    """
+
+    status = 500
+    type = "api_error"
+    code = "internal_error"
+    # Whether a provider's failure is behind it, and not the gateway or the client.
+    from_provider = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after = retry_after
+        if code is not None:
+            self.code = code
+        if status is not None:
+            self.status = status
+
+
+class InvalidRequest(ApiError):
+    """The request is malformed, out of range, or asks for what cannot be had."""
+
+    status, type, code = 400, "invalid_request_error", "invalid_parameters"
+
+
+class Unauthenticated(ApiError):
+    """No key, an unknown key, or one that no longer works."""
+
+    status, type, code = 401, "authentication_error", "invalid_api_key"
+
+
+class PaymentRequired(ApiError):
+    """The credits or the key's usage limit do not cover the request."""
+
+    status, type, code = 402, "billing_error", "insufficient_credits"
+
+
+class Forbidden(ApiError):
+    """The caller is known and may not do this."""
+
+    status, type, code = 403, "permission_error", "access_denied"
+
+
+class NotFound(ApiError):
+    """There is no such thing, or none that the caller may know of."""
+
+    status, type, code = 404, "invalid_request_error", "not_found"
+
+
+class Gone(ApiError):
+    """It existed and is archived, deactivated or deleted."""
+
+    status, type, code = 410, "invalid_request_error", "gone"
+
+
+class BodyTooLarge(ApiError):
+    """The request body is over the limit."""
+
+    status, type, code = 413, "invalid_request_error", "request_too_large"
+
+
+class UnsupportedMediaType(ApiError):
+    """A POST without a content type that the endpoint reads."""
+
+    status, type, code = 415, "invalid_request_error", "unsupported_media_type"
+
+
+class RateLimited(ApiError):
+    """Too many requests; `retry_after` says when to come back."""
+
+    status, type, code = 429, "rate_limit_error", "rate_limit_exceeded"
+
+
+class ClientGone(ApiError):
+    """The client closed the connection before its answer was complete."""
+
+    status, type, code = 499, "request_cancelled", "request_cancelled"
+
+
+class InternalError(ApiError):
+    """A defect of the gateway's own; the message never carries details."""
+
+    status, type, code = 500, "api_error", "internal_error"
+
+
+class UpstreamRefused(ApiError):
+    """A provider refused the request for what it says (its own 4xx)."""
+
+    status, type, code = 400, "invalid_request_error", "upstream_refused"
+
+
+class AllProvidersFailed(ApiError):
+    """No provider could answer."""
+
+    status, type, code = 502, "upstream_error", "all_providers_failed"
+
+
+class Overloaded(ApiError):
+    """The gateway cannot take the request right now."""
+
+    status, type, code = 503, "api_error", "overloaded"
+
+
+class UpstreamTimeout(ApiError):
+    """The provider did not answer in time."""
+
+    status, type, code = 504, "timeout_error", "upstream_timeout"

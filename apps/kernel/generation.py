@@ -1,0 +1,67 @@
+"""Has anything about this scope changed? A generation is a random word per scope, kept in Redis.
+
+Whoever caches something of a scope keeps the word it was read under and trusts the copy as long as the word stands.
+A lost word is replaced by a new one, so a flushed store makes every copy stale, never one wrongly fresh.
+Must never know what is cached.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+import structlog
+from django.db import transaction
+from redis.exceptions import RedisError
+
+from apps.kernel.redis import client
+
+log = structlog.get_logger(__name__)
+
+CATALOG = "catalog"
+
+
+def key(scope: str) -> str:
+    """Return the Redis key of a scope's generation."""
+    return f"gen:{scope}"
+
+
+def organization(organization_id: object) -> str:
+    """Return the scope that covers all of an organization: its plan, projects, keys, rules and guardrails."""
+    return f"org:{organization_id}"
+
+
+def fresh_word() -> str:
+    """Return a new generation word."""
+    return secrets.token_hex(8)
+
+
+def read(scope: str) -> str:
+    """Return the scope's current generation, making one when there is none. Raises RedisError."""
+    redis = client()
+    word = redis.get(key(scope))
+    if word is None:
+        redis.set(key(scope), fresh_word(), nx=True)
+        word = redis.get(key(scope))
+    return str(word)
+
+
+def bump(scope: str) -> None:
+    """Make every copy of the scope stale, at once for readers that ask with every request.
+
+    Without Redis nothing can be told; readers bound the age of their copies for that case.
+    """
+    try:
+        client().set(key(scope), fresh_word())
+    except RedisError as error:
+        log.warning("generation.not_bumped", scope=scope, error=str(error))
+
+
+def bump_on_commit(*scopes: str) -> None:
+    """Bump the scopes when the current transaction commits (now, outside one)."""
+
+    def bump_all(names: Iterable[str] = scopes) -> None:
+        for name in names:
+            bump(name)
+
+    transaction.on_commit(bump_all)

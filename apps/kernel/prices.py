@@ -1,0 +1,62 @@
+"""What a model costs at a provider, as its data file states it. Pure."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import msgspec
+
+
+class PriceTier(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Other prices for prompts of more than `above_input_tokens` tokens; None keeps the base price."""
+
+    above_input_tokens: int
+    input: Decimal | None = None
+    output: Decimal | None = None
+    cached_input: Decimal | None = None
+    cache_write: Decimal | None = None
+
+
+class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Prices of one model at one provider; None is "not stated".
+
+    Token prices are USD per million tokens; `image` is USD per picture made, `request` per request, `web_search` per
+    call.
+    """
+
+    input: Decimal | None = None
+    output: Decimal | None = None
+    cached_input: Decimal | None = None
+    cache_write: Decimal | None = None
+    reasoning: Decimal | None = None
+    image_input: Decimal | None = None
+    image_output: Decimal | None = None
+    audio_input: Decimal | None = None
+    audio_output: Decimal | None = None
+    image: Decimal | None = None
+    request: Decimal | None = None
+    web_search: Decimal | None = None
+    tiers: tuple[PriceTier, ...] = ()
+
+    @property
+    def unpriced(self) -> bool:
+        """True when no price is stated at all: the cost is 0 and must be marked as unknown."""
+        return all(
+            price is None
+            for price in (
+                self.input,
+                self.output,
+                self.image_input,
+                self.image_output,
+                self.audio_input,
+                self.audio_output,
+                self.image,
+                self.request,
+            )
+        )
+
+    @property
+    def free(self) -> bool:
+        """True when prices are stated and every one is zero."""
+        stated = [self.input, self.output, self.image_output, self.image, self.request]
+        return any(price is not None for price in stated) and not any(stated)

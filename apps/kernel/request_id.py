@@ -1,0 +1,18 @@
+"""The id by which one request can be found again: in the answer, in the logs, at the client.
+
+Knows which ids of clients are fit to be repeated. Must never know what the request asks for.
+"""
+
+from __future__ import annotations
+
+import re
+
+from apps.kernel.ids import new_id
+
+HEADER = "x-request-id"
+_SANE = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+def request_id_of(header: str | None) -> str:
+    """Return the client's own id when it sent one that is safe to repeat, else a new id."""
+    return header if header is not None and _SANE.fullmatch(header) else str(new_id())

@@ -1,0 +1,1 @@
+"""How every management endpoint speaks: errors, envelope, serializers, pages."""

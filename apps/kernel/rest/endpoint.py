@@ -1,0 +1,73 @@
+"""What a management endpoint is before it does anything: JSON in, JSON out, a session behind it.
+
+Knows how a body is read. Must never know what is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import IO, Any
+
+import msgspec
+from rest_framework.exceptions import ParseError, ValidationError
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.serializers import BaseSerializer
+from rest_framework.views import APIView
+
+
+class JsonParser(BaseParser):
+    """Strict JSON: UTF-8 whatever the header claims, no NaN, and nesting that cannot exhaust the stack."""
+
+    media_type = "application/json"
+
+    def parse(
+        self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
+    ) -> Any:
+        """Return the value. Raises ParseError."""
+        try:
+            return msgspec.json.decode(stream.read())
+        except (ValueError, RecursionError) as error:  # Text that is not UTF-8 is a ValueError of its own.
+            raise ParseError("The request body is not valid JSON") from error
+
+
+class JsonAlone(BaseContentNegotiation):
+    """There is one representation; a client that would rather have another gets it too."""
+
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
+        """Return the parser for the request's content type."""
+        media_type = request.content_type.partition(";")[0].strip().lower()
+        return next((parser for parser in parsers if parser.media_type == media_type), None)
+
+    def select_renderer(
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """Return the JSON renderer."""
+        renderer = next(iter(renderers))
+        return renderer, renderer.media_type
+
+
+class Endpoint(APIView):
+    """A management endpoint. Views parse, call an action or a query, and present; they decide nothing."""
+
+    parser_classes = [JsonParser]
+    content_negotiation_class = JsonAlone
+
+    def read(self, shape: type[BaseSerializer[Any]]) -> dict[str, Any]:
+        """Return the request's body as the shape says. Raises ValidationError."""
+        body = self.request.data
+        if not isinstance(body, Mapping):
+            raise ValidationError("Must be a JSON object")
+        return _read(shape, body)
+
+    def read_query(self, shape: type[BaseSerializer[Any]]) -> dict[str, Any]:
+        """Return the request's query as the shape says; of a repeated name, the last counts. Raises ValidationError."""
+        return _read(shape, self.request.query_params.dict())
+
+
+def _read(shape: type[BaseSerializer[Any]], given: Mapping[str, Any]) -> dict[str, Any]:
+    serializer = shape(data=given)
+    serializer.is_valid(raise_exception=True)
+    return dict(serializer.validated_data)

@@ -1,0 +1,126 @@
+"""From whatever was raised to the answer a client gets.
+
+Knows Django's and the REST framework's exceptions. Must never put into an answer what an unexpected exception says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import structlog
+from django.core.exceptions import DisallowedHost, PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.db import InterfaceError, OperationalError
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from rest_framework import exceptions
+from rest_framework.response import Response
+
+from apps.kernel import errors
+from apps.kernel.errors import ApiError
+from apps.kernel.rest.envelopes import InvalidFields, Issue, body_of, family_of
+
+log = structlog.get_logger(__name__)
+
+NO_ROUTE = "There is nothing at this path"
+BAD_METHOD = "This path does not take this method"
+
+
+def answer(request: HttpRequest, error: ApiError) -> HttpResponse:
+    """Return the error as the request's family of clients expects it."""
+    response = JsonResponse(body_of(family_of(request.path), error), status=error.status)
+    for name, value in _headers_of(error).items():
+        response[name] = value
+    return response
+
+
+def answer_exception(exception: Exception, context: dict[str, Any]) -> Response | None:
+    """Answer for the REST framework; None leaves an unexpected exception to the middleware."""
+    request: HttpRequest = context["request"]
+    error = find_error(exception)
+    if error is None:
+        return None
+    headers = _headers_of(error)
+    if isinstance(exception, exceptions.MethodNotAllowed):
+        headers["Allow"] = ", ".join(context["view"].allowed_methods)
+    return Response(body_of(family_of(request.path), error), status=error.status, headers=headers)
+
+
+def find_error(exception: Exception) -> ApiError | None:
+    """Return what the exception means to a client; None when it is a defect of our own."""
+    match exception:
+        case ApiError():
+            return exception
+        case exceptions.APIException():
+            return _error_of(exception)
+        case Http404():
+            return errors.NotFound(NO_ROUTE)
+        case PermissionDenied():
+            return errors.Forbidden("Access denied")
+        case RequestDataTooBig():
+            return errors.BodyTooLarge("The request body is too large")
+        case DisallowedHost():
+            return errors.InvalidRequest("This host is not one of ALLOWED_HOSTS")
+        case SuspiciousOperation():
+            return errors.InvalidRequest("Bad request")
+        case OperationalError() | InterfaceError():
+            log.error("database.away", error=str(exception))
+            return errors.Overloaded("The service is temporarily unavailable; try again shortly")
+    return None
+
+
+def method_not_allowed() -> ApiError:
+    """Return the error for a method that the path does not take."""
+    return errors.InvalidRequest(BAD_METHOD, status=405, code="method_not_allowed")
+
+
+def unexpected(exception: BaseException | None) -> ApiError:
+    """Log a defect, and return all that a client is told of it."""
+    log.error("request.failed", error=type(exception).__name__, exc_info=exception)
+    return errors.InternalError("Internal server error")
+
+
+def is_admin(request: HttpRequest) -> bool:
+    """Tell whether people look at the answer in a browser: the admin keeps Django's own pages."""
+    return request.path.startswith("/admin/")
+
+
+def _error_of(exception: exceptions.APIException) -> ApiError:
+    """Translate the REST framework's exceptions."""
+    match exception:
+        case exceptions.ValidationError():
+            return InvalidFields(list(_issues_of(exception.detail)))
+        case exceptions.ParseError():
+            return errors.InvalidRequest(str(exception.detail), code="invalid_json")
+        case exceptions.AuthenticationFailed() | exceptions.NotAuthenticated():
+            return errors.Unauthenticated("Missing or invalid session token")
+        case exceptions.PermissionDenied():
+            return errors.Forbidden("Access denied")
+        case exceptions.NotFound():
+            return errors.NotFound(NO_ROUTE)
+        case exceptions.MethodNotAllowed():
+            return method_not_allowed()
+        case exceptions.UnsupportedMediaType():
+            return errors.UnsupportedMediaType("Content-Type must be application/json")
+    return errors.InvalidRequest(str(exception.detail), status=exception.status_code)
+
+
+def _issues_of(detail: Any, path: str = "") -> Iterator[Issue]:
+    """Flatten the REST framework's nested findings into one issue a field."""
+    if isinstance(detail, dict):
+        for name, inner in detail.items():
+            yield from _issues_of(inner, path if name == "non_field_errors" else f"{path}.{name}".strip("."))
+    elif isinstance(detail, list):
+        for index, inner in enumerate(detail):
+            yield from _issues_of(inner, path if isinstance(inner, str) else f"{path}[{index}]")
+    else:
+        yield Issue(path, "Required" if getattr(detail, "code", "") == "required" else str(detail))
+
+
+def _headers_of(error: ApiError) -> dict[str, str]:
+    headers = {}
+    if error.retry_after is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return headers

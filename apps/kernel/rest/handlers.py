@@ -1,0 +1,44 @@
+"""What Django calls when no view could answer: unknown paths, refused requests, defects outside views.
+
+Knows Django's four handlers. Must never know a route.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from django.http import HttpRequest, HttpResponse
+from django.views import defaults
+
+from apps.kernel import errors
+from apps.kernel.rest.errors import NO_ROUTE, answer, find_error, is_admin, unexpected
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 400 (413 for a body over the limit)."""
+    if is_admin(request):
+        return defaults.bad_request(request, exception)
+    return answer(request, find_error(exception) or errors.InvalidRequest("Bad request"))
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 403."""
+    if is_admin(request):
+        return defaults.permission_denied(request, exception)
+    return answer(request, errors.Forbidden("Access denied"))
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer 404."""
+    if is_admin(request):
+        return defaults.page_not_found(request, exception)
+    return answer(request, errors.NotFound(NO_ROUTE))
+
+
+def failed(request: HttpRequest) -> HttpResponse:
+    """Answer 500, or 503 when a store is away."""
+    if is_admin(request):
+        return defaults.server_error(request)
+    exception = sys.exc_info()[1]
+    known = find_error(exception) if isinstance(exception, Exception) else None
+    return answer(request, known or unexpected(exception))

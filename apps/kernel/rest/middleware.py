@@ -1,0 +1,87 @@
+"""What holds for every request that Django serves: its id, its size, its content type, the shape of its failure.
+
+Knows the order in which these are looked at. Must never authorize: only the words of an error follow the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http.response import HttpResponseBase
+
+from apps.kernel.errors import BodyTooLarge, UnsupportedMediaType
+from apps.kernel.request_id import HEADER, request_id_of
+from apps.kernel.rest.errors import answer, find_error, is_admin, method_not_allowed, unexpected
+
+JSON, MULTIPART, FORM = "application/json", "multipart/form-data", "application/x-www-form-urlencoded"
+# The POSTs that may carry more than JSON, by prefix; an empty set takes anything (specification, section 4).
+_ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
+    ("/v1/images/edits", frozenset({JSON, MULTIPART})),
+    ("/oauth/", frozenset({JSON, FORM})),
+    ("/mcp", frozenset()),
+    ("/admin/", frozenset()),
+)
+# A load balancer asks these by the machine's address, whatever the product is called.
+_FOR_PROBES = frozenset({"/", "/metrics"})
+
+
+class RequestMiddleware:
+    """Gives every answer its `x-request-id`, refuses bodies nobody reads, and words every failure."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self._get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Serve the request under its id."""
+        request_id = request_id_of(request.headers.get(HEADER))
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            response = self._get_response(request)
+        if isinstance(response, HttpResponseNotAllowed) and not is_admin(request):
+            allowed = response["Allow"]
+            response = answer(request, method_not_allowed())
+            response["Allow"] = allowed
+        response[HEADER] = request_id
+        _measure(request, response)
+        return response
+
+    def process_view(self, request: HttpRequest, *_view: Any) -> HttpResponse | None:
+        """Refuse what no view would read. Runs once a view is found, so that an unknown path stays a 404."""
+        if request.path not in _FOR_PROBES:
+            request.get_host()  # Raises DisallowedHost, which `handlers` answers.
+        if _length_of(request) > settings.BODY_LIMIT:
+            return answer(request, BodyTooLarge(f"The request body is larger than {settings.BODY_LIMIT} bytes"))
+        if request.method == "POST" and not _is_read(request.path, request.content_type or ""):
+            return answer(request, UnsupportedMediaType("Content-Type must be application/json"))
+        return None
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """Word what a view raised; the admin keeps Django's own pages."""
+        if is_admin(request):
+            return None
+        return answer(request, find_error(exception) or unexpected(exception))
+
+
+def _measure(request: HttpRequest, response: HttpResponseBase) -> None:
+    """Tell the length of a whole answer, and send nothing but that to a HEAD."""
+    if not isinstance(response, HttpResponse):
+        return
+    response.setdefault("Content-Length", str(len(response.content)))
+    if request.method == "HEAD":
+        response.content = b""
+
+
+def _length_of(request: HttpRequest) -> int:
+    """Return the announced length of the body; a server passes no other digits on."""
+    length = str(request.META.get("CONTENT_LENGTH") or "")
+    return int(length) if length.isdecimal() else 0
+
+
+def _is_read(path: str, content_type: str) -> bool:
+    for prefix, types in _ALSO_READ:
+        if path.startswith(prefix):
+            return not types or content_type in types
+    return content_type == JSON

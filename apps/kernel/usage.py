@@ -1,0 +1,43 @@
+"""What an answer used, in disjoint classes: no token is in two of them. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Counts of tokens by what they are paid as; `web_searches` are calls, `images` are pictures made.
+
+    `estimated` is true when the provider reported nothing and the gateway counted for itself.
+    """
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    cache_write_1h: int = 0
+    image_input: int = 0
+    audio_input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    image_output: int = 0
+    audio_output: int = 0
+    web_searches: int = 0
+    images: int = 0
+    estimated: bool = False
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Everything the model read, cached or not."""
+        return (
+            self.input + self.cache_read + self.cache_write + self.cache_write_1h + self.image_input + self.audio_input
+        )
+
+    @property
+    def completion_tokens(self) -> int:
+        """Everything the model wrote, reasoning included."""
+        return self.output + self.reasoning + self.image_output + self.audio_output
+
+    @property
+    def total_tokens(self) -> int:
+        """Read and written together."""
+        return self.prompt_tokens + self.completion_tokens

@@ -1,0 +1,11 @@
+"""How access rules say no."""
+
+from __future__ import annotations
+
+from apps.kernel.errors import Forbidden
+from apps.keys.iam import Rule
+
+
+def refused_by(rule: Rule) -> Forbidden:
+    """Return the refusal that names the rule, so that its owner can find it."""
+    return Forbidden(f"Access denied by IAM rule {rule.id} ({rule.type}) of this API key", param="model")

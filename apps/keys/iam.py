@@ -1,0 +1,87 @@
+"""Access rules: which offers of the catalog a key may reach. Pure decisions over values.
+
+All active rules must agree: a deny always wins; allow rules of one type are united; allow rules of different types must
+each allow. Must never know HTTP or where rules are stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Protocol
+from uuid import UUID
+
+
+class Offered(Protocol):
+    """What a rule looks at: a model at a provider and its prices in USD per million tokens."""
+
+    @property
+    def model_id(self) -> str:
+        """The catalog's id of the model."""
+
+    @property
+    def provider_id(self) -> str:
+        """The provider's id."""
+
+    @property
+    def free(self) -> bool:
+        """Whether it costs nothing."""
+
+    @property
+    def input_price(self) -> Decimal | None:
+        """USD per million prompt tokens."""
+
+    @property
+    def output_price(self) -> Decimal | None:
+        """USD per million completion tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """An active access rule; `value` is `ruleValue` as it is on the wire."""
+
+    id: UUID
+    type: str
+    value: dict[str, Any]
+
+    @property
+    def allows(self) -> bool:
+        """Whether it is an allow rule."""
+        return self.type.startswith("allow_")
+
+    def covers(self, offer: Offered) -> bool:
+        """Return whether the offer is one that the rule speaks of."""
+        match self.type.partition("_")[2]:
+            case "models":
+                return offer.model_id in self.value.get("models", ())
+            case "providers":
+                return offer.provider_id in self.value.get("providers", ())
+            case _:
+                return _in_price_class(offer, self.value)
+
+
+def first_refusal(rules: Sequence[Rule], offer: Offered) -> Rule | None:
+    """Return a rule that keeps the offer from the key, or None when all agree to it."""
+    for rule in rules:
+        if not rule.allows and rule.covers(offer):
+            return rule
+    for kind in {rule.type for rule in rules if rule.allows}:
+        same = [rule for rule in rules if rule.type == kind]
+        if not any(rule.covers(offer) for rule in same):
+            return same[0]
+    return None
+
+
+def _in_price_class(offer: Offered, value: dict[str, Any]) -> bool:
+    """Return whether the offer is of the rule's price class and under its price bounds, as far as it states them."""
+    wanted = value.get("pricingType")
+    if wanted is not None and (wanted == "free") != offer.free:
+        return False
+    return _within(offer.input_price, value.get("maxInputPrice")) and _within(
+        offer.output_price, value.get("maxOutputPrice")
+    )
+
+
+def _within(price: Decimal | None, bound: Any) -> bool:
+    return bound is None or (price or Decimal(0)) <= Decimal(str(bound))

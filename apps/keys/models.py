@@ -1,0 +1,142 @@
+"""API keys, access rules and provider credentials: columns and constraints.
+
+Secrets are never here in clear: API keys as digests, provider credentials encrypted.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+from apps.kernel.ids import new_id
+from apps.kernel.money import MoneyField
+from apps.organizations.models import Organization, Project, User
+from apps.organizations.policy_source import PolicySource
+
+
+class ApiKey(PolicySource):
+    """A secret that calls models on behalf of a project. `usage` is the sum of its ledger entries."""
+
+    organization_path = "project.organization_id"
+
+    class Status(models.TextChoices):
+        """`deleted` is soft and final."""
+
+        ACTIVE = "active"
+        INACTIVE = "inactive"
+        DELETED = "deleted"
+
+    class Period(models.TextChoices):
+        """How often `period_limit` starts anew."""
+
+        HOUR = "hour"
+        DAY = "day"
+        WEEK = "week"
+        MONTH = "month"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    project = models.ForeignKey(Project, models.CASCADE, related_name="api_keys")
+    created_by = models.ForeignKey(User, models.PROTECT, related_name="api_keys")
+    description = models.CharField(max_length=255)
+    digest = models.BinaryField(max_length=32, unique=True, editable=False)
+    prefix = models.CharField(max_length=16, editable=False)
+    last_four = models.CharField(max_length=4, editable=False)
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
+    usage_limit = MoneyField(null=True, blank=True)
+    usage = MoneyField(default=0)
+    # Counts the ledger's changes of `usage`, as `Organization.credits_version` does for credits.
+    usage_version = models.BigIntegerField(default=0)
+    period = models.CharField(max_length=8, choices=Period.choices, blank=True)
+    period_limit = MoneyField(null=True, blank=True)
+    requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["project", "status"])]
+
+    def __str__(self) -> str:
+        return f"{self.masked_token} {self.description}"
+
+    @property
+    def masked_token(self) -> str:
+        """The key as it may be shown: prefix, `...`, the last four characters."""
+        return f"{self.prefix}...{self.last_four}"
+
+
+class IamRule(PolicySource):
+    """What a key may reach; `iam.py` says how rules agree."""
+
+    organization_path = "api_key.project.organization_id"
+
+    class Type(models.TextChoices):
+        """Allow or deny, by model, price class or provider."""
+
+        ALLOW_MODELS = "allow_models"
+        DENY_MODELS = "deny_models"
+        ALLOW_PRICING = "allow_pricing"
+        DENY_PRICING = "deny_pricing"
+        ALLOW_PROVIDERS = "allow_providers"
+        DENY_PROVIDERS = "deny_providers"
+
+    class Status(models.TextChoices):
+        """An inactive rule is kept and not applied."""
+
+        ACTIVE = "active"
+        INACTIVE = "inactive"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    api_key = models.ForeignKey(ApiKey, models.CASCADE, related_name="iam_rules")
+    rule_type = models.CharField(max_length=20, choices=Type.choices)
+    rule_value = models.JSONField()
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["api_key", "status"])]
+
+    def __str__(self) -> str:
+        return f"{self.rule_type} of {self.api_key_id}"
+
+
+class ProviderKey(PolicySource):
+    """An organization's own credential at a provider, encrypted; `custom` ones bring their own address."""
+
+    organization_path = "organization_id"
+
+    class Status(models.TextChoices):
+        """`deleted` is soft; the credential itself is erased."""
+
+        ACTIVE = "active"
+        INACTIVE = "inactive"
+        DELETED = "deleted"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="provider_keys")
+    provider = models.CharField(max_length=40)
+    provider_name = models.CharField(max_length=40, blank=True)
+    base_url = models.URLField(max_length=500, blank=True)
+    encrypted_token = models.BinaryField(editable=False)
+    last_four = models.CharField(max_length=4, editable=False)
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["organization", "status"])]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "provider_name"],
+                condition=models.Q(provider="custom") & ~models.Q(status="deleted"),
+                name="custom_provider_name_unique",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.provider} {self.provider_name}".strip()
+
+    @property
+    def masked_token(self) -> str:
+        """The credential as it may be shown."""
+        return f"...{self.last_four}"

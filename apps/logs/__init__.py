@@ -1,0 +1,1 @@
+"""What happened: one row a request, one row a day."""

@@ -1,0 +1,108 @@
+"""Whose logs a caller may see, and since when: the only door to reading them.
+
+Knows keys, memberships and plans. Must never write, nor widen what a caller was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from apps.kernel.errors import Forbidden
+from apps.kernel.ids import find_id
+from apps.keys.models import ApiKey, ProviderKey
+from apps.logs.retention import visible_since
+from apps.organizations.access import roles_of
+from apps.organizations.models import Organization, Project, User
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The logs that may be seen: of each organization from a moment on; of one project, one key where those are set.
+
+    A project is one of an organization in the scope, a key one of the project: the narrowest id implies the others.
+    """
+
+    since: Mapping[UUID, datetime]
+    project_id: UUID | None = None
+    api_key_id: UUID | None = None
+    provider_key_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The ids that a caller asks for, in the caller's words."""
+
+    organization_id: str | None = None
+    project_id: str | None = None
+    api_key_id: str | None = None
+    provider_key_id: str | None = None
+
+
+def scope_of_key(key: ApiKey, now: datetime) -> Scope:
+    """Return what an API key sees: its own project."""
+    organization = key.project.organization
+    return Scope({organization.id: visible_since(organization.plan, now)}, key.project_id)
+
+
+def scope_of_user(user: User, now: datetime) -> Scope:
+    """Return what a user sees: every organization that the user is a member of."""
+    plans = Organization.objects.filter(id__in=roles_of(user)).values_list("id", "plan")
+    return Scope({identifier: visible_since(plan, now) for identifier, plan in plans})
+
+
+def access_logs(scope: Scope, named: Named) -> Scope:
+    """Return as much of the scope as the named ids leave. Raises Forbidden for an id that lies outside of it."""
+    organizations, project_id, api_key_id, provider_key_id = set(scope.since), scope.project_id, None, None
+    if named.organization_id is not None:
+        organizations &= {_organization(scope, named.organization_id)}
+    if named.project_id is not None:
+        project = _project(scope, named.project_id)
+        organizations &= {project.organization_id}
+        project_id = project.id
+    if named.api_key_id is not None:
+        key = _api_key(scope, named.api_key_id)
+        # Of another project than the one named: the two have nothing in common.
+        organizations &= {key.project.organization_id} if project_id in {None, key.project_id} else set()
+        project_id, api_key_id = key.project_id, key.id
+    if named.provider_key_id is not None:
+        provider_key_id = _provider_key(scope, named.provider_key_id)
+    since = {identifier: moment for identifier, moment in scope.since.items() if identifier in organizations}
+    return Scope(since, project_id, api_key_id, provider_key_id)
+
+
+def _organization(scope: Scope, text: str) -> UUID:
+    identifier = find_id(text)
+    if identifier is None or identifier not in scope.since:
+        raise Forbidden("You may not see the logs of this organization")
+    return identifier
+
+
+def _project(scope: Scope, text: str) -> Project:
+    project = Project.objects.filter(id__in=_ids(text), organization__in=scope.since).first()
+    if project is None or scope.project_id not in {None, project.id}:
+        raise Forbidden("You may not see the logs of this project")
+    return project
+
+
+def _api_key(scope: Scope, text: str) -> ApiKey:
+    keys = ApiKey.objects.select_related("project")
+    key = keys.filter(id__in=_ids(text), project__organization__in=scope.since).first()
+    if key is None or scope.project_id not in {None, key.project_id}:
+        raise Forbidden("You may not see the logs of this API key")
+    return key
+
+
+def _provider_key(scope: Scope, text: str) -> UUID:
+    key = ProviderKey.objects.filter(id__in=_ids(text), organization__in=scope.since).first()
+    if key is None:
+        raise Forbidden("You may not see the logs of this provider key")
+    return key.id
+
+
+def _ids(text: str) -> list[UUID]:
+    """Return the id that a caller wrote, or none."""
+    identifier = find_id(text)
+    return [] if identifier is None else [identifier]

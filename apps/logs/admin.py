@@ -1,0 +1,46 @@
+"""Request logs and activity in the admin: what happened, never what was said."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+
+from apps.kernel.admin import LongTableAdmin
+from apps.logs.models import ActivityDay, RequestLog
+
+
+@admin.register(RequestLog)
+class RequestLogAdmin(LongTableAdmin):
+    """One row a request."""
+
+    list_display = (
+        "created_at",
+        "used_provider",
+        "used_model",
+        "status_code",
+        "unified_finish_reason",
+        "total_tokens",
+        "cost",
+        "duration",
+        "organization_id",
+    )
+    # What customers sent and were answered is theirs.
+    exclude = (
+        "messages",
+        "content",
+        "reasoning_content",
+        "tools",
+        "tool_choice",
+        "tool_results",
+        "response_format",
+        "custom_headers",
+        "error_details",
+    )
+    owners = ("organization_id", "project_id", "api_key_id")
+
+
+@admin.register(ActivityDay)
+class ActivityDayAdmin(LongTableAdmin):
+    """The sums of a day."""
+
+    list_display = ("date", "provider", "model", "request_count", "total_tokens", "cost", "organization_id")
+    owners = ("organization_id", "project_id")

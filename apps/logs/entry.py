@@ -1,0 +1,93 @@
+"""The record of one request as the gateway hands it over: everything a log row, the ledger and key usage need.
+
+A plain value that travels through the outbox as JSON. Knows the names of things, never how they are stored.
+Content fields are only filled when the organization's retention allows it: what is not in the record can leak nowhere.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+
+class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """One finished request. Field names are the columns of `RequestLog`; units as there.
+
+    `created_at` is not here: it is the time inside `id`.
+    """
+
+    id: UUID
+    request_id: str
+    organization_id: UUID
+    project_id: UUID
+    api_key_id: UUID
+    provider_key_id: UUID | None = None
+    route: str
+    duration: int = 0
+    time_to_first_token: int | None = None
+
+    requested_model: str
+    requested_provider: str | None = None
+    used_model: str = ""
+    used_provider: str = ""
+    underlying_model: str = ""
+
+    messages: Any = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    response_size: int = 0
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    image_input_tokens: int | None = None
+    image_output_tokens: int | None = None
+
+    cost: Decimal | None = None
+    input_cost: Decimal | None = None
+    output_cost: Decimal | None = None
+    cached_input_cost: Decimal | None = None
+    cache_write_cost: Decimal | None = None
+    request_cost: Decimal | None = None
+    web_search_cost: Decimal | None = None
+    image_input_cost: Decimal | None = None
+    image_output_cost: Decimal | None = None
+    data_storage_cost: Decimal | None = None
+    discount_savings: Decimal | None = None
+    estimated_cost: bool | None = None
+    unpriced: bool = False
+    prices: Any = None
+
+    temperature: float | None = None
+    max_tokens: int | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    reasoning_effort: str | None = None
+    reasoning_max_tokens: int | None = None
+    response_format: Any = None
+    tools: Any = None
+    tool_choice: Any = None
+    tool_results: Any = None
+
+    finish_reason: str | None = None
+    unified_finish_reason: str | None = None
+    status_code: int | None = None
+    has_error: bool | None = None
+    canceled: bool | None = None
+    error_details: Any = None
+
+    streamed: bool | None = None
+    cached: bool | None = None
+    custom_headers: dict[str, str] | None = None
+    mode: str
+    used_mode: str = ""
+    source: str | None = None
+    routing_metadata: Any = None
+    swept: bool = False

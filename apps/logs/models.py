@@ -1,0 +1,168 @@
+"""One row a request, one row a day: columns and indexes.
+
+Rows keep plain ids, not foreign keys, so that retention can drop whole days. `request_log` is partitioned by day of
+`created_at`, which is the time inside the UUIDv7 `id`: the id alone finds its partition.
+"""
+
+from __future__ import annotations
+
+from django.contrib.postgres.indexes import GinIndex
+from django.db import models
+from django.db.models import Q
+
+from apps.kernel.ids import new_id
+from apps.kernel.money import MoneyField
+
+
+class RequestLog(models.Model):
+    """What happened to one admitted request. Written once, by `writer.py`; content only as far as retention allows."""
+
+    id = models.UUIDField(primary_key=True, editable=False)
+    created_at = models.DateTimeField()
+    request_id = models.CharField(max_length=128)
+    organization_id = models.UUIDField()
+    project_id = models.UUIDField()
+    api_key_id = models.UUIDField()
+    provider_key_id = models.UUIDField(null=True)
+    # `chat_completions`, `messages`, `images_generations`, …
+    route = models.CharField(max_length=32)
+    duration = models.IntegerField(help_text="milliseconds")
+    time_to_first_token = models.IntegerField(null=True, help_text="milliseconds")
+
+    requested_model = models.CharField(max_length=255)
+    requested_provider = models.CharField(max_length=40, null=True)
+    used_model = models.CharField(max_length=255)
+    used_provider = models.CharField(max_length=80)
+    # What the provider calls the model.
+    underlying_model = models.CharField(max_length=255)
+
+    messages = models.JSONField(null=True)
+    content = models.TextField(null=True)
+    reasoning_content = models.TextField(null=True)
+    response_size = models.IntegerField(default=0, help_text="bytes")
+
+    prompt_tokens = models.BigIntegerField(null=True)
+    completion_tokens = models.BigIntegerField(null=True)
+    total_tokens = models.BigIntegerField(null=True)
+    reasoning_tokens = models.BigIntegerField(null=True)
+    cached_tokens = models.BigIntegerField(null=True)
+    cache_write_tokens = models.BigIntegerField(null=True)
+    image_input_tokens = models.BigIntegerField(null=True)
+    image_output_tokens = models.BigIntegerField(null=True)
+
+    cost = MoneyField(null=True)
+    input_cost = MoneyField(null=True)
+    output_cost = MoneyField(null=True)
+    cached_input_cost = MoneyField(null=True)
+    cache_write_cost = MoneyField(null=True)
+    request_cost = MoneyField(null=True)
+    web_search_cost = MoneyField(null=True)
+    image_input_cost = MoneyField(null=True)
+    image_output_cost = MoneyField(null=True)
+    data_storage_cost = MoneyField(null=True)
+    discount_savings = MoneyField(null=True)
+    estimated_cost = models.BooleanField(null=True)
+    unpriced = models.BooleanField(default=False)
+    # The prices in force when the request was served, as `PriceCard`.
+    prices = models.JSONField(null=True)
+
+    temperature = models.FloatField(null=True)
+    max_tokens = models.BigIntegerField(null=True)
+    top_p = models.FloatField(null=True)
+    frequency_penalty = models.FloatField(null=True)
+    presence_penalty = models.FloatField(null=True)
+    reasoning_effort = models.CharField(max_length=16, null=True)
+    reasoning_max_tokens = models.BigIntegerField(null=True)
+    response_format = models.JSONField(null=True)
+    tools = models.JSONField(null=True)
+    tool_choice = models.JSONField(null=True)
+    tool_results = models.JSONField(null=True)
+
+    finish_reason = models.CharField(max_length=64, null=True)
+    unified_finish_reason = models.CharField(max_length=24, null=True)
+    # The HTTP status the client was answered, or would have been.
+    status_code = models.PositiveSmallIntegerField(null=True)
+    has_error = models.BooleanField(null=True)
+    canceled = models.BooleanField(null=True)
+    error_details = models.JSONField(null=True)
+
+    streamed = models.BooleanField(null=True)
+    cached = models.BooleanField(null=True)
+    custom_headers = models.JSONField(null=True)
+    mode = models.CharField(max_length=16)
+    used_mode = models.CharField(max_length=16)
+    source = models.CharField(max_length=255, null=True)
+    routing_metadata = models.JSONField(null=True)
+    # True while only the sweeper has spoken for a request whose worker died; the worker's own record replaces it.
+    swept = models.BooleanField(default=False)
+
+    class Meta:
+        db_table = "request_log"
+        # The key in the database is (created_at, id), which also serves what only asks for a time.
+        indexes = [
+            models.Index(fields=["project_id", "created_at", "id"], name="log_project"),
+            models.Index(fields=["organization_id", "created_at", "id"], name="log_organization"),
+            models.Index(fields=["api_key_id", "created_at", "id"], name="log_api_key"),
+            models.Index(fields=["project_id", "used_model", "used_provider"], name="log_used"),
+            # What is looked for is rare, or is not there at all.
+            models.Index(
+                fields=["project_id", "unified_finish_reason", "created_at", "id"],
+                name="log_unusual_end",
+                condition=~Q(unified_finish_reason="completed"),
+            ),
+            models.Index(
+                fields=["project_id", "source", "created_at", "id"],
+                name="log_source",
+                condition=Q(source__isnull=False),
+            ),
+            GinIndex(fields=["custom_headers"], name="log_headers", condition=Q(custom_headers__isnull=False)),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.created_at:%Y-%m-%d %H:%M:%S} {self.used_provider}/{self.used_model}"
+
+
+class ActivityDay(models.Model):
+    """The sums of one UTC day of one key's requests to one model at one provider; what activity is added up from."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    date = models.DateField()
+    organization_id = models.UUIDField()
+    project_id = models.UUIDField()
+    api_key_id = models.UUIDField()
+    model = models.CharField(max_length=255)
+    provider = models.CharField(max_length=80)
+    request_count = models.BigIntegerField(default=0)
+    input_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    total_tokens = models.BigIntegerField(default=0)
+    error_count = models.BigIntegerField(default=0)
+    cache_count = models.BigIntegerField(default=0)
+    credits_request_count = models.BigIntegerField(default=0)
+    api_keys_request_count = models.BigIntegerField(default=0)
+    cost = MoneyField(default=0)
+    input_cost = MoneyField(default=0)
+    output_cost = MoneyField(default=0)
+    cached_input_cost = MoneyField(default=0)
+    request_cost = MoneyField(default=0)
+    data_storage_cost = MoneyField(default=0)
+    image_input_cost = MoneyField(default=0)
+    image_output_cost = MoneyField(default=0)
+    discount_savings = MoneyField(default=0)
+    credits_cost = MoneyField(default=0)
+    api_keys_cost = MoneyField(default=0)
+    credits_data_storage_cost = MoneyField(default=0)
+    api_keys_data_storage_cost = MoneyField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["date", "organization_id", "project_id", "api_key_id", "model", "provider"],
+                name="activity_day_once",
+            )
+        ]
+        indexes = [models.Index(fields=["organization_id", "date"]), models.Index(fields=["project_id", "date"])]
+
+    def __str__(self) -> str:
+        return f"{self.date} {self.model}"

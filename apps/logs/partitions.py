@@ -1,0 +1,97 @@
+"""The days of `request_log`: one partition a UTC day, made ahead, dropped whole.
+
+Knows names, bounds and locks of partitions. Must never know what a row says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta
+
+import structlog
+from django.db import OperationalError, connection, transaction
+from psycopg.errors import LockNotAvailable
+
+log = structlog.get_logger(__name__)
+
+# How many days are made ahead, and how long a drop may keep readers and writers waiting.
+DAYS_AHEAD = 7
+_DROP_PATIENCE = "3s"
+_PREFIX = "request_log_"
+# Any number, as long as nothing else locks it.
+_LOCK = 7_301_001
+
+_EXISTING = """
+    SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid
+    WHERE inhparent = 'request_log'::regclass
+"""
+
+
+def name_of(day: date) -> str:
+    """Return the name of a day's partition."""
+    return f"{_PREFIX}{day:%Y%m%d}"
+
+
+def upcoming(now: datetime) -> list[date]:
+    """Return the days that must have a partition by now: yesterday, for what is still on its way, to a week ahead."""
+    today = now.astimezone(UTC).date()
+    return [today + timedelta(days=offset) for offset in range(-1, DAYS_AHEAD + 1)]
+
+
+def existing() -> list[date]:
+    """Return the days that have a partition, oldest first."""
+    with connection.cursor() as cursor:
+        cursor.execute(_EXISTING)
+        return sorted(_day_of(name) for (name,) in cursor.fetchall())
+
+
+def ensure(days: Iterable[date]) -> list[date]:
+    """Make the partitions that are missing; return their days. Any number of processes may ask at once.
+
+    Nobody who reads or writes the other days waits: a partition is made as a table apart, then attached.
+    """
+    wanted = {name_of(day): day for day in days}
+    if not _missing(wanted):
+        return []
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        missing = _missing(wanted)
+        for name in missing:
+            start = wanted[name]
+            cursor.execute(f"CREATE TABLE {name} (LIKE request_log INCLUDING ALL)")
+            cursor.execute(
+                f"ALTER TABLE request_log ATTACH PARTITION {name} "
+                f"FOR VALUES FROM ('{start} 00:00+00') TO ('{start + timedelta(days=1)} 00:00+00')"
+            )
+    return [wanted[name] for name in missing]
+
+
+def drop_before(day: date) -> list[date]:
+    """Drop the partitions of earlier days; return their days.
+
+    A drop waits for whoever is reading; one that would wait for long is left to the next time.
+    """
+    dropped = []
+    for old in (known for known in existing() if known < day):
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL lock_timeout = '{_DROP_PATIENCE}'")
+                cursor.execute(f"DROP TABLE IF EXISTS {name_of(old)}")
+        except OperationalError as error:
+            if not isinstance(error.__cause__, LockNotAvailable):
+                raise
+            log.warning("partitions.in_use", partition=name_of(old))
+            break
+        dropped.append(old)
+    return dropped
+
+
+def _missing(names: Iterable[str]) -> list[str]:
+    """Return those of the names that no partition has, in order."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"{_EXISTING} AND child.relname = ANY(%s)", [list(names)])
+        return sorted(set(names) - {name for (name,) in cursor.fetchall()})
+
+
+def _day_of(name: str) -> date:
+    return datetime.strptime(name, f"{_PREFIX}%Y%m%d").replace(tzinfo=UTC).date()

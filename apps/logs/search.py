@@ -1,0 +1,209 @@
+"""How logs are found: pages by key, one by its id, the models in use. Every question is answered from an index.
+
+Knows which columns answer which filter. Must never know HTTP, nor who asks: a scope says what may be seen.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import and_
+from typing import Any
+from uuid import UUID
+
+from django.db import connection
+from django.db.models import BooleanField, F, Func, JSONField, Q, QuerySet, TextField, Value
+from django.db.models.functions import Cast
+
+from apps.kernel.ids import time_of
+from apps.logs.access import Scope
+from apps.logs.models import RequestLog
+from apps.organizations.models import Project
+
+# The finest difference between two moments in the table.
+_TICK = timedelta(microseconds=1)
+
+# A row by column; JSON columns are the text they are and go out unread.
+Row = dict[str, Any]
+
+_FIELDS = [field for field in RequestLog._meta.concrete_fields if field.name != "swept"]
+COLUMNS = tuple(field.name for field in _FIELDS)
+JSON_COLUMNS = frozenset(field.name for field in _FIELDS if isinstance(field, JSONField))
+_TEXTS = {f"{name}_text": Cast(name, TextField()) for name in JSON_COLUMNS}
+_SELECTED = tuple(f"{name}_text" if name in JSON_COLUMNS else name for name in COLUMNS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filters:
+    """What rows must be like; None asks for nothing. `start` and `end` are included.
+
+    `model` is a model's id, or `provider/model`; `header_key` a custom header's name without its prefix.
+    """
+
+    start: datetime | None = None
+    end: datetime | None = None
+    model: str | None = None
+    provider: str | None = None
+    finish_reason: str | None = None
+    unified_finish_reason: str | None = None
+    source: str | None = None
+    header_key: str | None = None
+    header_value: str | None = None
+
+
+def find_page(scope: Scope, filters: Filters, *, count: int, after: UUID | None, ascending: bool) -> list[Row]:
+    """Return at most `count` rows in order of time: those that come after the row of the id `after`."""
+    if not scope.since:
+        return []
+    low, high = min(scope.since.values()), datetime.now(UTC) + timedelta(days=1)  # Clocks differ, but not by more.
+    low, high = max(low, filters.start or low), min(high, filters.end or high)
+    wanted = _conditions_of(filters)
+    if after is not None:
+        # An id begins with its time: the order of ids is the order of (created_at, id).
+        moment = time_of(after)
+        low, high = (max(low, moment), high) if ascending else (low, min(high, moment))
+        wanted &= Q(id__gt=after) if ascending else Q(id__lt=after)
+    rows: list[Row] = []
+    for start, end in _stretches(low, high, ascending):
+        rows += _walk(scope, wanted & Q(created_at__gte=start, created_at__lte=end), count - len(rows), ascending)
+        if len(rows) == count:
+            break
+    return rows
+
+
+def _stretches(low: datetime, high: datetime, ascending: bool) -> Iterator[tuple[datetime, datetime]]:
+    """Yield stretches of time from one end to the other, both ends included, each of more days than the one before.
+
+    Days are partitions: a question about few of them is planned in no time, and most pages are full after a few.
+    """
+    days = 3
+    while low <= high:
+        if ascending:
+            end = min(high, _midnight(low) + timedelta(days=days) - _TICK)
+            yield low, end
+            low = end + _TICK
+        else:
+            start = max(low, _midnight(high) - timedelta(days=days - 1))
+            yield start, high
+            high = start - _TICK
+        days *= 4
+
+
+def _walk(scope: Scope, wanted: Q, count: int, ascending: bool) -> list[Row]:
+    """Return rows in order. Each organization is one walk through an index, cut short; what they find is merged."""
+    order = ("created_at", "id") if ascending else ("-created_at", "-id")
+    walks = [
+        _select(_of_organization(scope, organization_id).filter(wanted)).order_by(*order)[:count]
+        for organization_id in scope.since
+    ]
+    if len(walks) > 1:
+        walks = [walks[0].union(*walks[1:], all=True).order_by(*order)[:count]]
+    return [dict(zip(COLUMNS, row, strict=True)) for walk in walks for row in walk]
+
+
+def find_time(identifier: UUID) -> datetime | None:
+    """Return when a row of this id was made, or None when no row has such an id."""
+    try:
+        return time_of(identifier) if identifier.version == 7 else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def find_row(scope: Scope, identifier: UUID) -> Row | None:
+    """Return a row by its id, or None when there is none in the scope."""
+    moment = find_time(identifier)
+    if moment is None:
+        return None
+    for organization_id in scope.since:
+        row = _select(_of_organization(scope, organization_id).filter(created_at=moment, id=identifier)).first()
+        if row is not None:
+            return dict(zip(COLUMNS, row, strict=True))
+    return None
+
+
+def find_used(scope: Scope) -> tuple[list[str], list[str]]:
+    """Return the models and the providers that answered the scope's projects, to the day of its beginning, sorted.
+
+    Looks only at where one pair of model and provider ends and the next begins, however many rows have the same.
+    """
+    projects = Project.objects.filter(organization__in=scope.since)
+    if scope.project_id is not None:
+        projects = projects.filter(id=scope.project_id)
+    since = {
+        identifier: _midnight(scope.since[organization_id])
+        for identifier, organization_id in projects.values_list("id", "organization_id")
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_USED, [list(since), list(since.values())])
+        pairs = cursor.fetchall()
+    return sorted({model for model, _ in pairs}), sorted({provider for _, provider in pairs})
+
+
+_USED = """
+    WITH RECURSIVE used (project_id, since, model, provider) AS (
+        SELECT project_id, since, '', '' FROM unnest(%s::uuid[], %s::timestamptz[]) AS project (project_id, since)
+        UNION ALL
+        SELECT used.project_id, used.since, following.used_model::text, following.used_provider::text
+        FROM used CROSS JOIN LATERAL (
+            SELECT used_model, used_provider FROM request_log
+            WHERE project_id = used.project_id AND created_at >= used.since
+                AND (used_model, used_provider) > (used.model, used.provider)
+            ORDER BY used_model, used_provider LIMIT 1
+        ) following
+    )
+    SELECT DISTINCT model, provider FROM used WHERE model <> ''
+"""
+
+
+def _of_organization(scope: Scope, organization_id: UUID) -> QuerySet[RequestLog]:
+    """Return an organization's part of the scope.
+
+    The narrowest id is asked for alone: it implies the others, which the planner does not know, and would multiply.
+    """
+    seen = RequestLog.objects.filter(created_at__gte=scope.since[organization_id])
+    if scope.provider_key_id is not None:
+        seen = seen.filter(provider_key_id=scope.provider_key_id)
+    if scope.api_key_id is not None:
+        return seen.filter(api_key_id=scope.api_key_id)
+    if scope.project_id is not None:
+        return seen.filter(project_id=scope.project_id)
+    return seen.filter(organization_id=organization_id)
+
+
+def _select(rows: QuerySet[RequestLog]) -> QuerySet[RequestLog, tuple[Any, ...]]:
+    return rows.annotate(**_TEXTS).values_list(*_SELECTED)
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _conditions_of(filters: Filters) -> Q:
+    equal = {
+        "used_provider": filters.provider,
+        "finish_reason": filters.finish_reason,
+        "unified_finish_reason": filters.unified_finish_reason,
+        "source": filters.source,
+    }
+    conditions = [Q(**{column: value for column, value in equal.items() if value is not None})]
+    if filters.model is not None:
+        conditions.append(_is_model(filters.model))
+    if filters.header_key is not None or filters.header_value is not None:
+        conditions.append(_has_header(filters.header_key, filters.header_value))
+    return reduce(and_, conditions)
+
+
+def _is_model(name: str) -> Q:
+    provider, slash, model = name.partition("/")
+    return Q(used_model=name) | Q(used_provider=provider, used_model=model) if slash else Q(used_model=name)
+
+
+def _has_header(key: str | None, value: str | None) -> Q:
+    if key is None:
+        path = f"$.* ? (@ == {json.dumps(value)})"
+        return Q(Func(F("custom_headers"), Value(path), function="jsonb_path_exists", output_field=BooleanField()))
+    name = key.lower()
+    return Q(custom_headers__has_key=name) if value is None else Q(custom_headers__contains={name: value})

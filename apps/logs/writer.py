@@ -1,0 +1,88 @@
+"""The only writer of log rows: each request once, whatever its record says.
+
+Knows how a batch gets into the table. Must never know where records come from, nor what they cost anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+import structlog
+from django.db import DatabaseError, connection, transaction
+
+from apps.kernel.ids import time_of
+from apps.logs import partitions
+from apps.logs.entry import Entry
+from apps.logs.rows import COLUMNS, Row, row_of, row_without_content
+
+log = structlog.get_logger(__name__)
+
+_NAMES = ", ".join(COLUMNS)
+_REPLACED = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name not in {"id", "created_at"})
+# One order for every writer: two that meet on the same rows wait for each other instead of locking each other out.
+_INSERT = f"""
+    INSERT INTO request_log ({_NAMES}) SELECT {_NAMES} FROM incoming_log ORDER BY created_at, id
+    ON CONFLICT (created_at, id) DO UPDATE SET {_REPLACED} WHERE request_log.swept AND NOT excluded.swept
+    RETURNING id
+"""  # noqa: S608 - the names are the model's
+# SQLSTATE classes that speak of what a row holds: data exceptions, and what is too large or too complex.
+_ABOUT_CONTENT = ("22", "54")
+
+
+def write(entries: Sequence[Entry]) -> set[UUID]:
+    """Write a batch inside the caller's transaction; return the ids that are new.
+
+    A row is written once. Only one that the sweeper wrote for a worker believed dead is replaced by the worker's own
+    word, and is new again. A record that the database will not take loses its content, never its row, and holds up no
+    other. Raises DatabaseError when the database cannot take any.
+    """
+    chosen = _one_each(entries)
+    if not chosen:
+        return set()
+    partitions.ensure({time_of(entry.id).date() for entry in chosen})
+    try:
+        return _insert(map(row_of, chosen))
+    except DatabaseError as error:
+        if _reason(error) is None:
+            raise
+    return set().union(*map(_write_alone, chosen))
+
+
+def _one_each(entries: Sequence[Entry]) -> list[Entry]:
+    """Return one entry an id, in order of ids: the last that is not the sweeper's, if there is one."""
+    chosen: dict[UUID, Entry] = {}
+    for entry in entries:
+        if entry.id not in chosen or chosen[entry.id].swept or not entry.swept:
+            chosen[entry.id] = entry
+    return [chosen[identifier] for identifier in sorted(chosen)]
+
+
+def _write_alone(entry: Entry) -> set[UUID]:
+    try:
+        return _insert([row_of(entry)])
+    except DatabaseError as error:
+        reason = _reason(error)
+        if reason is None:
+            raise
+    log.error("logs.content_not_stored", log_id=str(entry.id), reason=reason)
+    return _insert([row_without_content(entry, reason)])
+
+
+def _insert(rows: Iterable[Row]) -> set[UUID]:
+    """Insert rows, all or none. Raises DatabaseError."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE incoming_log (LIKE request_log)")
+        with connection.wrap_database_errors, cursor.copy(f"COPY incoming_log ({_NAMES}) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        cursor.execute(_INSERT)
+        written = {identifier for (identifier,) in cursor.fetchall()}
+        cursor.execute("DROP TABLE incoming_log")
+    return written
+
+
+def _reason(error: DatabaseError) -> str | None:
+    """Return why the database refused what a row holds, or None when the refusal is about something else."""
+    sqlstate: str = getattr(error.__cause__, "sqlstate", None) or ""
+    return f"SQLSTATE {sqlstate}" if sqlstate.startswith(_ABOUT_CONTENT) else None

@@ -1,0 +1,91 @@
+"""The only door to an organization and its projects: who is let in, and as what.
+
+Knows memberships and roles. Must never write, and never take a role from anything but a membership.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from apps.kernel.errors import Forbidden, NotFound
+from apps.kernel.ids import find_id
+from apps.organizations.models import Membership, Organization, Project, Role, User
+
+NO_ORGANIZATION, NO_PROJECT = "Organization not found", "Project not found"
+# What each role may do includes what those before it may.
+_RANK = {Role.DEVELOPER: 0, Role.ADMIN: 1, Role.OWNER: 2}
+
+
+class OrganizationAccess(NamedTuple):
+    """An organization, and what the user is in it."""
+
+    organization: Organization
+    role: Role
+
+
+class ProjectAccess(NamedTuple):
+    """A project with its organization, and what the user is there."""
+
+    project: Project
+    role: Role
+
+
+def reaches(role: Role, needed: Role) -> bool:
+    """Tell whether a role may do what the other is needed for."""
+    return _RANK[role] >= _RANK[needed]
+
+
+def access_organization(user: User, identifier: UUID | str, needs: Role = Role.DEVELOPER) -> OrganizationAccess:
+    """Return the organization. Raises NotFound; Forbidden for strangers and for roles that do not reach."""
+    organization = (
+        Organization.objects.filter(pk=_id_of(identifier, NO_ORGANIZATION))
+        .exclude(status=Organization.Status.DELETED)
+        .first()
+    )
+    if organization is None:
+        raise NotFound(NO_ORGANIZATION)
+    return OrganizationAccess(organization, _role_in(user, organization.id, needs))
+
+
+def access_project(user: User, identifier: UUID | str, needs: Role = Role.DEVELOPER) -> ProjectAccess:
+    """Return the project, archived ones too. Raises NotFound; Forbidden as `access_organization` does."""
+    project = (
+        Project.objects.select_related("organization")
+        .filter(pk=_id_of(identifier, NO_PROJECT))
+        .exclude(status=Project.Status.DELETED)
+        .exclude(organization__status=Organization.Status.DELETED)
+        .first()
+    )
+    if project is None:
+        raise NotFound(NO_PROJECT)
+    return ProjectAccess(project, _role_in(user, project.organization_id, needs))
+
+
+def roles_of(user: User) -> dict[UUID, Role]:
+    """Return the user's role in each organization that is not deleted."""
+    memberships = Membership.objects.filter(user=user).exclude(organization__status=Organization.Status.DELETED)
+    return {organization_id: Role(role) for organization_id, role in memberships.values_list("organization_id", "role")}
+
+
+def highest(roles: dict[UUID, Role]) -> Role:
+    """Return the role that reaches furthest; a user without any is a developer of nothing."""
+    return max(roles.values(), key=_RANK.__getitem__, default=Role.DEVELOPER)
+
+
+def _role_in(user: User, organization_id: UUID, needs: Role) -> Role:
+    membership = Membership.objects.filter(user=user, organization_id=organization_id).first()
+    if membership is None:
+        raise Forbidden("You are not a member of this organization")
+    role = Role(membership.role)
+    if not reaches(role, needs):
+        raise Forbidden(f"This needs the role {needs} in the organization; yours is {role}")
+    return role
+
+
+def _id_of(identifier: UUID | str, missing: str) -> UUID:
+    """Return the id. Raises NotFound for text that cannot be one."""
+    found = identifier if isinstance(identifier, UUID) else find_id(identifier)
+    if found is None:
+        raise NotFound(missing)
+    return found

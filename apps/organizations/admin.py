@@ -1,0 +1,146 @@
+"""Users, organizations, memberships, projects and sessions in the admin; operators sign in here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from django import forms
+from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.models import Group
+from knox.models import AuthToken
+
+from apps.kernel.admin import KeptAdmin, ReadAdmin, RowAdmin
+from apps.kernel.errors import RateLimited
+from apps.kernel.rest.address import address_of
+from apps.organizations import throttle
+from apps.organizations.models import Membership, Organization, Project, User
+from apps.organizations.sessions import end_sessions
+
+if TYPE_CHECKING:
+    from django.contrib.admin.forms import AdminAuthenticationForm as SignInForm
+    from django.contrib.auth.forms import AdminPasswordChangeForm, UserChangeForm
+    from django.contrib.auth.forms import AdminUserCreationForm as CreationForm
+
+    SetPasswordForm: TypeAlias = AdminPasswordChangeForm[User]
+    ChangeForm: TypeAlias = UserChangeForm[User]
+    _UserPage = UserAdmin[User]
+else:
+    from unfold.forms import AdminPasswordChangeForm as SetPasswordForm
+    from unfold.forms import AuthenticationForm as SignInForm
+    from unfold.forms import UserChangeForm as ChangeForm
+    from unfold.forms import UserCreationForm as CreationForm
+
+    _UserPage = UserAdmin
+
+admin.site.unregister((AuthToken, Group))
+
+
+class OperatorSignInForm(SignInForm):
+    """Signing in to the admin, no more often than signing in elsewhere."""
+
+    def clean(self) -> dict[str, Any]:
+        """Count the try, then look at the password. Raises ValidationError."""
+        email = User.normalize_username(self.cleaned_data.get("username", ""))
+        try:
+            throttle.count_try(
+                (throttle.SIGN_IN_PER_ADDRESS, address_of(self.request) if self.request else ""),
+                (throttle.SIGN_IN_PER_ACCOUNT, email),
+            )
+        except RateLimited as error:
+            raise forms.ValidationError(error.message, code="throttled") from error
+        return super().clean()
+
+
+class OperatorSetsPasswordForm(SetPasswordForm):
+    """Another password for a user; sessions under the old one end."""
+
+    def save(self, commit: bool = True) -> User:
+        """Save the password."""
+        user: User = super().save(commit)
+        end_sessions(user)
+        return user
+
+
+admin.site.login_form = OperatorSignInForm
+
+
+@admin.register(User)
+class PersonAdmin(_UserPage, KeptAdmin):
+    """People; `is_staff` makes an operator."""
+
+    form, add_form, change_password_form = ChangeForm, CreationForm, OperatorSetsPasswordForm
+    list_display = ("email", "name", "is_active", "is_staff", "created_at")
+    list_filter = ("is_active", "is_staff", "is_superuser")
+    search_fields = ("email", "name")
+    ordering = ("-id",)
+    readonly_fields = ("id", "last_login", "created_at", "updated_at")
+    fieldsets = (
+        (None, {"fields": ("id", "email", "name", "password")}),
+        ("Permissions", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
+        ("Times", {"fields": ("last_login", "created_at", "updated_at")}),
+    )
+    add_fieldsets = (
+        (None, {"classes": ("wide",), "fields": ("email", "name", "usable_password", "password1", "password2")}),
+    )
+
+
+@admin.register(Group)
+class OperatorGroupAdmin(GroupAdmin, RowAdmin):
+    """What operators who are no superusers may do."""
+
+
+@admin.register(AuthToken)
+class SessionAdmin(ReadAdmin):
+    """Sessions, without what could be presented as one. Deleting one ends it."""
+
+    list_display = ("user", "created", "expiry")
+    list_select_related = ("user",)
+    search_fields = ("user__email",)
+    ordering = ("-created",)
+    fields = ("user", "created", "expiry")
+
+
+@admin.register(Organization)
+class OrganizationAdmin(KeptAdmin):
+    """Tenants. Credits move through the ledger alone."""
+
+    list_display = ("name", "plan", "status", "credits", "retention_level", "created_at")
+    list_filter = ("plan", "status", "retention_level", "dev_plan")
+    search_fields = ("id__exact", "name", "billing_email")
+    ordering = ("-id",)
+    raw_id_fields = ("referred_by",)
+    readonly_fields = (
+        "id",
+        "credits",
+        "credits_version",
+        "referral_earnings",
+        "dev_plan_credits_used",
+        "created_at",
+        "updated_at",
+    )
+
+
+@admin.register(Membership)
+class MembershipAdmin(RowAdmin):
+    """Who is what in which organization."""
+
+    list_display = ("user", "role", "organization", "created_at")
+    list_filter = ("role",)
+    list_select_related = ("user", "organization")
+    search_fields = ("user__email", "organization__name")
+    autocomplete_fields = ("user", "organization")
+    ordering = ("-id",)
+
+
+@admin.register(Project)
+class ProjectAdmin(KeptAdmin):
+    """What API keys belong to."""
+
+    list_display = ("name", "organization", "mode", "status", "caching_enabled", "created_at")
+    list_filter = ("mode", "status", "caching_enabled")
+    list_select_related = ("organization",)
+    search_fields = ("id__exact", "name", "organization__name")
+    autocomplete_fields = ("organization",)
+    ordering = ("-id",)
+    readonly_fields = ("id", "created_at", "updated_at")

@@ -1,0 +1,195 @@
+"""Users, organizations, memberships, projects: columns and constraints.
+
+Must never know HTTP, prices or what a request to a model is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.models import PermissionsMixin
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+
+from apps.kernel.ids import new_id
+from apps.kernel.money import MoneyField
+from apps.organizations.policy_source import PolicySource
+
+
+class UserManager(BaseUserManager["User"]):
+    """Makes and finds users; e-mail addresses are kept, and looked for, in lower case."""
+
+    def get_by_natural_key(self, username: str | None) -> User:
+        """Return the user who signs in with this address. Raises User.DoesNotExist."""
+        return self.get(email=self.model.normalize_username(username or ""))
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """Create a user who signs in with `email`."""
+        user = self.model(email=self.model.normalize_username(email), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """Create an operator: one who may enter the admin and do everything there."""
+        return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
+
+
+class User(AbstractBaseUser, PermissionsMixin):
+    """A person who signs in; operators (`is_staff`) may enter the admin."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    email = models.EmailField(max_length=254, unique=True)
+    name = models.CharField(max_length=255, blank=True)
+    is_active = models.BooleanField(default=True)
+    is_staff = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    USERNAME_FIELD = "email"
+    objects: ClassVar[UserManager] = UserManager()
+
+    def __str__(self) -> str:
+        return self.email
+
+    @classmethod
+    def normalize_username(cls, username: Any) -> Any:
+        """Return an address as it is kept: one person, one spelling."""
+        return super().normalize_username(username.strip()).lower()
+
+
+class Plan(models.TextChoices):
+    """What an organization pays for; `plans.py` says what each allows."""
+
+    FREE = "free"
+    PRO = "pro"
+    ENTERPRISE = "enterprise"
+
+
+class RetentionLevel(models.TextChoices):
+    """What a log may keep: nothing of the data, its metadata, or all of it."""
+
+    NONE = "none"
+    METADATA = "metadata"
+    RETAIN = "retain"
+
+
+class Organization(PolicySource):
+    """The tenant: members, credits, plan, billing settings. `credits` is the sum of its ledger entries."""
+
+    organization_path = "id"
+
+    class Status(models.TextChoices):
+        """`deleted` is soft: the row stays, nobody may use it."""
+
+        ACTIVE = "active"
+        INACTIVE = "inactive"
+        DELETED = "deleted"
+
+    class DevPlan(models.TextChoices):
+        """The personal development subscription."""
+
+        NONE = "none"
+        LITE = "lite"
+        PRO = "pro"
+        MAX = "max"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    name = models.CharField(max_length=255)
+    billing_email = models.EmailField(max_length=254, null=True, blank=True)
+    billing_company = models.CharField(max_length=255, null=True, blank=True)
+    billing_address = models.TextField(null=True, blank=True)
+    billing_tax_id = models.CharField(max_length=100, null=True, blank=True)
+    billing_notes = models.TextField(null=True, blank=True)
+    credits = MoneyField(default=0)
+    # Counts the ledger's changes of `credits`, so that a copy elsewhere is never replaced by an older one.
+    credits_version = models.BigIntegerField(default=0)
+    plan = models.CharField(max_length=16, choices=Plan.choices, default=Plan.FREE)
+    plan_expires_at = models.DateTimeField(null=True, blank=True)
+    retention_level = models.CharField(max_length=16, choices=RetentionLevel.choices, default=RetentionLevel.NONE)
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
+    auto_top_up_enabled = models.BooleanField(default=False)
+    auto_top_up_threshold = MoneyField(default=10)
+    auto_top_up_amount = MoneyField(default=10)
+    referral_earnings = MoneyField(default=0)
+    referred_by = models.ForeignKey("self", models.SET_NULL, null=True, blank=True, related_name="referred")
+    is_personal = models.BooleanField(default=False)
+    dev_plan = models.CharField(max_length=16, choices=DevPlan.choices, default=DevPlan.NONE)
+    dev_plan_credits_used = MoneyField(default=0)
+    dev_plan_credits_limit = MoneyField(default=0)
+    dev_plan_billing_cycle_start = models.DateTimeField(null=True, blank=True)
+    dev_plan_expires_at = models.DateTimeField(null=True, blank=True)
+    dev_plan_allow_all_models = models.BooleanField(default=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["status"])]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Role(models.TextChoices):
+    """What a member may do; see `access.py`."""
+
+    OWNER = "owner"
+    ADMIN = "admin"
+    DEVELOPER = "developer"
+
+
+class Membership(models.Model):
+    """A user's place in an organization."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=16, choices=Role.choices)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["organization", "user"], name="membership_once")]
+
+    def __str__(self) -> str:
+        return f"{self.user_id} {self.role} of {self.organization_id}"
+
+
+class Mode(models.TextChoices):
+    """Whose provider credentials a project's requests use."""
+
+    API_KEYS = "api-keys"
+    CREDITS = "credits"
+    HYBRID = "hybrid"
+
+
+class Project(PolicySource):
+    """What API keys belong to; decides credentials' mode and caching."""
+
+    organization_path = "organization_id"
+
+    class Status(models.TextChoices):
+        """Requests against anything but `active` are answered 410."""
+
+        ACTIVE = "active"
+        ARCHIVED = "archived"
+        DELETED = "deleted"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="projects")
+    name = models.CharField(max_length=255)
+    caching_enabled = models.BooleanField(default=False)
+    cache_duration_seconds = models.PositiveIntegerField(
+        default=60, validators=[MinValueValidator(10), MaxValueValidator(31_536_000)]
+    )
+    mode = models.CharField(max_length=16, choices=Mode.choices, default=Mode.HYBRID)
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["organization", "status"])]
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,32 @@
+"""What each plan allows, as one table. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PlanLimits:
+    """Limits of a plan; None is unlimited. `log_days` and `activity_days` are days of retention."""
+
+    api_keys_per_project: int | None
+    projects: int | None
+    requests_per_minute: int
+    log_days: int
+    activity_days: int
+    guardrails: bool
+    provider_keys: bool
+
+
+# Source: the specification, section 8, and its decided rate limits.
+PLANS: dict[str, PlanLimits] = {
+    "free": PlanLimits(5, 10, 60, 3, 365, guardrails=False, provider_keys=False),
+    "pro": PlanLimits(20, 10, 600, 90, 365, guardrails=False, provider_keys=True),
+    "enterprise": PlanLimits(None, None, 6_000, 365, 365, guardrails=True, provider_keys=True),
+}
+ORGANIZATIONS_PER_USER = 3
+
+
+def limits_of(plan: str) -> PlanLimits:
+    """Return the limits of a plan by its name on the wire."""
+    return PLANS[plan]

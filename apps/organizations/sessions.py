@@ -1,0 +1,84 @@
+"""Sessions: opaque tokens that stand for a signed-in user, kept as digests, valid thirty days from their last use.
+
+Knows how a session begins, is recognized, and ends. Must never know passwords or what a user may do.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from django.utils import timezone
+from knox.crypto import hash_token
+from knox.models import AuthToken
+from knox.settings import knox_settings
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+
+from apps.kernel.rest.bearer import find_bearer
+from apps.kernel.rest.endpoint import Endpoint
+from apps.organizations.models import User
+
+
+def start_session(user: User) -> str:
+    """Begin a session and return its token, which cannot be had again. Ends those of the user that have expired."""
+    AuthToken.objects.filter(user=user, expiry__lt=timezone.now()).delete()
+    _, token = AuthToken.objects.create(user=user)
+    return cast(str, token)
+
+
+def find_session(token: str) -> Any | None:
+    """Return the live session that a token stands for, with its user; None when there is none.
+
+    A digest is looked up by index, so nothing about a token can be learned from how long that takes.
+    """
+    live = AuthToken.objects.select_related("user").filter(expiry__gt=timezone.now(), user__is_active=True)
+    return live.filter(digest=hash_token(token)).first()
+
+
+def extend(session: Any) -> datetime:
+    """Move the end of a session in use; return it. Written at most once an hour."""
+    expiry: datetime = timezone.now() + knox_settings.TOKEN_TTL
+    if expiry - session.expiry > timedelta(seconds=knox_settings.MIN_REFRESH_INTERVAL):
+        # Not `save`: the session may have been ended meanwhile.
+        AuthToken.objects.filter(pk=session.pk).update(expiry=expiry)
+        session.expiry = expiry
+    return cast(datetime, session.expiry)
+
+
+def end_sessions(user: User) -> None:
+    """End every session of a user."""
+    AuthToken.objects.filter(user=user).delete()
+
+
+class SessionAuthentication(BaseAuthentication):
+    """Recognizes the user of an `Authorization: Bearer <session token>`."""
+
+    def authenticate(self, request: Request) -> tuple[User, Any] | None:
+        """Return the user and the session; None without a token. Raises AuthenticationFailed."""
+        token = find_bearer(request.headers.get("Authorization"))
+        if token is None:
+            return None
+        session = find_session(token)
+        if session is None:
+            raise AuthenticationFailed
+        extend(session)
+        return session.user, session
+
+    def authenticate_header(self, request: Request) -> str:
+        """Return what a 401 asks for."""
+        return "Bearer"
+
+
+class MemberEndpoint(Endpoint):
+    """A management endpoint for people who are signed in."""
+
+    authentication_classes = [SessionAuthentication]
+    permission_classes = [IsAuthenticated]
+
+    @property
+    def user(self) -> User:
+        """The person who asks."""
+        return cast(User, self.request.user)

@@ -1,0 +1,117 @@
+"""The words in which formats and brain talk: a conversation in, an answer out. Plain values; knows no format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from apps.sandbox.scenario import split_directives
+
+Role = Literal["system", "user", "assistant", "tool"]
+Finish = Literal["stop", "length", "tool_calls", "content_filter"]
+Schema = dict[str, Any] | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message. `text` of an assistant's turn includes the names and arguments of its calls.
+
+    `name` is the tool's on a tool's result; attachments are counted by kind, as in `("image", 2)`.
+    """
+
+    role: Role
+    text: str = ""
+    name: str | None = None
+    attachments: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the answer may call; `schema` is JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """All that the answer depends on. `tool_choice` is `auto`, `none`, `required` or `=` and a tool's name.
+
+    `schema` is None when text is wanted, and the schema (perhaps empty) when JSON is.
+    """
+
+    model: str
+    turns: tuple[Turn, ...]
+    tools: tuple[Tool, ...] = ()
+    tool_choice: str = "auto"
+    parallel_calls: bool = True
+    schema: Schema | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    choices: int = 1
+    effort: str | None = None
+    streamed: bool = False
+    wants_usage: bool = False
+
+    @property
+    def question(self) -> Turn | None:
+        """The last thing the user said."""
+        return next((turn for turn in reversed(self.turns) if turn.role == "user"), None)
+
+    @property
+    def results(self) -> list[Turn]:
+        """The tool results that the conversation ends with, oldest first."""
+        results: list[Turn] = []
+        for turn in reversed(self.turns):
+            if turn.role != "tool":
+                break
+            results.insert(0, turn)
+        return results
+
+    def directives(self) -> Iterator[str]:
+        """Yield the scenario directives in system messages, then those in the last user message."""
+        for turn in (*(turn for turn in self.turns if turn.role == "system"), self.question):
+            if turn is not None:
+                yield split_directives(turn.text)[1]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """A call that the answer asks for; `arguments` is JSON text."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One answer of perhaps several. `text` is None when there are only calls."""
+
+    text: str | None
+    reasoning: str | None
+    calls: tuple[ToolCall, ...]
+    finish: Finish
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens. `prompt` includes `cached` and `cache_write`, `completion` includes `reasoning`."""
+
+    prompt: int
+    completion: int
+    cached: int = 0
+    reasoning: int = 0
+    cache_write: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The reply to a conversation. `id` is the same for the same conversation, and has no format's prefix."""
+
+    id: str
+    model: str
+    choices: tuple[Choice, ...]
+    usage: Usage | None

@@ -1,0 +1,81 @@
+"""The wire formats that the sandbox speaks: one module or package each, found by looking. Knows what each offers.
+
+A format is pure: bytes to conversation, answer to bytes. It must never know sockets, time or how an answer is spoilt on
+its way. To add one, add a module with what `Format` lists; nothing else is touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import NamedTuple, Protocol, cast
+
+from apps.sandbox.conversation import Answer, Conversation
+from apps.sandbox.refusal import Refusal
+from apps.sandbox.scenario import Scenario
+
+
+class Glance(NamedTuple):
+    """What can be read of a request at next to no cost."""
+
+    model: str
+    streamed: bool
+    wants_usage: bool
+
+
+class Format(Protocol):
+    """What a format's module offers."""
+
+    PATH: re.Pattern[str]
+    """The paths whose POSTs it answers, matched in full."""
+
+    MODELS_PATH: str
+    """The path whose GET lists the models; formats may share it, and are then told apart by their credentials."""
+
+    STREAM_TYPE: str
+    """The content type of its streams; `text/event-stream` lets a scenario play with SSE's framing."""
+
+    def __hash__(self) -> int:
+        """Formats are keys of what is made once for each."""
+
+    def find_token(self, headers: Mapping[str, str]) -> str | None:
+        """Return the credential that the request presents, if any. Header names are lower-case."""
+
+    def glance(self, path: str, body: bytes) -> Glance | None:
+        """Return the few fields by which a benchmark's request is told; None where the body does not have them."""
+
+    def read_request(self, path: str, body: bytes) -> Conversation:
+        """Return what the request says. Raises Refusal in the provider's words."""
+
+    def write_reply(self, answer: Answer, scenario: Scenario) -> bytes:
+        """Return the body of a plain reply."""
+
+    def write_events(self, answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+        """Return a stream's events, each framed, the terminal one included."""
+
+    def write_models(self, names: Iterable[str]) -> bytes:
+        """Return the list of models."""
+
+    def write_error(self, refusal: Refusal) -> bytes:
+        """Return the body of an error."""
+
+    def write_error_event(self, refusal: Refusal) -> bytes:
+        """Return an error as it appears within a stream, framed."""
+
+
+@cache
+def all_formats() -> tuple[Format, ...]:
+    """Return every format there is."""
+    names = sorted(module.name for module in iter_modules(__path__))
+    return tuple(cast(Format, import_module(f"{__name__}.{name}")) for name in names)
+
+
+def find_format(method: str, path: str, headers: Mapping[str, str]) -> Format | None:
+    """Return the format that a request speaks, if there is one."""
+    if method == "POST":
+        return next((form for form in all_formats() if form.PATH.fullmatch(path)), None)
+    listing = [form for form in all_formats() if method == "GET" and path == form.MODELS_PATH]
+    return next((form for form in listing if form.find_token(headers)), listing[0] if listing else None)

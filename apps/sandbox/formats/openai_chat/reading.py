@@ -1,0 +1,220 @@
+"""Reads requests as strictly as OpenAI does where a gateway can go wrong: types, roles, and a result after each call.
+
+Unknown fields are ignored. Must never know what will be answered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from apps.sandbox.conversation import Conversation, Role, Tool, Turn
+from apps.sandbox.formats import Glance
+from apps.sandbox.refusal import Refusal
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+_ATTACHMENTS = {"image_url": "image", "input_audio": "audio clip", "file": "file"}
+
+
+class _StreamOptions(Struct):
+    include_usage: bool | None = None
+
+
+class _Glance(Struct):
+    model: str
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+
+
+class _Part(Struct):
+    type: str
+    text: str = ""
+
+
+class _CalledFunction(Struct):
+    name: str
+    arguments: str
+
+
+class _Call(Struct):
+    id: str
+    function: _CalledFunction
+
+
+class _Message(Struct):
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[_Part] | None = None
+    name: str | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str | None = None
+
+
+class _Function(Struct):
+    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Tool(Struct):
+    type: str
+    function: _Function | None = None
+
+
+class _ChosenFunction(Struct):
+    name: str
+
+
+class _ChosenTool(Struct):
+    function: _ChosenFunction
+
+
+class _JsonSchema(Struct):
+    name: str
+    schema: dict[str, Any] | None = None
+
+
+class _ResponseFormat(Struct):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: _JsonSchema | None = None
+
+
+class _Reasoning(Struct):
+    effort: str | None = None
+
+
+class _Request(_Glance, kw_only=True):
+    messages: Annotated[list[_Message], Meta(min_length=1)]
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Meta(ge=1)] | None = None
+    stop: str | list[str] | None = None
+    n: Annotated[int, Meta(ge=1, le=128)] | None = None
+    tools: list[_Tool] | None = None
+    tool_choice: Literal["auto", "none", "required"] | _ChosenTool | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: _ResponseFormat | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    reasoning: _Reasoning | None = None
+
+
+_glances = msgspec.json.Decoder(_Glance)
+_requests = msgspec.json.Decoder(_Request)
+
+
+def find_token(headers: Mapping[str, str]) -> str | None:
+    """Return the Bearer token, if there is one."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def glance(path: str, body: bytes) -> Glance | None:
+    """Return model and manner of the request; None where the body is not one."""
+    try:
+        seen = _glances.decode(body)
+    except msgspec.MsgspecError:
+        return None
+    return Glance(seen.model, bool(seen.stream), _wants_usage(seen))
+
+
+def read_request(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400) that names the field, as OpenAI does."""
+    try:
+        request = _requests.decode(body)
+    except msgspec.ValidationError as error:
+        message, _, place = str(error).partition(" - at `$.")
+        missing = re.search("required field `(.*)`", message)
+        field = place.rstrip("`") or (missing[1] if missing else None)
+        raise Refusal(400, f"Invalid request: {message}", param=field) from error
+    except msgspec.DecodeError as error:
+        raise Refusal(400, "We could not parse the JSON body of your request.") from error
+    _check_pairs(request.messages)
+    tools = tuple(
+        Tool(tool.function.name, tool.function.description or "", tool.function.parameters or {"type": "object"})
+        for tool in request.tools or ()
+        if tool.function
+    )
+    effort = request.reasoning_effort or (request.reasoning.effort if request.reasoning else None)
+    return Conversation(
+        model=request.model,
+        turns=tuple(_turns(request.messages)),
+        tools=tools,
+        tool_choice=_tool_choice(request.tool_choice, tools),
+        parallel_calls=request.parallel_tool_calls is not False,
+        schema=_schema(request.response_format),
+        max_tokens=request.max_completion_tokens or request.max_tokens,
+        stop=(request.stop,) if isinstance(request.stop, str) else tuple(request.stop or ()),
+        choices=request.n or 1,
+        effort=effort,
+        streamed=bool(request.stream),
+        wants_usage=_wants_usage(request),
+    )
+
+
+def _wants_usage(request: _Glance) -> bool:
+    return bool(request.stream_options and request.stream_options.include_usage)
+
+
+def _turns(messages: list[_Message]) -> Iterator[Turn]:
+    names = {call.id: call.function.name for message in messages for call in message.tool_calls or ()}
+    for message in messages:
+        parts = message.content if isinstance(message.content, list) else []
+        said = (
+            message.content if isinstance(message.content, str) else "\n".join(part.text for part in parts if part.text)
+        )
+        called = "".join(call.function.name + call.function.arguments for call in message.tool_calls or ())
+        counts = Counter(_ATTACHMENTS[part.type] for part in parts if part.type in _ATTACHMENTS)
+        yield Turn(
+            role=_ROLES[message.role],
+            text=said + called,
+            name=names.get(message.tool_call_id or "") or message.name,
+            attachments=tuple(counts.items()),
+        )
+
+
+def _check_pairs(messages: list[_Message]) -> None:
+    """Refuse tool calls without results and results without calls, in OpenAI's words."""
+    open_calls: set[str] = set()
+    for place, message in enumerate(messages):
+        if message.role == "tool":
+            if message.tool_call_id not in open_calls:
+                text = "messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
+                raise Refusal(400, f"Invalid parameter: {text}", param=f"messages.[{place}].role")
+            open_calls.discard(message.tool_call_id)
+        elif open_calls:
+            break
+        else:
+            open_calls = {call.id for call in message.tool_calls or ()}
+    if open_calls:
+        text = "An assistant message with 'tool_calls' must be followed by tool messages responding to each of them."
+        raise Refusal(400, f"{text} No response: {', '.join(sorted(open_calls))}", param="messages")
+
+
+def _tool_choice(choice: str | _ChosenTool | None, tools: tuple[Tool, ...]) -> str:
+    if choice is None:
+        return "auto"
+    if isinstance(choice, str):
+        return choice
+    if choice.function.name not in {tool.name for tool in tools}:
+        raise Refusal(400, f"Tool choice '{choice.function.name}' not found in 'tools'.", param="tool_choice")
+    return f"={choice.function.name}"
+
+
+def _schema(wanted: _ResponseFormat | None) -> dict[str, Any] | None:
+    if wanted is None or wanted.type == "text":
+        return None
+    if wanted.type == "json_object":
+        return {}
+    if wanted.json_schema is None:
+        raise Refusal(400, "Missing required parameter.", param="response_format.json_schema")
+    return wanted.json_schema.schema or {}

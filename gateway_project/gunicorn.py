@@ -1,0 +1,52 @@
+"""How gunicorn serves: addresses, workers, patience, limits.
+
+Knows gunicorn's words. Must never import what opens sockets or starts threads: the worker patches those first.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+
+def _count(name: str, default: int) -> int:
+    value = os.environ.get(name) or str(default)
+    if not value.isdecimal() or not int(value):
+        raise SystemExit(f"{name} must be a positive whole number; it is {value!r}")
+    return int(value)
+
+
+_host = os.environ.get("GATEWAY_HOST") or "127.0.0.1"
+bind = f"{f'[{_host}]' if ':' in _host else _host}:{_count('PORT', 8000)}"
+
+worker_class = "gateway_project.serving.Worker"
+workers = _count("WEB_WORKERS", min(os.cpu_count() or 1, 4))
+# Requests at once in one worker; most of them wait for a provider.
+worker_connections = 2000
+# Each worker loads the application itself, after gevent has patched it.
+preload_app = False
+
+# Seconds: an idle client connection (longer than a load balancer's usual 60), the answers under way at a stop,
+# and a worker that shows no life.
+keepalive = 75
+graceful_timeout = 30
+timeout = 60
+
+limit_request_line = 8190
+limit_request_fields = 100
+limit_request_field_size = 16384
+
+# Whose word about the client's address and scheme is taken; nobody's unless the operator says so.
+forwarded_allow_ips = os.environ.get("FORWARDED_ALLOW_IPS", "")
+
+# Requests are in the request log and the metrics; the control interface would be one more way in.
+accesslog = None
+control_socket_disable = True
+
+
+def child_exit(server: Any, worker: Any) -> None:
+    """Take an ended worker's live gauges out of the metrics."""
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        from prometheus_client import multiprocess
+
+        multiprocess.mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]  # the library types only some

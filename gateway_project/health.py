@@ -1,0 +1,97 @@
+"""`GET /`: can this process reach its stores? `GET /metrics`: what all processes have counted.
+
+Knows how to ask each store within bounded time. Must never tell an address, a credential or a setting: who asks may
+be anyone.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from threading import Thread
+from typing import Any
+
+import psycopg
+import structlog
+from django.conf import settings
+from django.db import connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
+from django_prometheus.exports import ExportToDjangoView
+
+from apps.kernel.errors import Unauthenticated
+from apps.kernel.redis import client
+from apps.kernel.rest.bearer import find_bearer
+
+log = structlog.get_logger(__name__)
+
+# Seconds that a store may take; the checks run side by side.
+PATIENCE = 2.0
+
+
+def _ask_redis() -> None:
+    client().ping()
+
+
+def _ask_database() -> None:
+    """Over a connection of its own, so that busy ones cannot hold up the answer."""
+    parameters = {**connection.get_connection_params(), "connect_timeout": 2, "options": "-c statement_timeout=1000"}
+    with psycopg.connect(**parameters) as direct:
+        direct.execute("SELECT 1")
+
+
+CHECKS: dict[str, Callable[[], None]] = {"redis": _ask_redis, "database": _ask_database}
+
+
+class _Check(Thread):
+    """A question to a store, with its own end: one that hangs is left behind."""
+
+    def __init__(self, name: str, ask: Callable[[], None]) -> None:
+        super().__init__(name=f"health-{name}", daemon=True)
+        self.subject, self._ask = name, ask
+        self.error: str | None = f"No answer within {PATIENCE:g} seconds"
+
+    def run(self) -> None:
+        try:
+            self._ask()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with the store is what is asked for
+            log.warning("health.failed", check=self.subject, error=type(error).__name__)
+            self.error = "Not reachable"
+        else:
+            self.error = None
+
+    def result(self) -> dict[str, Any]:
+        """Return the check as it is told on the wire."""
+        error = self.error
+        return {"connected": True} if error is None else {"connected": False, "error": error}
+
+
+@require_safe
+def health(request: HttpRequest) -> HttpResponse:
+    """Answer 200 when every check that is not in `skip` succeeds, 503 otherwise; a skipped check is left out."""
+    skipped = {word.strip() for word in request.GET.get("skip", "").split(",")}
+    checks = [_Check(name, ask) for name, ask in CHECKS.items() if name not in skipped]
+    for check in checks:
+        check.start()
+    deadline = time.monotonic() + PATIENCE
+    for check in checks:
+        check.join(max(0.0, deadline - time.monotonic()))
+    results = {check.subject: check.result() for check in checks}
+    failed = [subject for subject, result in results.items() if not result["connected"]]
+    body = {
+        "message": f"Failed: {', '.join(failed)}" if failed else "OK",
+        "version": settings.VERSION,
+        "health": {"status": "error" if failed else "ok", **results},
+    }
+    return JsonResponse(body, status=503 if failed else 200)
+
+
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Answer with the metrics of all processes; behind `METRICS_TOKEN` when that is set. Raises Unauthenticated."""
+    token = find_bearer(request.headers.get("Authorization")) or ""
+    if settings.METRICS_TOKEN and not secrets.compare_digest(token.encode(), settings.METRICS_TOKEN.encode()):
+        raise Unauthenticated("Missing or invalid metrics token")
+    response: HttpResponse = ExportToDjangoView(request)
+    return response

@@ -1,0 +1,230 @@
+"""The server on one machine: stores, set-up and the Procfile's processes, started in order, watched, stopped in order.
+
+Knows the order, and what each process is told about the others. Must never know Django or what a process does.
+Run as `python -m gateway_project.server`; `script/server` is its front door.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+from gateway_project import embedded, home
+from gateway_project.children import Child, Role, listen, stop
+from gateway_project.embedded.leash import spawn
+from gateway_project.place import Place, StartError, answers_ok, free_port, wait_for_port
+
+# Seconds for the web process to answer.
+_READY_PATIENCE = 60.0
+_PREPARE = (sys.executable, "manage.py", "prepare")
+
+
+class StopRequestedError(Exception):
+    """Someone asked the server to stop."""
+
+
+class Server:
+    """One server, from `run` to its end."""
+
+    def __init__(self, place: Place, procfile: Path, prepare: Sequence[str]) -> None:
+        """Take the processes from `procfile`; `prepare` is run once, to its end, before them."""
+        self._place = place
+        self._commands = _commands_of(procfile)
+        self._prepare_command = prepare
+        self._environment = _environment(place)
+        self._stores: list[Child] = []
+        self._sandbox: list[Child] = []
+        self._processes: list[Child] = []
+        self._stop_requests = 0
+
+    def run(self) -> int:
+        """Serve until asked to stop. Return the exit code: 0 after a clean stop, 1 when the start failed."""
+        signal.signal(signal.SIGINT, self._on_signal)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Which is what nohup asks for.
+            signal.signal(signal.SIGHUP, self._on_signal)
+        try:
+            self._start_everything()
+            _say(f"ready {self._place.url}")
+            while True:
+                self._turn(0.2)
+                for child in self._children:
+                    child.revive(_say)
+        except StopRequestedError:
+            return 0
+        except StartError as error:
+            _say(f"the server cannot start: {error}")
+            return 1
+        finally:
+            self._stop()
+
+    def _start_everything(self) -> None:
+        try:
+            self._start_stores()
+            self._prepare()
+            self._start_processes()
+            self._wait_until_ready()
+        except OSError as error:
+            raise StartError(str(error)) from error
+
+    def _start_stores(self) -> None:
+        stores = embedded.chosen(self._place.home)
+        for store in stores:
+            _say(f"starting {store.title} …")
+            if self._place.home not in store.data.parents:
+                _say(f"its data are in {store.data}, where the user it runs as can reach them")
+            role = Role(store.name, store.start, store.stop_signal, store.force_signal, embedded.STOP_PATIENCE)
+            self._stores.append(self._start(role, shown=False))
+        for store, child in zip(stores, self._stores, strict=True):
+            self._wait(store.answers, child, embedded.START_PATIENCE, f"{store.title} does not answer")
+        urls = {store.url_variable: store.url for store in stores}
+        self._environment |= urls
+        home.write_stores(self._place.home, {variable.lower(): url for variable, url in urls.items()})
+
+    def _prepare(self) -> None:
+        """Run the set-up command; what it says is for people and goes to the terminal as it is."""
+        metrics = Path(self._environment["PROMETHEUS_MULTIPROC_DIR"])
+        shutil.rmtree(metrics, ignore_errors=True)
+        metrics.mkdir(mode=0o700)
+        _say("preparing the database …")
+        process = spawn(self._prepare_command, output=sys.stdout.fileno(), env=self._environment, cwd=home.PROJECT)
+        try:
+            while process.poll() is None:
+                self._turn(0.02)
+                self._insist_on_all()
+        finally:
+            process.kill()
+            process.wait()
+        if process.returncode:
+            raise StartError(f"the set-up failed (exit code {process.returncode}); its words are above")
+
+    def _start_processes(self) -> None:
+        if self._place.mode == "development" and not os.environ.get("SANDBOX_BASE_URL"):
+            port = free_port(self._place.port + 1)
+            self._environment["SANDBOX_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
+            # It takes any credential; a provider without one is not routed to.
+            self._environment.setdefault("SANDBOX_API_KEY", "sandbox")
+            self._sandbox.append(self._start(self._role("sandbox", f"python -m apps.sandbox --port {port}")))
+        _say(f"starting {', '.join(self._commands)} …")
+        for name, command in self._commands.items():
+            self._processes.append(self._start(self._role(name, command)))
+
+    def _role(self, name: str, command: str) -> Role:
+        def start(output: int) -> subprocess.Popen[bytes]:
+            return spawn(
+                ["/bin/sh", "-c", f"exec {command}"],
+                output=output,
+                env=self._environment,
+                cwd=home.PROJECT,
+                # The web process then ends its own children; others have no one to wait for without the stores.
+                orphan_signal=signal.SIGTERM if name == "web" else signal.SIGKILL,
+            )
+
+        return Role(name, start)
+
+    def _start(self, role: Role, *, shown: bool = True) -> Child:
+        width = max(map(len, [*self._commands, "sandbox"]))
+        show = partial(_say_for, role.name.ljust(width)) if shown else None
+        child = Child(role, self._place.home / "logs" / f"{role.name}.log", show)
+        child.start()
+        return child
+
+    def _wait_until_ready(self) -> None:
+        web = self._processes[0]
+        failure = f"{self._place.url} does not answer 200"
+        self._wait(lambda: answers_ok(self._place), web, _READY_PATIENCE, failure)
+
+    def _wait(self, condition: Callable[[], bool], blamed: Child, patience: float, failure: str) -> None:
+        """Wait until the condition holds. Raises StartError when a child ends, or patience does."""
+        deadline = time.monotonic() + patience
+        while not condition():
+            self._turn(0.02)
+            self._insist_on_all()
+            if time.monotonic() > deadline:
+                raise StartError("\n".join([f"{failure} after {patience:.0f} s", *blamed.last_lines]))
+
+    def _insist_on_all(self) -> None:
+        """Raise StartError with its last words when a child has ended: nothing is started again before all is well."""
+        for child in self._children:
+            if not child.alive:
+                child.bury()
+                raise StartError("\n".join([f"{child.role.name} ended ({child.end}):", *child.last_lines]))
+
+    @property
+    def _children(self) -> list[Child]:
+        return [*self._stores, *self._sandbox, *self._processes]
+
+    def _turn(self, seconds: float) -> None:
+        listen(self._children, seconds)
+        if self._stop_requests:
+            raise StopRequestedError
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._stop_requests += 1
+
+    def _stop(self) -> None:
+        """Stop who takes requests first, then who works on what they left, then what both of them need."""
+        if self._children:
+            _say("stopping …")
+        web = [child for child in self._processes if child.role.name == "web"]
+        others = [child for child in self._processes if child not in web]
+        for children in (web, others, self._sandbox, self._stores):
+            stop(children, self._children, forced=lambda: self._stop_requests > 1)
+        home.forget_stores(self._place.home)
+
+
+def main(procfile: Path = home.PROJECT / "Procfile", prepare: Sequence[str] = _PREPARE) -> int:
+    """Run the server on the environment's home and port. Return the exit code."""
+    try:
+        place = Place.of_environment()
+        home.make(place.home)
+        with home.held(place.home):
+            wait_for_port(place)
+            return Server(place, procfile, prepare).run()
+    except (StartError, OSError) as error:
+        _say(f"the server cannot start: {error}")
+        return 1
+
+
+def _commands_of(procfile: Path) -> dict[str, str]:
+    """Return the commands of a Procfile by process name, in its order."""
+    lines = [line.partition(":") for line in procfile.read_text().splitlines()]
+    return {name.strip(): command.strip() for name, _, command in lines if command and not name.startswith("#")}
+
+
+def _environment(place: Place) -> dict[str, str]:
+    """Return what every process is told, besides the stores."""
+    return {
+        **os.environ,
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "PYTHONUNBUFFERED": "1",
+        "GATEWAY_HOME": str(place.home),
+        "GATEWAY_MODE": place.mode,
+        "GATEWAY_HOST": place.host,
+        "PORT": str(place.port),
+        "PROMETHEUS_MULTIPROC_DIR": str(place.home / "run" / "metrics"),
+    }
+
+
+def _say(text: str) -> None:
+    """Tell the terminal. Serving goes on when no one listens there any more."""
+    try:
+        os.write(sys.stdout.fileno(), f"{text}\n".encode())
+    except OSError:
+        pass
+
+
+def _say_for(name: str, line: str) -> None:
+    _say(f"{name} | {line}")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

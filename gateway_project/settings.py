@@ -1,0 +1,184 @@
+"""All settings, on one page, from the environment. `docs/operations.md` lists the variables."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gateway_project import env, home
+from gateway_project.log import logging_config
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VERSION = "0.1.0"
+
+GATEWAY_MODE = env.choice("GATEWAY_MODE", (env.DEVELOPMENT, env.PRODUCTION), env.DEVELOPMENT)
+DEVELOPMENT = GATEWAY_MODE == env.DEVELOPMENT
+GATEWAY_HOME = home.path()
+PORT = env.integer("PORT", 8000, 1, 65535)
+
+# --- secrets ------------------------------------------------------------------------------------------------------
+SECRET_KEY = env.secret("SECRET_KEY", GATEWAY_MODE, GATEWAY_HOME)
+# API keys are stored as HMAC-SHA-256 under this pepper; changing it makes every key unknown.
+API_KEY_PEPPER = env.secret("API_KEY_PEPPER", GATEWAY_MODE, GATEWAY_HOME)
+# Fernet keys, newest first; provider credentials are encrypted with the first and read with any.
+ENCRYPTION_KEYS = env.secret("ENCRYPTION_KEYS", GATEWAY_MODE, GATEWAY_HOME, env.fernet_key).split(",")
+
+# --- who may reach it ---------------------------------------------------------------------------------------------
+DEBUG = False
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", "testserver") if DEVELOPMENT else ())
+CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
+PUBLIC_URL = str(env.env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}")).rstrip("/")
+_BEHIND_TLS = urlsplit(PUBLIC_URL).scheme == "https"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _BEHIND_TLS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _BEHIND_TLS else None
+SECURE_HSTS_SECONDS = 31_536_000 if _BEHIND_TLS else 0
+X_FRAME_OPTIONS = "DENY"
+# `/metrics` asks for this bearer token when it is set.
+METRICS_TOKEN = str(env.env.str("METRICS_TOKEN", default=""))
+
+# --- apps ---------------------------------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "unfold",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "knox",
+    "django_prometheus",
+    "apps.kernel",
+    "apps.organizations",
+    "apps.keys",
+    "apps.billing",
+    "apps.guardrails",
+    "apps.logs",
+    "apps.catalog",
+    "apps.gateway",
+    "gateway_project",
+]
+MIDDLEWARE = [
+    "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "apps.kernel.rest.middleware.RequestMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_prometheus.middleware.PrometheusAfterMiddleware",
+]
+ROOT_URLCONF = "gateway_project.urls"
+WSGI_APPLICATION = "gateway_project.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+AUTH_USER_MODEL = "organizations.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {
+        "NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator",
+        "OPTIONS": {"user_attributes": ("email", "name")},
+    },
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+]
+APPEND_SLASH = False
+LANGUAGE_CODE, TIME_ZONE, USE_I18N, USE_TZ = "en-us", "UTC", True, True
+STATIC_URL = "/static/"
+# Development serves the files from where they are; `prepare` collects them for production.
+WHITENOISE_USE_FINDERS = DEVELOPMENT
+STATIC_ROOT = None if DEVELOPMENT else GATEWAY_HOME / "static"
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+UNFOLD = {"SITE_TITLE": "Model gateway", "SITE_HEADER": "Model gateway"}
+
+# --- stores -------------------------------------------------------------------------------------------------------
+_stores = home.read_stores()
+DATABASE_URL = str(env.env.str("DATABASE_URL", default=_stores.get("database_url", "")))
+REDIS_URL = str(env.env.str("REDIS_URL", default=_stores.get("redis_url", "")))
+# Connections of one process; 0 opens one per request instead.
+DATABASE_POOL_SIZE = env.integer("DATABASE_POOL_SIZE", 10, 0, 200)
+DATABASES = {
+    "default": {
+        **env.env.db_url_config(DATABASE_URL or "postgresql://postgres@no-database-is-running/gateway"),
+        "CONN_MAX_AGE": 0,
+        "CONN_HEALTH_CHECKS": True,
+    }
+}
+DATABASES["default"].setdefault("OPTIONS", {})["connect_timeout"] = 5
+if DATABASE_POOL_SIZE and DATABASE_URL:
+    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 10}
+
+_redis = {
+    "BACKEND": "django_redis.cache.RedisCache",
+    "LOCATION": REDIS_URL or "redis://no-redis-is-running:6379/0",
+}
+_redis_budget = {"socket_connect_timeout": 0.5, "socket_timeout": 2.0, "max_connections": 1024}
+CACHES = {
+    "default": {**_redis, "KEY_PREFIX": "cache", "OPTIONS": {"CONNECTION_POOL_KWARGS": _redis_budget}},
+    # The gateway's own structures, through `apps.kernel.redis`.
+    "store": {**_redis, "OPTIONS": {"CONNECTION_POOL_KWARGS": {**_redis_budget, "decode_responses": True}}},
+}
+
+# --- scheduled work -----------------------------------------------------------------------------------------------
+# Celery's own database beside the gateway's, and its own word for a unix socket.
+CELERY_BROKER_URL = env.celery_broker_url(REDIS_URL, database=1)
+CELERY_BROKER_TRANSPORT_OPTIONS = {"max_connections": 200, "visibility_timeout": 3600}
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_SERIALIZER, CELERY_ACCEPT_CONTENT = "json", ["json"]
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+
+# --- sessions and management endpoints ----------------------------------------------------------------------------
+REST_KNOX = {
+    "AUTH_HEADER_PREFIX": "Bearer",
+    "TOKEN_TTL": timedelta(days=30),
+    "AUTO_REFRESH": True,
+    "MIN_REFRESH_INTERVAL": 3600,
+}
+REST_FRAMEWORK = {
+    # Each endpoint states who it recognizes; one that does not lets nobody in.
+    "DEFAULT_AUTHENTICATION_CLASSES": [],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "EXCEPTION_HANDLER": "apps.kernel.rest.errors.answer_exception",
+    "UNAUTHENTICATED_USER": None,
+    "COERCE_DECIMAL_TO_STRING": True,
+    # Proxies in front whose `X-Forwarded-For` is believed when callers are told apart by address.
+    "NUM_PROXIES": env.integer("NUM_PROXIES", 0, 0, 10),
+}
+
+# --- the gateway --------------------------------------------------------------------------------------------------
+# Largest request body in bytes; past it 413.
+BODY_LIMIT = env.integer("BODY_LIMIT", 32 * 1024 * 1024, 1024, 1024**3)
+DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_LIMIT
+# Seconds: to connect, to the first byte of the answer, between two bytes of it, and for all of it; past them 504.
+UPSTREAM_CONNECT_TIMEOUT = env.seconds("UPSTREAM_CONNECT_TIMEOUT", 5)
+UPSTREAM_FIRST_BYTE_TIMEOUT = env.seconds("UPSTREAM_FIRST_BYTE_TIMEOUT", 120)
+UPSTREAM_IDLE_TIMEOUT = env.seconds("UPSTREAM_IDLE_TIMEOUT", 120)
+UPSTREAM_TOTAL_TIMEOUT = env.seconds("UPSTREAM_TOTAL_TIMEOUT", 900, high=86_400)
+# Seconds of silence towards a streaming client before a comment line keeps the connection alive.
+HEARTBEAT_INTERVAL = env.seconds("HEARTBEAT_INTERVAL", 10, high=300)
+# Lifts the address guard for URLs that tenants give.
+GATEWAY_ALLOW_PRIVATE_ADDRESSES = env.boolean("GATEWAY_ALLOW_PRIVATE_ADDRESSES", default=False)
+
+LOGGING_CONFIG = None
+logging_config(development=DEVELOPMENT)

@@ -1,0 +1,40 @@
+"""The map of the house: every path, written by hand."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.urls import path
+from django.views.generic import RedirectView
+
+from apps.catalog import views as catalog
+from apps.gateway.endpoints.chat_completions import chat_completions
+from apps.gateway.endpoints.serving import view_of
+from apps.keys import views as keys
+from apps.logs import views as logs
+from apps.organizations import views as organizations
+from gateway_project import health
+
+urlpatterns = [
+    path("", health.health),
+    path("metrics", health.metrics),
+    path("v1/chat/completions", view_of(chat_completions)),
+    path("v1/models", catalog.list_models),
+    path("v1/models/<path:model_id>", catalog.read_model),
+    path("auth/sign-up/email", organizations.SignUp.as_view()),
+    path("auth/sign-in/email", organizations.SignIn.as_view()),
+    path("auth/sign-out", organizations.SignOut.as_view()),
+    path("auth/get-session", organizations.GetSession.as_view()),
+    path("organization", organizations.Organizations.as_view()),
+    path("organization/<str:organization_id>/projects", organizations.OrganizationProjects.as_view()),
+    path("keys/api", keys.ApiKeys.as_view()),
+    path("logs", logs.Logs.as_view()),
+    path("logs/unique-models", logs.UniqueModels.as_view()),
+    path("logs/<str:log_id>", logs.Log.as_view()),
+    path("admin", RedirectView.as_view(url="/admin/")),
+    path("admin/", admin.site.urls),
+]
+
+handler400 = "apps.kernel.rest.handlers.bad_request"
+handler403 = "apps.kernel.rest.handlers.forbidden"
+handler404 = "apps.kernel.rest.handlers.not_found"
+handler500 = "apps.kernel.rest.handlers.failed"

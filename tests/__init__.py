@@ -1,0 +1,1 @@
+"""The product, clause by clause."""

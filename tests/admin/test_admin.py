@@ -1,0 +1,272 @@
+"""The admin: operators sign in, see every table, change what is theirs to change, and never meet a secret."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.db.models import Model as Row
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from knox.models import AuthToken
+
+from apps.billing import ledger
+from apps.billing.models import Discount, LedgerEntry, PaymentMethod, Transaction
+from apps.catalog.models import Model, ModelProvider, Provider
+from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
+from apps.kernel import generation
+from apps.kernel.ids import new_id
+from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.keys.secrets import encrypt
+from apps.logs import partitions
+from apps.logs.models import ActivityDay, RequestLog
+from apps.organizations import throttle
+from apps.organizations.actions import create_operator
+from apps.organizations.models import Membership, Organization, Plan, Project, User
+from apps.organizations.sessions import start_session
+from tests.world import PASSWORD, Caller, World, make_key
+
+SECRET = "sk-very-secret-provider-credential"
+SAID = "what the customer said"
+
+
+@pytest.fixture
+def operator(db: None) -> Client:
+    """A browser in which an operator has signed in."""
+    client = Client()
+    client.force_login(create_operator(email="op@example.com", password=PASSWORD))
+    return client
+
+
+@pytest.fixture
+def rows(world: World) -> dict[type[Row], Row]:
+    """One row of each table."""
+    ids = {"organization_id": world.acme.id, "project_id": world.project.id, "api_key_id": new_id()}
+    key = make_key(world.olivia, world.project).key
+    provider = Provider.objects.create(
+        id="acme-ai", name="Acme AI", dialect="openai", auth="bearer", base_url="http://x"
+    )
+    model = Model.objects.create(id="acme-1", name="Acme 1", family="acme", mode="chat")
+    start_session(world.dana)
+    now = datetime.now(UTC)
+    partitions.ensure([now.date()])
+    ledger.grant(world.acme.id, Decimal(5), "a gift")
+    made: list[Row] = [
+        world.olivia,
+        world.acme,
+        world.project,
+        key,
+        provider,
+        model,
+        *(Membership.objects.all()[:1]),
+        *(AuthToken.objects.all()[:1]),
+        *(LedgerEntry.objects.all()[:1]),
+        *(Transaction.objects.all()[:1]),
+        Group.objects.create(name="support"),
+        IamRule.objects.create(api_key=key, rule_type="deny_models", rule_value={"models": []}),
+        ProviderKey.objects.create(
+            organization=world.acme, provider="acme-ai", encrypted_token=encrypt(SECRET), last_four="tial"
+        ),
+        PaymentMethod.objects.create(organization=world.acme, processor_customer_id=SECRET, brand="visa"),
+        Discount.objects.create(share=Decimal("0.1")),
+        GuardrailConfig.objects.create(organization=world.acme),
+        CustomRule.objects.create(organization=world.acme, name="rule", type="custom_regex", config={}),
+        Violation.objects.create(
+            organization_id=world.acme.id, log_id=new_id(), rule_name="rule", category="pii", matched_content=SAID
+        ),
+        ModelProvider.objects.create(provider=provider, model=model, model_name="acme-one"),
+        RequestLog.objects.create(
+            id=new_id(),
+            created_at=now,
+            duration=1,
+            mode="hybrid",
+            content=SAID,
+            messages=[SAID],
+            tools=[SAID],
+            custom_headers={"x": SAID},
+            **ids,
+        ),
+        ActivityDay.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
+    ]
+    return {type(row): row for row in made}
+
+
+def page(row: Row | type[Row], name: str, *arguments: Any) -> str:
+    """Return the address of a page of the row's table."""
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_{name}", args=arguments)
+
+
+def ours() -> list[type[Row]]:
+    """Return the tables that are this product's, and those of its packages that operators need."""
+    own = [model for model in apps.get_models() if model.__module__.startswith("apps.")]
+    return [*own, Group, AuthToken]
+
+
+class TestEveryTable:
+    def test_is_registered(self) -> None:
+        assert [model for model in ours() if not admin.site.is_registered(model)] == []
+
+    def test_has_pages_that_open_and_show_no_secret(
+        self, operator: Client, rows: dict[type[Row], Row], world: World
+    ) -> None:
+        assert set(rows) == set(ours())
+        digest = bytes(ApiKey.objects.get().digest).hex()
+        secrets = (SECRET, SAID, PASSWORD, start_session(world.dana), digest)
+        for model, row in rows.items():
+            for path in (page(model, "changelist"), page(model, "change", row.pk), page(model, "history", row.pk)):
+                response = operator.get(path)
+                assert response.status_code == 200, path
+                text = response.content.decode()
+                for secret in secrets:
+                    assert secret not in text, path
+
+    def test_can_be_searched(self, operator: Client, rows: dict[type[Row], Row]) -> None:
+        for model in ours():
+            for words in ("acme", str(new_id()), "100%_\\", "nul\0"):
+                response = operator.get(page(model, "changelist"), {"q": words})
+                assert response.status_code == 200, (model, words)
+
+    def test_is_closed_to_everyone_else(self, world: World) -> None:
+        visitor, member = Client(), Client()
+        member.force_login(world.olivia)
+        for model in ours():
+            for client in (visitor, member):
+                response = client.get(page(model, "changelist"))
+                assert response.status_code == 302
+                assert response["Location"].startswith("/admin/login/")
+
+
+class TestWhatMayBeDone:
+    @pytest.mark.parametrize("model", [LedgerEntry, Transaction, PaymentMethod, RequestLog, ActivityDay, Violation])
+    def test_records_cannot_be_made_changed_or_deleted(
+        self, operator: Client, rows: dict[type[Row], Row], model: type[Row]
+    ) -> None:
+        row = rows[model]
+        assert operator.get(page(model, "add")).status_code == 403
+        assert operator.post(page(model, "change", row.pk), {}).status_code == 403
+        assert operator.post(page(model, "delete", row.pk), {"post": "yes"}).status_code == 403
+        operator.post(
+            page(model, "changelist"), {"action": "delete_selected", "_selected_action": row.pk, "post": "yes"}
+        )
+        assert model._default_manager.filter(pk=row.pk).exists()
+
+    @pytest.mark.parametrize("model", [User, Organization, Project, ApiKey, ProviderKey])
+    def test_what_others_speak_of_cannot_be_deleted(
+        self, operator: Client, rows: dict[type[Row], Row], model: type[Row]
+    ) -> None:
+        row = rows[model]
+        assert operator.post(page(model, "delete", row.pk), {"post": "yes"}).status_code == 403
+        assert model._default_manager.filter(pk=row.pk).exists()
+
+    @pytest.mark.parametrize("model", [ApiKey, ProviderKey])
+    def test_secrets_are_not_made_here(self, operator: Client, model: type[Row]) -> None:
+        assert operator.get(page(model, "add")).status_code == 403
+
+    def test_money_cannot_be_written(self, operator: Client, rows: dict[type[Row], Row], world: World) -> None:
+        form = operator.get(page(Organization, "change", world.acme.pk)).context["adminform"].form
+        data = {name: value for name, value in form.initial.items() if value is not None and name in form.fields}
+        response = operator.post(
+            page(Organization, "change", world.acme.pk),
+            {**data, "plan": "pro", "credits": "1000", "referral_earnings": "9"},
+        )
+        assert response.status_code == 302, response.context["errors"]
+        world.acme.refresh_from_db()
+        assert (world.acme.plan, world.acme.credits, world.acme.referral_earnings) == (Plan.PRO, Decimal(5), Decimal(0))
+
+    def test_a_change_makes_policies_stale(
+        self, operator: Client, rows: dict[type[Row], Row], world: World, django_capture_on_commit_callbacks: Any
+    ) -> None:
+        scope = generation.organization(world.acme.id)
+        rule, before = rows[IamRule], generation.read(scope)
+        with django_capture_on_commit_callbacks(execute=True):
+            operator.post(
+                page(IamRule, "changelist"),
+                {"action": "delete_selected", "_selected_action": rule.pk, "post": "yes"},
+            )
+        assert not IamRule.objects.exists()
+        assert generation.read(scope) != before
+
+    def test_the_facts_of_a_file_are_the_files(self, operator: Client, rows: dict[type[Row], Row]) -> None:
+        Provider.objects.update(file_owned=True)
+        fields = operator.get(page(Provider, "change", "acme-ai")).context["adminform"].form.fields
+        assert set(fields) == {"active", "priority"}
+        assert operator.post(page(Provider, "delete", "acme-ai"), {"post": "yes"}).status_code == 403
+        Provider.objects.update(file_owned=False)
+        assert operator.get(page(Provider, "delete", "acme-ai")).status_code == 200
+
+
+class TestPeople:
+    def test_an_operator_signs_in_with_the_address_in_any_case(self, db: None) -> None:
+        create_operator(email="op@example.com", password=PASSWORD)
+        response = Client().post("/admin/login/?next=/admin/", {"username": "OP@example.com", "password": PASSWORD})
+        assert (response.status_code, response["Location"]) == (302, "/admin/")
+
+    def test_a_member_does_not(self, world: World) -> None:
+        client = Client()
+        response = client.post("/admin/login/", {"username": world.olivia.email, "password": PASSWORD})
+        assert response.status_code == 200
+        assert "_auth_user_id" not in client.session
+
+    def test_tries_are_throttled(self, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(throttle, "SIGN_IN_PER_ACCOUNT", throttle.Rate("sign-in:account", 1))
+        create_operator(email="op@example.com", password=PASSWORD)
+        client = Client()
+        client.post("/admin/login/", {"username": "op@example.com", "password": "wrong"})
+        response = client.post("/admin/login/", {"username": "op@example.com", "password": PASSWORD})
+        assert b"Too many attempts" in response.content
+        assert "_auth_user_id" not in client.session
+
+    def test_a_user_is_added(self, operator: Client) -> None:
+        response = operator.post(
+            page(User, "add"),
+            {"email": "New@Example.com", "name": "New", "usable_password": "true", "password1": PASSWORD}
+            | {"password2": PASSWORD},
+        )
+        assert response.status_code == 302, response.context["errors"]
+        assert User.objects.get(name="New").check_password(PASSWORD)
+        assert User.objects.get(name="New").email == "new@example.com"
+
+    def test_a_new_password_ends_the_sessions_of_the_old(self, operator: Client, world: World) -> None:
+        session = start_session(world.dana)
+        path = reverse("admin:auth_user_password_change", args=[world.dana.pk])
+        assert operator.get(path).status_code == 200
+        new = "another walk by the sea"
+        response = operator.post(path, {"usable_password": "true", "password1": new, "password2": new})
+        assert response.status_code == 302, response.context["errors"]
+        world.dana.refresh_from_db()
+        assert world.dana.check_password(new)
+        assert Caller(session).get("/auth/get-session").status_code == 401
+
+    def test_a_session_can_be_ended(self, operator: Client, world: World) -> None:
+        token = start_session(world.dana)
+        [session] = AuthToken.objects.all()
+        assert operator.post(page(AuthToken, "delete", session.pk), {"post": "yes"}).status_code == 302
+        assert Caller(token).get("/auth/get-session").status_code == 401
+
+
+class TestLongTables:
+    def test_are_searched_by_exact_ids_alone(self, operator: Client, rows: dict[type[Row], Row], world: World) -> None:
+        log = rows[RequestLog]
+        for words, found in [
+            (str(log.pk), [log.pk]),
+            (str(world.project.id), [log.pk]),
+            (f" {world.acme.id} ", [log.pk]),
+            (str(new_id()), []),
+            ("acme-1", []),
+        ]:
+            response = operator.get(page(RequestLog, "changelist"), {"q": words})
+            assert [row.pk for row in response.context["cl"].result_list] == found
+
+    def test_are_never_counted_to_the_end(self, operator: Client, rows: dict[type[Row], Row]) -> None:
+        with CaptureQueriesContext(connection) as captured:
+            operator.get(page(RequestLog, "changelist"))
+        counts = [query["sql"] for query in captured if "COUNT(" in query["sql"] and "request_log" in query["sql"]]
+        assert len(counts) == 1
+        assert "LIMIT 1000" in counts[0]

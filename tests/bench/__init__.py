@@ -1,0 +1,1 @@
+"""Measurements: the gateway beside its own upstream, in one run."""

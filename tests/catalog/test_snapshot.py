@@ -1,0 +1,261 @@
+"""The copy in memory: what is in it, and when it is read anew."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from decimal import Decimal
+from threading import Barrier, Event
+
+import pytest
+from django.db import DatabaseError, connection
+from pytest_django import DjangoAssertNumQueries, Settings
+
+from apps.catalog import snapshot
+from apps.catalog.load import load
+from apps.catalog.models import ModelProvider, Provider
+from apps.catalog.offers import Catalog
+from apps.catalog.rows import read_catalog
+from apps.kernel import generation
+from tests.catalog.small import catalog as small_catalog
+
+
+@pytest.mark.django_db
+def test_an_offer_has_prices_limits_and_facts(catalog: Catalog) -> None:
+    [offer] = [offer for offer in catalog.models["gpt-oss-20b"].offers if offer.provider.id == "groq"]
+    assert offer.prices.input == Decimal("0.075")
+    assert offer.prices.cached_input == Decimal("0.0375")
+    assert (offer.model_id, offer.model_name) == ("gpt-oss-20b", "openai/gpt-oss-20b")
+    assert (offer.context_length, offer.max_output) == (131_072, 65_536)
+    assert (offer.tools, offer.vision, offer.priority, offer.active) == (True, False, 1.0, True)
+    assert offer.facts["reasoning_efforts"] == ["low", "medium", "high"]
+    assert offer.facts["max_tokens_field"] == "max_completion_tokens"
+    assert offer.provider is catalog.providers["groq"]
+
+
+@pytest.mark.django_db
+def test_a_model_has_its_own_limits_and_the_life_of_its_offers(catalog: Catalog) -> None:
+    model = catalog.models["gpt-image-1"]
+    assert (model.created, model.mode, model.owned_by) == (1_745_452_800, "image_generation", "openai")
+    assert (model.deprecated_at, model.deactivated_at) == (date(2026, 11, 20), date(2026, 10, 23))
+    assert [offer.is_live(date(2026, 10, 22)) for offer in model.offers] == [True, True]
+    assert [offer.is_live(date(2026, 10, 23)) for offer in model.offers] == [False, False]
+    assert catalog.models["claude-opus-4-5"].deactivated_at is None
+    assert catalog.models["claude-opus-4-5"].context_length == 200_000
+
+
+@pytest.mark.django_db
+def test_every_alias_leads_to_its_model(catalog: Catalog) -> None:
+    assert len(catalog.aliases) == 150
+    assert all(alias in catalog.models[model].aliases for alias, model in catalog.aliases.items())
+    assert not catalog.aliases.keys() & catalog.models.keys()
+
+
+@pytest.mark.django_db
+def test_three_queries_read_it_all(loaded: None, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    with django_assert_num_queries(3):
+        assert len(read_catalog("word").models) == 340
+
+
+@pytest.mark.django_db
+def test_operators_prices_lie_over_the_files(loaded: None) -> None:
+    overrides = {"input": 0.15, "cached_input": None}
+    ModelProvider.objects.filter(provider_id="openai", model_id="gpt-4o").update(price_overrides=overrides)
+    offers = {offer.provider.id: offer for offer in read_catalog("word").models["gpt-4o"].offers}
+    assert offers["openai"].prices.input == Decimal("0.15")
+    assert offers["openai"].prices.output == Decimal(10)
+    assert offers["openai"].prices.cached_input is None
+    assert offers["azure"].prices.input == Decimal("2.5")
+
+
+@pytest.mark.django_db
+def test_an_offer_whose_prices_cannot_be_read_is_left_out(loaded: None) -> None:
+    ModelProvider.objects.filter(provider_id="openai", model_id="gpt-4o").update(price_overrides={"input": "free"})
+    providers = {offer.provider.id for offer in read_catalog("word").models["gpt-4o"].offers}
+    assert "azure" in providers
+    assert "openai" not in providers
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("row", ["mapping", "model", "provider"])
+def test_what_an_operator_switched_off_is_not_live(loaded: None, row: str) -> None:
+    mapping = ModelProvider.objects.get(provider_id="groq", model_id="gpt-oss-20b")
+    switched = mapping if row == "mapping" else getattr(mapping, row)
+    switched.active = False
+    switched.save()
+    offers = read_catalog("word").models["gpt-oss-20b"].offers
+    [groq] = [offer for offer in offers if offer.provider.id == "groq"]
+    assert not groq.is_live(date(2026, 11, 21))
+    assert any(offer.is_live(date(2026, 11, 21)) for offer in offers) is (row != "model")
+
+
+@pytest.mark.django_db
+def test_the_sandbox_stays_in_development(loaded: None, settings: Settings) -> None:
+    assert "sandbox" in read_catalog("word").providers
+    settings.DEVELOPMENT = False
+    production = read_catalog("word")
+    assert "sandbox" not in production.providers
+    assert "echo" not in production.models
+    assert len(production.models) == 325
+
+
+@pytest.mark.django_db
+def test_the_environment_may_name_another_address(loaded: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    Provider.objects.create(id="my-own", name="My own", dialect="openai", auth="bearer", base_url="https://my.test/v1/")
+    monkeypatch.setenv("GROQ_BASE_URL", "http://10.0.0.1:9000/v1/")
+    monkeypatch.setenv("MY_OWN_BASE_URL", "")
+    providers = read_catalog("word").providers
+    assert providers["groq"].base_url == "http://10.0.0.1:9000/v1"
+    assert providers["my-own"].base_url == "https://my.test/v1"
+    assert providers["openai"].base_url == "https://api.openai.com/v1"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_change_by_an_operator_reaches_the_copy_and_no_connection_is_kept() -> None:
+    load()
+    before = snapshot.refresh(generation.read(generation.CATALOG))
+    Provider.objects.filter(id="groq").update(priority=Decimal("0.5"))
+    after = snapshot.refresh(generation.read(generation.CATALOG))
+    assert connection.connection is None
+    assert (before.providers["groq"].priority, after.providers["groq"].priority) == (1.0, 0.5)
+    assert snapshot.current() is after
+    assert snapshot.refresh(after.generation) is after
+
+
+class Source:
+    """Where a copy comes from: counts what is read, and does as it is told."""
+
+    def __init__(self) -> None:
+        self.word: str | None = "one"
+        self.words_read = 0
+        self.read_under: list[str] = []
+        self.broken = False
+        self.may_go_on = Event()
+        self.may_go_on.set()
+
+    def find_word(self) -> str | None:
+        """Read the generation."""
+        self.words_read += 1
+        return self.word
+
+    def read(self, word: str) -> Catalog:
+        """Read a new, empty catalog."""
+        self.read_under.append(word)
+        assert self.may_go_on.wait(5)
+        if self.broken:
+            raise DatabaseError("away")
+        empty = small_catalog()
+        return Catalog(empty.models, empty.providers, generation=word)
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source()
+
+
+@pytest.fixture
+def copy(source: Source) -> snapshot.Copy:
+    return snapshot.Copy(source.read, source.find_word)
+
+
+def test_a_copy_is_read_once_and_kept(source: Source, copy: snapshot.Copy) -> None:
+    first = copy.current()
+    assert copy.current() is first
+    assert copy.refresh("one") is first
+    assert source.read_under == ["one"]
+
+
+def test_a_new_generation_is_read_once_however_many_ask(source: Source, copy: snapshot.Copy) -> None:
+    first = copy.current()
+    source.word = "two"
+    source.may_go_on.clear()
+    together = Barrier(9)
+
+    def ask() -> Catalog:
+        together.wait()
+        return copy.refresh("two")
+
+    with ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(ask) for _ in range(8)]
+        together.wait()
+        # Long enough for all of them to have asked.
+        time.sleep(0.1)
+        source.may_go_on.set()
+        answers = {answer.result() for answer in asking}
+    assert len(answers) == 1
+    assert first not in answers
+    assert source.read_under == ["one", "two"]
+    assert source.words_read == 2
+
+
+def test_a_word_that_is_out_of_date_reads_nothing(source: Source, copy: snapshot.Copy) -> None:
+    first = copy.current()
+    assert copy.refresh("an older word, held by a request that is on its way") is first
+    assert source.read_under == ["one"]
+
+
+def test_what_cannot_be_read_leaves_the_old_copy_and_is_not_asked_again_at_once(
+    source: Source, copy: snapshot.Copy
+) -> None:
+    first = copy.current()
+    source.word, source.broken = "two", True
+    assert [copy.refresh("two") for _ in range(3)] == [first] * 3
+    assert source.read_under == ["one", "two"]
+
+
+def test_a_copy_that_could_not_be_renewed_is_renewed_later(
+    source: Source, copy: snapshot.Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "PAUSE_AFTER_FAILURE", 0.0)
+    copy.current()
+    source.word, source.broken = "two", True
+    copy.refresh("two")
+    source.broken = False
+    assert copy.refresh("two").generation == "two"
+
+
+def test_without_any_copy_the_failure_is_told(source: Source, copy: snapshot.Copy) -> None:
+    source.broken = True
+    with pytest.raises(DatabaseError):
+        copy.current()
+    source.broken = False
+    assert copy.current().generation == "one"
+
+
+def test_an_old_copy_is_compared_with_the_generation(
+    source: Source, copy: snapshot.Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MAX_AGE", 0.0)
+    first = copy.current()
+    assert copy.current() is first
+    source.word = "two"
+    assert copy.current().generation == "two"
+    assert source.read_under == ["one", "two"]
+
+
+def test_an_old_copy_is_read_anew_while_redis_cannot_tell(
+    source: Source, copy: snapshot.Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MAX_AGE", 0.0)
+    source.word = None
+    first = copy.current()
+    second = copy.current()
+    assert first.generation != second.generation
+    assert source.read_under == [first.generation, second.generation]
+
+
+def test_while_one_renews_an_old_copy_the_others_do_not_wait(
+    source: Source, copy: snapshot.Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshot, "MAX_AGE", 0.0)
+    first = copy.current()
+    source.word = "two"
+    source.may_go_on.clear()
+    with ThreadPoolExecutor(1) as pool:
+        renewed = pool.submit(copy.current)
+        while len(source.read_under) < 2:
+            time.sleep(0.01)
+        assert copy.current() is first
+        source.may_go_on.set()
+        assert renewed.result().generation == "two"

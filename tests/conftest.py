@@ -1,0 +1,48 @@
+"""The test cluster: PostgreSQL and Valkey of this run only, started before Django reads its settings.
+
+Knows how the run's stores come and go. Must never know what is tested. A URL in the environment is used instead of
+a store of our own, and nothing outside the test database is emptied there.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from contextlib import ExitStack
+
+import django
+import pytest
+from django.db import connection
+from pytest_django import DjangoDbBlocker
+from redis import Redis
+
+from gateway_project import embedded
+
+_valkey_is_ours = not os.environ.get("REDIS_URL")
+_run = ExitStack()
+# Not a pytest hook: those are not called when the run ends while it is being configured.
+atexit.register(_run.close)
+_stores = _run.enter_context(embedded.throw_away())
+os.environ.update(
+    DJANGO_SETTINGS_MODULE="gateway_project.settings",
+    DATABASE_URL=_stores.database_url,
+    REDIS_URL=_stores.redis_url,
+    GATEWAY_HOME=str(_stores.home),
+    GATEWAY_MODE="development",
+)
+django.setup()
+_valkey: Redis = Redis.from_url(_stores.redis_url)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Let tests that commit empty the ledger after themselves, which is refused everywhere else."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE billing_ledgerentry DISABLE TRIGGER ledger_not_emptied")
+
+
+@pytest.fixture(autouse=True)
+def _empty_valkey() -> None:
+    """Begin every test with an empty Valkey, the broker's database included."""
+    if _valkey_is_ours:
+        _valkey.flushall()

@@ -1,0 +1,1 @@
+"""The hot path, part by part."""

@@ -1,0 +1,100 @@
+"""Records on their way: the stream, and the spool while Valkey is away."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from apps.gateway import outbox
+from apps.kernel import redis as kernel_redis
+
+
+@pytest.fixture(autouse=True)
+def spool(settings: Any, tmp_path: Path) -> Path:
+    """A spool folder of the test's own, and a stream with its group."""
+    settings.GATEWAY_HOME = tmp_path
+    outbox.prepare()
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def valkey_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Valkey cannot be reached until the fixture is undone."""
+
+    class Away:
+        def __getattr__(self, name: str) -> object:
+            raise RedisConnectionError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(outbox, "client", lambda: Away())
+        yield patch
+
+
+def taken(reader: str = "reader-1") -> list[tuple[str, str]]:
+    """Return what a reader is given."""
+    return [(message.worker, message.record) for message in outbox.take(reader, 10, 10)]
+
+
+def test_records_are_given_in_order_and_again_until_they_are_finished() -> None:
+    outbox.push("worker-1", b'{"n":1}')
+    outbox.push("worker-2", b'{"n":2}')
+    expected = [("worker-1", '{"n":1}'), ("worker-2", '{"n":2}')]
+    first = outbox.take("reader-1", 10, 10)
+    assert [(message.worker, message.record) for message in first] == expected
+    assert taken() == expected
+    assert taken("reader-2") == []
+    outbox.finish(first[:1])
+    assert taken() == expected[1:]
+    outbox.finish(first)
+    assert taken() == []
+    assert outbox.depth() == (0, 0.0)
+
+
+def test_what_a_vanished_reader_left_is_given_to_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    outbox.push("worker-1", b"{}")
+    assert taken("reader-1") == [("worker-1", "{}")]
+    monkeypatch.setattr(outbox, "ABANDONED_AFTER", 0)
+    assert taken("reader-2") == [("worker-1", "{}")]
+
+
+def test_depth_tells_how_many_wait_and_since_when() -> None:
+    outbox.push("worker-1", b"{}")
+    outbox.push("worker-1", b"{}")
+    depth, age = outbox.depth()
+    assert depth == 2
+    assert 0 <= age < 5
+
+
+def test_while_valkey_is_away_records_are_spooled_and_later_replayed(
+    valkey_away: pytest.MonkeyPatch, spool: Path
+) -> None:
+    outbox.push("worker-1", b'{"messages": [\n"a"]}')
+    outbox.push("worker-2", b"{}")
+    assert [path.name for path in spool.iterdir()] == [f"{os.getpid()}.spool"]
+    assert outbox.replay() == 0
+    assert len(list(spool.iterdir())) == 1
+    valkey_away.undo()
+    assert outbox.replay() == 2
+    assert list(spool.iterdir()) == []
+    assert taken() == [("worker-1", '{"messages": [ "a"]}'), ("worker-2", "{}")]
+
+
+def test_a_line_whose_writer_died_in_the_middle_is_left_out(spool: Path) -> None:
+    spool.mkdir()
+    (spool / "1.spool").write_bytes(b'worker-1\t{}\nworker-1\t{"id')
+    assert outbox.replay() == 1
+    assert taken() == [("worker-1", "{}")]
+
+
+def test_the_spool_of_a_dead_process_is_brought_in_by_any_other(spool: Path) -> None:
+    spool.mkdir()
+    (spool / "999999.spool").write_bytes(b"worker-9\t{}\n")
+    (spool / "abc.replay").write_bytes(b"worker-8\t{}\n")
+    assert outbox.replay() == 2
+    assert sorted(taken()) == [("worker-8", "{}"), ("worker-9", "{}")]
+    assert kernel_redis.client().xlen(outbox.STREAM) == 2

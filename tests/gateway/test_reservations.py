@@ -1,0 +1,144 @@
+"""Reservations and the copies of balances, against a real Valkey."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+
+from apps.billing import balances, reservations
+from apps.billing.balances import Balance
+from apps.billing.reservations import Outcome, Request
+from apps.kernel import generation
+from apps.kernel.ids import new_id
+from apps.kernel.redis import client
+
+DOLLAR = 10**9
+
+
+@pytest.fixture
+def organization() -> UUID:
+    """An organization with 1 USD of credits, as the copy knows it."""
+    identifier = new_id()
+    balances.put([Balance("organization", identifier, Decimal(1), 1)])
+    return identifier
+
+
+def request(organization: UUID, *, key: UUID | None = None, amount: int = DOLLAR, limit: int | None = None) -> Request:
+    """Return a reservation of `amount` from the organization's credits under the current generations."""
+    return Request(
+        id=new_id(),
+        worker="worker-1",
+        organization_id=organization,
+        api_key_id=key or new_id(),
+        amount_nanos=amount,
+        from_credits=True,
+        key_limit_nanos=limit,
+        catalog_word=generation.read(generation.CATALOG),
+        organization_word=generation.read(generation.organization(organization)),
+        payload="{}",
+    )
+
+
+def held(scope: balances.Scope, identifier: UUID) -> str | None:
+    """Return what is held on a balance."""
+    value: str | None = client().hget(balances.key(scope, identifier), "held")
+    return value
+
+
+def test_a_reservation_holds_the_amount_and_leaves_a_note(organization: UUID) -> None:
+    one = request(organization, amount=400_000_000)
+    assert reservations.reserve(one).outcome is Outcome.HELD
+    assert held("organization", organization) == "400000000"
+    note = reservations.notes_of("worker-1")[one.id]
+    assert (note.amount, note.holds, note.payload) == (
+        "400000000",
+        [balances.key("organization", organization)],
+        "{}",
+    )
+
+
+def test_what_is_held_cannot_be_promised_again(organization: UUID) -> None:
+    assert reservations.reserve(request(organization, amount=600_000_000)).outcome is Outcome.HELD
+    answer = reservations.reserve(request(organization, amount=600_000_000))
+    assert (answer.outcome, answer.left_nanos) == (Outcome.NO_CREDITS, 400_000_000)
+    assert held("organization", organization) == "600000000"
+    assert len(reservations.notes_of("worker-1")) == 1
+
+
+def test_a_key_over_its_limit_is_refused_and_nothing_is_held(organization: UUID) -> None:
+    key = new_id()
+    balances.put([Balance("key", key, Decimal("0.30"), 1)])
+    answer = reservations.reserve(request(organization, key=key, amount=300_000_000, limit=500_000_000))
+    assert (answer.outcome, answer.left_nanos) == (Outcome.OVER_LIMIT, 200_000_000)
+    assert held("organization", organization) is None
+    assert held("key", key) is None
+    assert reservations.notes_of("worker-1") == {}
+
+
+def test_release_gives_back_once(organization: UUID) -> None:
+    key = new_id()
+    balances.put([Balance("key", key, Decimal(0), 1)])
+    one = request(organization, key=key, amount=250_000_000, limit=DOLLAR)
+    other = request(organization, key=key, amount=100_000_000, limit=DOLLAR)
+    assert reservations.reserve(one).outcome is reservations.reserve(other).outcome is Outcome.HELD
+    assert reservations.release([("worker-1", one.id)]) == 1
+    assert reservations.release([("worker-1", one.id), ("worker-1", new_id())]) == 0
+    assert held("organization", organization) == held("key", key) == "100000000"
+    assert list(reservations.notes_of("worker-1")) == [other.id]
+
+
+def test_a_free_request_holds_nothing_and_still_leaves_its_note(organization: UUID) -> None:
+    one = request(organization, amount=0)
+    assert reservations.reserve(one).outcome is Outcome.HELD
+    assert reservations.release([("worker-1", one.id)]) == 1
+    assert held("organization", organization) == "0"
+
+
+def test_a_changed_generation_is_told_and_nothing_is_held(organization: UUID) -> None:
+    one = request(organization)
+    generation.bump(generation.organization(organization))
+    answer = reservations.reserve(one)
+    assert answer.outcome is Outcome.STALE
+    assert answer.words == (one.catalog_word, generation.read(generation.organization(organization)))
+    assert held("organization", organization) is None
+
+
+def test_a_lost_generation_makes_every_copy_stale(organization: UUID) -> None:
+    one = request(organization)
+    client().delete(generation.key(generation.CATALOG))
+    answer = reservations.reserve(one)
+    assert answer.outcome is Outcome.STALE
+    assert answer.words is not None
+    assert answer.words[0] == generation.read(generation.CATALOG) != one.catalog_word
+
+
+def test_an_unknown_balance_is_asked_for() -> None:
+    answer = reservations.reserve(request(new_id()))
+    assert (answer.outcome, answer.unknown) == (Outcome.UNKNOWN, "organization")
+
+
+def test_a_balance_only_moves_forward(organization: UUID) -> None:
+    balances.put([Balance("organization", organization, Decimal("0.75"), 3)])
+    balances.put([Balance("organization", organization, Decimal("0.90"), 2)])
+    assert client().hmget(balances.key("organization", organization), "amount", "version") == ["750000000", "3"]
+
+
+def test_balances_round_to_the_side_that_spends_less() -> None:
+    assert Balance("organization", new_id(), Decimal("0.0000000019"), 1).nanos == 1
+    assert Balance("key", new_id(), Decimal("0.0000000011"), 1).nanos == 2
+
+
+def test_workers_that_fall_silent_are_dead_and_forgotten_when_nothing_is_left(organization: UUID) -> None:
+    reservations.beat("worker-1")
+    reservations.beat("worker-2")
+    assert reservations.dead_workers() == []
+    one = request(organization)
+    reservations.reserve(one)
+    reservations.retire("worker-1")
+    assert reservations.dead_workers() == ["worker-1"]
+    assert reservations.forget("worker-1") is False
+    reservations.release([("worker-1", one.id)])
+    assert reservations.forget("worker-1") is True
+    assert reservations.dead_workers() == []

@@ -1,0 +1,85 @@
+"""How API keys are made and recognized, and credentials sealed; which key a request presents."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+
+from apps.kernel.errors import Unauthenticated
+from apps.keys import secrets
+from apps.keys.presented import presented_token
+
+
+def test_a_token_is_a_prefix_and_forty_letters_and_digits(settings: Any) -> None:
+    tokens = {secrets.new_token() for _ in range(200)}
+    assert len(tokens) == 200
+    assert all(re.fullmatch(r"gw_dev_[0-9A-Za-z]{40}", token) for token in tokens)
+    settings.DEVELOPMENT = False
+    assert re.fullmatch(r"gw_live_[0-9A-Za-z]{40}", secrets.new_token())
+
+
+def test_the_digest_is_an_hmac_under_the_pepper(settings: Any) -> None:
+    settings.API_KEY_PEPPER = "pepper"
+    assert secrets.digest_of("gw_dev_x") == hmac.new(b"pepper", b"gw_dev_x", hashlib.sha256).digest()
+    settings.API_KEY_PEPPER = "another"
+    assert secrets.digest_of("gw_dev_x") != hmac.new(b"pepper", b"gw_dev_x", hashlib.sha256).digest()
+
+
+def test_credentials_survive_a_rotation_of_keys(settings: Any) -> None:
+    old, new, strange = (Fernet.generate_key().decode() for _ in range(3))
+    settings.ENCRYPTION_KEYS = [old]
+    sealed = secrets.encrypt("sk-provider-secret")
+    assert b"sk-provider" not in sealed
+    settings.ENCRYPTION_KEYS = [new, old]
+    assert secrets.decrypt(sealed) == "sk-provider-secret"
+    assert Fernet(new).decrypt(secrets.encrypt("later")) == b"later"
+    settings.ENCRYPTION_KEYS = [strange]
+    with pytest.raises(secrets.UnreadableSecretError) as raised:
+        secrets.decrypt(sealed)
+    assert "sk-provider" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"authorization": "Bearer gw_dev_x"},
+        {"authorization": "bearer   gw_dev_x "},
+        {"x-api-key": "gw_dev_x"},
+        {"x-api-key": " gw_dev_x "},
+        {"authorization": "Bearer gw_dev_x", "x-api-key": "gw_dev_x"},
+        {"authorization": "Basic dXNlcjpwYXNz", "x-api-key": "gw_dev_x"},
+        {"authorization": "Bearer ", "x-api-key": "gw_dev_x"},
+    ],
+)
+def test_a_key_is_presented_as_bearer_or_x_api_key(headers: dict[str, str]) -> None:
+    assert presented_token(headers) == "gw_dev_x"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"authorization": ""},
+        {"authorization": "Bearer"},
+        {"authorization": "gw_dev_x"},
+        {"authorization": "Basic gw_dev_x"},
+        {"x-api-key": "  "},
+        {"x-api-key": "x" * 513},
+        {"authorization": f"Bearer {'x' * 513}"},
+    ],
+)
+def test_nothing_presented_is_401(headers: dict[str, str]) -> None:
+    with pytest.raises(Unauthenticated) as raised:
+        presented_token(headers)
+    assert raised.value.message == "Missing or invalid API key"
+
+
+def test_two_keys_that_differ_are_401() -> None:
+    with pytest.raises(Unauthenticated) as raised:
+        presented_token({"authorization": "Bearer gw_dev_one", "x-api-key": "gw_dev_two"})
+    assert raised.value.message == "The headers Authorization and x-api-key carry different keys"

@@ -1,0 +1,74 @@
+"""What happens by the clock: the schedule names tasks that exist, and a real worker and beat run them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from celery.schedules import crontab
+from django.db import connection
+
+from apps.logs import partitions
+from gateway_project.celery import app
+from gateway_project.home import PROJECT
+
+
+def test_every_scheduled_task_exists_and_cannot_run_forever() -> None:
+    app.loader.import_default_modules()
+    scheduled = {one["task"] for one in app.conf.beat_schedule.values()}
+    assert scheduled == {"logs.make_partitions", "logs.expire", "billing.check_ledger"}
+    visible = app.conf.broker_transport_options["visibility_timeout"]
+    # Past it the broker hands the message to another worker.
+    assert {name: 0 < (app.tasks[name].time_limit or 0) < visible for name in scheduled} == dict.fromkeys(
+        scheduled, True
+    )
+
+
+def test_the_schedule() -> None:
+    schedule = {one["task"]: one["schedule"] for one in app.conf.beat_schedule.values()}
+    assert schedule == {
+        "logs.make_partitions": crontab(minute=5),
+        "logs.expire": crontab(hour=3, minute=20),
+        "billing.check_ledger": crontab(hour=4, minute=10),
+    }
+    assert app.conf.timezone == "UTC"
+
+
+@pytest.fixture
+def worker_and_beat(transactional_db: None, tmp_path: Path) -> Iterator[None]:
+    """The Procfile's worker and beat as processes of their own, on the tests' database, which has no partition yet."""
+    partitions.drop_before(date.max)
+    url = urlsplit(os.environ["DATABASE_URL"])._replace(path=f"/{connection.settings_dict['NAME']}").geturl()
+    celery = [sys.executable, "-m", "celery", "--app", "gateway_project"]
+    commands = [
+        [*celery, "worker", "--pool", "gevent", "--concurrency", "20", "--loglevel", "INFO"],
+        [*celery, "beat", "--loglevel", "INFO", "--schedule", str(tmp_path / "schedule")],
+    ]
+    with (tmp_path / "log").open("wb") as log:
+        processes = [
+            subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, env={**os.environ, "DATABASE_URL": url})
+            for command in commands
+        ]
+        try:
+            yield
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                process.wait(20)
+
+
+@pytest.mark.stack
+def test_a_worker_and_a_beat_make_the_partitions_as_soon_as_they_start(worker_and_beat: None, tmp_path: Path) -> None:
+    wanted = partitions.upcoming(datetime.now(UTC))
+    deadline = time.monotonic() + 30
+    while partitions.existing() != wanted and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert partitions.existing() == wanted, (tmp_path / "log").read_text()

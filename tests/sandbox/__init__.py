@@ -1,0 +1,1 @@
+"""The sandbox upstream, each behavior over real HTTP."""

@@ -1,0 +1,142 @@
+"""Health and metrics."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.conf import settings as current
+from django.db import connection
+from django.test import Client
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from gateway_project import health
+
+
+@pytest.fixture
+def nowhere() -> Iterator[int]:
+    """A port that takes connections and never says a word."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def redis_at(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Point the health check's Redis at another port, with more patience than the check has."""
+
+    def point(port: int) -> None:
+        client = Redis(host="127.0.0.1", port=port, socket_timeout=4, retry=Retry(NoBackoff(), 0))
+        monkeypatch.setattr(health, "client", lambda: client)
+
+    return point
+
+
+@pytest.fixture
+def database_at(settings: Any) -> Iterator[Any]:
+    """Point the database at another port, which the health check's own connection is made to."""
+    parameters = connection.settings_dict
+    host, port, password = parameters["HOST"], parameters["PORT"], parameters["PASSWORD"]
+
+    def point(to: int) -> None:
+        parameters.update(HOST="127.0.0.1", PORT=str(to), PASSWORD="hunter2-secret")
+
+    yield point
+    parameters.update(HOST=host, PORT=port, PASSWORD=password)
+
+
+def test_everything_is_well(db: None) -> None:
+    response = Client().get("/")
+    assert response.status_code == 200
+    assert response.json() == {
+        "message": "OK",
+        "version": current.VERSION,
+        "health": {"status": "ok", "redis": {"connected": True}, "database": {"connected": True}},
+    }
+
+
+def test_head_answers_alike_without_a_body(db: None) -> None:
+    response = Client().head("/")
+    assert (response.status_code, response.content) == (200, b"")
+
+
+@pytest.mark.parametrize(
+    ("skip", "checked"),
+    [
+        ("redis", {"database"}),
+        ("database", {"redis"}),
+        ("redis,database", set()),
+        (" redis , nonsense", {"database"}),
+        ("", {"redis", "database"}),
+    ],
+)
+def test_skip_leaves_checks_out_and_ignores_unknown_words(db: None, skip: str, checked: set[str]) -> None:
+    response = Client().get("/", {"skip": skip})
+    assert response.status_code == 200
+    assert set(response.json()["health"]) == {"status", *checked}
+
+
+def test_a_store_that_is_away_is_503_and_named(db: None, redis_at: Any) -> None:
+    redis_at(1)
+    response = Client().get("/")
+    assert response.status_code == 503
+    assert response.json() == {
+        "message": "Failed: redis",
+        "version": current.VERSION,
+        "health": {
+            "status": "error",
+            "redis": {"connected": False, "error": "Not reachable"},
+            "database": {"connected": True},
+        },
+    }
+    assert Client().get("/?skip=redis").status_code == 200
+
+
+def test_stores_that_hang_are_503_within_bounded_time(db: None, nowhere: int, redis_at: Any, database_at: Any) -> None:
+    redis_at(nowhere)
+    database_at(nowhere)
+    begun = time.monotonic()
+    response = Client().get("/")
+    assert time.monotonic() - begun < 3
+    assert response.status_code == 503
+    assert response.json()["message"] == "Failed: redis, database"
+    assert all(not response.json()["health"][name]["connected"] for name in ("redis", "database"))
+
+
+def test_a_failure_tells_nothing_of_the_configuration(db: None, database_at: Any) -> None:
+    database_at(1)
+    response = Client().get("/")
+    assert response.status_code == 503
+    assert response.json()["health"]["database"] == {"connected": False, "error": "Not reachable"}
+    for secret in (b"hunter2", b"127.0.0.1", b"postgres", current.SECRET_KEY.encode()):
+        assert secret not in response.content
+
+
+def test_no_check_is_left_behind_when_all_is_well(db: None) -> None:
+    before = set(threading.enumerate())
+    Client().get("/")
+    assert set(threading.enumerate()) <= before
+
+
+def test_metrics_are_for_prometheus(db: None) -> None:
+    Client().get("/")
+    response = Client().get("/metrics")
+    assert response.status_code == 200
+    assert response["Content-Type"].startswith("text/plain")
+    assert b"django_http_requests_total_by_method_total" in response.content
+
+
+def test_metrics_can_ask_for_a_token(db: None, settings: Any) -> None:
+    settings.METRICS_TOKEN = "scrape-me"
+    for headers in ({}, {"authorization": "Bearer wrong"}, {"authorization": "Bearer"}, {"authorization": "scrape-me"}):
+        response = Client().get("/metrics", headers=headers)
+        assert response.status_code == 401
+        assert response.json() == {"error": True, "status": 401, "message": "Missing or invalid metrics token"}
+    assert Client().get("/metrics", headers={"authorization": "Bearer scrape-me"}).status_code == 200

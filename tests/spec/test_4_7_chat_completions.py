@@ -1,0 +1,80 @@
+"""Section 4.7: chat completions through the whole pipeline, over real HTTP to the upstream."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+from apps.logs.models import RequestLog
+from tests.upstream import Caller, chunks_of, settle_all
+
+
+def test_the_answer_has_the_fields_of_the_specification(caller: Caller) -> None:
+    response = caller.chat("hi [[sandbox usage=1000,200]]", headers={"x-request-id": "my-own.id_1"})
+    assert response.status_code == 200
+    assert response["x-request-id"] == "my-own.id_1"
+    body = response.json()
+    assert body["object"] == "chat.completion"
+    assert body["model"] == "echo"
+    assert body["choices"][0]["index"] == 0
+    assert body["choices"][0]["message"]["role"] == "assistant"
+    assert body["choices"][0]["message"]["content"] == "You said: hi"
+    assert body["choices"][0]["finish_reason"] == "stop"
+    assert {name: body["usage"][name] for name in ("prompt_tokens", "completion_tokens", "total_tokens")} == {
+        "prompt_tokens": 1000,
+        "completion_tokens": 200,
+        "total_tokens": 1200,
+    }
+    assert body["usage"]["cost_usd_total"] == 0.00027
+    metadata = body["metadata"]
+    assert metadata["requested_model"] == "sandbox/echo"
+    assert metadata["requested_provider"] == "sandbox"
+    assert metadata["used_model"] == "echo"
+    assert metadata["used_provider"] == "sandbox"
+    assert metadata["underlying_used_model"] == "echo"
+    assert metadata["routing"] == [
+        {"provider": "sandbox", "model": "echo", "status_code": 200, "error_type": "none", "succeeded": True}
+    ]
+
+
+def test_the_upstream_is_sent_the_providers_name_and_credential_and_nothing_of_the_clients(caller: Caller) -> None:
+    tag = uuid4().hex
+    caller.chat(f"hi [[sandbox tag={tag}]]", user="u-1", headers={"x-source": "shop"})
+    (sent,) = caller.sent(tag)
+    assert sent["body"]["model"] == "echo"
+    assert sent["body"]["user"] == "u-1"
+    headers = {name.lower(): value for name, value in sent["headers"].items()}
+    assert caller.token not in json.dumps(sent)
+    assert not {"x-source", "x-api-key", "cookie"} & set(headers)
+
+
+def test_x_api_key_authenticates_as_well(caller: Caller) -> None:
+    response = caller.chat(headers={"Authorization": "", "x-api-key": caller.token})
+    assert response.status_code == 200
+
+
+def test_a_stream_has_role_first_and_usage_on_the_finish_chunk_unless_asked(caller: Caller) -> None:
+    chunks = chunks_of(caller.chat("one two [[sandbox chunks=3 usage=10,5]]", stream=True))
+    assert chunks[-1] == "[DONE]"
+    assert {chunk["object"] for chunk in chunks[:-1]} == {"chat.completion.chunk"}
+    assert len({chunk["id"] for chunk in chunks[:-1]}) == 1
+    assert chunks[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks[:-1]) == "You said: one two"
+    last = chunks[-2]
+    assert last["choices"][0]["finish_reason"] == "stop"
+    assert (last["usage"]["total_tokens"], last["usage"]["cost_usd_total"]) == (15, 0.0000045)
+    assert last["metadata"]["used_provider"] == "sandbox"
+
+
+def test_a_stream_told_to_include_usage_has_it_in_a_chunk_of_its_own(caller: Caller) -> None:
+    chunks = chunks_of(caller.chat("x", stream=True, stream_options={"include_usage": True}))
+    assert chunks[-2]["choices"] == []
+    assert chunks[-2]["usage"]["total_tokens"] > 0
+    assert all("metadata" not in chunk for chunk in chunks[:-2])
+
+
+def test_a_stream_told_not_to_has_no_usage_at_all(caller: Caller) -> None:
+    chunks = chunks_of(caller.chat("x", stream=True, stream_options={"include_usage": False}))
+    assert all("usage" not in chunk or chunk["usage"] is None for chunk in chunks[:-1])
+    settle_all()
+    assert RequestLog.objects.get().cost > 0

@@ -1,0 +1,1 @@
+"""The whole product as its own processes, used from outside."""

@@ -1,0 +1,22 @@
+"""One running product for all tests that only use it; those that break things start their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.stack.product import Product
+
+
+@pytest.fixture(scope="session")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """A server that every test may use and none may harm."""
+    product = Product(
+        tmp_path_factory.mktemp("product home"),
+        HEARTBEAT_INTERVAL="0.3",
+        UPSTREAM_FIRST_BYTE_TIMEOUT="3",
+        BODY_LIMIT="200000",
+    )
+    yield product
+    assert product.stop() == 0

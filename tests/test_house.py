@@ -1,0 +1,133 @@
+"""The rules of the house, kept by looking: sizes, names, opening words, contracts, and what must never be written."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway_project.home import PROJECT
+
+LONGEST = 300
+BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "service", "services"}
+CODE = {
+    path.relative_to(PROJECT): path.read_text()
+    for folder in ("apps", "gateway_project", "tests")
+    for path in sorted((PROJECT / folder).rglob("*.py"))
+    if "migrations" not in path.parts
+}
+# Written for people, or run by them.
+PROSE = {
+    path.relative_to(PROJECT): path.read_text()
+    for pattern in (
+        "*.md",
+        "*.toml",
+        "Procfile",
+        "manage.py",
+        "docs/**/*.md",
+        "script/*",
+        ".ci/*",
+        "templates/**/*.html",
+    )
+    for path in sorted(PROJECT.glob(pattern))
+    if path.is_file()
+}
+# In pieces, so that this file keeps its own rules.
+HOW_IT_IS_MADE = re.compile(
+    "|".join(("/wor" + "k/", "/far" + "m/", r"\biss" + r"ue #?\d", r"shared/(spec|des" + "ign)"))
+)
+UNFINISHED = re.compile(r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
+EXEMPTION = re.compile(r"# (?:no" + r"qa|type: ig" + r"nore)(.*)")
+
+
+def lines_of(texts: dict[Path, str]) -> Iterator[tuple[str, str]]:
+    """Yield every line with its place."""
+    for path, text in texts.items():
+        for number, line in enumerate(text.splitlines(), start=1):
+            yield f"{path}:{number}", line
+
+
+def test_a_long_file_says_why() -> None:
+    """`# length: why` within its first ten lines."""
+    texts = {path: text.splitlines() for path, text in CODE.items()}
+    too_long = {path: len(lines) for path, lines in texts.items() if len(lines) > LONGEST}
+    assert [path for path in too_long if not any(line.startswith("# length: ") for line in texts[path][:10])] == []
+
+
+def test_a_name_says_what_is_inside() -> None:
+    assert [path for path in CODE if BANNED_NAMES & {path.stem, *path.parent.parts}] == []
+
+
+def test_a_module_opens_with_what_it_knows() -> None:
+    assert [path for path, text in CODE.items() if not ast.get_docstring(ast.parse(text))] == []
+
+
+def test_an_exemption_names_its_rule_and_its_reason() -> None:
+    """As in `S104 - why`, or `[code]  # why`; lines that follow one another share a reason."""
+    without, reason_above = [], False
+    for place, line in lines_of(CODE):
+        mark = EXEMPTION.search(line)
+        reason = bool(mark and re.match(r"(: [A-Z0-9, ]+ - \S|\[[a-z, -]+\]\s+# \S)", mark[1]))
+        rule = bool(mark and re.match(r"(: [A-Z]+\d+|\[[a-z-]+)", mark[1]))
+        if mark and not (rule and (reason or reason_above)):
+            without.append(place)
+        reason_above = bool(mark) and (reason or reason_above)
+    assert without == []
+
+
+def test_the_text_is_about_the_product() -> None:
+    assert [place for place, line in lines_of(CODE | PROSE) if HOW_IT_IS_MADE.search(line)] == []
+
+
+def test_nothing_is_left_unfinished() -> None:
+    assert [place for place, line in lines_of(CODE | PROSE) if UNFINISHED.search(line)] == []
+
+
+def test_apps_do_not_print() -> None:
+    printing = [
+        f"{path}:{node.lineno}"
+        for path, text in CODE.items()
+        if path.parts[0] == "apps"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+    assert printing == []
+
+
+def test_every_app_has_its_place_in_the_import_contracts() -> None:
+    contracts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    [layers] = [contract["layers"] for contract in contracts if contract["name"] == "Imports go downwards"]
+    placed = set(re.findall(r"apps\.\w+", " ".join(layers)))
+    assert {f"apps.{path.parent.name}" for path in (PROJECT / "apps").glob("*/__init__.py")} - placed == set()
+
+
+def test_the_changelog_and_the_settings_name_the_version() -> None:
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    assert f'VERSION = "{version}"' in (PROJECT / "gateway_project" / "settings.py").read_text()
+    assert re.search(rf"^## \[?{re.escape(version)}\b", (PROJECT / "CHANGELOG.md").read_text(), re.MULTILINE)
+
+
+def test_every_variable_that_is_read_is_documented() -> None:
+    reading = re.compile(r'(?:\benv\.\w+(?:\.\w+)?|environ(?:\.get)?|_count)[(\[]\s*"([A-Z][A-Z0-9_]+)"')
+    code = "\n".join(text for path, text in CODE.items() if path.parts[0] == "gateway_project")
+    not_ours = {"PATH", "REQUEST_METHOD", "PATH_INFO", "DJANGO_SETTINGS_MODULE"}
+    documented = re.findall(r"`([A-Z][A-Z0-9_]+)`", (PROJECT / "docs" / "operations.md").read_text())
+    assert set(reading.findall(code)) - not_ours - set(documented) == set()
+
+
+@pytest.mark.parametrize("name", ["setup", "server", "test", "check", "bench"])
+def test_the_front_door_opens(name: str) -> None:
+    script = PROJECT / "script" / name
+    assert os.access(script, os.X_OK)
+    assert script.read_text().startswith("#!")
+
+
+def test_continuous_integration_runs_the_front_door_commands() -> None:
+    run = PROJECT / ".ci" / "run"
+    assert os.access(run, os.X_OK)
+    assert run.read_text().splitlines()[-2:] == ["script/check", "script/test"]

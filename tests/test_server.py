@@ -1,0 +1,258 @@
+"""The supervisor: order of start and stop, restarts, clear refusals, nothing left behind.
+
+The processes are small programs of this file, so that what is seen is the supervisor and not the product.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+from redis import Redis
+
+from gateway_project import home
+from gateway_project.place import free_port
+
+WEB = """
+import http.server, os, signal, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def log_message(self, *words): pass
+def stop(*_):
+    print('web stopped')
+    sys.exit()
+signal.signal(signal.SIGTERM, stop)
+print(f'web started as {os.getpid()}')
+http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), Handler).serve_forever()
+"""
+WORKER = """
+import os, signal, sys, time
+def stop(*_):
+    print('settler stopped')
+    sys.exit()
+signal.signal(signal.SIGTERM, {stop})
+print('settler knows', *(name for name in ('DATABASE_URL', 'REDIS_URL', 'GATEWAY_HOME') if os.environ.get(name)))
+time.sleep(60)
+"""
+
+
+class Server:
+    """A supervisor of the given Procfile, run as a process of its own."""
+
+    def __init__(self, folder: Path, procfile: str, prepare: list[str], environment: dict[str, str]) -> None:
+        (folder / "Procfile").write_text(procfile)
+        self.home = folder / "home"
+        self.lines: list[str] = []
+        self.port = int(environment["PORT"])
+        program = (
+            "import sys; from pathlib import Path; from gateway_project.server import main\n"
+            "raise SystemExit(main(Path(sys.argv[1]), sys.argv[2:]))"
+        )
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, folder / "Procfile", *prepare],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=home.PROJECT,
+            env=environment,
+        )
+
+    def read_until(self, words: str) -> str:
+        """Return the first new line with the words; fails at the end of the output."""
+        assert self.process.stdout
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+            if words in line:
+                return self.lines[-1]
+        raise AssertionError("\n".join([f"never said {words!r}:", *self.lines]))
+
+    def end(self) -> int:
+        """Read to the end and return the exit code."""
+        assert self.process.stdout
+        self.lines += self.process.stdout.read().splitlines()
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Server]]:
+    """Start servers on one home and one port, whose Procfile has `web` and a `settler`."""
+    folder = Path(tempfile.mkdtemp(prefix="a server "))
+    folder.chmod(0o711)
+    (folder / "web.py").write_text(WEB)
+    (folder / "settler.py").write_text(WORKER.replace("{stop}", "stop"))
+    (folder / "stubborn.py").write_text(WORKER.replace("{stop}", "signal.SIG_IGN"))
+    monkeypatch.setenv("GATEWAY_HOME", str(folder / "home"))
+    port = str(free_port())
+    started: list[Server] = []
+
+    def start_one(
+        settler: str = "settler.py", prepare: list[str] | None = None, *, stores: bool = False, **variables: str
+    ) -> Server:
+        """`stores`: embedded ones; else those of the test run, which start nothing."""
+        environment = {**os.environ, "PORT": port, "SANDBOX_BASE_URL": "http://127.0.0.1:9/v1", **variables}
+        if stores:
+            del environment["DATABASE_URL"], environment["REDIS_URL"]
+        procfile = f"web: python '{folder}/web.py'\nsettler: python '{folder}/{settler}'\n"
+        started.append(Server(folder, procfile, prepare or ["/bin/echo", "set up"], environment))
+        return started[-1]
+
+    yield start_one
+    for server in started:
+        server.process.kill()
+        server.process.wait()
+        if server.process.stdout:
+            server.process.stdout.close()
+    wait_until(lambda: processes_on(folder) == [])
+    shutil.rmtree(folder)
+
+
+def processes_on(folder: Path) -> list[psutil.Process]:
+    """The processes whose command line names the folder."""
+    everyone = psutil.process_iter(["cmdline"])
+    return [process for process in everyone if str(folder) in " ".join(process.info["cmdline"] or [])]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+
+
+def test_starts_in_order_says_ready_and_stops_in_order(start: Callable[..., Server]) -> None:
+    server = start(stores=True)
+    assert server.read_until("ready") == f"ready http://127.0.0.1:{server.port}"
+    told = [line for line in server.lines if "|" not in line]
+    assert told == [
+        "starting Valkey …",
+        "starting PostgreSQL …",
+        "preparing the database …",
+        "set up",
+        "starting web, settler …",
+        f"ready http://127.0.0.1:{server.port}",
+    ]
+    assert "settler | settler knows DATABASE_URL REDIS_URL GATEWAY_HOME" in server.lines
+    assert set(json.loads((server.home / "run" / "stores.json").read_text())) == {"database_url", "redis_url", "pid"}
+
+    server.process.send_signal(signal.SIGTERM)
+    assert server.end() == 0
+    assert server.lines[-3:] == ["stopping …", "web     | web stopped", "settler | settler stopped"]
+    assert "database system is shut down" in (server.home / "logs" / "postgres.log").read_text()
+    assert "ready to exit" in (server.home / "logs" / "valkey.log").read_text()
+    assert (server.home / "logs" / "settler.log").read_text().splitlines()[-1] == "settler stopped"
+    assert not (server.home / "run" / "stores.json").exists()
+    assert processes_on(server.home.parent) == []
+
+
+def test_who_dies_is_started_again_and_stores_keep_their_data(start: Callable[..., Server]) -> None:
+    server = start(stores=True)
+    first = int(server.read_until("web started as").split()[-1])
+    server.read_until("ready")
+    urls = home.read_stores()
+    Redis.from_url(urls["redis_url"]).set("kept", 1)
+    with psycopg.connect(urls["database_url"]) as connection:
+        connection.execute("CREATE TABLE kept ()")
+
+    os.kill(first, signal.SIGKILL)
+    assert server.read_until("web ended") == "web ended (signal 9); starting it again in 0.2 s"
+    second = int(server.read_until("web started as").split()[-1])
+    assert second != first
+    for store in (process for process in processes_on(server.home) if process.ppid() == server.process.pid):
+        store.kill()
+
+    def kept() -> bool:
+        try:
+            with psycopg.connect(urls["database_url"]) as connection:
+                connection.execute("TABLE kept")
+            return Redis.from_url(urls["redis_url"]).get("kept") == b"1"
+        except (psycopg.OperationalError, OSError, ConnectionError):
+            return False
+
+    server.read_until("ended (signal 9)")
+    server.read_until("ended (signal 9)")
+    wait_until(kept)
+    assert psutil.pid_exists(second)
+
+
+def test_a_killed_server_leaves_nothing_behind_and_the_next_one_starts(start: Callable[..., Server]) -> None:
+    server = start(stores=True)
+    server.read_until("ready")
+    assert len(processes_on(server.home.parent)) > 4
+    server.process.kill()
+    server.process.wait()
+    wait_until(lambda: processes_on(server.home.parent) == [])
+
+    again = start(stores=True)
+    again.read_until("ready")
+    again.process.send_signal(signal.SIGINT)
+    assert again.end() == 0
+
+
+def test_a_second_signal_does_not_wait(start: Callable[..., Server]) -> None:
+    server = start("stubborn.py")
+    server.read_until("ready")
+    server.process.send_signal(signal.SIGINT)
+    server.read_until("web stopped")
+    asked = time.monotonic()
+    server.process.send_signal(signal.SIGINT)
+    assert server.end() == 0
+    assert time.monotonic() - asked < 5
+
+
+def test_a_process_that_cannot_start_ends_the_start_with_its_last_words(start: Callable[..., Server]) -> None:
+    server = start("missing.py")
+    assert server.end() == 1
+    assert any(line.startswith("the server cannot start: settler ended (exit code 2):") for line in server.lines)
+    assert "can't open file" in "\n".join(server.lines)
+    assert processes_on(server.home.parent) == []
+
+
+def test_a_set_up_that_fails_ends_the_start(start: Callable[..., Server]) -> None:
+    server = start(prepare=["/bin/sh", "-c", "echo no such table; exit 3"])
+    assert server.end() == 1
+    assert server.lines == [
+        "preparing the database …",
+        "no such table",
+        "the server cannot start: the set-up failed (exit code 3); its words are above",
+    ]
+
+
+def test_a_taken_port_is_named(start: Callable[..., Server]) -> None:
+    server = start()
+    server.read_until("ready")
+    other = start(GATEWAY_HOME=str(server.home.with_name("other")))
+    assert other.end() == 1
+    assert other.lines == [
+        f"the server cannot start: port {server.port} on 127.0.0.1 is taken: set PORT to another one"
+    ]
+    assert server.process.poll() is None
+
+
+def test_a_second_server_on_one_home_is_refused(start: Callable[..., Server]) -> None:
+    server = start()
+    server.read_until("ready")
+    other = start(PORT=str(free_port()))
+    assert other.end() == 1
+    assert other.lines == [
+        f"the server cannot start: a server (process {server.process.pid}) already runs on {server.home}: "
+        "stop it, or set GATEWAY_HOME to another folder"
+    ]
+    assert server.process.poll() is None
+
+
+def test_a_port_that_is_no_number_is_refused(start: Callable[..., Server]) -> None:
+    server = start(PORT="70000")
+    assert server.end() == 1
+    assert server.lines == ["the server cannot start: PORT must be a number between 1 and 65535; it is '70000'"]

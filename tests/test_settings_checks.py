@@ -1,0 +1,102 @@
+"""Settings that are not fit to serve with, as a process finds them: from its environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cryptography.fernet import Fernet
+
+from gateway_project.home import PROJECT
+
+SAFE = {
+    "GATEWAY_MODE": "production",
+    "SECRET_KEY": "k" * 40,
+    "API_KEY_PEPPER": "p" * 40,
+    "ENCRYPTION_KEYS": Fernet.generate_key().decode(),
+    "ALLOWED_HOSTS": "gateway.example",
+    "PUBLIC_URL": "https://gateway.example",
+    "METRICS_TOKEN": "m" * 20,
+    "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
+    "REDIS_URL": "redis://127.0.0.1:1/0",
+}
+
+
+def start(home: Path, *code: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in a safe production environment, changed; an empty value takes a variable away."""
+    environment = {**SAFE, **changes, "GATEWAY_HOME": str(home), "PATH": os.environ["PATH"]}
+    return subprocess.run(
+        [sys.executable, *code],
+        cwd=PROJECT,
+        env={name: value for name, value in environment.items() if value},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_safe_production_has_nothing_to_say(tmp_path: Path) -> None:
+    done = start(tmp_path, "manage.py", "check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "System check identified no issues (0 silenced).\n"
+
+
+@pytest.mark.parametrize(
+    ("identifier", "changes"),
+    [
+        ("gateway.E001", {"ENCRYPTION_KEYS": "nonsense"}),
+        ("gateway.E001", {"ENCRYPTION_KEYS": f"{SAFE['ENCRYPTION_KEYS']},short"}),
+        ("gateway.E002", {"ALLOWED_HOSTS": ""}),
+        ("gateway.E002", {"ALLOWED_HOSTS": "gateway.example,*"}),
+        ("gateway.E003", {"SECRET_KEY": "k" * 39}),
+        ("gateway.E004", {"API_KEY_PEPPER": "p" * 39}),
+        ("gateway.E005", {"DATABASE_URL": ""}),
+        ("gateway.E006", {"REDIS_URL": ""}),
+    ],
+)
+def test_an_unsafe_production_refuses(tmp_path: Path, identifier: str, changes: dict[str, str]) -> None:
+    done = start(tmp_path, "manage.py", "check", **changes)
+    assert done.returncode == 1
+    assert identifier in done.stderr
+    for name, value in changes.items():
+        if name != "ALLOWED_HOSTS" and value:
+            assert value not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("identifier", "changes"),
+    [
+        ("gateway.W001", {"PUBLIC_URL": "http://gateway.example"}),
+        ("gateway.W002", {"METRICS_TOKEN": ""}),
+        ("gateway.W003", {"GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true"}),
+    ],
+)
+def test_a_doubtful_production_is_warned(tmp_path: Path, identifier: str, changes: dict[str, str]) -> None:
+    done = start(tmp_path, "manage.py", "check", **changes)
+    assert done.returncode == 0
+    assert identifier in done.stderr
+
+
+def test_the_web_process_refuses_too(tmp_path: Path) -> None:
+    done = start(tmp_path, "-c", "import gateway_project.wsgi", SECRET_KEY="short", ALLOWED_HOSTS="*")
+    assert done.returncode == 1
+    assert "ImproperlyConfigured: These settings are not safe to serve with:" in done.stderr
+    assert "gateway.E002" in done.stderr
+    assert "gateway.E003" in done.stderr
+    assert start(tmp_path, "-c", "import gateway_project.wsgi").returncode == 0
+
+
+def test_a_command_refuses_before_it_does_anything(tmp_path: Path) -> None:
+    done = start(tmp_path, "manage.py", "set_plan", "Acme", "pro", ALLOWED_HOSTS="*")
+    assert done.returncode == 1
+    assert "gateway.E002" in done.stderr
+
+
+def test_development_makes_its_own_secrets(tmp_path: Path) -> None:
+    unset = dict.fromkeys(SAFE, "")
+    done = start(tmp_path, "manage.py", "check", **unset)
+    assert (done.returncode, done.stderr) == (0, "")
