@@ -59,6 +59,7 @@ class Facts(_Table, frozen=True):
     reasoning_field: Literal["reasoning_content", "reasoning"] | UnsetType = UNSET
     developer_role: bool | UnsetType = UNSET
     unsupported: list[str] | UnsetType = UNSET
+    takes: list[str] | UnsetType = UNSET
     moderated: bool | UnsetType = UNSET
     development_only: bool | UnsetType = UNSET
 

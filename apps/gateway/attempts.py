@@ -18,7 +18,7 @@ from django.conf import settings
 from apps.gateway import transport
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.events import Event, Failed, Started, UsageReported, Waiting
+from apps.gateway.canonical.events import Event, Failed, Logprobs, OpaqueDelta, Started, UsageReported, Waiting
 from apps.gateway.credentials import auth_headers
 from apps.gateway.departure import Departure
 from apps.gateway.dialects import Outbound, find_dialect
@@ -81,7 +81,7 @@ class Attempts:
                         yield event
                         continue
                     held.append(event)
-                    if isinstance(event, Started | UsageReported):
+                    if isinstance(event, Started | UsageReported | OpaqueDelta | Logprobs):
                         continue
                     self._answered_by(candidate, exchange)
                     yield from held

@@ -17,6 +17,7 @@ class ApiKey(PolicySource):
     """A secret that calls models on behalf of a project. `usage` is the sum of its ledger entries."""
 
     organization_path = "project.organization_id"
+    ledger_columns = frozenset({"usage", "usage_version"})
 
     class Status(models.TextChoices):
         """`deleted` is soft and final."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.contrib import admin
+from django.http import HttpRequest
 
 from apps.kernel.admin import LongTableAdmin
 from apps.logs.models import ActivityDay, RequestLog
@@ -36,6 +37,10 @@ class RequestLogAdmin(LongTableAdmin):
         "error_details",
     )
     owners = ("organization_id", "project_id", "api_key_id")
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """Return newest first: the order of ids, as the partitions have it."""
+        return ("-created_at", "-id")
 
 
 @admin.register(ActivityDay)

@@ -104,21 +104,10 @@ def _walk(scope: Scope, wanted: Q, count: int, ascending: bool) -> list[Row]:
     return [dict(zip(COLUMNS, row, strict=True)) for walk in walks for row in walk]
 
 
-def find_time(identifier: UUID) -> datetime | None:
-    """Return when a row of this id was made, or None when no row has such an id."""
-    try:
-        return time_of(identifier) if identifier.version == 7 else None
-    except (ValueError, OverflowError):
-        return None
-
-
 def find_row(scope: Scope, identifier: UUID) -> Row | None:
     """Return a row by its id, or None when there is none in the scope."""
-    moment = find_time(identifier)
-    if moment is None:
-        return None
     for organization_id in scope.since:
-        row = _select(_of_organization(scope, organization_id).filter(created_at=moment, id=identifier)).first()
+        row = _select(_of_organization(scope, organization_id).filter(id=identifier)).first()
         if row is not None:
             return dict(zip(COLUMNS, row, strict=True))
     return None

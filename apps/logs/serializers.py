@@ -19,7 +19,8 @@ from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import read_cursor
 from apps.kernel.rest.serializers import CamelSerializer, camel
 from apps.logs.access import Named
-from apps.logs.search import COLUMNS, JSON_COLUMNS, Filters, Row, find_time
+from apps.logs.models import find_time
+from apps.logs.search import COLUMNS, JSON_COLUMNS, Filters, Row
 
 # Token counts are strings on the wire; other whole numbers are numbers.
 _COUNTS = {

@@ -79,6 +79,7 @@ class Organization(PolicySource):
     """The tenant: members, credits, plan, billing settings. `credits` is the sum of its ledger entries."""
 
     organization_path = "id"
+    ledger_columns = frozenset({"credits", "credits_version", "referral_earnings"})
 
     class Status(models.TextChoices):
         """`deleted` is soft: the row stays, nobody may use it."""

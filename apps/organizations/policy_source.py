@@ -18,6 +18,8 @@ class PolicySource(models.Model):
 
     # From the row to the id of the organization whose policies read it.
     organization_path: ClassVar[str]
+    # Columns that only the ledger writes: a row read before a charge and saved after it must not undo the charge.
+    ledger_columns: ClassVar[frozenset[str]] = frozenset()
 
     class Meta:
         abstract = True
@@ -28,7 +30,10 @@ class PolicySource(models.Model):
         generation.bump_on_commit(generation.organization(organization_id))
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Save, and make the organization's policies stale on commit."""
+        """Save all but the ledger's columns, and make the organization's policies stale on commit."""
+        if self.ledger_columns and not self._state.adding and kwargs.get("update_fields") is None:
+            names = {field.name for field in self._meta.concrete_fields if not field.primary_key}
+            kwargs["update_fields"] = names - self.ledger_columns
         super().save(*args, **kwargs)
         self.bump_generation()
 

@@ -48,7 +48,7 @@ def _complete(answer: bytearray) -> bool:
     at = head.find(b"content-length:")
     if at >= 0:
         return len(answer) >= end + 4 + int(head[at + 15 :].split(b"\r\n", 1)[0])
-    return answer.endswith(b"0\r\n\r\n")
+    return answer.endswith(b"\r\n0\r\n\r\n")
 
 
 def run(port: int, request: bytes, connections: int, seconds: float) -> dict[str, float]:

@@ -242,13 +242,18 @@ def test_content_is_null_only_beside_what_stands_for_it(choice: Choice, content:
     assert reply["choices"][0]["message"]["content"] == content
 
 
-def test_a_call_named_late_or_never_still_comes_out() -> None:
-    late = [
-        delta(tool_calls=[{"index": 0, "id": "c"}]),
-        delta(tool_calls=[{"index": 0, "function": {"arguments": "{"}}]),
-    ]
+@pytest.mark.parametrize("at", [{"index": 0}, {}])
+def test_a_call_named_late_or_never_still_comes_out(at: dict[str, int]) -> None:
+    late = [delta(tool_calls=[{**at, "id": "c"}]), delta(tool_calls=[{**at, "function": {"arguments": "{"}}])]
     never = list(openai.read_events([*late, b"[DONE]"]))
     assert ToolCallStarted(index=0, id="c", name="") in never
-    named = delta(tool_calls=[{"index": 0, "function": {"name": "f", "arguments": "}"}}])
+    named = delta(tool_calls=[{**at, "function": {"name": "f", "arguments": "}"}}])
     [choice] = fold(openai.read_events([*late, named, b"[DONE]"])).choices
     assert choice.tool_calls == [WholeCall(id="c", name="f", arguments="{}")]
+
+
+def test_choices_may_come_in_any_order() -> None:
+    frames = [chunk(choices=[{"index": index, "delta": {"content": str(index)}}]) for index in (2, 0, 1, 0)]
+    assert [choice.text for choice in fold(openai.read_events([*frames, b"[DONE]"])).choices] == ["00", "1", "2"]
+    answer = chunk(choices=[{"index": index, "message": {"content": str(index)}} for index in (1, 0)])
+    assert [choice.text for choice in fold(openai.read_reply(answer)).choices] == ["0", "1"]

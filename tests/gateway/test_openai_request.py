@@ -62,6 +62,13 @@ def test_null_is_absent() -> None:
     assert sent(chat) == {"model": "upstream-model", "messages": MESSAGES}
 
 
+def test_a_body_may_nest_128_deep() -> None:
+    nested: Any = 1
+    for depth in range(127):
+        nested = [nested] if depth % 2 else {"x": nested}
+    assert read(some_new_field=nested).extra == {"some_new_field": nested}
+
+
 def test_every_field_is_read() -> None:
     chat = read(
         stream=True,

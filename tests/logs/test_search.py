@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.kernel.ids import new_id
 from apps.logs import search
 from apps.logs.access import Scope
+from apps.logs.models import RequestLog
 from apps.logs.search import Filters
 from tests.logs.entries import entry, write
 
@@ -83,6 +84,15 @@ def test_one_row_is_found_in_one_day() -> None:
     scope = Scope({ORGANIZATION: datetime.now(UTC) - timedelta(days=365)})
     plan = plan_of(lambda: search.find_row(scope, identifier))
     assert len(set(re.findall(r"request_log_(\d+)", plan))) == 1
+
+
+def test_an_id_alone_finds_its_row_in_one_day_wherever_it_is_asked_for() -> None:
+    """As the admin does."""
+    [identifier] = write(entry())
+    assert RequestLog.objects.get(pk=identifier).id == identifier
+    plan = RequestLog.objects.filter(id=identifier).explain()
+    assert len(set(re.findall(r"request_log_(\d+)", plan))) == 1
+    assert not RequestLog.objects.filter(id=UUID(int=identifier.int ^ (0x7 << 76))).exists()
 
 
 def test_custom_headers_have_an_index_of_their_own() -> None:
