@@ -7,7 +7,6 @@ from decimal import Decimal
 from apps.billing import ledger
 from apps.billing.ledger import Charge
 from apps.kernel.ids import new_id
-from apps.keys.models import ApiKey
 from apps.organizations.models import Organization
 from tests.world import World, make_key
 
