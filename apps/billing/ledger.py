@@ -93,6 +93,17 @@ def grant(organization_id: UUID, amount: Decimal, description: str) -> Transacti
     return gift
 
 
+def balances_of(scope: Scope, ids: Iterable[UUID]) -> list[Balance]:
+    """Return the balances as they are; of those that exist. Raises DatabaseError."""
+    table, column = _COLUMNS[scope]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT id, {column}, {column}_version FROM {table} WHERE id = ANY(%s)",  # noqa: S608 - names are ours
+            [list(ids)],
+        )
+        return [Balance(scope, *row) for row in cursor.fetchall()]
+
+
 def _move(movements: Iterable[_Movement]) -> list[Balance]:
     """Append the movements that are new and not nothing, and add them up; return the balances that changed.
 

@@ -13,7 +13,7 @@ import structlog
 from django.db import DatabaseError, connection
 from redis.exceptions import RedisError
 
-from apps.billing import balances, reservations
+from apps.billing import balances, ledger, reservations
 from apps.billing.pricing import cost_of
 from apps.billing.reservations import Outcome
 from apps.catalog import snapshot
@@ -26,12 +26,10 @@ from apps.gateway.credentials import CREDITS
 from apps.gateway.estimate import answer_tokens_of, prompt_tokens_of
 from apps.gateway.metrics import UNRESERVED
 from apps.gateway.policy import Policy
-from apps.kernel.errors import Overloaded, PaymentRequired
+from apps.kernel.errors import Gone, Overloaded, PaymentRequired
 from apps.kernel.money import NANO, nanos_up, plain
 from apps.kernel.usage import Usage
-from apps.keys.models import ApiKey
 from apps.logs.entry import Entry
-from apps.organizations.models import Organization
 
 log = structlog.get_logger(__name__)
 
@@ -79,9 +77,11 @@ def admit(policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: 
     )
     try:
         answer = reservations.reserve(request)
-        while answer.outcome is Outcome.UNKNOWN:
-            balances.put([_read_balance(policy, answer.unknown or "organization")])
-            answer = reservations.reserve(request)
+        # At most the organization's and the key's.
+        for _ in range(2):
+            if answer.outcome is Outcome.UNKNOWN:
+                balances.put(_read_balance(policy, answer.unknown or "organization"))
+                answer = reservations.reserve(request)
     except RedisError as error:
         return _let_through(policy, token, error)
     match answer.outcome:
@@ -102,6 +102,8 @@ def admit(policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: 
             raise PaymentRequired(
                 "The organization's credits do not cover the request: " + _shortfall(worst.cost, answer.left_nanos)
             )
+        case Outcome.UNKNOWN:
+            raise Gone("This organization or API key no longer exists")
         case _:
             return True
 
@@ -120,14 +122,10 @@ def _shortfall(cost: Decimal, left_nanos: int) -> str:
     return f"it may cost up to {plain(cost)} USD and {left} USD is left; lower max_tokens or raise what is left"
 
 
-def _read_balance(policy: Policy, scope: balances.Scope) -> balances.Balance:
+def _read_balance(policy: Policy, scope: balances.Scope) -> list[balances.Balance]:
     """Read a balance that Redis has no copy of. Raises Overloaded when the database is away as well."""
     try:
-        if scope == "organization":
-            row = Organization.objects.values_list("credits", "credits_version").get(pk=policy.organization_id)
-            return balances.Balance(scope, policy.organization_id, *row)
-        row = ApiKey.objects.values_list("usage", "usage_version").get(pk=policy.api_key_id)
-        return balances.Balance(scope, policy.api_key_id, *row)
+        return ledger.balances_of(scope, [policy.organization_id if scope == "organization" else policy.api_key_id])
     except DatabaseError as error:
         raise Overloaded("The gateway cannot check credits right now; try again shortly") from error
     finally:

@@ -38,11 +38,21 @@ def settle(messages: Sequence[Message]) -> int:
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
         changed = ledger.charge([_charge_of(entry) for _, entry in entries if entry.id in written])
-    balances.put(changed)
+    balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
     reservations.release([(message.worker, entry.id) for message, entry in entries])
     outbox.finish(messages)
     SETTLED.inc(len(written))
     return len(written)
+
+
+def _balances_of(seen_before: Sequence[Entry]) -> list[balances.Balance]:
+    """Return the balances of records that an earlier settlement charged: it may have died before publishing them."""
+    if not seen_before:
+        return []
+    return [
+        *ledger.balances_of("organization", {entry.organization_id for entry in seen_before}),
+        *ledger.balances_of("key", {entry.api_key_id for entry in seen_before}),
+    ]
 
 
 def sweep() -> int:

@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from redis.exceptions import RedisError
 
 from apps.billing import balances, reservations
 from apps.billing.models import LedgerEntry
@@ -130,6 +131,27 @@ def test_an_admitted_request_that_is_never_answered_has_one_row_that_says_so(cal
     assert nothing_happened(caller)
     assert Organization.objects.get(pk=caller.organization_id).credits == 100
     unread.close()
+
+
+def test_a_settler_that_died_after_the_commit_is_made_up_for(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller.chat("hi [[sandbox usage=1000,200]]")
+    (message,) = outbox.take("test", 10, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(balances, "put", dies)
+        with pytest.raises(RedisError):
+            settle([message])
+    assert Organization.objects.get(pk=caller.organization_id).credits == 100 - Decimal("0.00027")
+    copy = balances.key("organization", caller.organization_id)
+    assert valkey().hget(copy, "amount") == str(100 * 10**9)
+    assert settle(outbox.take("test", 10, 1)) == 0
+    assert valkey().hget(copy, "amount") == "99999730000"
+    assert Organization.objects.get(pk=caller.organization_id).credits == 100 - Decimal("0.00027")
+    assert nothing_happened(caller)
+
+
+def dies(*arguments: object) -> None:
+    """Stand for a store that goes away at the worst moment."""
+    raise RedisError("away")
 
 
 def test_a_slow_workers_own_record_replaces_the_sweepers_row(caller: Caller) -> None:

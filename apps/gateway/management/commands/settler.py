@@ -26,6 +26,8 @@ BATCH = 500
 WAIT_MS = 200
 SWEEP_SECONDS = 2.0
 MAX_PAUSE = 5.0
+# After an outage the workers' heartbeats come back one by one; nobody is declared dead before they had time to.
+STEADY_SECONDS = 10.0
 
 
 class Command(BaseCommand):
@@ -39,7 +41,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         reader = f"{socket.gethostname()}:{getpid()}"
-        pause, next_sweep = 0.0, 0.0
+        pause, next_sweep = 0.0, time.monotonic() + STEADY_SECONDS
         log.info("settler.started", reader=reader)
         while not self._stopping:
             try:
@@ -54,6 +56,7 @@ class Command(BaseCommand):
                 log.warning("settler.waiting", error=type(error).__name__, seconds=pause)
                 connection.close()
                 time.sleep(pause)
+                next_sweep = time.monotonic() + STEADY_SECONDS
         log.info("settler.stopped")
 
     def _step(self, reader: str) -> None:
