@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from uuid import uuid4
 
+import pytest
+
+from apps.catalog import snapshot
+from apps.kernel import generation
 from apps.logs.models import RequestLog
 from tests.upstream import Caller, chunks_of, settle_all
 
@@ -78,3 +84,48 @@ def test_a_stream_told_not_to_has_no_usage_at_all(caller: Caller) -> None:
     assert all("usage" not in chunk or chunk["usage"] is None for chunk in chunks[:-1])
     settle_all()
     assert RequestLog.objects.get().cost > 0
+
+
+def test_any_openai_compatible_address_serves_by_environment(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, str, str]] = []
+
+    class Upstream(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            seen.append((self.path, self.headers["Authorization"], body["model"]))
+            answer = json.dumps(
+                {
+                    "id": "chatcmpl-1",
+                    "object": "chat.completion",
+                    "created": 1,
+                    "model": "gpt-4o-mini-2024-07-18",
+                    "choices": [
+                        {"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}
+                    ],
+                    "usage": {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100},
+                }
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Upstream) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{server.server_port}/some/v1/")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-first, sk-second")
+        load_catalog_anew()
+        response = caller.chat(model="openai/gpt-4o-mini")
+        server.shutdown()
+    assert response.status_code == 200, response.content
+    assert seen == [("/some/v1/chat/completions", "Bearer sk-first", "gpt-4o-mini")]
+    body = response.json()
+    assert (body["model"], body["metadata"]["used_provider"]) == ("gpt-4o-mini", "openai")
+    # 0.15 and 0.60 USD per million tokens.
+    assert body["usage"]["cost_usd_total"] == 0.00021
+
+
+def load_catalog_anew() -> None:
+    """Make this process read the environment's addresses again."""
+    snapshot.refresh(generation.fresh_word())
+    generation.bump(generation.CATALOG)
