@@ -22,7 +22,7 @@ from apps.billing.models import Discount, LedgerEntry, PaymentMethod, Transactio
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel import generation
-from apps.kernel.ids import new_id
+from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt
 from apps.logs import partitions
@@ -58,6 +58,7 @@ def rows(world: World) -> dict[type[Row], Row]:
     now = datetime.now(UTC)
     partitions.ensure([now.date()])
     ledger.grant(world.acme.id, Decimal(5), "a gift")
+    logged = new_id()
     made: list[Row] = [
         world.olivia,
         world.acme,
@@ -83,8 +84,8 @@ def rows(world: World) -> dict[type[Row], Row]:
         ),
         ModelProvider.objects.create(provider=provider, model=model, model_name="acme-one"),
         RequestLog.objects.create(
-            id=new_id(),
-            created_at=now,
+            id=logged,
+            created_at=time_of(logged),
             duration=1,
             mode="hybrid",
             content=SAID,
