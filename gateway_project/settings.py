@@ -170,6 +170,8 @@ REST_FRAMEWORK = {
 # Largest request body in bytes; past it 413.
 BODY_LIMIT = env.integer("BODY_LIMIT", 32 * 1024 * 1024, 1024, 1024**3)
 DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_LIMIT
+# Seconds that a client may take to send its request's body; past them 408.
+BODY_TIMEOUT = env.seconds("BODY_TIMEOUT", 120)
 # Seconds: to connect, to the first byte of the answer, between two bytes of it, and for all of it; past them 504.
 UPSTREAM_CONNECT_TIMEOUT = env.seconds("UPSTREAM_CONNECT_TIMEOUT", 5)
 UPSTREAM_FIRST_BYTE_TIMEOUT = env.seconds("UPSTREAM_FIRST_BYTE_TIMEOUT", 120)

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import gevent
 from django.conf import settings
 
 from apps.gateway.departure import Departure
-from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, UnsupportedMediaType
+from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
 from apps.kernel.request_id import request_id_of
 
 # Custom headers kept with a log: so many, of so many characters each.
@@ -70,7 +71,10 @@ class Call:
         return Departure(client if isinstance(client, socket.socket) or hasattr(client, "recv") else None)
 
     def body(self) -> bytes:
-        """Return the body. Raises UnsupportedMediaType (415), BodyTooLarge (413), InvalidRequest, ClientGone."""
+        """Return the body.
+
+        Raises UnsupportedMediaType (415), BodyTooLarge (413), RequestTimeout (408), InvalidRequest, ClientGone.
+        """
         kind = str(self._environ.get("CONTENT_TYPE") or "").partition(";")[0].strip().lower()
         if kind != "application/json":
             raise UnsupportedMediaType("Content-Type must be application/json")
@@ -85,7 +89,8 @@ class Call:
         if length is not None and length > limit:
             raise _too_large(limit)
         try:
-            body = self._environ["wsgi.input"].read(limit + 1 if length is None else length)
+            with gevent.Timeout(settings.BODY_TIMEOUT, _too_slow()):
+                body = self._environ["wsgi.input"].read(limit + 1 if length is None else length)
         except OSError as error:
             raise ClientGone("The client closed the connection before its request was complete") from error
         if len(body) > limit:
@@ -93,6 +98,10 @@ class Call:
         if length is not None and len(body) < length:
             raise ClientGone("The client closed the connection before its request was complete")
         return bytes(body)
+
+
+def _too_slow() -> RequestTimeout:
+    return RequestTimeout(f"The request body did not arrive within {settings.BODY_TIMEOUT:g} s")
 
 
 def _too_large(limit: int) -> BodyTooLarge:

@@ -82,6 +82,12 @@ class NotFound(ApiError):
     status, type, code = 404, "invalid_request_error", "not_found"
 
 
+class RequestTimeout(ApiError):
+    """The client did not send its whole request in time."""
+
+    status, type, code = 408, "invalid_request_error", "request_timeout"
+
+
 class Gone(ApiError):
     """It existed and is archived, deactivated or deleted."""
 

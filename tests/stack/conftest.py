@@ -17,6 +17,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
         HEARTBEAT_INTERVAL="0.3",
         UPSTREAM_FIRST_BYTE_TIMEOUT="3",
         BODY_LIMIT="200000",
+        BODY_TIMEOUT="1",
     )
     yield product
     assert product.stop() == 0

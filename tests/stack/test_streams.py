@@ -126,6 +126,18 @@ def test_a_body_over_the_limit_is_413(product: Product) -> None:
     assert (response.status_code, response.json()["error"]["code"]) == (413, "request_too_large")
 
 
+def test_a_body_that_does_not_arrive_is_408_and_the_connection_is_closed(product: Product) -> None:
+    head = (
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Authorization: Bearer {product.demo['apiKey']}\r\nContent-Length: 100\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", product.port), 5) as connection:
+        connection.sendall(head.encode() + b'{"model":')
+        answer = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "request_timeout"
+
+
 def test_chunked_request_bodies_are_read_and_bounded(product: Product) -> None:
     def pieces(text: str) -> Any:
         body = json.dumps({"model": "sandbox/echo", "messages": [{"role": "user", "content": text}]}).encode()

@@ -79,6 +79,9 @@ class StreamBody:
 def _refusal(error: ApiError, dialect: Inbound) -> Answer:
     body = dialect.write_error(error)
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    if error.status in {408, 413}:
+        # What the client has not sent yet would be taken for its next request.
+        headers.append(("Connection", "close"))
     if error.retry_after is not None:
         headers.append(("Retry-After", str(max(1, round(error.retry_after)))))
     return Answer(error.status, headers, [body])

@@ -9,9 +9,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.billing import ledger
-from apps.kernel.ids import find_id
 from apps.kernel.money import plain
-from apps.organizations.models import Organization
+from apps.organizations.naming import UnclearOrganizationError, organization_named
 
 
 class Command(BaseCommand):
@@ -27,7 +26,10 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Grant, and print the new balance."""
-        organization = _find(options["organization"])
+        try:
+            organization = organization_named(options["organization"])
+        except UnclearOrganizationError as error:
+            raise CommandError(str(error)) from error
         try:
             ledger.grant(organization.id, Decimal(options["amount"]), options["description"])
         except (ValueError, InvalidOperation) as error:
@@ -37,16 +39,3 @@ class Command(BaseCommand):
         organization.refresh_from_db(fields=["credits"])
         self.stdout.write(f"{organization.name} has {plain(organization.credits)} USD")
 
-
-def _find(text: str) -> Organization:
-    """Return the organization by id or exact name. Raises CommandError when there is none, or more than one."""
-    identifier = find_id(text)
-    found = Organization.objects.filter(id=identifier) if identifier else Organization.objects.filter(name=text)
-    match list(found.order_by("created_at")):
-        case [organization]:
-            return organization
-        case []:
-            raise CommandError(f"There is no organization {text!r}")
-        case several:
-            ids = ", ".join(str(one.id) for one in several)
-            raise CommandError(f"{len(several)} organizations are called {text!r}; say which by id: {ids}")
