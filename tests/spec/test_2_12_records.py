@@ -48,6 +48,12 @@ def test_a_record_is_settled_once_with_its_exact_cost(caller: Caller) -> None:
     )
 
 
+def test_the_id_in_the_answer_is_the_one_in_the_log(caller: Caller) -> None:
+    response = caller.chat()
+    settle_all()
+    assert response["x-request-id"] == RequestLog.objects.get().request_id
+
+
 def test_a_warm_request_makes_no_query_and_two_round_trips(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     assert caller.chat().status_code == 200
     trips = []

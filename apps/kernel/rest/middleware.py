@@ -44,7 +44,8 @@ class RequestMiddleware:
             allowed = response["Allow"]
             response = answer(request, method_not_allowed())
             response["Allow"] = allowed
-        response[HEADER] = request_id
+        # A view that has told the id already has recorded it, too.
+        response.headers.setdefault(HEADER, request_id)
         _measure(request, response)
         return response
 
