@@ -31,6 +31,11 @@ app.conf.beat_schedule = {
         "schedule": crontab(hour=3, minute=20),
         "options": {"expires": 86_400},
     },
+    "erase-organizations": {
+        "task": "organizations.erase_deleted",
+        "schedule": crontab(minute="*/5"),
+        "options": {"expires": 300},
+    },
     "check-ledger": {
         "task": "billing.check_ledger",
         "schedule": crontab(hour=4, minute=10),

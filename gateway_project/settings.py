@@ -6,6 +6,10 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.retry import Retry
+
 from gateway_project import env, home
 from gateway_project.log import logging_config
 
@@ -128,7 +132,13 @@ _redis = {
     "BACKEND": "django_redis.cache.RedisCache",
     "LOCATION": REDIS_URL or "redis://no-redis-is-running:6379/0",
 }
-_redis_budget = {"socket_connect_timeout": 0.5, "socket_timeout": 2.0, "max_connections": 1024}
+# A store that hangs may cost a request this much, no more; a connection that it closed is opened anew once.
+_redis_budget = {
+    "socket_connect_timeout": 0.5,
+    "socket_timeout": 0.5,
+    "max_connections": 1024,
+    "retry": Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
+}
 CACHES = {
     "default": {**_redis, "KEY_PREFIX": "cache", "OPTIONS": {"CONNECTION_POOL_KWARGS": _redis_budget}},
     # The gateway's own structures, through `apps.kernel.redis`.

@@ -6,18 +6,31 @@ from django.contrib import admin
 from django.urls import path
 from django.views.generic import RedirectView
 
+from apps.billing import views as billing
+from apps.catalog import snapshot
 from apps.catalog import views as catalog
+from apps.catalog.offers import Provider
 from apps.gateway.endpoints.chat_completions import chat_completions
+from apps.gateway.endpoints.messages import count_tokens, messages
 from apps.gateway.endpoints.serving import view_of
+from apps.keys import provider_views as provider_keys
 from apps.keys import views as keys
 from apps.logs import views as logs
 from apps.organizations import views as organizations
 from gateway_project import health
 
+
+def _find_provider(provider_id: str) -> Provider | None:
+    """Show the keys' app a provider of the catalog, which it cannot see itself."""
+    return snapshot.current().providers.get(provider_id)
+
+
 urlpatterns = [
     path("", health.health),
     path("metrics", health.metrics),
     path("v1/chat/completions", view_of(chat_completions)),
+    path("v1/messages", view_of(messages)),
+    path("v1/messages/count_tokens", view_of(count_tokens)),
     path("v1/models", catalog.list_models),
     path("v1/models/<path:model_id>", catalog.read_model),
     path("auth/sign-up/email", organizations.SignUp.as_view()),
@@ -25,8 +38,21 @@ urlpatterns = [
     path("auth/sign-out", organizations.SignOut.as_view()),
     path("auth/get-session", organizations.GetSession.as_view()),
     path("organization", organizations.Organizations.as_view()),
+    path("organization/<str:organization_id>", organizations.OneOrganization.as_view()),
     path("organization/<str:organization_id>/projects", organizations.OrganizationProjects.as_view()),
+    path("organization/<str:organization_id>/members", organizations.Members.as_view()),
+    path("organization/<str:organization_id>/members/<str:member_id>", organizations.OneMember.as_view()),
+    path("organization/<str:organization_id>/transactions", billing.Transactions.as_view()),
+    path("organization/<str:organization_id>/referral-stats", organizations.ReferralStats.as_view()),
+    path("projects", organizations.Projects.as_view()),
+    path("projects/<str:project_id>", organizations.OneProject.as_view()),
     path("keys/api", keys.ApiKeys.as_view()),
+    path("keys/api/<str:key_id>", keys.OneApiKey.as_view()),
+    path("keys/api/limit/<str:key_id>", keys.ApiKeyLimit.as_view()),
+    path("keys/api/<str:key_id>/iam", keys.IamRules.as_view()),
+    path("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
+    path("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
+    path("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
     path("logs", logs.Logs.as_view()),
     path("logs/unique-models", logs.UniqueModels.as_view()),
     path("logs/<str:log_id>", logs.Log.as_view()),

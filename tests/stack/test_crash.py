@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import threading
 import time
 from collections import Counter
@@ -117,3 +119,24 @@ def settled_logs(product: Product) -> list[dict[str, object]]:
     time.sleep(1)
     eventually(depth, patience=30)
     return product.all_logs()
+
+
+@pytest.mark.parametrize("store", ["postgres", "valkey-server"])
+def test_while_a_store_hangs_requests_are_answered_and_none_is_lost(product: Product, store: str) -> None:
+    asked = [uuid4().hex for _ in range(6)]
+    assert product.chat("warm", asked[0]).status_code == 200
+    hanging = product.processes(store)
+    for pid in hanging:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        assert [product.chat("hi", request_id).status_code for request_id in asked[1:4]] == [200, 200, 200]
+        assert requests.get(product.url, timeout=10).status_code == 503
+    finally:
+        for pid in hanging:
+            os.kill(pid, signal.SIGCONT)
+    assert [product.chat("hi", request_id).status_code for request_id in asked[4:]] == [200, 200]
+    rows = eventually(lambda: len(found := settled_logs(product)) == len(asked) and found, patience=30)
+    assert {row["requestId"] for row in rows} == set(asked)
+    cost = sum((Decimal(str(row["cost"])) for row in rows), Decimal(0))
+    assert Decimal(product.credits()) == Decimal(100) - cost
+    assert product.manage("check_ledger") == "Every balance equals the sum of its ledger entries.\n"

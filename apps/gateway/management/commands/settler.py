@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 
 BATCH = 500
 WAIT_MS = 200
-SWEEP_SECONDS = 2.0
+LOOK_SECONDS = 1.0
 MAX_PAUSE = 5.0
 # After an outage the workers' heartbeats come back one by one; nobody is declared dead before they had time to.
 STEADY_SECONDS = 10.0
@@ -41,14 +41,16 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         reader = f"{socket.gethostname()}:{getpid()}"
-        pause, next_sweep = 0.0, time.monotonic() + STEADY_SECONDS
+        pause, next_look, steady_since = 0.0, 0.0, time.monotonic()
         log.info("settler.started", reader=reader)
         while not self._stopping:
             try:
                 self._step(reader)
-                if time.monotonic() >= next_sweep:
-                    self._look_after()
-                    next_sweep = time.monotonic() + SWEEP_SECONDS
+                if time.monotonic() >= next_look:
+                    _measure_queue()
+                    if time.monotonic() - steady_since >= STEADY_SECONDS:
+                        sweep()
+                    next_look = time.monotonic() + LOOK_SECONDS
                 pause = 0.0
             except (RedisError, DatabaseError, InterfaceError) as error:
                 # What was taken stays ours in the stream and is taken again.
@@ -56,7 +58,7 @@ class Command(BaseCommand):
                 log.warning("settler.waiting", error=type(error).__name__, seconds=pause)
                 connection.close()
                 time.sleep(pause)
-                next_sweep = time.monotonic() + STEADY_SECONDS
+                steady_since = time.monotonic()
         log.info("settler.stopped")
 
     def _step(self, reader: str) -> None:
@@ -65,11 +67,11 @@ class Command(BaseCommand):
         if messages:
             settle(messages)
 
-    def _look_after(self) -> None:
-        sweep()
-        depth, age = outbox.depth()
-        QUEUE_DEPTH.set(depth)
-        QUEUE_AGE.set(age)
-
     def _stop(self, number: int, frame: object) -> None:
         self._stopping = True
+
+
+def _measure_queue() -> None:
+    depth, age = outbox.depth()
+    QUEUE_DEPTH.set(depth)
+    QUEUE_AGE.set(age)
