@@ -204,3 +204,20 @@ def test_a_refusal_of_the_request_itself_is_not_repeated(caller: Caller, backup:
     tag = uuid4().hex
     assert caller.chat(f"hi [[sandbox status=400 tag={tag}]]", model="echo").status_code == 400
     assert len(caller.sent(tag)) == 1
+
+
+# --- `auto`
+
+
+def test_auto_is_the_cheapest_model_that_can_do_what_is_asked(caller: Caller) -> None:
+    plain = caller.chat(model="auto").json()["metadata"]
+    assert (plain["requested_model"], plain["requested_provider"], plain["used_model"]) == ("auto", None, "free")
+    thinking = caller.chat(model="auto", reasoning_effort="high").json()["metadata"]
+    assert thinking["used_model"] == "reasoner"
+
+
+def test_auto_without_any_sufficient_model_says_what_is_missing(caller: Caller) -> None:
+    response = caller.chat(model="auto", reasoning_effort="high", no_reasoning=True)
+    assert (response.status_code, response.json()["error"]["code"]) == (400, "unsupported_feature")
+    assert response.json()["message"] == "auto does not support reasoning"
+    assert nothing_happened(caller)

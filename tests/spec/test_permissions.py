@@ -1,0 +1,253 @@
+"""Who may do what: every management endpoint, asked by everyone, about their own and about others'.
+
+The table has a row for every method of every path that people sign in for; one without a row fails. Whoever is refused
+has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.urls import URLPattern, get_resolver
+
+from apps.billing.models import Transaction
+from apps.kernel.ids import new_id
+from apps.keys.models import IamRule, ProviderKey
+from apps.keys.secrets import encrypt
+from apps.organizations.models import Membership, Plan, Role
+from apps.organizations.sessions import MemberEndpoint
+from tests.world import Caller, World, join, make_key, make_user, signed_in
+
+OWNER, ADMINS, MEMBERS = {"olivia"}, {"olivia", "adam"}, {"olivia", "adam", "dana"}
+EVERYONE = {*MEMBERS, "sam"}
+KEY, RULE = "keys/api/<str:key_id>", "keys/api/<str:key_id>/iam/<str:rule_id>"
+ORGANIZATION = "organization/<str:organization_id>"
+MEMBER = f"{ORGANIZATION}/members/<str:member_id>"
+NEW_RULE = {"ruleType": "deny_models", "ruleValue": {"models": ["echo"]}}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method of a path, about these things, and who may. Names in `<...>` stand for the ids of things."""
+
+    method: str
+    route: str
+    may: set[str]
+    things: dict[str, str] = field(default_factory=dict)
+    body: dict[str, Any] = field(default_factory=dict)
+    query: str = ""
+
+    def __str__(self) -> str:
+        return " ".join((self.method, self.route, *self.things.values(), *self.body, self.query)).strip()
+
+
+IN_ACME = {"organization_id": "acme"}
+DANAS, OLIVIAS = {"key_id": "danas_key"}, {"key_id": "olivias_key"}
+DANAS_RULE = {**DANAS, "rule_id": "danas_rule"}
+OLIVIAS_RULE = {**OLIVIAS, "rule_id": "olivias_rule"}
+PROJECT = {"project_id": "project"}
+PROVIDER_KEY = {"key_id": "provider_key"}
+
+
+def member(name: str) -> dict[str, str]:
+    """Return what names a member of Acme."""
+    return {**IN_ACME, "member_id": f"{name}_member"}
+
+
+ROWS = [
+    Row("POST", "auth/sign-out", EVERYONE),
+    Row("GET", "auth/get-session", EVERYONE),
+    Row("GET", "organization", EVERYONE),
+    Row("POST", "organization", EVERYONE, body={"name": "Another"}),
+    Row("PATCH", ORGANIZATION, ADMINS, IN_ACME, {"name": "Acme & Co"}),
+    Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"billingEmail": "books@example.com"}),
+    Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"billingCompany": "Acme"}),
+    Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"billingAddress": "1 Road"}),
+    Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"billingTaxId": "X1"}),
+    Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"retentionLevel": "retain"}),
+    Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"autoTopUpEnabled": True}),
+    Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"autoTopUpThreshold": 5}),
+    Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"autoTopUpAmount": 20, "name": "Acme & Co"}),
+    Row("DELETE", ORGANIZATION, OWNER, IN_ACME),
+    Row("GET", f"{ORGANIZATION}/projects", MEMBERS, IN_ACME),
+    Row("GET", f"{ORGANIZATION}/transactions", ADMINS, IN_ACME),
+    Row("GET", f"{ORGANIZATION}/referral-stats", MEMBERS, IN_ACME),
+    Row("GET", f"{ORGANIZATION}/members", MEMBERS, IN_ACME),
+    Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "developer"}),
+    Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "admin"}),
+    Row("POST", f"{ORGANIZATION}/members", OWNER, IN_ACME, {"email": "nora@example.com", "role": "owner"}),
+    Row("PATCH", MEMBER, ADMINS, member("dana"), {"role": "admin"}),
+    Row("PATCH", MEMBER, OWNER, member("dana"), {"role": "owner"}),
+    Row("PATCH", MEMBER, ADMINS, member("adam"), {"role": "developer"}),
+    Row("PATCH", MEMBER, OWNER, member("adam"), {"role": "owner"}),
+    Row("PATCH", MEMBER, OWNER, member("olga"), {"role": "developer"}),
+    Row("DELETE", MEMBER, MEMBERS, member("dana")),
+    Row("DELETE", MEMBER, ADMINS, member("adam")),
+    Row("DELETE", MEMBER, OWNER, member("olga")),
+    Row("POST", "projects", ADMINS, body={"name": "New", "organizationId": "<acme>"}),
+    Row("GET", "projects/<str:project_id>", MEMBERS, PROJECT),
+    Row("PATCH", "projects/<str:project_id>", ADMINS, PROJECT, {"status": "archived"}),
+    Row("DELETE", "projects/<str:project_id>", ADMINS, PROJECT),
+    Row("POST", "keys/api", MEMBERS, body={"description": "more", "projectId": "<project>"}),
+    Row("GET", "keys/api", EVERYONE),
+    Row("GET", "keys/api", MEMBERS, query="projectId=<project>"),
+    Row("GET", "keys/api", ADMINS, query="filter=all&projectId=<project>"),
+    Row("PATCH", KEY, MEMBERS, DANAS, {"status": "inactive"}),
+    Row("PATCH", KEY, ADMINS, OLIVIAS, {"status": "inactive"}),
+    Row("DELETE", KEY, MEMBERS, DANAS),
+    Row("DELETE", KEY, ADMINS, OLIVIAS),
+    Row("PATCH", "keys/api/limit/<str:key_id>", MEMBERS, DANAS, {"usageLimit": "5"}),
+    Row("PATCH", "keys/api/limit/<str:key_id>", ADMINS, OLIVIAS, {"usageLimit": None}),
+    Row("GET", f"{KEY}/iam", MEMBERS, DANAS),
+    Row("GET", f"{KEY}/iam", ADMINS, OLIVIAS),
+    Row("POST", f"{KEY}/iam", MEMBERS, DANAS, NEW_RULE),
+    Row("POST", f"{KEY}/iam", ADMINS, OLIVIAS, NEW_RULE),
+    Row("PATCH", RULE, MEMBERS, DANAS_RULE, {"status": "inactive"}),
+    Row("PATCH", RULE, ADMINS, OLIVIAS_RULE, {"status": "inactive"}),
+    Row("DELETE", RULE, MEMBERS, DANAS_RULE),
+    Row("DELETE", RULE, ADMINS, OLIVIAS_RULE),
+    Row("GET", "keys/provider", ADMINS, query="organizationId=<acme>"),
+    Row(
+        "POST",
+        "keys/provider",
+        ADMINS,
+        query="validate=false",
+        body={
+            "provider": "custom",
+            "providerName": "ours",
+            "baseUrl": "https://93.184.215.14/v1",
+            "token": "a credential",
+            "organizationId": "<acme>",
+        },
+    ),
+    Row("PATCH", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY, {"status": "inactive"}),
+    Row("DELETE", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY),
+]
+
+
+def endpoints() -> Iterator[tuple[str, str]]:
+    """Yield method and route of everything that people sign in for."""
+    for pattern in get_resolver().url_patterns:
+        view = getattr(getattr(pattern, "callback", None), "view_class", None)
+        if isinstance(pattern, URLPattern) and view is not None and issubclass(view, MemberEndpoint):
+            for method in ("get", "post", "put", "patch", "delete"):
+                if hasattr(view, method):
+                    yield method.upper(), str(pattern.pattern)
+
+
+def test_every_endpoint_has_its_rows() -> None:
+    assert {(row.method, row.route) for row in ROWS} == set(endpoints())
+
+
+@pytest.fixture
+def things(world: World) -> dict[str, str]:
+    """The ids of Acme's things by name; it is on the plan pro and has a second owner, Olga."""
+    world.acme.plan = Plan.PRO
+    world.acme.save()
+    join(world.acme, make_user("Olga"), Role.OWNER)
+    make_user("Nora")
+    found: dict[str, Any] = {"acme": world.acme, "project": world.project}
+    for row in Membership.objects.filter(organization=world.acme).select_related("user"):
+        found[f"{row.user.name.lower()}_member"] = row
+    for name, user in (("danas", world.dana), ("olivias", world.olivia)):
+        found[f"{name}_key"] = key = make_key(user, world.project).key
+        found[f"{name}_rule"] = IamRule.objects.create(
+            api_key=key, rule_type="allow_models", rule_value={"models": ["echo"]}
+        )
+    found["provider_key"] = ProviderKey.objects.create(
+        organization=world.acme, provider="openai", encrypted_token=encrypt("secret"), last_four="cret"
+    )
+    Transaction.objects.create(organization=world.acme, type="credit_topup", amount=10)
+    return {name: str(row.pk) for name, row in found.items()}
+
+
+def state() -> dict[str, list[str]]:
+    """Return every row of every table that a management endpoint could write."""
+    prefixes = ("organizations_", "keys_", "billing_", "guardrails_", "knox_")
+    tables = [name for name in connection.introspection.table_names() if name.startswith(prefixes)]
+    rows = {}
+    with connection.cursor() as cursor:
+        for table in tables:
+            cursor.execute(f"SELECT row_to_json({table})::text FROM {table} ORDER BY 1")
+            rows[table] = [text for (text,) in cursor.fetchall()]
+    return rows
+
+
+def send(caller: Caller, row: Row, things: dict[str, str]) -> Any:
+    """Ask what the row says."""
+    path, query, body = f"/{row.route}", row.query, dict(row.body)
+    for placeholder, name in row.things.items():
+        path = path.replace(f"<str:{placeholder}>", things[name])
+    for name, identifier in things.items():
+        query = query.replace(f"<{name}>", identifier)
+        body = {key: identifier if value == f"<{name}>" else value for key, value in body.items()}
+    return caller.send(row.method, f"{path}?{query}" if query else path, body)
+
+
+def caller_named(name: str, world: World) -> Caller:
+    """Return the caller of the table."""
+    return Caller() if name == "nobody" else signed_in(getattr(world, name))
+
+
+@pytest.mark.parametrize("name", ["olivia", "adam", "dana", "sam", "nobody"])
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_who_may(world: World, things: dict[str, str], row: Row, name: str) -> None:
+    caller = caller_named(name, world)
+    before = state()
+    response = send(caller, row, things)
+    allowed = name in row.may
+    expected = 200 if allowed else 401 if name == "nobody" else 403
+    assert response.status_code == expected, response.content
+    assert (state() != before) == (allowed and row.method != "GET")
+    if not allowed:
+        assert set(response.json()) == {"message"}
+
+
+@pytest.mark.parametrize("row", [row for row in ROWS if row.things], ids=str)
+@pytest.mark.parametrize("identifier", [str(new_id()), "nonsense"])
+def test_what_does_not_exist_is_404(world: World, things: dict[str, str], row: Row, identifier: str) -> None:
+    caller = signed_in(world.olivia)
+    before = state()
+    for placeholder in row.things:
+        other = Row(row.method, row.route, row.may, {**row.things, placeholder: "unknown"}, row.body, row.query)
+        response = send(caller, other, {**things, "unknown": identifier})
+        assert response.status_code == 404, response.content
+        assert set(response.json()) == {"message"}
+    assert state() == before
+
+
+def test_a_rule_of_another_key_is_404(world: World, things: dict[str, str]) -> None:
+    caller = signed_in(world.olivia)
+    before = state()
+    path = f"/keys/api/{things['olivias_key']}/iam/{things['danas_rule']}"
+    for method in ("PATCH", "DELETE"):
+        response = caller.send(method, path, {"status": "inactive"})
+        assert (response.status_code, response.json()) == (404, {"message": "IAM rule not found"})
+    assert state() == before
+
+
+def test_a_member_of_another_organization_is_404(world: World, things: dict[str, str]) -> None:
+    join(world.elsewhere, world.olivia, Role.OWNER)
+    caller = signed_in(world.olivia)
+    before = state()
+    for method in ("PATCH", "DELETE"):
+        response = caller.send(
+            method, f"/organization/{world.elsewhere.id}/members/{things['dana_member']}", {"role": "admin"}
+        )
+        assert (response.status_code, response.json()) == (404, {"message": "Member not found"})
+    assert state() == before
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.things or row.query or "<acme>" in row.body.values()], ids=str
+)
+def test_of_a_deleted_organization_nothing_is_left(world: World, things: dict[str, str], row: Row) -> None:
+    assert signed_in(world.olivia).send("DELETE", f"/organization/{world.acme.id}", {}).status_code == 200
+    caller = signed_in(world.olivia)
+    before = state()
+    assert send(caller, row, things).status_code == 404
+    assert state() == before
