@@ -36,6 +36,9 @@ _RESERVE = LuaScript(
     end
     if words[1] ~= ARGV[1] or words[2] ~= ARGV[2] then return {'stale', words[1], words[2]} end
 
+    -- Asked again because the answer was lost on its way: it is held already.
+    if redis.call('HEXISTS', KEYS[5], ARGV[7]) == 1 then return {'held'} end
+
     local amount = tonumber(ARGV[4])
     local function balance(name)
       local b = redis.call('HMGET', name, 'amount', 'held')

@@ -89,6 +89,14 @@ def test_release_gives_back_once(organization: UUID) -> None:
     assert list(reservations.notes_of("worker-1")) == [other.id]
 
 
+def test_a_reservation_asked_for_twice_is_held_once(organization: UUID) -> None:
+    one = request(organization, amount=250_000_000)
+    assert reservations.reserve(one).outcome is reservations.reserve(one).outcome is Outcome.HELD
+    assert held("organization", organization) == "250000000"
+    assert reservations.release([("worker-1", one.id)]) == 1
+    assert held("organization", organization) == "0"
+
+
 def test_a_free_request_holds_nothing_and_still_leaves_its_note(organization: UUID) -> None:
     one = request(organization, amount=0)
     assert reservations.reserve(one).outcome is Outcome.HELD
