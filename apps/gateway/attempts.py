@@ -21,11 +21,12 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Failed, Logprobs, OpaqueDelta, Started, UsageReported, Waiting
 from apps.gateway.credentials import auth_headers
 from apps.gateway.departure import Departure
-from apps.gateway.dialects import Outbound, find_dialect
+from apps.gateway.dialects import Outbound, find_dialect, headers_of
 from apps.gateway.exchange import Budget, Exchange
 from apps.gateway.failures import UpstreamFailure, error_type_of, failure_of, retry_after_of
 from apps.gateway.framing import sse
 from apps.gateway.metrics import ATTEMPTS
+from apps.kernel.errors import InvalidRequest
 
 MAX_RETRIES = 3
 _BACKOFF_BASE, _BACKOFF_CAP = 0.1, 2.0
@@ -64,6 +65,10 @@ class Attempts:
                     raise failure.as_error(candidate.provider_id) from failure
                 with self.departure.interrupts():
                     gevent.sleep(_backoff(number, failure.retry_after))
+            except InvalidRequest:
+                # This provider's format cannot say what is asked; it was not called. Another's may.
+                if number == last:
+                    raise
 
     def _attempt(self, candidate: Candidate) -> Iterator[Event]:
         """Yield one candidate's events, held back until its first content, so that a failure leaves no trace."""
@@ -81,7 +86,7 @@ class Attempts:
                         yield event
                         continue
                     held.append(event)
-                    if isinstance(event, Started | UsageReported | OpaqueDelta | Logprobs):
+                    if not _is_content(event):
                         continue
                     self._answered_by(candidate, exchange)
                     yield from held
@@ -107,6 +112,7 @@ class Attempts:
             "Content-Type": "application/json",
             "Accept": accept,
             "User-Agent": "model-gateway",
+            **headers_of(dialect, self.chat, target),
             **auth_headers(provider.auth, candidate.credential.secret()),
         }
         sending = transport.send(
@@ -129,10 +135,11 @@ class Attempts:
             return exchange
         try:
             refusal = dialect.read_failure(exchange.status, exchange.read(_MAX_ERROR_BYTES))
+            status = refusal.status or exchange.status
             raise UpstreamFailure(
-                error_type_of(exchange.status),
+                error_type_of(status),
                 refusal.message,
-                status=exchange.status,
+                status=status,
                 code=refusal.code,
                 param=refusal.param,
                 retry_after=retry_after_of(exchange.headers.get("retry-after")),
@@ -175,6 +182,13 @@ class Attempts:
         else:
             self.tried.append(line)
         ATTEMPTS.labels(candidate.provider_id, failure.error_type).inc()
+
+
+def _is_content(event: Event) -> bool:
+    """Return whether an event is part of the answer itself, or a provider's own block of it that begins."""
+    if isinstance(event, OpaqueDelta):
+        return event.of == "stream"
+    return not isinstance(event, Started | UsageReported | Logprobs)
 
 
 def _line(candidate: Candidate, status: int | None, error_type: str, *, succeeded: bool) -> dict[str, Any]:

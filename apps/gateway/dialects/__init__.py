@@ -19,11 +19,15 @@ from apps.kernel.errors import ApiError
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A provider's refusal in its own words."""
+    """A provider's refusal in its own words.
+
+    `status` is what it should have answered, where it answers something misleading (a bad credential with 400).
+    """
 
     message: str
     code: str | None = None
     param: str | None = None
+    status: int | None = None
 
 
 class Inbound(Protocol):
@@ -61,6 +65,12 @@ class Outbound(Protocol):
 
     def read_failure(self, status: int, body: bytes) -> Failure:
         """Return what a provider says in an answer that is not 2xx."""
+
+
+def headers_of(dialect: Outbound, chat: Chat, target: Target) -> dict[str, str]:
+    """Return the headers that belong to a format itself: what its optional `headers(chat, target)` says."""
+    headers = getattr(dialect, "headers", None)
+    return {} if headers is None else dict(headers(chat, target))
 
 
 @cache

@@ -1,0 +1,241 @@
+"""Reads requests as strictly as Google does where a gateway can go wrong: unknown fields, types, as many
+results as calls, a seal on the first call of each turn.
+
+Must never know what will be answered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from apps.sandbox.conversation import Conversation, Tool, Turn
+from apps.sandbox.formats import Glance
+from apps.sandbox.formats.google_generate.seals import SKIPPED, seal_of
+from apps.sandbox.refusal import Refusal
+
+_LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high", "XHIGH": "xhigh"}
+
+
+class _Strict(Struct, forbid_unknown_fields=True, rename="camel"):
+    """An object of Google's: a field that is not named here is an error."""
+
+
+class _Blob(_Strict):
+    mime_type: str
+    data: Annotated[str, Meta(pattern="^[A-Za-z0-9+/_-]*={0,2}$")]
+
+
+class _FileData(_Strict):
+    file_uri: str
+    mime_type: str | None = None
+
+
+class _FunctionCall(_Strict):
+    name: str
+    args: dict[str, Any] = {}
+    id: str | None = None
+
+
+class _FunctionResponse(_Strict):
+    name: str
+    response: dict[str, Any]
+    id: str | None = None
+
+
+class _Part(_Strict):
+    text: str | None = None
+    thought: bool = False
+    thought_signature: str | None = None
+    inline_data: _Blob | None = None
+    file_data: _FileData | None = None
+    function_call: _FunctionCall | None = None
+    function_response: _FunctionResponse | None = None
+
+
+class _Content(_Strict):
+    parts: Annotated[list[_Part], Meta(min_length=1)]
+    role: Literal["user", "model"] = "user"
+
+
+class _Declaration(_Strict):
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$")]
+    description: str = ""
+    parameters_json_schema: dict[str, Any] | None = None
+
+
+class _Tool(_Strict):
+    function_declarations: list[_Declaration] = []
+    google_search: dict[str, Any] | None = None
+
+
+class _Calling(_Strict):
+    mode: Literal["AUTO", "ANY", "NONE", "VALIDATED"]
+    allowed_function_names: list[str] = []
+
+
+class _ToolConfig(_Strict):
+    function_calling_config: _Calling | None = None
+    include_server_side_tool_invocations: bool = False
+
+
+class _Thinking(_Strict):
+    thinking_level: Literal["MINIMAL", "LOW", "MEDIUM", "HIGH", "XHIGH"] | None = None
+    thinking_budget: Annotated[int, Meta(ge=-1)] | None = None
+    include_thoughts: bool = False
+
+
+class _Config(_Strict):
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: float | None = None
+    top_k: float | None = None
+    candidate_count: Annotated[int, Meta(ge=1, le=8)] = 1
+    stop_sequences: Annotated[list[str], Meta(max_length=5)] = []
+    seed: Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)] | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    response_logprobs: bool = False
+    logprobs: int | None = None
+    response_mime_type: Literal["text/plain", "application/json"] = "text/plain"
+    response_json_schema: dict[str, Any] | None = None
+    response_modalities: list[Literal["TEXT", "IMAGE", "AUDIO"]] = []
+    image_config: dict[str, str] | None = None
+    thinking_config: _Thinking | None = None
+
+
+class _Request(_Strict):
+    contents: Annotated[list[_Content], Meta(min_length=1)]
+    system_instruction: _Content | None = None
+    tools: list[_Tool] = []
+    tool_config: _ToolConfig | None = None
+    generation_config: _Config = msgspec.field(default_factory=_Config)
+    service_tier: Literal["standard", "flex", "priority"] | None = None
+
+
+_requests = msgspec.json.Decoder(_Request)
+
+
+def find_token(headers: Mapping[str, str]) -> str | None:
+    """Return the API key, if there is one."""
+    return headers.get("x-goog-api-key", "").strip() or None
+
+
+def glance(path: str, body: bytes) -> Glance | None:
+    """Return model and manner of the request, which the path says."""
+    model, _, method = path.rpartition("/")[2].rpartition(":")
+    return Glance(model, method == "streamGenerateContent", wants_usage=True)
+
+
+def read_request(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400) in Google's manner."""
+    try:
+        request = _requests.decode(body)
+    except msgspec.MsgspecError as error:
+        raise Refusal(400, f"Invalid JSON payload received. {error}") from error
+    _check_calls(request.contents)
+    model, _, method = path.rpartition("/")[2].rpartition(":")
+    config = request.generation_config
+    tools = tuple(
+        Tool(declared.name, declared.description, declared.parameters_json_schema or {"type": "object"})
+        for tool in request.tools
+        for declared in tool.function_declarations
+    )
+    instructions = [request.system_instruction] if request.system_instruction else []
+    return Conversation(
+        model=model,
+        turns=(
+            *(Turn("system", "\n".join(part.text or "" for part in content.parts)) for content in instructions),
+            *_turns(request.contents),
+        ),
+        tools=tools,
+        tool_choice=_tool_choice(request.tool_config, tools),
+        schema=(config.response_json_schema or {}) if config.response_mime_type == "application/json" else None,
+        max_tokens=config.max_output_tokens,
+        stop=tuple(config.stop_sequences),
+        choices=config.candidate_count,
+        effort=_effort(config.thinking_config),
+        streamed=method == "streamGenerateContent",
+        wants_usage=True,
+    )
+
+
+def _turns(contents: list[_Content]) -> Iterator[Turn]:
+    """Yield what was said, a tool's result as a turn of its own."""
+    for content in contents:
+        for part in content.parts:
+            if result := part.function_response:
+                said = "\n".join(value for value in result.response.values() if isinstance(value, str))
+                yield Turn("tool", said, name=result.name)
+        others = [part for part in content.parts if part.function_response is None]
+        if others:
+            text = "\n".join(_text(part) for part in others if part.text or part.function_call)
+            kinds = Counter(kind for part in others if (kind := _kind(part)))
+            yield Turn("assistant" if content.role == "model" else "user", text, attachments=tuple(kinds.items()))
+
+
+def _text(part: _Part) -> str:
+    if call := part.function_call:
+        return call.name + msgspec.json.encode(call.args).decode()
+    return "" if part.thought else part.text or ""
+
+
+def _kind(part: _Part) -> str | None:
+    source = part.inline_data or part.file_data
+    if source is None:
+        return None
+    kind = (source.mime_type or "").partition("/")[0]
+    return {"image": "image", "audio": "audio clip"}.get(kind, "file")
+
+
+def _check_calls(contents: list[_Content]) -> None:
+    """Refuse calls without their seal or without as many results, and results without as many calls."""
+    awaited = 0
+    for content in contents:
+        calls = [part for part in content.parts if part.function_call]
+        if calls:
+            _check_seal(calls[0])
+        results = sum(part.function_response is not None for part in content.parts)
+        if results != awaited:
+            raise Refusal(
+                400,
+                "Please ensure that the number of function response parts is equal to the number of function call "
+                "parts of the function call turn.",
+            )
+        awaited = len(calls)
+
+
+def _check_seal(part: _Part) -> None:
+    call, seal = part.function_call, part.thought_signature
+    if call is None or seal == SKIPPED:
+        return
+    if seal is None:
+        raise Refusal(400, f"Function call is missing a thought_signature in functionCall parts: `{call.name}`")
+    if seal != seal_of(call.id or ""):
+        raise Refusal(400, "Thought signature is not valid.")
+
+
+def _tool_choice(config: _ToolConfig | None, tools: tuple[Tool, ...]) -> str:
+    calling = config.function_calling_config if config else None
+    if calling is None or not tools:
+        return "auto"
+    names = calling.allowed_function_names
+    if not {tool.name for tool in tools}.issuperset(names):
+        raise Refusal(400, "allowed_function_names must be a subset of the declared functions.")
+    if calling.mode == "ANY" and len(names) == 1:
+        return f"={names[0]}"
+    return {"ANY": "required", "NONE": "none"}.get(calling.mode, "auto")
+
+
+def _effort(thinking: _Thinking | None) -> str | None:
+    if thinking is None:
+        return None
+    if thinking.thinking_level and thinking.thinking_budget is not None:
+        raise Refusal(400, "You can only set only one of thinking budget and thinking level.")
+    if thinking.thinking_level:
+        return _LEVELS[thinking.thinking_level]
+    return "medium" if thinking.thinking_budget else None

@@ -1,0 +1,117 @@
+"""Writes replies, streams and errors as Google does.
+
+Must never know how a reply is spoilt on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from apps.sandbox.conversation import Answer, Choice, Usage
+from apps.sandbox.formats.google_generate.seals import seal_of
+from apps.sandbox.refusal import Refusal
+from apps.sandbox.scenario import Scenario
+
+_FINISHES = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
+_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+    500: "INTERNAL",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+_EXTRA = {"xSandbox": {"note": "a field that nobody knows"}}
+
+
+def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+    """Return the body of a plain reply."""
+    candidates = [
+        _candidate(index, _whole(choice), _FINISHES[choice.finish]) for index, choice in enumerate(answer.choices)
+    ]
+    return msgspec.json.encode(_envelope(answer, candidates, scenario))
+
+
+def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    """Return the chunks; the last of each candidate says why it ended. Counts are on every chunk."""
+    events: list[bytes] = []
+    for index, choice in enumerate(answer.choices):
+        chunks = [_candidate(index, [part]) for part in _parts(choice, scenario)]
+        for candidate in (*chunks, _candidate(index, [{"text": ""}], _FINISHES[choice.finish])):
+            chunk = msgspec.json.encode(_envelope(answer, [candidate], scenario))
+            events.append(b"data: " + chunk + b"\r\n\r\n")
+    return events
+
+
+def write_models(names: Iterable[str]) -> bytes:
+    """Return the list of models."""
+    methods = ["generateContent", "countTokens"]
+    models = [{"name": f"models/{name}", "displayName": name, "supportedGenerationMethods": methods} for name in names]
+    return msgspec.json.encode({"models": models})
+
+
+def write_error(refusal: Refusal) -> bytes:
+    """Return Google's error body."""
+    error: dict[str, Any] = {
+        "code": refusal.status,
+        "message": refusal.message,
+        "status": _STATUSES.get(refusal.status, "UNKNOWN"),
+    }
+    if refusal.code:
+        error["details"] = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": refusal.code}]
+    return msgspec.json.encode({"error": error})
+
+
+def write_error_event(refusal: Refusal) -> bytes:
+    """Return the error body as an event."""
+    return b"data: " + write_error(refusal) + b"\r\n\r\n"
+
+
+def _envelope(answer: Answer, candidates: list[dict[str, Any]], scenario: Scenario) -> dict[str, Any]:
+    envelope: dict[str, Any] = {"candidates": candidates}
+    if answer.usage:
+        envelope["usageMetadata"] = _usage(answer.usage)
+    return envelope | {"modelVersion": answer.model, "responseId": answer.id} | (_EXTRA if scenario.extra else {})
+
+
+def _candidate(index: int, parts: list[dict[str, Any]], finish: str | None = None) -> dict[str, Any]:
+    candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}}
+    return candidate | ({"finishReason": finish} if finish else {}) | {"index": index}
+
+
+def _whole(choice: Choice) -> list[dict[str, Any]]:
+    thought = [{"text": choice.reasoning, "thought": True}] if choice.reasoning else []
+    text = [{"text": choice.text}] if choice.text is not None else []
+    return [*thought, *text, *_calls(choice)]
+
+
+def _parts(choice: Choice, scenario: Scenario) -> Iterator[dict[str, Any]]:
+    for piece in scenario.pieces_of(choice.reasoning or ""):
+        yield {"text": piece, "thought": True}
+    for piece in scenario.pieces_of(choice.text or ""):
+        yield {"text": piece}
+    yield from _calls(choice)
+
+
+def _calls(choice: Choice) -> Iterator[dict[str, Any]]:
+    """Yield the calls, whole; the first of them is sealed."""
+    for place, call in enumerate(choice.calls):
+        arguments = msgspec.json.decode(call.arguments)
+        part: dict[str, Any] = {"functionCall": {"id": call.id, "name": call.name, "args": arguments}}
+        yield part if place else {**part, "thoughtSignature": seal_of(call.id)}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    counts = {
+        "promptTokenCount": usage.prompt,
+        "candidatesTokenCount": usage.completion - usage.reasoning,
+        "totalTokenCount": usage.prompt + usage.completion,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": usage.prompt}],
+    }
+    rest = {"cachedContentTokenCount": usage.cached, "thoughtsTokenCount": usage.reasoning}
+    return counts | {name: count for name, count in rest.items() if count}
