@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from apps.billing.models import Transaction
 from apps.billing.serializers import TransactionShape
-from apps.kernel.rest.pages import page_of, read_cursor, read_limit
+from apps.kernel.rest.pages import Page, page_of, read_cursor, read_limit
 from apps.organizations.access import access_organization
 from apps.organizations.models import Role
 from apps.organizations.sessions import MemberEndpoint
@@ -23,5 +23,5 @@ class Transactions(MemberEndpoint):
         rows = Transaction.objects.filter(organization=organization).order_by("-id")
         if cursor := request.query_params.get("cursor"):
             rows = rows.filter(id__lt=read_cursor(cursor))
-        page = page_of(rows[: limit + 1], limit, lambda row: row.id)
+        page: Page[Transaction] = page_of(list(rows[: limit + 1]), limit, lambda row: row.id)
         return Response({"transactions": TransactionShape(page.rows, many=True).data, "pagination": page.pagination})

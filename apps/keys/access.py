@@ -1,4 +1,4 @@
-"""Which API keys a user may see: their own, or all of an organization for its admins and owners.
+"""Which keys a user may see and manage: their own, or all of an organization for its admins and owners.
 
 Knows the conditions, one a line. Must never write.
 """
@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 from django.db.models import QuerySet
 
-from apps.kernel.errors import Forbidden
-from apps.keys.models import ApiKey
-from apps.organizations.access import access_project, highest, reaches, roles_of
-from apps.organizations.models import Project, Role, User
+from apps.kernel.errors import Forbidden, NotFound
+from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.organizations.access import access_organization, access_project, highest, identify, reaches, roles_of
+from apps.organizations.models import Organization, Project, Role, User
+
+NO_KEY, NO_RULE, NO_PROVIDER_KEY = "API key not found", "IAM rule not found", "Provider key not found"
 
 
 class VisibleKeys(NamedTuple):
@@ -46,3 +48,51 @@ def access_keys(user: User, *, project_id: str | None, everyones: bool) -> Visib
         raise Forbidden("Listing everyone's keys needs the role admin or owner")
     keys = keys.filter(project__organization__in=reached).exclude(project__status=Project.Status.DELETED)
     return VisibleKeys(keys, None, highest(roles))
+
+
+def access_key(user: User, identifier: str) -> ApiKey:
+    """Return a key that the user may manage: one they created, any as an admin. Raises NotFound, Forbidden."""
+    key = (
+        ApiKey.objects.filter(pk=identify(identifier, NO_KEY))
+        .exclude(status=ApiKey.Status.DELETED)
+        .exclude(project__status=Project.Status.DELETED)
+        .exclude(project__organization__status=Organization.Status.DELETED)
+        .select_related("project", "created_by")
+        .first()
+    )
+    if key is None:
+        raise NotFound(NO_KEY)
+    _, role = access_organization(user, key.project.organization_id)
+    if key.created_by_id != user.id and not reaches(role, Role.ADMIN):
+        raise Forbidden("Developers may manage only the API keys they created")
+    return key
+
+
+def access_rule(user: User, key_id: str, identifier: str) -> IamRule:
+    """Return a rule of a key that the user may manage. Raises NotFound, also for a rule of another key; Forbidden."""
+    rule = IamRule.objects.filter(api_key=access_key(user, key_id), pk=identify(identifier, NO_RULE)).first()
+    if rule is None:
+        raise NotFound(NO_RULE)
+    return rule
+
+
+def access_provider_keys(user: User, organization_id: str) -> QuerySet[ProviderKey]:
+    """Return the provider keys of an organization that the user administers, oldest first. Raises as its door does."""
+    organization, _ = access_organization(user, organization_id, Role.ADMIN)
+    rows = ProviderKey.objects.filter(organization=organization).exclude(status=ProviderKey.Status.DELETED)
+    return rows.order_by("created_at", "id")
+
+
+def access_provider_key(user: User, identifier: str) -> ProviderKey:
+    """Return a provider key of an organization that the user administers. Raises NotFound, Forbidden."""
+    key = (
+        ProviderKey.objects.filter(pk=identify(identifier, NO_PROVIDER_KEY))
+        .exclude(status=ProviderKey.Status.DELETED)
+        .exclude(organization__status=Organization.Status.DELETED)
+        .select_related("organization")
+        .first()
+    )
+    if key is None:
+        raise NotFound(NO_PROVIDER_KEY)
+    access_organization(user, key.organization_id, Role.ADMIN)
+    return key

@@ -1,22 +1,29 @@
-"""What can be done to API keys: each verb one transaction.
+"""What can be done to API keys and their rules: each verb one transaction.
 
 Knows a plan's limit of keys. Must never keep or log the token: it is returned once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
 
-from apps.kernel.errors import Gone, InvalidRequest
-from apps.keys.models import ApiKey
+from apps.kernel.errors import Gone, InvalidRequest, NotFound
+from apps.kernel.rest.envelopes import InvalidFields
+from apps.keys.access import NO_KEY, NO_RULE
+from apps.keys.models import ApiKey, IamRule
+from apps.keys.rule_values import issues_of
 from apps.keys.secrets import digest_of, new_token, prefix
 from apps.organizations.access import access_project
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
+
+# All of a key's active rules are looked at with every request.
+MAX_RULES = 100
 
 
 class CreatedKey(NamedTuple):
@@ -55,6 +62,65 @@ def create_api_key(
     return CreatedKey(key, token)
 
 
+@transaction.atomic
+def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
+    """Set `status`, `description` or `usage_limit` of a key. Raises NotFound when it was deleted meanwhile."""
+    row = _locked(key)
+    for name, value in changes.items():
+        setattr(row, name, value)
+    # No other column: usage moves beside them.
+    row.save(update_fields=[*changes, "updated_at"])
+    return row
+
+
+def delete_api_key(*, key: ApiKey) -> None:
+    """End a key for good. Raises NotFound when it already is."""
+    change_api_key(key=key, changes={"status": ApiKey.Status.DELETED})
+
+
+@transaction.atomic
+def create_rule(*, key: ApiKey, rule_type: str, rule_value: Mapping[str, Any], status: str) -> IamRule:
+    """Add a rule to a key. Raises InvalidRequest for a value that is not of its type, or one rule too many."""
+    _require_fit(rule_type, rule_value)
+    row = _locked(key)
+    if row.iam_rules.count() >= MAX_RULES:
+        raise InvalidRequest(f"Maximum {MAX_RULES} IAM rules per API key", code="iam_rule_limit_reached")
+    return IamRule.objects.create(api_key=row, rule_type=rule_type, rule_value=rule_value, status=status)
+
+
+@transaction.atomic
+def change_rule(*, rule: IamRule, changes: Mapping[str, Any]) -> IamRule:
+    """Set columns of a rule. Raises InvalidRequest when type and value would not fit, NotFound when it is gone."""
+    row = IamRule.objects.select_for_update().filter(pk=rule.pk).first()
+    if row is None:
+        raise NotFound(NO_RULE)
+    for name, value in changes.items():
+        setattr(row, name, value)
+    _require_fit(row.rule_type, row.rule_value)
+    row.save(update_fields=[*changes, "updated_at"])
+    return row
+
+
+@transaction.atomic
+def delete_rule(*, rule: IamRule) -> None:
+    """Remove a rule."""
+    rule.delete()
+
+
 def count_of_keys(project: Project) -> int:
     """Return how many keys count towards the plan's limit; deleted ones do not."""
     return ApiKey.objects.filter(project=project).exclude(status=ApiKey.Status.DELETED).count()
+
+
+def _locked(key: ApiKey) -> ApiKey:
+    """Return the key as it is now, which others have to wait for. Raises NotFound when it is deleted."""
+    living = ApiKey.objects.select_for_update(no_key=True).exclude(status=ApiKey.Status.DELETED)
+    row = living.filter(pk=key.pk).first()
+    if row is None:
+        raise NotFound(NO_KEY)
+    return row
+
+
+def _require_fit(rule_type: str, rule_value: Mapping[str, Any]) -> None:
+    if issues := issues_of(rule_type, rule_value):
+        raise InvalidFields(issues)

@@ -55,6 +55,11 @@ def decrypt(sealed: bytes) -> str:
         raise UnreadableSecretError("This credential was sealed with another encryption key") from error
 
 
+def reencrypt(sealed: bytes) -> bytes:
+    """Return the same secret sealed with the newest encryption key. Raises UnreadableSecretError."""
+    return encrypt(decrypt(sealed))
+
+
 @lru_cache(maxsize=2)
 def _box(keys: tuple[str, ...]) -> MultiFernet:
     return MultiFernet([Fernet(key.strip()) for key in keys])

@@ -1,15 +1,20 @@
-"""The shapes of API keys and access rules on the wire (specification 2.1, 2.2)."""
+"""The shapes of API keys, access rules and provider keys on the wire (specification 2.1, 2.2, 2.5)."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rest_framework import serializers
 
 from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Money, Text
 from apps.keys.actions import CreatedKey
-from apps.keys.models import ApiKey, IamRule
+from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.keys.provider_keys import CUSTOM
 from apps.organizations.models import User
+
+REQUIRED = "Required"
+_PROVIDER_NAME = re.compile(r"[a-z0-9-]{1,40}")
 
 
 class NewKeyShape(CamelSerializer):
@@ -25,6 +30,123 @@ class KeysQuery(CamelSerializer):
 
     project_id = serializers.CharField(required=False)
     filter = serializers.ChoiceField(["mine", "all"], default="mine")
+
+
+class KeyChangesShape(CamelSerializer):
+    """`PATCH /keys/api/{id}`: the status, the description, or both."""
+
+    status = serializers.ChoiceField([ApiKey.Status.ACTIVE, ApiKey.Status.INACTIVE], required=False)
+    description = Text(max_length=255, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Require the status of those who change nothing else. Raises ValidationError."""
+        if not attrs:
+            raise serializers.ValidationError({"status": [REQUIRED]})
+        return attrs
+
+
+class KeyLimitShape(CamelSerializer):
+    """`PATCH /keys/api/limit/{id}`."""
+
+    usage_limit = Money(allow_null=True)
+
+
+class NewRuleShape(CamelSerializer):
+    """`POST /keys/api/{id}/iam`."""
+
+    rule_type = serializers.ChoiceField(IamRule.Type.choices)
+    rule_value = serializers.DictField()
+    status = serializers.ChoiceField(IamRule.Status.choices, default=IamRule.Status.ACTIVE)
+
+
+class RuleChangesShape(CamelSerializer):
+    """`PATCH /keys/api/{id}/iam/{ruleId}`: whatever is to be changed."""
+
+    rule_type = serializers.ChoiceField(IamRule.Type.choices, required=False)
+    rule_value = serializers.DictField(required=False)
+    status = serializers.ChoiceField(IamRule.Status.choices, required=False)
+
+
+class NewProviderKeyShape(CamelSerializer):
+    """`POST /keys/provider`; a custom provider brings its name and its address, no other does."""
+
+    provider = Text(max_length=40)
+    token = Text(max_length=10_000)
+    organization_id = Text(max_length=100)
+    provider_name = Text(max_length=40, required=False, allow_null=True, allow_blank=True)
+    base_url = Text(max_length=500, required=False, allow_null=True, allow_blank=True)
+
+    def validate_token(self, value: str) -> str:
+        """Refuse what cannot stand in a header. Raises ValidationError."""
+        if not (value.isascii() and value.isprintable()):
+            raise serializers.ValidationError("Must be printable ASCII characters")
+        return value
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Hold name and address to the kind of provider. Raises ValidationError."""
+        name = attrs["provider_name"] = attrs.get("provider_name") or ""
+        base_url = attrs["base_url"] = attrs.get("base_url") or ""
+        if attrs["provider"] != CUSTOM:
+            given = {"providerName": name, "baseUrl": base_url}
+            findings = {field: ["Only for the provider custom"] for field, value in given.items() if value}
+        else:
+            findings = {} if base_url else {"baseUrl": [REQUIRED]}
+            if not _PROVIDER_NAME.fullmatch(name):
+                findings["providerName"] = ["Must match [a-z0-9-]{1,40}" if name else REQUIRED]
+        if findings:
+            raise serializers.ValidationError(findings)
+        return attrs
+
+
+class NewProviderKeyQuery(CamelSerializer):
+    """The query of `POST /keys/provider`; `validate=false` keeps a credential that nobody was asked about."""
+
+    live = serializers.BooleanField(default=True)
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Read `validate`, which is a serializer's own word. Raises ValidationError."""
+        return super().to_internal_value({"live": data["validate"]} if "validate" in data else {})
+
+
+class ProviderKeysQuery(CamelSerializer):
+    """The query of `GET /keys/provider`."""
+
+    organization_id = Text(max_length=100)
+
+
+class ProviderKeyChangesShape(CamelSerializer):
+    """`PATCH /keys/provider/{id}`."""
+
+    status = serializers.ChoiceField([ProviderKey.Status.ACTIVE, ProviderKey.Status.INACTIVE])
+
+
+class ProviderKeyShape(CamelModelSerializer):
+    """A provider key as it may be shown; name and address are null where the catalog knows them."""
+
+    provider_name = serializers.SerializerMethodField("name_of")
+    base_url = serializers.SerializerMethodField("address_of")
+
+    class Meta:
+        model = ProviderKey
+        fields = read_only_fields = [
+            "id",
+            "provider",
+            "provider_name",
+            "base_url",
+            "status",
+            "organization_id",
+            "masked_token",
+            "created_at",
+            "updated_at",
+        ]
+
+    def name_of(self, key: ProviderKey) -> str | None:
+        """Return what a custom provider is called."""
+        return key.provider_name or None
+
+    def address_of(self, key: ProviderKey) -> str | None:
+        """Return where a custom provider is."""
+        return key.base_url or None
 
 
 class CreatorShape(CamelModelSerializer):

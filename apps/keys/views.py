@@ -5,9 +5,19 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.keys.access import access_keys
-from apps.keys.actions import count_of_keys, create_api_key
-from apps.keys.serializers import ApiKeyShape, KeysQuery, NewKeyShape, shape_of_new
+from apps.keys import actions
+from apps.keys.access import access_key, access_keys, access_rule
+from apps.keys.serializers import (
+    ApiKeyShape,
+    IamRuleShape,
+    KeyChangesShape,
+    KeyLimitShape,
+    KeysQuery,
+    NewKeyShape,
+    NewRuleShape,
+    RuleChangesShape,
+    shape_of_new,
+)
 from apps.organizations.plans import limits_of
 from apps.organizations.sessions import MemberEndpoint
 
@@ -17,7 +27,7 @@ class ApiKeys(MemberEndpoint):
 
     def post(self, request: Request) -> Response:
         """Create a key; its token is in this answer and in no other."""
-        return Response({"apiKey": shape_of_new(create_api_key(user=self.user, **self.read(NewKeyShape)))})
+        return Response({"apiKey": shape_of_new(actions.create_api_key(user=self.user, **self.read(NewKeyShape)))})
 
     def get(self, request: Request) -> Response:
         """List the user's keys, or everyone's where the user is an admin or owner."""
@@ -27,8 +37,65 @@ class ApiKeys(MemberEndpoint):
         if seen.project is not None:
             plan = seen.project.organization.plan
             answer["planLimits"] = {
-                "currentCount": count_of_keys(seen.project),
+                "currentCount": actions.count_of_keys(seen.project),
                 "maxKeys": limits_of(plan).api_keys_per_project,
                 "plan": plan,
             }
         return Response(answer)
+
+
+class OneApiKey(MemberEndpoint):
+    """`PATCH /keys/api/{id}`, `DELETE /keys/api/{id}`."""
+
+    def patch(self, request: Request, key_id: str) -> Response:
+        """Switch a key on or off, or describe it anew."""
+        key = access_key(self.user, key_id)
+        changes = self.read(KeyChangesShape)
+        changed = actions.change_api_key(key=key, changes=changes)
+        message = f"API key status updated to {changed.status}" if "status" in changes else "API key updated"
+        return Response({"message": message, "apiKey": ApiKeyShape(changed).data})
+
+    def delete(self, request: Request, key_id: str) -> Response:
+        """End a key."""
+        actions.delete_api_key(key=access_key(self.user, key_id))
+        return Response({"message": "API key deleted"})
+
+
+class ApiKeyLimit(MemberEndpoint):
+    """`PATCH /keys/api/limit/{id}`."""
+
+    def patch(self, request: Request, key_id: str) -> Response:
+        """Set what a key may spend, or lift the limit."""
+        key = access_key(self.user, key_id)
+        changed = actions.change_api_key(key=key, changes=self.read(KeyLimitShape))
+        return Response({"message": "API key usage limit updated", "apiKey": ApiKeyShape(changed).data})
+
+
+class IamRules(MemberEndpoint):
+    """`POST /keys/api/{id}/iam`, `GET /keys/api/{id}/iam`."""
+
+    def post(self, request: Request, key_id: str) -> Response:
+        """Add a rule to a key."""
+        key = access_key(self.user, key_id)
+        created = actions.create_rule(key=key, **self.read(NewRuleShape))
+        return Response({"message": "IAM rule created", "rule": IamRuleShape(created).data})
+
+    def get(self, request: Request, key_id: str) -> Response:
+        """List a key's rules, oldest first."""
+        rules = access_key(self.user, key_id).iam_rules.order_by("created_at", "id")
+        return Response({"rules": IamRuleShape(rules, many=True).data})
+
+
+class OneIamRule(MemberEndpoint):
+    """`PATCH /keys/api/{id}/iam/{ruleId}`, `DELETE /keys/api/{id}/iam/{ruleId}`."""
+
+    def patch(self, request: Request, key_id: str, rule_id: str) -> Response:
+        """Change a rule."""
+        rule = access_rule(self.user, key_id, rule_id)
+        changed = actions.change_rule(rule=rule, changes=self.read(RuleChangesShape))
+        return Response({"message": "IAM rule updated", "rule": IamRuleShape(changed).data})
+
+    def delete(self, request: Request, key_id: str, rule_id: str) -> Response:
+        """Remove a rule."""
+        actions.delete_rule(rule=access_rule(self.user, key_id, rule_id))
+        return Response({"message": "IAM rule deleted"})

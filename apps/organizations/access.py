@@ -5,6 +5,7 @@ Knows memberships and roles. Must never write, and never take a role from anythi
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
@@ -12,7 +13,9 @@ from apps.kernel.errors import Forbidden, NotFound
 from apps.kernel.ids import find_id
 from apps.organizations.models import Membership, Organization, Project, Role, User
 
-NO_ORGANIZATION, NO_PROJECT = "Organization not found", "Project not found"
+NO_ORGANIZATION, NO_PROJECT, NO_MEMBER = "Organization not found", "Project not found", "Member not found"
+# The columns of an organization that are neither billing nor policy.
+_FOR_ADMINS = frozenset({"name"})
 # What each role may do includes what those before it may.
 _RANK = {Role.DEVELOPER: 0, Role.ADMIN: 1, Role.OWNER: 2}
 
@@ -31,15 +34,42 @@ class ProjectAccess(NamedTuple):
     role: Role
 
 
+class MembershipAccess(NamedTuple):
+    """A member of an organization, and what the user who asks is there."""
+
+    membership: Membership
+    organization: Organization
+    role: Role
+
+
+def identify(identifier: UUID | str, missing: str) -> UUID:
+    """Return the id. Raises NotFound for text that cannot be one."""
+    found = identifier if isinstance(identifier, UUID) else find_id(identifier)
+    if found is None:
+        raise NotFound(missing)
+    return found
+
+
 def reaches(role: Role, needed: Role) -> bool:
     """Tell whether a role may do what the other is needed for."""
     return _RANK[role] >= _RANK[needed]
 
 
+def require(role: Role, needed: Role) -> None:
+    """Raise Forbidden when the role does not reach."""
+    if not reaches(role, needed):
+        raise Forbidden(f"This needs the role {needed} in the organization; yours is {role}")
+
+
+def needed_to_change(fields: Collection[str]) -> Role:
+    """Return the role that may change these columns of an organization: billing and policy are the owners'."""
+    return Role.ADMIN if set(fields) <= _FOR_ADMINS else Role.OWNER
+
+
 def access_organization(user: User, identifier: UUID | str, needs: Role = Role.DEVELOPER) -> OrganizationAccess:
     """Return the organization. Raises NotFound; Forbidden for strangers and for roles that do not reach."""
     organization = (
-        Organization.objects.filter(pk=_id_of(identifier, NO_ORGANIZATION))
+        Organization.objects.filter(pk=identify(identifier, NO_ORGANIZATION))
         .exclude(status=Organization.Status.DELETED)
         .first()
     )
@@ -52,7 +82,7 @@ def access_project(user: User, identifier: UUID | str, needs: Role = Role.DEVELO
     """Return the project, archived ones too. Raises NotFound; Forbidden as `access_organization` does."""
     project = (
         Project.objects.select_related("organization")
-        .filter(pk=_id_of(identifier, NO_PROJECT))
+        .filter(pk=identify(identifier, NO_PROJECT))
         .exclude(status=Project.Status.DELETED)
         .exclude(organization__status=Organization.Status.DELETED)
         .first()
@@ -60,6 +90,25 @@ def access_project(user: User, identifier: UUID | str, needs: Role = Role.DEVELO
     if project is None:
         raise NotFound(NO_PROJECT)
     return ProjectAccess(project, _role_in(user, project.organization_id, needs))
+
+
+def access_membership(user: User, organization_id: UUID | str, identifier: UUID | str) -> MembershipAccess:
+    """Return a member that the user may change or remove: one's own place, or any as an admin.
+
+    Owners' places are the owners' alone. Raises NotFound, Forbidden.
+    """
+    organization, role = access_organization(user, organization_id)
+    membership = (
+        Membership.objects.select_related("user")
+        .filter(organization=organization, pk=identify(identifier, NO_MEMBER))
+        .first()
+    )
+    if membership is None:
+        raise NotFound(NO_MEMBER)
+    if membership.user_id != user.id:
+        require(role, Role.ADMIN)
+        require(role, Role(membership.role))
+    return MembershipAccess(membership, organization, role)
 
 
 def roles_of(user: User) -> dict[UUID, Role]:
@@ -78,14 +127,5 @@ def _role_in(user: User, organization_id: UUID, needs: Role) -> Role:
     if membership is None:
         raise Forbidden("You are not a member of this organization")
     role = Role(membership.role)
-    if not reaches(role, needs):
-        raise Forbidden(f"This needs the role {needs} in the organization; yours is {role}")
+    require(role, needs)
     return role
-
-
-def _id_of(identifier: UUID | str, missing: str) -> UUID:
-    """Return the id. Raises NotFound for text that cannot be one."""
-    found = identifier if isinstance(identifier, UUID) else find_id(identifier)
-    if found is None:
-        raise NotFound(missing)
-    return found

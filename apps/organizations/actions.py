@@ -1,16 +1,22 @@
-"""What can be done to users and organizations: each verb one transaction.
+"""What can be done to users, organizations, their members and projects: each verb one transaction.
 
 Knows what belongs together. Must never know HTTP, nor whether the caller may: `access.py` says so beforehand.
 """
 
 from __future__ import annotations
 
-from django.db import IntegrityError, transaction
+from collections.abc import Mapping
+from typing import Any
 
-from apps.kernel.errors import InvalidRequest, Unauthenticated
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
 from apps.organizations import passwords
+from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
+from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
 from apps.organizations.sessions import end_sessions
 
 DEFAULT_ORGANIZATION, DEFAULT_PROJECT = "Default Organization", "Default Project"
@@ -60,6 +66,88 @@ def create_organization(
     return organization
 
 
+@transaction.atomic
+def create_further_organization(*, owner: User, name: str) -> Organization:
+    """Create an organization at a user's wish. Raises Forbidden when they own as many as a user may."""
+    # Those who create at once wait for each other here, so that none of them counts without the others'.
+    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+    owned = Membership.objects.filter(user=owner, role=Role.OWNER)
+    if owned.exclude(organization__status=Organization.Status.DELETED).count() >= ORGANIZATIONS_PER_USER:
+        raise Forbidden(f"The limit of {ORGANIZATIONS_PER_USER} organizations was reached")
+    return create_organization(owner=owner, name=name)
+
+
+@transaction.atomic
+def change_organization(*, organization: Organization, changes: Mapping[str, Any]) -> Organization:
+    """Set columns of an organization. Raises NotFound when it was deleted meanwhile."""
+    row = _locked(organization)
+    _set(row, changes)
+    return row
+
+
+@transaction.atomic
+def delete_organization(*, organization: Organization) -> None:
+    """End an organization with its projects, and thereby its keys; `erasure.py` removes the data. Irreversible."""
+    row = _locked(organization)
+    _set(row, {"status": Organization.Status.DELETED, "auto_top_up_enabled": False})
+    living = row.projects.exclude(status=Project.Status.DELETED)
+    living.update(status=Project.Status.DELETED, updated_at=timezone.now())
+
+
+@transaction.atomic
+def create_project(*, organization: Organization, fields: Mapping[str, Any]) -> Project:
+    """Create a project. Raises Forbidden when the plan's are used up, NotFound when the organization is deleted."""
+    limit = limits_of(_locked(organization).plan).projects
+    if limit is not None and organization.projects.exclude(status=Project.Status.DELETED).count() >= limit:
+        raise Forbidden(f"Maximum {limit} projects per organization")
+    return Project.objects.create(organization=organization, **fields)
+
+
+@transaction.atomic
+def change_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
+    """Set columns of a project, its status among them. Raises NotFound when it was deleted meanwhile."""
+    living = Project.objects.select_for_update(no_key=True).exclude(status=Project.Status.DELETED)
+    row = living.filter(pk=project.pk).first()
+    if row is None:
+        raise NotFound(NO_PROJECT)
+    _set(row, changes)
+    return row
+
+
+def delete_project(*, project: Project) -> None:
+    """End a project, and thereby its keys. Irreversible. Raises NotFound when it already is."""
+    change_project(project=project, changes={"status": Project.Status.DELETED})
+
+
+@transaction.atomic
+def add_member(*, organization: Organization, email: str, role: Role) -> Membership:
+    """Make the user with this address a member. Raises NotFound without one, InvalidRequest (409) for a member."""
+    _locked(organization)
+    user = User.objects.filter(email=User.normalize_username(email), is_active=True).first()
+    if user is None:
+        raise NotFound("There is no account with this e-mail address")
+    membership, added = Membership.objects.get_or_create(organization=organization, user=user, defaults={"role": role})
+    if not added:
+        raise InvalidRequest(
+            "This user already is a member of the organization", status=409, code="already_exists", param="email"
+        )
+    return membership
+
+
+@transaction.atomic
+def change_member(*, membership: Membership, role: Role) -> Membership:
+    """Give a member another role. Raises InvalidRequest for the last owner, NotFound for one who has left."""
+    row = _locked_member(membership, remains_owner=role == Role.OWNER)
+    _set(row, {"role": role})
+    return row
+
+
+@transaction.atomic
+def remove_member(*, membership: Membership) -> None:
+    """End a membership. Raises InvalidRequest for the last owner, NotFound for one who has left."""
+    _locked_member(membership, remains_owner=False).delete()
+
+
 def set_plan(*, organization: Organization, plan: Plan) -> None:
     """Move an organization to another plan, without a term."""
     organization.plan, organization.plan_expires_at = plan, None
@@ -86,3 +174,31 @@ def _find_referrer(ref: str | None) -> Organization | None:
     if identifier is None:
         return None
     return Organization.objects.filter(pk=identifier).exclude(status=Organization.Status.DELETED).first()
+
+
+def _locked(organization: Organization) -> Organization:
+    """Return the organization as it is now, which others have to wait for. Raises NotFound when it is deleted."""
+    rows = Organization.objects.select_for_update(no_key=True).exclude(status=Organization.Status.DELETED)
+    row = rows.filter(pk=organization.pk).first()
+    if row is None:
+        raise NotFound(NO_ORGANIZATION)
+    return row
+
+
+def _locked_member(membership: Membership, *, remains_owner: bool) -> Membership:
+    """Return the membership as it is now; no other of the organization changes meanwhile, and an owner stays."""
+    members = Membership.objects.filter(organization=_locked(membership.organization))
+    row = members.filter(pk=membership.pk).select_related("user").first()
+    if row is None:
+        raise NotFound(NO_MEMBER)
+    others = members.filter(role=Role.OWNER).exclude(pk=row.pk)
+    if row.role == Role.OWNER and not remains_owner and not others.exists():
+        raise InvalidRequest("The last owner of an organization stays its owner", code="last_owner")
+    return row
+
+
+def _set(row: Organization | Project | Membership, changes: Mapping[str, Any]) -> None:
+    """Write these columns and no other: money moves beside them."""
+    for name, value in changes.items():
+        setattr(row, name, value)
+    row.save(update_fields=[*changes, "updated_at"])

@@ -1,15 +1,17 @@
-"""The shapes of accounts, organizations and projects on the wire (specification 2.3, 2.4)."""
+"""The shapes of accounts, organizations, members and projects on the wire (specification 2.3, 2.4)."""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError as InvalidPassword
 from rest_framework import serializers
 
-from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Text
-from apps.organizations.models import Organization, Project, User
+from apps.kernel.money import plain
+from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Money, Text
+from apps.organizations.models import Membership, Mode, Organization, Project, RetentionLevel, Role, User
 
 # Characters; hashing takes a password of any length, a request does not.
 MAX_PASSWORD = 256
@@ -76,6 +78,95 @@ class OrganizationShape(CamelModelSerializer):
             "dev_plan_billing_cycle_start",
             "dev_plan_expires_at",
             "dev_plan_allow_all_models",
+            "created_at",
+            "updated_at",
+        ]
+
+
+class Amount(Money):
+    """USD of at least `minimum`, as a number or as a decimal string."""
+
+    def __init__(self, *, minimum: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.minimum = minimum
+
+    def to_internal_value(self, data: Any) -> Decimal:
+        """Return the exact amount. Raises ValidationError."""
+        is_number = isinstance(data, int | float) and not isinstance(data, bool)
+        amount = super().to_internal_value(plain(Decimal(str(data))) if is_number else data)
+        if amount < self.minimum:
+            raise serializers.ValidationError(f"Must be at least {self.minimum} USD")
+        return amount
+
+
+class NewOrganizationShape(CamelSerializer):
+    """`POST /organization`."""
+
+    name = Text(max_length=255)
+
+
+class OrganizationChangesShape(CamelSerializer):
+    """`PATCH /organization/{orgId}`: whatever is to be changed."""
+
+    name = Text(max_length=255, required=False)
+    billing_email = serializers.EmailField(max_length=254, required=False, allow_null=True)
+    billing_company = Text(max_length=255, required=False, allow_null=True, allow_blank=True)
+    billing_address = Text(max_length=2000, required=False, allow_null=True, allow_blank=True)
+    billing_tax_id = Text(max_length=100, required=False, allow_null=True, allow_blank=True)
+    retention_level = serializers.ChoiceField(RetentionLevel.choices, required=False)
+    auto_top_up_enabled = serializers.BooleanField(required=False)
+    auto_top_up_threshold = Amount(minimum=5, required=False)
+    auto_top_up_amount = Amount(minimum=10, required=False)
+
+
+class NewProjectShape(CamelSerializer):
+    """`POST /projects`."""
+
+    name = Text(max_length=255)
+    organization_id = Text(max_length=100)
+    mode = serializers.ChoiceField(Mode.choices, required=False)
+    caching_enabled = serializers.BooleanField(required=False)
+    cache_duration_seconds = serializers.IntegerField(min_value=10, max_value=31_536_000, required=False)
+
+
+class ProjectChangesShape(CamelSerializer):
+    """`PATCH /projects/{id}`: whatever is to be changed."""
+
+    name = Text(max_length=255, required=False)
+    mode = serializers.ChoiceField(Mode.choices, required=False)
+    caching_enabled = serializers.BooleanField(required=False)
+    cache_duration_seconds = serializers.IntegerField(min_value=10, max_value=31_536_000, required=False)
+    status = serializers.ChoiceField([Project.Status.ACTIVE, Project.Status.ARCHIVED], required=False)
+
+
+class NewMemberShape(CamelSerializer):
+    """`POST /organization/{orgId}/members`."""
+
+    email = serializers.EmailField(max_length=254)
+    role = serializers.ChoiceField(Role.choices)
+
+
+class MemberChangesShape(CamelSerializer):
+    """`PATCH /organization/{orgId}/members/{id}`."""
+
+    role = serializers.ChoiceField(Role.choices)
+
+
+class MemberShape(CamelModelSerializer):
+    """A member, to the other members."""
+
+    name = serializers.ReadOnlyField(source="user.name")
+    email = serializers.ReadOnlyField(source="user.email")
+
+    class Meta:
+        model = Membership
+        fields = read_only_fields = [
+            "id",
+            "organization_id",
+            "user_id",
+            "name",
+            "email",
+            "role",
             "created_at",
             "updated_at",
         ]

@@ -1,4 +1,4 @@
-"""`/auth` and `/organization`: parse, act or query, present."""
+"""`/auth`, `/organization` and `/projects`: parse, act or query, present."""
 
 from __future__ import annotations
 
@@ -7,12 +7,32 @@ from typing import Any
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.kernel.money import plain
 from apps.kernel.rest.address import address_of
 from apps.kernel.rest.endpoint import Endpoint
 from apps.organizations import actions, throttle
-from apps.organizations.access import access_organization
-from apps.organizations.models import Organization, Project, User
-from apps.organizations.serializers import OrganizationShape, ProjectShape, SignInShape, SignUpShape, UserShape
+from apps.organizations.access import (
+    access_membership,
+    access_organization,
+    access_project,
+    needed_to_change,
+    require,
+)
+from apps.organizations.models import Organization, Project, Role, User
+from apps.organizations.serializers import (
+    MemberChangesShape,
+    MemberShape,
+    NewMemberShape,
+    NewOrganizationShape,
+    NewProjectShape,
+    OrganizationChangesShape,
+    OrganizationShape,
+    ProjectChangesShape,
+    ProjectShape,
+    SignInShape,
+    SignUpShape,
+    UserShape,
+)
 from apps.organizations.sessions import MemberEndpoint, extend, start_session
 
 
@@ -67,12 +87,86 @@ class GetSession(MemberEndpoint):
 
 
 class Organizations(MemberEndpoint):
-    """`GET /organization`."""
+    """`GET /organization`, `POST /organization`."""
 
     def get(self, request: Request) -> Response:
         """List the organizations that the user is a member of, oldest first."""
         rows = Organization.objects.filter(memberships__user=self.user).exclude(status=Organization.Status.DELETED)
         return Response({"organizations": OrganizationShape(rows.order_by("created_at", "id"), many=True).data})
+
+    def post(self, request: Request) -> Response:
+        """Create an organization, which the user owns."""
+        created = actions.create_further_organization(owner=self.user, **self.read(NewOrganizationShape))
+        return Response({"organization": OrganizationShape(created).data})
+
+
+class OneOrganization(MemberEndpoint):
+    """`PATCH /organization/{orgId}`, `DELETE /organization/{orgId}`."""
+
+    def patch(self, request: Request, organization_id: str) -> Response:
+        """Change its name, its billing settings or its policies."""
+        organization, role = access_organization(self.user, organization_id, Role.ADMIN)
+        changes = self.read(OrganizationChangesShape)
+        require(role, needed_to_change(changes))
+        changed = actions.change_organization(organization=organization, changes=changes)
+        return Response({"message": "Organization updated", "organization": OrganizationShape(changed).data})
+
+    def delete(self, request: Request, organization_id: str) -> Response:
+        """End it, with all that belongs to it."""
+        organization, _ = access_organization(self.user, organization_id, Role.OWNER)
+        actions.delete_organization(organization=organization)
+        return Response({"message": "Organization deleted"})
+
+
+class ReferralStats(MemberEndpoint):
+    """`GET /organization/{orgId}/referral-stats`."""
+
+    def get(self, request: Request, organization_id: str) -> Response:
+        """Tell how many organizations it has referred, and what that has earned it."""
+        organization, _ = access_organization(self.user, organization_id)
+        return Response(
+            {
+                "referredCount": organization.referred.count(),
+                "referralEarnings": plain(organization.referral_earnings),
+            }
+        )
+
+
+class Members(MemberEndpoint):
+    """`GET /organization/{orgId}/members`, `POST /organization/{orgId}/members`."""
+
+    def get(self, request: Request, organization_id: str) -> Response:
+        """List the members, the longest-standing first."""
+        organization, _ = access_organization(self.user, organization_id)
+        rows = organization.memberships.select_related("user").order_by("created_at", "id")
+        return Response({"members": MemberShape(rows, many=True).data})
+
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Add a user as a member."""
+        organization, role = access_organization(self.user, organization_id, Role.ADMIN)
+        fields = self.read(NewMemberShape)
+        require(role, fields["role"])
+        added = actions.add_member(organization=organization, **fields)
+        return Response({"message": "Member added", "member": MemberShape(added).data})
+
+
+class OneMember(MemberEndpoint):
+    """`PATCH /organization/{orgId}/members/{id}`, `DELETE /organization/{orgId}/members/{id}`."""
+
+    def patch(self, request: Request, organization_id: str, member_id: str) -> Response:
+        """Give a member another role, none above one's own."""
+        membership, _, role = access_membership(self.user, organization_id, member_id)
+        require(role, Role.ADMIN)
+        fields = self.read(MemberChangesShape)
+        require(role, fields["role"])
+        changed = actions.change_member(membership=membership, **fields)
+        return Response({"message": "Member updated", "member": MemberShape(changed).data})
+
+    def delete(self, request: Request, organization_id: str, member_id: str) -> Response:
+        """Remove a member, or leave."""
+        membership, _, _ = access_membership(self.user, organization_id, member_id)
+        actions.remove_member(membership=membership)
+        return Response({"message": "Member removed"})
 
 
 class OrganizationProjects(MemberEndpoint):
@@ -83,6 +177,37 @@ class OrganizationProjects(MemberEndpoint):
         organization, _ = access_organization(self.user, organization_id)
         rows = organization.projects.exclude(status=Project.Status.DELETED)
         return Response({"projects": ProjectShape(rows.order_by("created_at", "id"), many=True).data})
+
+
+class Projects(MemberEndpoint):
+    """`POST /projects`."""
+
+    def post(self, request: Request) -> Response:
+        """Create a project."""
+        fields = self.read(NewProjectShape)
+        organization, _ = access_organization(self.user, fields.pop("organization_id"), Role.ADMIN)
+        created = actions.create_project(organization=organization, fields=fields)
+        return Response({"project": ProjectShape(created).data})
+
+
+class OneProject(MemberEndpoint):
+    """`GET /projects/{id}`, `PATCH /projects/{id}`, `DELETE /projects/{id}`."""
+
+    def get(self, request: Request, project_id: str) -> Response:
+        """Show a project."""
+        return Response({"project": ProjectShape(access_project(self.user, project_id).project).data})
+
+    def patch(self, request: Request, project_id: str) -> Response:
+        """Change a project; archive it, or take it up again."""
+        project, _ = access_project(self.user, project_id, Role.ADMIN)
+        changed = actions.change_project(project=project, changes=self.read(ProjectChangesShape))
+        return Response({"message": "Project updated", "project": ProjectShape(changed).data})
+
+    def delete(self, request: Request, project_id: str) -> Response:
+        """End a project."""
+        project, _ = access_project(self.user, project_id, Role.ADMIN)
+        actions.delete_project(project=project)
+        return Response({"message": "Project deleted"})
 
 
 def _signed_in(user: User) -> Response:

@@ -1,5 +1,6 @@
-"""The cast, for the tests of this folder."""
+"""The cast and the sandbox upstream, for the tests of this folder."""
 
+from tests.upstream import sandbox_url
 from tests.world import world
 
-__all__ = ["world"]
+__all__ = ["sandbox_url", "world"]

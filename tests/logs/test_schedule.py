@@ -23,7 +23,12 @@ from gateway_project.home import PROJECT
 def test_every_scheduled_task_exists_and_cannot_run_forever() -> None:
     app.loader.import_default_modules()
     scheduled = {one["task"] for one in app.conf.beat_schedule.values()}
-    assert scheduled == {"logs.make_partitions", "logs.expire", "billing.check_ledger"}
+    assert scheduled == {
+        "logs.make_partitions",
+        "logs.expire",
+        "organizations.erase_deleted",
+        "billing.check_ledger",
+    }
     visible = app.conf.broker_transport_options["visibility_timeout"]
     # Past it the broker hands the message to another worker.
     assert {name: 0 < (app.tasks[name].time_limit or 0) < visible for name in scheduled} == dict.fromkeys(
@@ -36,6 +41,7 @@ def test_the_schedule() -> None:
     assert schedule == {
         "logs.make_partitions": crontab(minute=5),
         "logs.expire": crontab(hour=3, minute=20),
+        "organizations.erase_deleted": crontab(minute="*/5"),
         "billing.check_ledger": crontab(hour=4, minute=10),
     }
     assert app.conf.timezone == "UTC"

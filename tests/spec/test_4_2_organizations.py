@@ -12,7 +12,6 @@ from django.test import TestCase
 
 from apps.billing.models import Transaction
 from apps.kernel.rest.pages import write_cursor
-from apps.keys.models import ApiKey
 from apps.organizations.models import Membership, Organization, Project, Role, User
 from tests.upstream import Caller as ModelCaller
 from tests.upstream import nothing_happened, settle_all
@@ -274,4 +273,3 @@ def test_referral_stats(world: World) -> None:
     Organization.objects.filter(pk=referred.pk).update(referred_by=world.acme)
     Organization.objects.filter(pk=world.acme.pk).update(referral_earnings=Decimal("0.25"))
     assert signed_in(world.dana).get(path).json() == {"referredCount": 1, "referralEarnings": "0.25"}
-    assert ApiKey.objects.count() == 0

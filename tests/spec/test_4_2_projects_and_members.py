@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from threading import Thread
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import TestCase
 
 from apps.organizations.models import Membership, Plan, Project, Role, User
 from tests.upstream import Caller as ModelCaller
 from tests.upstream import nothing_happened, settle_all
-from tests.world import World, join, make_user, signed_in
+from tests.world import Caller, World, join, make_organization, make_user, signed_in
 
 
 def create(user: User, world: World, **changes: Any) -> Any:
@@ -201,3 +203,23 @@ class TestMembers:
         assert Membership.objects.get(pk=row.pk).role == "owner"
         join(world.acme, make_user("Olga"), Role.OWNER)
         assert caller.send("DELETE", path, {}).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_owners_who_remove_each_other_at_once_one_stays() -> None:
+    owners = [make_user("Olivia"), make_user("Olga")]
+    organization = make_organization(owner=owners[0])
+    join(organization, owners[1], Role.OWNER)
+    callers = [signed_in(owner) for owner in owners]
+    places = [Membership.objects.get(user=owner) for owner in reversed(owners)]
+
+    def remove(caller: Caller, place: Membership) -> None:
+        caller.send("DELETE", f"/organization/{organization.id}/members/{place.id}", {})
+        connection.close()
+
+    threads = [Thread(target=remove, args=pair) for pair in zip(callers, places, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert Membership.objects.filter(organization=organization).count() == 1

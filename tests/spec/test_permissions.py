@@ -42,7 +42,8 @@ class Row:
     query: str = ""
 
     def __str__(self) -> str:
-        return " ".join((self.method, self.route, *self.things.values(), *self.body, self.query)).strip()
+        body = (f"{name}={value}" for name, value in self.body.items())
+        return " ".join((self.method, self.route, *self.things.values(), *body, self.query)).strip()
 
 
 IN_ACME = {"organization_id": "acme"}

@@ -38,4 +38,3 @@ class Command(BaseCommand):
             ) from error
         organization.refresh_from_db(fields=["credits"])
         self.stdout.write(f"{organization.name} has {plain(organization.credits)} USD")
-

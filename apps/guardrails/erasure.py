@@ -1,0 +1,14 @@
+"""What becomes of the guardrails of an organization that is erased."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
+
+
+def erase(organization_id: UUID) -> None:
+    """Remove its configuration, its rules, and what they found."""
+    Violation.objects.filter(organization_id=organization_id).delete()
+    CustomRule.objects.filter(organization=organization_id).delete()
+    GuardrailConfig.objects.filter(organization=organization_id).delete()

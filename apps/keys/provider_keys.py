@@ -1,0 +1,158 @@
+"""What can be done to an organization's own credentials at providers: each verb one transaction.
+
+Knows that a credential is asked about before it is kept, and where it may be sent. Must never keep one in clear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from django.db import IntegrityError, connection, transaction
+
+from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
+from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.keys import live_check
+from apps.keys.access import NO_PROVIDER_KEY
+from apps.keys.address_guard import SafeAddress, UnsafeAddressError, guard
+from apps.keys.models import ProviderKey
+from apps.keys.secrets import UnreadableSecretError, encrypt, reencrypt
+from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.models import Organization
+from apps.organizations.plans import limits_of
+
+CUSTOM = "custom"
+# Of one organization; a policy carries them all.
+MAX_KEYS = 100
+# Characters; of a shorter credential, four would say too much.
+SHORTEST_SHOWN = 12
+FindProvider = Callable[[str], live_check.Provider | None]
+
+
+@dataclass(frozen=True, slots=True)
+class NewProviderKey:
+    """A credential as it was given; `provider_name` and `base_url` are those of a custom provider."""
+
+    provider: str
+    token: str = field(repr=False)
+    provider_name: str = ""
+    base_url: str = ""
+
+
+def create_provider_key(
+    *, organization: Organization, given: NewProviderKey, find_provider: FindProvider, live: bool
+) -> ProviderKey:
+    """Keep a credential, encrypted, after asking its provider about it when `live`.
+
+    Raises Forbidden when the plan has no provider keys, InvalidRequest for an unknown provider, an address that is not
+    to be called, a name that is taken, and with the provider's words when it refuses the credential; NotFound when the
+    organization was deleted meanwhile.
+    """
+    _require_plan(organization)
+    address = _checked(given, find_provider, live=live)
+    try:
+        with transaction.atomic():
+            # Those who create keys at once wait for each other here, and whoever deletes the organization for them.
+            standing = Organization.objects.exclude(status=Organization.Status.DELETED).filter(pk=organization.pk)
+            if standing.select_for_update(no_key=True).first() is None:
+                raise NotFound(NO_ORGANIZATION)
+            living = ProviderKey.objects.filter(organization=organization).exclude(status=ProviderKey.Status.DELETED)
+            if living.count() >= MAX_KEYS:
+                raise InvalidRequest(f"Maximum {MAX_KEYS} provider keys per organization", code="provider_key_limit")
+            return ProviderKey.objects.create(
+                organization=organization,
+                provider=given.provider,
+                provider_name=given.provider_name,
+                base_url=address.url if address else "",
+                encrypted_token=encrypt(given.token),
+                last_four=given.token[-4:] if len(given.token) >= SHORTEST_SHOWN else "",
+            )
+    except IntegrityError as error:
+        raise InvalidFields([Issue("providerName", "Another provider key has this name")]) from error
+
+
+@transaction.atomic
+def change_provider_key(*, key: ProviderKey, status: str) -> ProviderKey:
+    """Switch a provider key on or off. Raises Forbidden as creating does, NotFound when it was deleted meanwhile."""
+    if status == ProviderKey.Status.ACTIVE:
+        _require_plan(key.organization)
+    row = _locked(key)
+    row.status = status
+    row.save(update_fields=["status", "updated_at"])
+    return row
+
+
+@transaction.atomic
+def delete_provider_key(*, key: ProviderKey) -> None:
+    """End a provider key; the credential itself is erased. Raises NotFound when it already is."""
+    row = _locked(key)
+    row.status, row.encrypted_token = ProviderKey.Status.DELETED, b""
+    row.save(update_fields=["status", "encrypted_token", "updated_at"])
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """How many credentials were sealed anew, and the ids of those that no key opens."""
+
+    count: int
+    unreadable: list[str]
+
+
+def rotate() -> Rotated:
+    """Seal every credential with the newest encryption key, so that older ones can be taken away."""
+    count, unreadable = 0, []
+    living = ProviderKey.objects.exclude(status=ProviderKey.Status.DELETED)
+    for identifier in living.order_by("id").values_list("id", flat=True):
+        with transaction.atomic():
+            row = living.select_for_update(no_key=True).filter(pk=identifier).first()
+            if row is None:
+                continue
+            try:
+                row.encrypted_token = reencrypt(bytes(row.encrypted_token))
+            except UnreadableSecretError:
+                unreadable.append(str(identifier))
+                continue
+            row.save(update_fields=["encrypted_token"])
+            count += 1
+    return Rotated(count, unreadable)
+
+
+def _checked(given: NewProviderKey, find_provider: FindProvider, *, live: bool) -> SafeAddress | None:
+    """Return where a custom provider is; None for one of the catalog. Raises InvalidRequest."""
+    if given.provider == CUSTOM:
+        if {"?", "#"} & set(given.base_url):
+            raise InvalidFields([Issue("baseUrl", "Must be a URL without query or fragment")])
+        try:
+            address = guard(given.base_url.rstrip("/"))
+        except UnsafeAddressError as error:
+            raise InvalidFields([Issue("baseUrl", str(error))]) from error
+        if live:
+            _let_go_of_the_database()
+            live_check.check_at_address(address, given.token)
+        return address
+    provider = find_provider(given.provider)
+    if provider is None:
+        raise InvalidFields([Issue("provider", "There is no such provider")])
+    if live:
+        _let_go_of_the_database()
+        live_check.check_at_provider(provider, given.token)
+    return None
+
+
+def _let_go_of_the_database() -> None:
+    """Give the connection back for as long as the provider takes; there are few of them."""
+    if not connection.in_atomic_block:
+        connection.close()
+
+
+def _require_plan(organization: Organization) -> None:
+    if not limits_of(organization.plan).provider_keys:
+        raise Forbidden("Provider keys require a pro or enterprise plan")
+
+
+def _locked(key: ProviderKey) -> ProviderKey:
+    living = ProviderKey.objects.select_for_update(no_key=True).exclude(status=ProviderKey.Status.DELETED)
+    row = living.filter(pk=key.pk).first()
+    if row is None:
+        raise NotFound(NO_PROVIDER_KEY)
+    return row

@@ -1,0 +1,72 @@
+"""What a rule's value must look like for its type. Pure.
+
+Knows shapes and sizes. Must never know which models or providers there are: the catalog changes, rules stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from apps.kernel.rest.envelopes import Issue
+
+# How many ids a rule names at most, and how many characters each has.
+MAX_IDS, MAX_ID_LENGTH = 500, 255
+# USD per million tokens.
+MAX_PRICE = Decimal(1_000_000)
+PRICING_TYPES = ("free", "paid")
+_LISTS = {"models": "models", "providers": "providers"}
+_PRICING = ("pricingType", "maxInputPrice", "maxOutputPrice")
+
+
+def issues_of(rule_type: str, value: Mapping[str, Any]) -> list[Issue]:
+    """Return what is wrong with the value of a rule of this type; nothing for one that can be kept."""
+    subject = rule_type.partition("_")[2]
+    known = _PRICING if subject == "pricing" else (_LISTS[subject],)
+    issues = [Issue(f"ruleValue.{name}", f"Not a field of {rule_type}") for name in value if name not in known]
+    if subject == "pricing":
+        return issues + _pricing_issues(value)
+    return issues + _list_issues(known[0], value)
+
+
+def _list_issues(name: str, value: Mapping[str, Any]) -> list[Issue]:
+    path = f"ruleValue.{name}"
+    if name not in value:
+        return [Issue(path, "Required")]
+    ids = value[name]
+    if not isinstance(ids, list) or not 1 <= len(ids) <= MAX_IDS:
+        return [Issue(path, f"Must be a list of 1 to {MAX_IDS} ids")]
+    return [
+        Issue(f"{path}[{index}]", f"Must be a string of 1 to {MAX_ID_LENGTH} characters")
+        for index, one in enumerate(ids)
+        if not (isinstance(one, str) and 1 <= len(one) <= MAX_ID_LENGTH and "\0" not in one)
+    ]
+
+
+def _pricing_issues(value: Mapping[str, Any]) -> list[Issue]:
+    issues = []
+    if "pricingType" not in value:
+        issues.append(Issue("ruleValue.pricingType", "Required"))
+    elif value["pricingType"] not in PRICING_TYPES:
+        issues.append(Issue("ruleValue.pricingType", "Must be free or paid"))
+    issues += [
+        Issue(f"ruleValue.{name}", f"Must be a price from 0 to {MAX_PRICE} USD per million tokens")
+        for name in ("maxInputPrice", "maxOutputPrice")
+        if name in value and not _is_price(value[name])
+    ]
+    return issues
+
+
+def _is_price(value: Any) -> bool:
+    """Tell whether it is a number, or a decimal string, within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str) or (len(str(value)) > 40):
+        return False
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    try:
+        price = Decimal(str(value))
+    except InvalidOperation:
+        return False
+    return price.is_finite() and 0 <= price <= MAX_PRICE

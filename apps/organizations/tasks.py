@@ -1,0 +1,17 @@
+"""Scheduled work on organizations."""
+
+from __future__ import annotations
+
+import structlog
+from celery import shared_task
+
+from apps.organizations.erasure import erase_deleted
+
+log = structlog.get_logger(__name__)
+
+
+@shared_task(name="organizations.erase_deleted", time_limit=1800)
+def erase() -> None:
+    """Erase the data of deleted organizations. A run that is cut short is carried on by the next."""
+    erased = erase_deleted()
+    log.info("organizations.erased", organizations=[str(one) for one in erased])

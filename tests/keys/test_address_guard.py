@@ -1,0 +1,104 @@
+"""Addresses that tenants give: which are refused, and that a call goes where was looked."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from apps.keys import address_guard
+from apps.keys.address_guard import SafeAddress, UnsafeAddressError, guard, is_public
+
+PRIVATE = [
+    *("127.0.0.1", "127.9.9.9", "0.0.0.0", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254"),
+    *("100.64.0.1", "100.127.255.255", "192.0.0.9", "192.0.0.170", "192.0.2.1", "198.18.0.1", "198.51.100.1"),
+    *("203.0.113.1", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255", "192.88.99.1"),
+    *("::", "::1", "fe80::1", "fe80::1%1", "fc00::1", "fd12::1", "fec0::1", "ff02::1", "::ffff:8.8.8.8"),
+    *("::ffff:127.0.0.1", "::127.0.0.1", "64:ff9b::7f00:1", "64:ff9b::808:808", "64:ff9b:1::1", "2002:7f00:1::"),
+    *("2001::1", "2001:0:7f00:1::", "2001:db8::1", "3fff::1", "100::1", "5f00::1"),
+]
+PUBLIC = ["8.8.8.8", "1.1.1.1", "93.184.215.14", "2606:4700:4700::1111", "2a00:1450:4001:80b::200e"]
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_what_is_not_public_unicast_is_refused(address: str) -> None:
+    assert not is_public(address)
+    host = f"[{address}]" if ":" in address else address
+    if "%" not in address:
+        with pytest.raises(UnsafeAddressError, match=r"private, loopback or link-local|host is not known"):
+            guard(f"https://{host}/v1")
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_what_is_public_passes(address: str) -> None:
+    assert is_public(address)
+    host = f"[{address}]" if ":" in address else address
+    assert guard(f"https://{host}/v1?a=b") == SafeAddress(f"https://{host}/v1?a=b", address, host, address)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://localhost/v1", "http://localhost.:80", "http://127.1", "http://2130706433", "http://0x7f000001"),
+        *("http://0177.0.0.1", "http://0/", "http://[::ffff:7f00:1]/", "http://127.0.0.1:5432"),
+    ],
+)
+def test_other_spellings_of_the_inside_are_refused(url: str) -> None:
+    with pytest.raises(UnsafeAddressError):
+        guard(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("", "v1", "//1.1.1.1/v1", "ftp://1.1.1.1", "file:///etc/passwd", "gopher://1.1.1.1", "javascript:alert(1)"),
+        *("https://", "https:///v1", "https://1.1.1.1:99999/", "https://[::1", "https://1.1.1.1/\r\nX: y"),
+        *("https://user:secret@1.1.1.1/", "https://1.1.1.1@127.0.0.1/"),
+        *("https://1.1.1.1\\@127.0.0.1/", "https://1.1.1.1/ x", f"https://1.1.1.1/{'x' * 2000}", "https://ⓔ.com/"),
+    ],
+)
+def test_what_is_no_plain_url_is_refused(url: str) -> None:
+    with pytest.raises(UnsafeAddressError):
+        guard(url)
+
+
+def resolving(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> list[str]:
+    """Let names resolve to these addresses, one answer a time; return the names that were asked for."""
+    asked, left = [], list(answers)
+
+    def look_up(host: str, port: int, **_: Any) -> list[Any]:
+        asked.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in left.pop(0)]
+
+    monkeypatch.setattr(address_guard.socket, "getaddrinfo", look_up)
+    return asked
+
+
+def test_one_private_address_among_public_ones_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolving(monkeypatch, ["8.8.8.8", "10.0.0.1"])
+    with pytest.raises(UnsafeAddressError):
+        guard("https://models.example.com/v1")
+
+
+def test_a_name_is_resolved_once_and_called_where_it_was_looked_up(
+    monkeypatch: pytest.MonkeyPatch, sandbox_url: str, settings: Any
+) -> None:
+    settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = True
+    with monkeypatch.context() as patched:
+        asked = resolving(patched, ["127.0.0.1"])
+        port = sandbox_url.rpartition(":")[2]
+        address = guard(f"http://models.example.com:{port}/v1")
+        assert asked == ["models.example.com"]
+    # The name means nothing to anyone else.
+    with address.session() as session:
+        response = session.get(f"{address.url}/models", headers={"Authorization": "Bearer some-key"}, timeout=5)
+    assert response.status_code == 200
+    assert response.request.headers["Host"] == f"models.example.com:{port}"
+
+
+def test_the_operator_may_allow_private_addresses(settings: Any) -> None:
+    settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = True
+    assert guard("http://127.0.0.1:9000/v1").ip == "127.0.0.1"
+    with pytest.raises(UnsafeAddressError):
+        guard("ftp://127.0.0.1")
