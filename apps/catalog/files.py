@@ -60,6 +60,7 @@ class Facts(_Table, frozen=True):
     developer_role: bool | UnsetType = UNSET
     unsupported: list[str] | UnsetType = UNSET
     takes: list[str] | UnsetType = UNSET
+    betas: list[str] | UnsetType = UNSET
     moderated: bool | UnsetType = UNSET
     development_only: bool | UnsetType = UNSET
 

@@ -26,6 +26,7 @@ from apps.gateway.credentials import CREDITS
 from apps.gateway.estimate import answer_tokens_of, prompt_tokens_of
 from apps.gateway.metrics import UNRESERVED
 from apps.gateway.policy import Policy
+from apps.kernel import generation
 from apps.kernel.errors import Gone, Overloaded, PaymentRequired
 from apps.kernel.money import NANO, nanos_up, plain
 from apps.kernel.usage import Usage
@@ -87,10 +88,7 @@ def admit(policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: 
     match answer.outcome:
         case Outcome.STALE:
             catalog_word, organization_word = answer.words or ("", "")
-            if organization_word != policy.generation:
-                policies.forget(token)
-            if catalog_word != catalog.generation:
-                snapshot.refresh(catalog_word)
+            _renew(policy, catalog, token, catalog_word, organization_word)
             return False
         case Outcome.OVER_LIMIT:
             raise PaymentRequired(
@@ -106,6 +104,29 @@ def admit(policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: 
             raise Gone("This organization or API key no longer exists")
         case _:
             return True
+
+
+def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:
+    """Return whether policy and catalog still stand; if not they will be read again. For requests refused by them.
+
+    Without Redis nobody can tell, and a refusal stands.
+    """
+    try:
+        catalog_word = generation.read(generation.CATALOG)
+        organization_word = generation.read(generation.organization(policy.organization_id))
+    except RedisError:
+        return True
+    if (catalog_word, organization_word) == (catalog.generation, policy.generation):
+        return True
+    _renew(policy, catalog, token, catalog_word, organization_word)
+    return False
+
+
+def _renew(policy: Policy, catalog: Catalog, token: str, catalog_word: str, organization_word: str) -> None:
+    if organization_word != policy.generation:
+        policies.forget(token)
+    if catalog_word != catalog.generation:
+        snapshot.refresh(catalog_word)
 
 
 def _let_through(policy: Policy, token: str, error: RedisError) -> bool:

@@ -58,7 +58,13 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
     identifier = new_id()
     for _ in range(_MAX_READINGS):
         catalog = snapshot.current()
-        fitting = candidates.resolve(policy, catalog, chat)
+        try:
+            fitting = candidates.resolve(policy, catalog, chat)
+        except ApiError:
+            if admission.knew_the_latest(policy, catalog, token):
+                raise
+            policy = policy_of(token)
+            continue
         ranking = routing.rank(fitting, no_fallback=call.switched_on("x-no-fallback"))
         worst = admission.estimate(chat, fitting)
         entry = record.open_entry(identifier, route, policy, call, chat)
@@ -138,6 +144,7 @@ class ChatRun:
             case Started():
                 event.model = self.attempts.latest.model_id
                 event.created = event.created or int(time.time())
+                event.prompt_estimate = self.prompt_estimate
             case UsageReported():
                 self._usage = event.usage
             case Finished():

@@ -64,6 +64,21 @@ class Policy:
     generation: str
     read_at: float
 
+    @property
+    def refuses(self) -> bool:
+        """Whether `check` will raise."""
+        return self.gone is not None or (self.expires_at is not None and self.expires_at <= datetime.now(UTC))
+
+    def stands(self) -> bool:
+        """Ask whether nothing has changed since it was read; as far as anybody can tell without Redis.
+
+        Who is let in learns that on the way (`admission`); this is for who is not.
+        """
+        try:
+            return generation.read(generation.organization(self.organization_id)) == self.generation
+        except RedisError:
+            return True
+
     def check(self) -> None:
         """Raise Unauthenticated when the key has expired, Gone when its project or organization is no more."""
         if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
@@ -79,7 +94,7 @@ def policy_of(token: str) -> Policy:
     """Return the policy of an API key. Raises Unauthenticated, Gone, and Overloaded when nothing can be asked."""
     digest = digest_of(token)
     policy = _policies.get(digest)
-    if policy is None or time.monotonic() - policy.read_at > MAX_AGE:
+    if policy is None or time.monotonic() - policy.read_at > MAX_AGE or (policy.refuses and not policy.stands()):
         policy = _read_or_keep(token, digest, policy)
     else:
         _policies.move_to_end(digest)

@@ -8,43 +8,20 @@ from uuid import uuid4
 
 import pytest
 
-from apps.catalog import snapshot
-from apps.catalog.models import Provider
 from apps.gateway.dialects import anthropic
 from apps.gateway.estimate import prompt_tokens_of
-from apps.kernel import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
+from tests.asking import WEATHER, ask, speak
 from tests.upstream import Caller, nothing_happened, settle_all
 
-WEATHER = {
-    "name": "get_weather",
-    "description": "The weather in a city",
-    "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-}
 CALLED = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Oslo"}}
-
-
-def ask(caller: Caller, content: Any = "hello", path: str = "/v1/messages", **fields: Any) -> Any:
-    """Send a request to `sandbox/echo` unless `model` says otherwise; a field that is None is left out."""
-    headers = {"x-api-key": caller.token, "anthropic-version": "2023-06-01", **fields.pop("headers", {})}
-    body = {
-        "model": "sandbox/echo",
-        "max_tokens": 100,
-        "messages": [{"role": "user", "content": content}],
-        **fields,
-    }
-    body = {name: value for name, value in body.items() if value is not None}
-    return caller.client.post(path, body, content_type="application/json", headers=headers)
 
 
 @pytest.fixture(params=["openai", "anthropic"])
 def upstream(request: pytest.FixtureRequest, caller: Caller) -> str:
     """The format that the upstream speaks: each test runs against both."""
-    if request.param == "anthropic":
-        Provider.objects.filter(pk="sandbox").update(dialect="anthropic", auth="x-api-key")
-        generation.advance()
-        snapshot.current()
+    speak(request.param)
     return str(request.param)
 
 
@@ -54,12 +31,15 @@ def test_the_answer_has_the_fields_of_the_specification(caller: Caller, upstream
     assert response["x-request-id"] == "my-own.id_1"
     body = response.json()
     assert body.pop("id")
-    assert body.pop("usage").items() >= {
-        "input_tokens": 700,
-        "output_tokens": 200,
-        "cache_read_input_tokens": 300,
-        "cache_creation_input_tokens": 0,
-    }.items()
+    assert (
+        body.pop("usage").items()
+        >= {
+            "input_tokens": 700,
+            "output_tokens": 200,
+            "cache_read_input_tokens": 300,
+            "cache_creation_input_tokens": 0,
+        }.items()
+    )
     assert body == {
         "type": "message",
         "role": "assistant",
@@ -80,41 +60,6 @@ def test_the_answer_has_the_fields_of_the_specification(caller: Caller, upstream
 )
 def test_stop_reasons(caller: Caller, upstream: str, content: str, fields: dict[str, Any], reason: str) -> None:
     assert ask(caller, content, **fields).json()["stop_reason"] == reason
-
-
-@pytest.mark.parametrize("name", ["model", "messages", "max_tokens"])
-def test_a_missing_field_is_400_and_named(caller: Caller, name: str) -> None:
-    response = ask(caller, **{name: None})
-    message = f"Invalid request format: {name}: Required"
-    assert (response.status_code, response.json()) == (
-        400,
-        {
-            "type": "error",
-            "error": {"type": "invalid_request_error", "message": message},
-            "status": 400,
-            "message": message,
-        },
-    )
-    assert nothing_happened(caller)
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        ({"temperature": 1.5}, "temperature: must be between 0 and 1"),
-        ({"max_tokens": "many"}, "max_tokens: must be a number"),
-        ({"messages": []}, "messages: must hold at least one message"),
-        ({"tools": [{"input_schema": {}}]}, "tools[0].name: Required"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]},
-            "messages[0].content[0].tool_use_id: Required",
-        ),
-    ],
-)
-def test_a_field_that_cannot_be_taken_is_400_and_named(caller: Caller, fields: dict[str, Any], message: str) -> None:
-    response = ask(caller, **fields)
-    assert (response.status_code, response.json()["error"]["message"]) == (400, f"Invalid request format: {message}")
-    assert nothing_happened(caller)
 
 
 def test_tool_use_becomes_tool_calls_and_tool_results_tool_messages(caller: Caller) -> None:
@@ -152,9 +97,7 @@ def test_tool_use_becomes_tool_calls_and_tool_results_tool_messages(caller: Call
 def test_an_image_block_becomes_an_image_url_part(caller: Caller) -> None:
     tag = uuid4().hex
     picture = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "aGk="}}
-    response = ask(
-        caller, [{"type": "text", "text": f"look [[sandbox tag={tag}]]"}, picture], model="sandbox/vision"
-    )
+    response = ask(caller, [{"type": "text", "text": f"look [[sandbox tag={tag}]]"}, picture], model="sandbox/vision")
     assert response.json()["content"][0]["text"] == "You said: look (1 image)"
     (sent,) = caller.sent(tag)
     assert sent["body"]["messages"][0]["content"][1] == {
@@ -250,8 +193,7 @@ def test_what_claude_code_sends_is_taken(caller: Caller, upstream: str) -> None:
 
 
 def test_thinking_comes_with_its_seal_and_goes_back(caller: Caller) -> None:
-    Provider.objects.filter(pk="sandbox").update(dialect="anthropic", auth="x-api-key")
-    generation.advance()
+    speak("anthropic")
     tag = uuid4().hex
     thinking, text = ask(
         caller, "why?", model="sandbox/reasoner", max_tokens=2000, thinking={"type": "enabled", "budget_tokens": 1024}
@@ -273,8 +215,7 @@ def test_thinking_comes_with_its_seal_and_goes_back(caller: Caller) -> None:
 
 
 def test_an_openai_client_is_answered_by_an_upstream_of_anthropics_format(caller: Caller) -> None:
-    Provider.objects.filter(pk="sandbox").update(dialect="anthropic", auth="x-api-key")
-    generation.advance()
+    speak("anthropic")
     tag = uuid4().hex
     response = caller.chat(f"hi [[sandbox tag={tag} usage=1000,200,300,0,100]]", stop="END", user="u-1")
     body = response.json()
@@ -304,37 +245,14 @@ def test_a_request_is_logged_with_its_messages_and_paid(caller: Caller, upstream
     assert entry.cost > 0
 
 
-@pytest.mark.parametrize(
-    ("content", "status", "kind"),
-    [
-        ("hi [[sandbox status=429]]", 429, "rate_limit_error"),
-        ("hi [[sandbox status=503]]", 503, "overloaded_error"),
-        ("hi [[sandbox status=413]]", 413, "request_too_large"),
-        ("hi [[sandbox status=400]]", 400, "invalid_request_error"),
-    ],
-)
-def test_failures_of_the_provider_are_told_in_anthropics_words(
-    caller: Caller, upstream: str, content: str, status: int, kind: str
-) -> None:
-    response = ask(caller, content)
-    body = response.json()
-    assert (response.status_code, body["type"], body["error"]["type"]) == (status, "error", kind)
-    assert (body["status"], body["message"]) == (status, body["error"]["message"])
-
-
-def test_without_a_valid_key_it_is_401(caller: Caller) -> None:
-    for path in ("/v1/messages", "/v1/messages/count_tokens"):
-        response = ask(caller, path=path, headers={"x-api-key": "gw_dev_" + "0" * 40})
-        assert (response.status_code, response.json()["error"]) == (
-            401,
-            {"type": "authentication_error", "message": "Missing or invalid API key"},
-        )
-    assert nothing_happened(caller)
-
-
 def test_counting_tokens_is_free_and_asks_nobody(caller: Caller) -> None:
     response = ask(
-        caller, "hello " * 100, path="/v1/messages/count_tokens?beta=true", max_tokens=None, tools=[WEATHER], system="Hi"
+        caller,
+        "hello " * 100,
+        path="/v1/messages/count_tokens?beta=true",
+        max_tokens=None,
+        tools=[WEATHER],
+        system="Hi",
     )
     body = {
         "model": "m",

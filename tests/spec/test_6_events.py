@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from apps.catalog.models import Provider
-from apps.kernel import generation
 from apps.logs.models import RequestLog
 from tests.anthropic_stream import assert_in_order, message_of
+from tests.asking import speak
 from tests.upstream import Caller, settle_all
 
 TOOLS = [
@@ -22,9 +21,7 @@ TOOLS = [
 @pytest.fixture(params=["openai", "anthropic"], autouse=True)
 def upstream(request: pytest.FixtureRequest, caller: Caller) -> str:
     """The format that the upstream speaks: each test runs against both."""
-    if request.param == "anthropic":
-        Provider.objects.filter(pk="sandbox").update(dialect="anthropic", auth="x-api-key")
-        generation.advance()
+    speak(request.param)
     return str(request.param)
 
 
@@ -61,14 +58,17 @@ def test_text_streams_as_the_specification_says(caller: Caller) -> None:
     usage = message.pop("usage")
     assert usage["input_tokens"] > 0
     assert usage["output_tokens"] == 0
-    assert message.items() >= {
-        "type": "message",
-        "role": "assistant",
-        "model": "echo",
-        "content": [],
-        "stop_reason": None,
-        "stop_sequence": None,
-    }.items()
+    assert (
+        message.items()
+        >= {
+            "type": "message",
+            "role": "assistant",
+            "model": "echo",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+        }.items()
+    )
     end = events[-2]
     assert end["usage"]["input_tokens"] == 1000
     assert end.pop("usage")["output_tokens"] == 200

@@ -10,6 +10,7 @@ from uuid import uuid4
 import pytest
 from django.test import TestCase
 
+from apps.catalog.models import Model, ModelProvider
 from apps.keys.models import ApiKey, IamRule
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
@@ -123,6 +124,28 @@ def test_an_archived_project_or_deleted_organization_is_410(caller: Caller, what
     response = caller.chat()
     assert (response.status_code, response.json()["error"]["code"]) == (410, "gone")
     assert nothing_happened(caller)
+
+
+def test_a_refusal_ends_as_soon_as_its_reason_does(caller: Caller) -> None:
+    rule = IamRule.objects.create(api_key=caller.key, rule_type="deny_models", rule_value={"models": ["echo"]})
+    assert caller.chat().status_code == 403
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        rule.delete()
+    assert caller.chat().status_code == 200
+    project = caller.key.project
+    for status, expected in (("archived", 410), ("active", 200)):
+        project.status = status
+        with TestCase.captureOnCommitCallbacks(execute=True):
+            project.save()
+        assert caller.chat().status_code == expected
+
+
+def test_a_model_that_is_new_in_the_catalog_is_found_at_once(caller: Caller) -> None:
+    assert caller.chat(model="brand-new").status_code == 400
+    with TestCase.captureOnCommitCallbacks(execute=True):
+        Model.objects.create(id="brand-new", name="New", family="sandbox", mode="chat", input_modalities=["text"])
+        ModelProvider.objects.create(model_id="brand-new", provider_id="sandbox", model_name="echo")
+    assert caller.chat(model="brand-new").status_code == 200
 
 
 def test_an_access_rule_is_403_naming_the_rule(caller: Caller) -> None:

@@ -223,6 +223,8 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True):
     extra: dict[str, Any] | None = None
     dialect: str | None = None
     source: Source | None = None
+    # Previews of `dialect` that the client switched on beside the body; not part of what it said.
+    betas: list[str] | None = None
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,11 +23,15 @@ class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Started(Event):
-    """The provider began to answer. `extra`: by wire format, top-level fields that only that format understands."""
+    """The provider began to answer. `extra`: by wire format, top-level fields that only that format understands.
+
+    `prompt_estimate` is about how many tokens the prompt has, for formats that tell it before anybody has counted.
+    """
 
     id: str = ""
     model: str = ""
     created: int = 0
+    prompt_estimate: int = 0
     extra: dict[str, dict[str, Any]] = {}
 
 
@@ -106,11 +110,14 @@ class AudioDelta(Event):
 
 
 class OpaqueDelta(Event):
-    """Fields that only the wire format `dialect` understands: of the message, of the choice, or of the whole reply."""
+    """Fields that only the wire format `dialect` understands: of the message, of the choice, or of the whole reply.
+
+    What is of the `stream` says how the answer arrives, in the format's own words: no part of the whole reply.
+    """
 
     dialect: str
     data: dict[str, Any]
-    of: Literal["message", "choice", "reply"] = "message"
+    of: Literal["message", "choice", "reply", "stream"] = "message"
 
 
 class Finished(Event):

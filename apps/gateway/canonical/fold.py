@@ -51,6 +51,8 @@ class Fold:
                 self._reply.extra = {dialect: dict(data) for dialect, data in event.extra.items()}
             case OpaqueDelta(of="reply"):
                 self._reply.extra.setdefault(event.dialect, {}).update(event.data)
+            case OpaqueDelta(of="stream"):
+                pass
             case UsageReported():
                 self._reply.usage = event.usage
             case Failed():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import chain
 
 import structlog
 
 from apps.gateway.call import Answer, Call
+from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
 from apps.gateway.dialects import Inbound
 from apps.gateway.pipeline import ChatRun, open_chat
@@ -24,12 +25,22 @@ _STREAM_HEADERS = [
 ]
 
 
-def answer_chat(call: Call, route: str, dialect: Inbound) -> Answer:
-    """Run a chat and write its answer in the client's dialect."""
+def answer_chat(
+    call: Call, route: str, dialect: Inbound, read_request: Callable[[bytes], Chat] | None = None
+) -> Answer:
+    """Run a chat and write its answer in the client's dialect. `read_request` is the dialect's own unless given."""
+
+    def run_chat(token: str) -> Answer:
+        run = open_chat(call, route, token, read_request or dialect.read_request)
+        return _stream(run, dialect) if run.chat.stream else _whole(run, dialect)
+
+    return answer_with(call, route, dialect, run_chat)
+
+
+def answer_with(call: Call, route: str, dialect: Inbound, answer_for: Callable[[str], Answer]) -> Answer:
+    """Answer a call for the token it presents; an error is written in the client's dialect."""
     try:
-        token = presented_token(call.headers("authorization", "x-api-key"))
-        run = open_chat(call, route, token, dialect.read_request)
-        answer = _stream(run, dialect) if run.chat.stream else _whole(run, dialect)
+        answer = answer_for(presented_token(call.headers("authorization", "x-api-key")))
     except ApiError as error:
         answer = _refusal(error, dialect)
     except Exception:
@@ -48,7 +59,11 @@ def _whole(run: ChatRun, dialect: Inbound) -> Answer:
             summary = event
     if summary is None:
         raise InternalError("The answer ended without a summary")
-    body = dialect.write_reply(run.reply(), summary, run.chat)
+    return plain_answer(dialect.write_reply(run.reply(), summary, run.chat))
+
+
+def plain_answer(body: bytes) -> Answer:
+    """Return a whole JSON answer."""
     return Answer(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))], [body])
 
 

@@ -1,0 +1,26 @@
+"""Anthropic's messages format, towards clients and towards providers. Pure functions."""
+
+from __future__ import annotations
+
+from apps.gateway.dialects.anthropic.answer_in import read_events, read_reply
+from apps.gateway.dialects.anthropic.answer_out import write_events, write_reply
+from apps.gateway.dialects.anthropic.failures import read_failure, write_error
+from apps.gateway.dialects.anthropic.request_in import read_prompt, read_request
+from apps.gateway.dialects.anthropic.request_out import headers, path, write_request
+from apps.gateway.dialects.anthropic.wire import FRAMING, NAME
+
+__all__ = [
+    "FRAMING",
+    "NAME",
+    "headers",
+    "path",
+    "read_events",
+    "read_failure",
+    "read_prompt",
+    "read_reply",
+    "read_request",
+    "write_error",
+    "write_events",
+    "write_reply",
+    "write_request",
+]

@@ -1,0 +1,45 @@
+"""`POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's messages format in and out, for every model."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from apps.gateway.call import Answer, Call
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.dialects import anthropic
+from apps.gateway.endpoints.answering import answer_chat, answer_with, plain_answer
+from apps.gateway.estimate import prompt_tokens_of
+from apps.gateway.policy import policy_of
+
+_BETA = re.compile(r"[\w.-]{1,100}")
+# Claude Code sends eight.
+_MAX_BETAS = 50
+
+
+def messages(call: Call) -> Answer:
+    """Answer a chat request, whole or streamed."""
+
+    def read_request(body: bytes) -> Chat:
+        chat = anthropic.read_request(body)
+        chat.betas = _betas(call)
+        return chat
+
+    return answer_chat(call, "messages", anthropic, read_request)
+
+
+def count_tokens(call: Call) -> Answer:
+    """Tell about how many tokens a prompt has. Free, and no provider is asked."""
+
+    def count(token: str) -> Answer:
+        policy_of(token)
+        return plain_answer(msgspec.json.encode({"input_tokens": prompt_tokens_of(anthropic.read_prompt(call.body()))}))
+
+    return answer_with(call, "messages", anthropic, count)
+
+
+def _betas(call: Call) -> list[str] | None:
+    """Return the previews that the client switches on: what is no name of one is left out."""
+    names = [name.strip() for name in (call.header("anthropic-beta") or "").split(",")[:_MAX_BETAS]]
+    return [name for name in names if _BETA.fullmatch(name)] or None
