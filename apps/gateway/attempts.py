@@ -26,7 +26,7 @@ from apps.gateway.exchange import Budget, Exchange
 from apps.gateway.failures import UpstreamFailure, error_type_of, failure_of, retry_after_of
 from apps.gateway.framing import sse
 from apps.gateway.metrics import ATTEMPTS
-from apps.kernel.errors import InvalidRequest
+from apps.kernel.errors import ApiError, InvalidRequest
 
 MAX_RETRIES = 3
 _BACKOFF_BASE, _BACKOFF_CAP = 0.1, 2.0
@@ -43,6 +43,7 @@ class Attempts:
     candidates: tuple[Candidate, ...]
     departure: Departure
     tried: list[dict[str, Any]] = field(default_factory=list)
+    asked: Candidate | None = None
     answering: Candidate | None = None
     first_content_at: float | None = None
     received: int = 0
@@ -50,28 +51,33 @@ class Attempts:
     @property
     def latest(self) -> Candidate:
         """Whoever answers, or was asked last, or would be asked first."""
-        return self.answering or self.candidates[min(max(len(self.tried) - 1, 0), len(self.candidates) - 1)]
+        return self.answering or self.asked or self.candidates[0]
 
     def run(self) -> Iterator[Event]:
         """Yield the events of the first candidate that answers. Raises ApiError when none does, ClientGone."""
         last = len(self.candidates[: MAX_RETRIES + 1]) - 1
+        failed: ApiError | None = None
         for number, candidate in enumerate(self.candidates[: MAX_RETRIES + 1]):
             try:
                 yield from self._attempt(candidate)
                 return
             except UpstreamFailure as failure:
                 self._note(candidate, failure)
+                failed = failure.as_error(candidate.provider_id)
                 if self.answering is not None or number == last or not failure.retryable:
-                    raise failure.as_error(candidate.provider_id) from failure
+                    raise failed from failure
                 with self.departure.interrupts():
                     gevent.sleep(_backoff(number, failure.retry_after))
             except InvalidRequest:
-                # This provider's format cannot say what is asked; it was not called. Another's may.
+                # This provider's format cannot say what is asked; it was not called. Another's may, or might have.
                 if number == last:
+                    if failed is not None:
+                        raise failed from None
                     raise
 
     def _attempt(self, candidate: Candidate) -> Iterator[Event]:
         """Yield one candidate's events, held back until its first content, so that a failure leaves no trace."""
+        self.asked = candidate
         dialect = find_dialect(candidate.offer.provider.dialect)
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {candidate.provider_id} is not spoken here")

@@ -154,6 +154,14 @@ def test_what_google_has_no_words_for_is_answered_by_another_provider(gemini: Ca
     assert (response.status_code, response.json()["metadata"]["used_provider"]) == (200, "sandbox")
 
 
+def test_a_provider_that_fails_after_one_without_words_for_it_is_the_one_that_is_blamed(gemini: Caller) -> None:
+    response = ask(gemini, "hi [[sandbox status=503]]", logit_bias={"1": 5})
+    assert (response.status_code, response.json()["error"]["code"]) == (503, "overloaded")
+    settle_all()
+    row = RequestLog.objects.get()
+    assert (row.used_provider, row.status_code) == ("sandbox", 503)
+
+
 @pytest.mark.parametrize("fault", ["cut=2", "error=2", "broken=2"])
 def test_a_stream_that_breaks_ends_with_an_error(gemini: Caller, fault: str) -> None:
     *_, last = chunks_of(ask(gemini, f"one two three [[sandbox {fault}]]", stream=True))
