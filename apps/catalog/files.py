@@ -21,7 +21,19 @@ from apps.kernel.prices import PriceCard
 FOLDER = Path(__file__).parent
 
 Dialect = Literal[
-    "openai", "anthropic", "google", "vertex", "bedrock", "azure", "mistral", "cohere", "stability", "bfl"
+    "openai",
+    "responses",
+    "anthropic",
+    "azure_anthropic",
+    "google",
+    "vertex",
+    "vertex_anthropic",
+    "vertex_openai",
+    "bedrock",
+    "mistral",
+    "cohere",
+    "stability",
+    "bfl",
 ]
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "x-key", "api-key", "aws-sigv4", "google-service-account"]
 Mode = Literal["chat", "image_generation", "embedding"]
@@ -48,6 +60,13 @@ class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     """A table of a file: a key that is not named here is an error."""
 
 
+class Variable(_Table, frozen=True):
+    """What fills a `{name}` of the address: the first of these environment variables that is set, or the default."""
+
+    env: list[Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=80)]]
+    default: Text | UnsetType = UNSET
+
+
 class Facts(_Table, frozen=True):
     """How a provider (or one of its models) differs from others of its dialect; what is not said is the default.
 
@@ -63,6 +82,7 @@ class Facts(_Table, frozen=True):
     betas: list[str] | UnsetType = UNSET
     moderated: bool | UnsetType = UNSET
     development_only: bool | UnsetType = UNSET
+    variables: dict[str, Variable] | UnsetType = UNSET
 
 
 class Budget(_Table, frozen=True):
@@ -89,7 +109,8 @@ class Mapping(_Table, frozen=True):
     temperature: bool = True
     reasoning_efforts: list[Text] | UnsetType = UNSET
     reasoning_budget: Budget | UnsetType = UNSET
-    endpoint: Literal["responses"] | UnsetType = UNSET
+    # Another wire format than the provider's usual one.
+    dialect: Dialect | UnsetType = UNSET
     dimensions: Tokens | UnsetType = UNSET
     stability: Stability = "stable"
     deprecated: date | None = None

@@ -19,7 +19,7 @@ from apps.kernel import generation
 
 # Any number, as long as it is ours: servers that start together load one after the other.
 _LOCK = 0x0CA7A106
-_KEPT_AS_FACTS = ("aliases", "reasoning_efforts", "reasoning_budget", "endpoint", "dimensions")
+_KEPT_AS_FACTS = ("aliases", "reasoning_efforts", "reasoning_budget", "dialect", "dimensions")
 
 Rows = dict[tuple[str, ...], dict[str, Any]]
 

@@ -31,6 +31,11 @@ class Provider:
     facts: Mapping[str, Any]
     priority: float
 
+    @property
+    def has_address(self) -> bool:
+        """Whether every placeholder of its address is filled."""
+        return "{" not in self.base_url
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -62,6 +67,11 @@ class Offer:
     priority: float
     # False when an operator switched off the mapping, its model or its provider.
     active: bool
+
+    @property
+    def dialect(self) -> str:
+        """The wire format that the model is served in: the provider's, unless the mapping has its own."""
+        return str(self.facts.get("dialect", self.provider.dialect))
 
     @property
     def own_names(self) -> tuple[str, ...]:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import UTC, datetime, time
+from typing import Any
 
 import structlog
 from django.conf import settings
@@ -51,10 +53,18 @@ def read_catalog(generation: str) -> Catalog:
     return Catalog(models=kept, providers=providers, generation=generation)
 
 
-def base_url_of(provider_id: str, stated: str) -> str:
-    """Return a provider's address: `<ID>_BASE_URL` of the environment, else the stated one; no slash at its end."""
+def base_url_of(provider_id: str, stated: str, variables: Mapping[str, Any] | None = None) -> str:
+    """Return a provider's address: `<ID>_BASE_URL` of the environment, else the stated one; no slash at its end.
+
+    Its placeholders are filled from the environment by what `variables` states; one that cannot be stays as it is.
+    """
     variable = f"{provider_id.upper().replace('-', '_')}_BASE_URL"
-    return (os.environ.get(variable) or stated).rstrip("/")
+    address = os.environ.get(variable) or stated
+    for name, source in (variables or {}).items():
+        found = next((value for env in source["env"] if (value := os.environ.get(env))), source.get("default"))
+        if found:
+            address = address.replace(f"{{{name}}}", found)
+    return address.rstrip("/")
 
 
 def _is_usable(row: models.Provider) -> bool:
@@ -67,7 +77,7 @@ def _provider_of(row: models.Provider) -> Provider:
         name=row.name,
         dialect=row.dialect,
         auth=row.auth,
-        base_url=base_url_of(row.id, row.base_url),
+        base_url=base_url_of(row.id, row.base_url, row.facts.get("variables")),
         api_key_env=row.api_key_env,
         facts=row.facts,
         priority=float(row.priority),

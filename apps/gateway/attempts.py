@@ -16,16 +16,17 @@ import gevent
 from django.conf import settings
 
 from apps.gateway import transport
+from apps.gateway.authorization import Request, authorize
 from apps.gateway.candidates import Candidate
-from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.chat import Chat, Loss, Target
 from apps.gateway.canonical.events import Event, Failed, Logprobs, OpaqueDelta, Started, UsageReported, Waiting
-from apps.gateway.credentials import auth_headers
 from apps.gateway.departure import Departure
-from apps.gateway.dialects import Outbound, find_dialect, headers_of
+from apps.gateway.dialects import Outbound, find_dialect, headers_of, url_of
 from apps.gateway.exchange import Budget, Exchange
 from apps.gateway.failures import UpstreamFailure, error_type_of, failure_of, retry_after_of
-from apps.gateway.framing import sse
+from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.metrics import ATTEMPTS
+from apps.gateway.tenant_address import pinned_ip
 from apps.kernel.errors import ApiError, InvalidRequest
 
 MAX_RETRIES = 3
@@ -42,11 +43,15 @@ class Attempts:
     chat: Chat
     candidates: tuple[Candidate, ...]
     departure: Departure
+    # Whether what a provider cannot take is a reason not to ask it.
+    strict: bool = False
     tried: list[dict[str, Any]] = field(default_factory=list)
     asked: Candidate | None = None
     answering: Candidate | None = None
     first_content_at: float | None = None
     received: int = 0
+    # What was left out of the request that is being answered.
+    losses: list[Loss] = field(default_factory=list)
 
     @property
     def latest(self) -> Candidate:
@@ -69,7 +74,7 @@ class Attempts:
                 with self.departure.interrupts():
                     gevent.sleep(_backoff(number, failure.retry_after))
             except InvalidRequest:
-                # This provider's format cannot say what is asked; it was not called. Another's may, or might have.
+                # This provider's format cannot say what is asked, or all of it; it was not called. Another's may.
                 if number == last:
                     if failed is not None:
                         raise failed from None
@@ -78,7 +83,7 @@ class Attempts:
     def _attempt(self, candidate: Candidate) -> Iterator[Event]:
         """Yield one candidate's events, held back until its first content, so that a failure leaves no trace."""
         self.asked = candidate
-        dialect = find_dialect(candidate.offer.provider.dialect)
+        dialect = find_dialect(candidate.offer.dialect)
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {candidate.provider_id} is not spoken here")
         exchange = yield from self._send(dialect, candidate)
@@ -113,21 +118,20 @@ class Attempts:
             facts=dict(candidate.offer.facts),
             max_output=candidate.offer.max_output,
         )
-        accept = "text/event-stream" if self.chat.stream else "application/json"
+        body = dialect.write_request(self.chat, target)
+        self._take_losses(target)
+        own_address = candidate.credential.base_url
+        url = url_of(dialect, own_address or provider.base_url, self.chat, target)
         headers = {
             "Content-Type": "application/json",
-            "Accept": accept,
+            "Accept": "text/event-stream" if self.chat.stream else "application/json",
             "User-Agent": "model-gateway",
             **headers_of(dialect, self.chat, target),
-            **auth_headers(provider.auth, candidate.credential.secret()),
         }
-        sending = transport.send(
-            "POST",
-            provider.base_url + dialect.path(self.chat, target),
-            headers,
-            dialect.write_request(self.chat, target),
-            _budget(),
-        )
+        with self.departure.interrupts():
+            headers |= authorize(provider.auth, candidate.credential.secret(), Request("POST", url, headers, body))
+            ip = pinned_ip(own_address) if own_address else None
+        sending = transport.send("POST", url, headers, body, _budget(), ip)
         with closing(sending):
             while True:
                 try:
@@ -153,6 +157,17 @@ class Attempts:
         finally:
             exchange.close()
 
+    def _take_losses(self, target: Target) -> None:
+        """Keep what was left out for this provider. Raises InvalidRequest when the client wants all or nothing."""
+        self.losses = target.losses
+        if self.strict and target.losses:
+            left_out = "; ".join(f"{loss.param}: {loss.message}" for loss in target.losses)
+            raise InvalidRequest(
+                f"With X-Strict nothing may be left out, and this would be: {left_out}",
+                code="unsupported_feature",
+                param=target.losses[0].param,
+            )
+
     def _events(self, dialect: Outbound, exchange: Exchange) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""
         if not self.chat.stream:
@@ -161,8 +176,8 @@ class Attempts:
             yield from dialect.read_reply(body)
             return
         try:
-            yield from dialect.read_events(sse.frames(self._interruptible(exchange)))
-        except sse.EventTooLong as error:
+            yield from dialect.read_events(frames_of(dialect.FRAMING)(self._interruptible(exchange)))
+        except BrokenFrames as error:
             raise UpstreamFailure("network", str(error)) from error
 
     def _interruptible(self, exchange: Exchange) -> Iterator[bytes]:

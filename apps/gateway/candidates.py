@@ -14,6 +14,7 @@ from apps.catalog.resolve import resolve as resolve_name
 from apps.catalog.snapshot import Catalog, Model, Offer
 from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, WebSearchTool
 from apps.gateway.credentials import Credential, find_credential
+from apps.gateway.custom_providers import is_custom, resolve_custom
 from apps.gateway.dialects import find_dialect
 from apps.gateway.policy import Policy
 from apps.kernel.errors import InvalidRequest
@@ -74,6 +75,11 @@ def resolve(policy: Policy, catalog: Catalog, chat: Chat) -> Candidates:
     """Return the candidates for a chat. Raises InvalidRequest (400), Forbidden (403) or Gone (410)."""
     if chat.model == AUTO:
         return _resolve_auto(policy, catalog, chat)
+    if is_custom(chat.model):
+        own = [
+            Candidate(offer, credential, offer.model_name) for offer, credential in resolve_custom(policy, chat.model)
+        ]
+        return Candidates(own[0].provider_id, tuple(_allowed(policy, own)))
     resolved = resolve_name(catalog, chat.model)
     _check_kind(resolved.model, chat)
     requested = resolved.provider.id if resolved.provider else None
@@ -109,15 +115,22 @@ def _fitting(
         Candidate(offer, credential, offer.name_for(name))
         for offer in live
         if (credential := find_credential(policy, offer.provider)) is not None
+        and (credential.base_url or offer.provider.has_address)
     ]
     if not reachable:
         raise InvalidRequest(_no_credential(policy, live), code="model_not_found", param="model")
-    if policy.rules:
-        refusals = [(one, first_refusal(policy.rules, one)) for one in reachable]
-        reachable = [one for one, rule in refusals if rule is None]
-        if not reachable:
-            raise refused_by(next(rule for _, rule in refusals if rule is not None))
-    return _able(chat, reachable, requested)
+    return _able(chat, _allowed(policy, reachable), requested)
+
+
+def _allowed(policy: Policy, reachable: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Return the candidates that the key's access rules leave. Raises Forbidden when they leave none."""
+    if not policy.rules:
+        return reachable
+    refusals = [(one, first_refusal(policy.rules, one)) for one in reachable]
+    allowed = [one for one, rule in refusals if rule is None]
+    if not allowed:
+        raise refused_by(next(rule for _, rule in refusals if rule is not None))
+    return allowed
 
 
 def _able(chat: Chat, reachable: Sequence[Candidate], requested: str | None) -> tuple[Candidate, ...]:
@@ -181,7 +194,7 @@ def _modalities_of(chat: Chat) -> set[str]:
 
 def _is_spoken(offer: Offer) -> bool:
     """Return whether the gateway speaks the wire format that the offer is served in."""
-    return "endpoint" not in offer.facts and find_dialect(offer.provider.dialect) is not None
+    return find_dialect(offer.dialect) is not None
 
 
 def _list_price(one: Candidate) -> tuple[Decimal, str]:

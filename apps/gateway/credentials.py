@@ -30,6 +30,11 @@ class Credential:
         """The organization's own provider key, when it is one."""
         return self.own.id if self.own else None
 
+    @property
+    def base_url(self) -> str | None:
+        """The tenant's own address of the provider; None where the catalog's is meant."""
+        return (self.own.base_url or None) if self.own else None
+
     def secret(self) -> str:
         """Return the credential in clear, to be sent to its provider and nowhere else."""
         if self.own is not None:
@@ -50,11 +55,3 @@ def find_credential(policy: Policy, provider: Provider) -> Credential | None:
         return None
     secrets = [word for word in os.environ.get(provider.api_key_env, "").split(",") if word.strip()]
     return Credential(CREDITS, service_secret=secrets[0].strip()) if secrets else None
-
-
-def auth_headers(kind: str, secret: str) -> dict[str, str]:
-    """Return the headers that present a credential, by the provider's kind of authentication.
-
-    Every kind but `bearer` is the name of the header that takes the credential as it is.
-    """
-    return {"Authorization": f"Bearer {secret}"} if kind == "bearer" else {kind: secret}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+import msgspec
 import structlog
 
 from apps.billing.pricing import FREE, Cost, cost_of
@@ -70,7 +71,7 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.choose(entry, ranking.candidates[0], fitting.requested_provider)
         if admission.admit(policy, catalog, token, worst, entry, record.note_of(entry)):
-            attempts = Attempts(chat, ranking.candidates, call.departure())
+            attempts = Attempts(chat, ranking.candidates, call.departure(), strict=call.switched_on("x-strict"))
             return ChatRun(chat, policy, ranking, entry, attempts, worst.prompt_tokens, started_at)
         policy = policy_of(token)
     raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
@@ -194,7 +195,8 @@ class ChatRun:
             entry.time_to_first_token = round((self.attempts.first_content_at - self.started_at) * 1000)
         entry.response_size = self.attempts.received
         if self.policy.retention != "none":
-            entry.routing_metadata = {**self.ranking.explanation, "routing": self.attempts.tried}
+            lost = {"warnings": self.attempts.losses} if self.attempts.losses else {}
+            entry.routing_metadata = {**self.ranking.explanation, "routing": self.attempts.tried, **lost}
         try:
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.reply())
@@ -213,6 +215,7 @@ class ChatRun:
             "underlying_used_model": entry.underlying_model,
             "routing": self.attempts.tried,
             **self.ranking.explanation,
+            **({"warnings": msgspec.to_builtins(self.attempts.losses)} if self.attempts.losses else {}),
         }
 
 

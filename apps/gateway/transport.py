@@ -28,11 +28,12 @@ _POOL_AGE = 45.0
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to connect."""
+    """Where to connect: at the host, or at the one `ip` that was found safe for it."""
 
     host: str
     port: int
     tls: bool
+    ip: str | None = None
 
 
 class _Connection:
@@ -52,13 +53,13 @@ _pools: dict[Address, deque[_Connection]] = {}
 
 
 @cache
-def split_url(url: str) -> tuple[Address, str, bytes]:
+def split_url(url: str, ip: str | None = None) -> tuple[Address, str, bytes]:
     """Return the address, the path with query, and the Host header's value of a URL."""
     parts = urlsplit(url)
     tls = parts.scheme == "https"
     host = parts.hostname or ""
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Address(host, parts.port or (443 if tls else 80), tls), path, parts.netloc.rpartition("@")[2].encode()
+    return Address(host, parts.port or (443 if tls else 80), tls, ip), path, parts.netloc.rpartition("@")[2].encode()
 
 
 @cache
@@ -69,14 +70,14 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def send(
-    method: str, url: str, headers: Mapping[str, str], body: bytes, budget: Budget
+    method: str, url: str, headers: Mapping[str, str], body: bytes, budget: Budget, ip: str | None = None
 ) -> Generator[None, None, Exchange]:
     """Send a request, wait for the head of its answer, and return the exchange. Raises UpstreamFailure.
 
-    Yields whenever nothing has come for the budget's `tick` seconds. A kept connection that turns out dead before it
-    answered a byte is replaced once by a new one.
+    Yields whenever nothing has come for the budget's `tick` seconds. The host is called at `ip` where one is given. A
+    kept connection that turns out dead before it answered a byte is replaced once by a new one.
     """
-    address, path, host = split_url(url)
+    address, path, host = split_url(url, ip)
     deadline = time.monotonic() + budget.total
     head = _head_of(method, path, host, headers, body)
     while True:
@@ -146,7 +147,7 @@ def _readable(sock: socket.socket) -> bool:
 
 def _connect(address: Address, timeout: float) -> socket.socket:
     try:
-        sock = socket.create_connection((address.host, address.port), timeout)
+        sock = socket.create_connection((address.ip or address.host, address.port), timeout)
     except TimeoutError:
         raise UpstreamFailure("timeout", f"no connection within {timeout:g} s") from None
     except OSError as error:

@@ -72,7 +72,7 @@ def test_a_mapping_says_what_the_provider_can_do_and_calls_it() -> None:
         *("json_output", "web_search", "prompt_cache"),
     }
     assert mapping("vertex", "gpt-oss-20b").deactivated == date(2026, 10, 21)
-    assert mapping("openai", "o1-pro").endpoint == "responses"
+    assert mapping("openai", "o1-pro").dialect == "responses"
     assert mapping("openai", "gpt-5.4").temperature is False
 
 

@@ -227,9 +227,26 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True):
     betas: list[str] | None = None
 
 
+class Loss(msgspec.Struct, frozen=True):
+    """Something asked for that is not sent on: the client's field (`top_k`, `messages[3].content[1]`), and why."""
+
+    param: str
+    message: str
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a request goes, as far as a dialect may know: the model's name there and the facts of the data file."""
+    """Where a request goes, as far as a dialect may know: the model's name there and the facts of the data file.
+
+    `losses` fills up while the request is written: what the format or the provider cannot take and is left out.
+    """
 
     model_name: str
     facts: dict[str, Any]
     max_output: int | None = None
+    losses: list[Loss] = []
+
+    def lose(self, param: str, why: str) -> None:
+        """Note that a field is left out; once is enough."""
+        loss = Loss(param, why)
+        if loss not in self.losses:
+            self.losses.append(loss)

@@ -67,6 +67,12 @@ class Outbound(Protocol):
         """Return what a provider says in an answer that is not 2xx."""
 
 
+def url_of(dialect: Outbound, base_url: str, chat: Chat, target: Target) -> str:
+    """Return where a request goes: below the base URL, or wherever the optional `url(base_url, chat, target)` says."""
+    url = getattr(dialect, "url", None)
+    return base_url + dialect.path(chat, target) if url is None else str(url(base_url, chat, target))
+
+
 def headers_of(dialect: Outbound, chat: Chat, target: Target) -> dict[str, str]:
     """Return the headers that belong to a format itself: what its optional `headers(chat, target)` says."""
     headers = getattr(dialect, "headers", None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
+from urllib.parse import quote
 
 import structlog
 
@@ -16,6 +17,9 @@ from apps.kernel.errors import ApiError, InternalError
 from apps.keys.presented import presented_token
 
 log = structlog.get_logger(__name__)
+
+# Of the fields that were left out: how many a header names, with how many characters of each.
+_MAX_LOSSES, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
 _STREAM_HEADERS = [
     ("Content-Type", "text/event-stream; charset=utf-8"),
@@ -59,7 +63,9 @@ def _whole(run: ChatRun, dialect: Inbound) -> Answer:
             summary = event
     if summary is None:
         raise InternalError("The answer ended without a summary")
-    return plain_answer(dialect.write_reply(run.reply(), summary, run.chat))
+    answer = plain_answer(dialect.write_reply(run.reply(), summary, run.chat))
+    answer.headers += _loss_headers(run)
+    return answer
 
 
 def plain_answer(body: bytes) -> Answer:
@@ -71,7 +77,15 @@ def _stream(run: ChatRun, dialect: Inbound) -> Answer:
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = dialect.write_events(events, run.chat)
-    return Answer(200, list(_STREAM_HEADERS), StreamBody(next(pieces, b""), pieces, events))
+    first = next(pieces, b"")
+    # Of a provider that was slow to begin nothing is known yet: the answer's `metadata` has it all the same.
+    return Answer(200, [*_STREAM_HEADERS, *_loss_headers(run)], StreamBody(first, pieces, events))
+
+
+def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
+    """Return the header that names the fields that were left out; a client's own names are made safe for a header."""
+    fields = ", ".join(quote(loss.param[:_MAX_PARAM], safe=_PLAIN) for loss in run.attempts.losses[:_MAX_LOSSES])
+    return [("x-gateway-loss", fields)] if fields else []
 
 
 class StreamBody:

@@ -1,1 +1,20 @@
-"""Bytes to frames and back, whatever the frames mean."""
+"""Bytes to frames and back, whatever the frames mean. A framing is a module here, found by the name dialects state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from importlib import import_module
+
+Frames = Callable[[Iterable[bytes]], Iterator[bytes]]
+
+
+class BrokenFrames(Exception):
+    """Bytes that are no frames, or a frame of more bytes than anybody should have to hold."""
+
+
+@cache
+def frames_of(name: str) -> Frames:
+    """Return the reader of a framing: chunks of bytes as they arrive to whole frames; an empty chunk is silence."""
+    frames: Frames = import_module(f"{__name__}.{name}").frames
+    return frames

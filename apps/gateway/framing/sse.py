@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from apps.gateway.framing import BrokenFrames
+
 # One event may carry several pictures in base64.
 MAX_EVENT_BYTES = 128 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class EventTooLong(Exception):
+class EventTooLong(BrokenFrames):
     """An event of more bytes than anybody should have to hold."""
 
 

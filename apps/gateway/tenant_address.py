@@ -1,0 +1,36 @@
+"""The IP address at which a tenant's own provider is called: looked at by the guard, and then not looked up again.
+
+Must never let an address pass that `keys/address_guard.py` refuses.
+"""
+
+from __future__ import annotations
+
+import time
+
+from apps.gateway.failures import UpstreamFailure
+from apps.keys.address_guard import UnsafeAddressError, guard
+
+# Seconds for which a name that was looked up keeps its address, and how many are remembered.
+_MAX_AGE, _MOST = 30.0, 10_000
+_known: dict[str, tuple[float, str]] = {}
+
+
+def pinned_ip(url: str) -> str:
+    """Return the one address at which the URL's host may be called now. Raises UpstreamFailure."""
+    found = _known.get(url)
+    if found is not None and time.monotonic() - found[0] < _MAX_AGE:
+        return found[1]
+    try:
+        address = guard(url)
+    except UnsafeAddressError as error:
+        _known.pop(url, None)
+        raise UpstreamFailure("network", f"its address cannot be called: {error}") from error
+    if len(_known) >= _MOST:
+        _known.clear()
+    _known[url] = (time.monotonic(), address.ip)
+    return address.ip
+
+
+def forget_all() -> None:
+    """Look every name up anew."""
+    _known.clear()
