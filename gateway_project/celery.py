@@ -36,6 +36,11 @@ app.conf.beat_schedule = {
         "schedule": crontab(minute="*/5"),
         "options": {"expires": 300},
     },
+    "sweep-idempotent-answers": {
+        "task": "organizations.sweep_idempotent_answers",
+        "schedule": crontab(minute=35),
+        "options": {"expires": 3600},
+    },
     "check-ledger": {
         "task": "billing.check_ledger",
         "schedule": crontab(hour=4, minute=10),

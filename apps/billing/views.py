@@ -6,8 +6,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.billing.models import Transaction
-from apps.billing.serializers import TransactionShape
-from apps.kernel.rest.pages import Page, page_of, read_cursor, read_limit
+from apps.billing.serializers import TransactionShape, TransactionsQuery
+from apps.kernel.rest.describe import PaginationShape, described
+from apps.kernel.rest.pages import Page, page_of
 from apps.organizations.access import access_organization
 from apps.organizations.models import Role
 from apps.organizations.sessions import MemberEndpoint
@@ -16,12 +17,18 @@ from apps.organizations.sessions import MemberEndpoint
 class Transactions(MemberEndpoint):
     """`GET /organization/{orgId}/transactions`."""
 
+    @described(
+        {"transactions": TransactionShape(many=True), "pagination": PaginationShape()},
+        query=TransactionsQuery,
+        refuses=(403, 404),
+    )
     def get(self, request: Request, organization_id: str) -> Response:
         """List the organization's transactions, newest first, a page at a time."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
-        limit = read_limit(request.query_params.get("limit"))
+        query = self.read_query(TransactionsQuery)
+        limit = query["limit"]
         rows = Transaction.objects.filter(organization=organization).order_by("-id")
-        if cursor := request.query_params.get("cursor"):
-            rows = rows.filter(id__lt=read_cursor(cursor))
+        if cursor := query.get("cursor"):
+            rows = rows.filter(id__lt=cursor)
         page: Page[Transaction] = page_of(list(rows[: limit + 1]), limit, lambda row: row.id)
         return Response({"transactions": TransactionShape(page.rows, many=True).data, "pagination": page.pagination})

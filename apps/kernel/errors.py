@@ -24,7 +24,8 @@ from __future__ import annotations
 class ApiError(Exception):
     """An answer that is not the one asked for. `message` is for people, `code` for programs.
 
-    `param` names the offending field in the client's own words; `retry_after` is in seconds.
+    `param` names the offending field in the client's own words; `retry_after` is in seconds,
+    `headers` go with the answer.
     """
 
     status = 500
@@ -41,11 +42,13 @@ class ApiError(Exception):
         param: str | None = None,
         status: int | None = None,
         retry_after: float | None = None,
+        headers: list[tuple[str, str]] | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
         self.param = param
         self.retry_after = retry_after
+        self.headers = headers or []
         if code is not None:
             self.code = code
         if status is not None:

@@ -6,7 +6,6 @@ Knows a plan's limit of keys. Must never keep or log the token: it is returned o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -18,6 +17,7 @@ from apps.keys.access import NO_KEY, NO_RULE
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.rule_values import issues_of
 from apps.keys.secrets import digest_of, new_token, prefix
+from apps.organizations import audit
 from apps.organizations.access import access_project
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
@@ -34,11 +34,10 @@ class CreatedKey(NamedTuple):
 
 
 @transaction.atomic
-def create_api_key(
-    *, user: User, project_id: UUID | str, description: str, usage_limit: Decimal | None = None
-) -> CreatedKey:
-    """Create a key of a project that the user has access to; `usage_limit` is USD, None unlimited.
+def create_api_key(*, user: User, project_id: UUID | str, description: str, **limits: Any) -> CreatedKey:
+    """Create a key of a project that the user has access to.
 
+    `limits` are the columns `usage_limit` and `period_limit` (USD, None unlimited), `period` and `expires_at`.
     Raises NotFound, Forbidden, Gone for a project that is archived, InvalidRequest when the plan's keys are used up.
     """
     project, _ = access_project(user, project_id)
@@ -57,15 +56,18 @@ def create_api_key(
         digest=digest_of(token),
         prefix=prefix(),
         last_four=token[-4:],
-        usage_limit=usage_limit,
+        **limits,
     )
+    told = {"description": description, "maskedToken": key.masked_token, "projectId": project.id, **limits}
+    _record("api_key.create", key, told)
     return CreatedKey(key, token)
 
 
 @transaction.atomic
 def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
-    """Set `status`, `description` or `usage_limit` of a key. Raises NotFound when it was deleted meanwhile."""
+    """Set status, description or limits of a key. Raises NotFound when it was deleted meanwhile."""
     row = _locked(key)
+    _record("api_key.update", row, audit.changes_of(row, changes))
     for name, value in changes.items():
         setattr(row, name, value)
     # No other column: usage moves beside them.
@@ -73,9 +75,17 @@ def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
     return row
 
 
+@transaction.atomic
 def delete_api_key(*, key: ApiKey) -> None:
     """End a key for good. Raises NotFound when it already is."""
-    change_api_key(key=key, changes={"status": ApiKey.Status.DELETED})
+    end_api_key(_locked(key))
+
+
+def end_api_key(key: ApiKey) -> None:
+    """End a key that the caller's transaction has locked."""
+    _record("api_key.delete", key, {"description": key.description, "maskedToken": key.masked_token})
+    key.status = ApiKey.Status.DELETED
+    key.save(update_fields=["status", "updated_at"])
 
 
 @transaction.atomic
@@ -85,7 +95,11 @@ def create_rule(*, key: ApiKey, rule_type: str, rule_value: Mapping[str, Any], s
     row = _locked(key)
     if row.iam_rules.count() >= MAX_RULES:
         raise InvalidRequest(f"Maximum {MAX_RULES} IAM rules per API key", code="iam_rule_limit_reached")
-    return IamRule.objects.create(api_key=row, rule_type=rule_type, rule_value=rule_value, status=status)
+    rule = IamRule.objects.create(api_key=row, rule_type=rule_type, rule_value=rule_value, status=status)
+    _record(
+        "iam_rule.create", rule, {"apiKeyId": row.id, "ruleType": rule_type, "ruleValue": rule_value, "status": status}
+    )
+    return rule
 
 
 @transaction.atomic
@@ -94,9 +108,11 @@ def change_rule(*, rule: IamRule, changes: Mapping[str, Any]) -> IamRule:
     row = IamRule.objects.select_for_update().filter(pk=rule.pk).first()
     if row is None:
         raise NotFound(NO_RULE)
+    told = {"apiKeyId": row.api_key_id, **audit.changes_of(row, changes)}
     for name, value in changes.items():
         setattr(row, name, value)
     _require_fit(row.rule_type, row.rule_value)
+    _record("iam_rule.update", row, told)
     row.save(update_fields=[*changes, "updated_at"])
     return row
 
@@ -104,12 +120,18 @@ def change_rule(*, rule: IamRule, changes: Mapping[str, Any]) -> IamRule:
 @transaction.atomic
 def delete_rule(*, rule: IamRule) -> None:
     """Remove a rule."""
+    _record("iam_rule.delete", rule, {"apiKeyId": rule.api_key_id, "ruleType": rule.rule_type})
     rule.delete()
 
 
 def count_of_keys(project: Project) -> int:
     """Return how many keys count towards the plan's limit; deleted ones do not."""
     return ApiKey.objects.filter(project=project).exclude(status=ApiKey.Status.DELETED).count()
+
+
+def _record(action: str, row: ApiKey | IamRule, details: Mapping[str, Any]) -> None:
+    project = (row if isinstance(row, ApiKey) else row.api_key).project
+    audit.record(action, organization_id=project.organization_id, resource=row, details=details)
 
 
 def _locked(key: ApiKey) -> ApiKey:

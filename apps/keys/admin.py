@@ -5,11 +5,12 @@ from __future__ import annotations
 from django.contrib import admin
 from django.http import HttpRequest
 
-from apps.kernel.admin import KeptAdmin, RowAdmin
+from apps.kernel.admin import KeptAdmin
 from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.organizations.audited_admin import AuditedAdmin
 
 
-class _MadeElsewhere(KeptAdmin):
+class _MadeElsewhere(KeptAdmin, AuditedAdmin):
     """Rows that begin with a secret, which the admin never sees."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -21,6 +22,7 @@ class _MadeElsewhere(KeptAdmin):
 class ApiKeyAdmin(_MadeElsewhere):
     """Who may call."""
 
+    thing = "api_key"
     list_display = ("masked_token", "description", "project", "status", "usage", "usage_limit", "created_at")
     list_filter = ("status",)
     list_select_related = ("project",)
@@ -46,9 +48,10 @@ class ApiKeyAdmin(_MadeElsewhere):
 
 
 @admin.register(IamRule)
-class IamRuleAdmin(RowAdmin):
+class IamRuleAdmin(AuditedAdmin):
     """What a key may reach."""
 
+    thing = "iam_rule"
     list_display = ("rule_type", "api_key", "status", "created_at")
     list_filter = ("rule_type", "status")
     list_select_related = ("api_key",)
@@ -61,6 +64,7 @@ class IamRuleAdmin(RowAdmin):
 class ProviderKeyAdmin(_MadeElsewhere):
     """Organizations' own credentials at providers."""
 
+    thing = "provider_key"
     list_display = ("provider", "provider_name", "masked_token", "organization", "status", "created_at")
     list_filter = ("status", "provider")
     list_select_related = ("organization",)

@@ -6,7 +6,8 @@ Knows that a credential is asked about before it is kept, and where it may be se
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from django.db import IntegrityError, connection, transaction
 
@@ -17,6 +18,7 @@ from apps.keys.access import NO_PROVIDER_KEY
 from apps.keys.address_guard import SafeAddress, UnsafeAddressError, guard
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import UnreadableSecretError, encrypt, reencrypt
+from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
 from apps.organizations.plans import limits_of
@@ -39,17 +41,25 @@ class NewProviderKey:
     base_url: str = ""
 
 
-def create_provider_key(
+def check_provider_key(
     *, organization: Organization, given: NewProviderKey, find_provider: FindProvider, live: bool
-) -> ProviderKey:
-    """Keep a credential, encrypted, after asking its provider about it when `live`.
+) -> NewProviderKey:
+    """Return what can be kept of a new credential, after asking its provider about it when `live`.
 
     Raises Forbidden when the plan has no provider keys, InvalidRequest for an unknown provider, an address that is not
-    to be called, a name that is taken, and with the provider's words when it refuses the credential; NotFound when the
-    organization was deleted meanwhile.
+    to be called, and with the provider's words when it refuses the credential. Takes as long as the provider does.
     """
     _require_plan(organization)
     address = _checked(given, find_provider, live=live)
+    return replace(given, base_url=address.url if address else "")
+
+
+def create_provider_key(*, organization: Organization, checked: NewProviderKey) -> ProviderKey:
+    """Keep a checked credential, encrypted.
+
+    Raises InvalidRequest for a name that is taken, or one key too many; NotFound when the organization was deleted
+    meanwhile.
+    """
     try:
         with transaction.atomic():
             # Those who create keys at once wait for each other here, and whoever deletes the organization for them.
@@ -59,14 +69,19 @@ def create_provider_key(
             living = ProviderKey.objects.filter(organization=organization).exclude(status=ProviderKey.Status.DELETED)
             if living.count() >= MAX_KEYS:
                 raise InvalidRequest(f"Maximum {MAX_KEYS} provider keys per organization", code="provider_key_limit")
-            return ProviderKey.objects.create(
+            token = checked.token
+            key = ProviderKey.objects.create(
                 organization=organization,
-                provider=given.provider,
-                provider_name=given.provider_name,
-                base_url=address.url if address else "",
-                encrypted_token=encrypt(given.token),
-                last_four=given.token[-4:] if len(given.token) >= SHORTEST_SHOWN else "",
+                provider=checked.provider,
+                provider_name=checked.provider_name,
+                base_url=checked.base_url,
+                encrypted_token=encrypt(token),
+                last_four=token[-4:] if len(token) >= SHORTEST_SHOWN else "",
             )
+            _record(
+                "create", key, {"provider": key.provider, "providerName": key.provider_name, "baseUrl": key.base_url}
+            )
+            return key
     except IntegrityError as error:
         raise InvalidFields([Issue("providerName", "Another provider key has this name")]) from error
 
@@ -77,6 +92,7 @@ def change_provider_key(*, key: ProviderKey, status: str) -> ProviderKey:
     if status == ProviderKey.Status.ACTIVE:
         _require_plan(key.organization)
     row = _locked(key)
+    _record("update", row, audit.changes_of(row, {"status": status}))
     row.status = status
     row.save(update_fields=["status", "updated_at"])
     return row
@@ -86,6 +102,7 @@ def change_provider_key(*, key: ProviderKey, status: str) -> ProviderKey:
 def delete_provider_key(*, key: ProviderKey) -> None:
     """End a provider key; the credential itself is erased. Raises NotFound when it already is."""
     row = _locked(key)
+    _record("delete", row)
     row.status, row.encrypted_token = ProviderKey.Status.DELETED, b""
     row.save(update_fields=["status", "encrypted_token", "updated_at"])
 
@@ -148,6 +165,10 @@ def _let_go_of_the_database() -> None:
 def _require_plan(organization: Organization) -> None:
     if not limits_of(organization.plan).provider_keys:
         raise Forbidden("Provider keys require a pro or enterprise plan")
+
+
+def _record(verb: str, key: ProviderKey, details: dict[str, Any] | None = None) -> None:
+    audit.record(f"provider_key.{verb}", organization_id=key.organization_id, resource=key, details=details)
 
 
 def _locked(key: ProviderKey) -> ProviderKey:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.kernel.rest.describe import described, said
 from apps.keys import provider_keys
 from apps.keys.access import access_provider_key, access_provider_keys
 from apps.keys.live_check import Provider
@@ -31,18 +32,26 @@ class ProviderKeys(MemberEndpoint):
     # Finds a provider of the catalog, which this app cannot see: the map of paths says how.
     find_provider: FindProvider = staticmethod(_knows_none)
 
-    def post(self, request: Request) -> Response:
-        """Keep an organization's own credential at a provider."""
+    def prepare(self) -> None:
+        """Ask the provider about the credential: before anything is written, so that nothing waits for it."""
         fields = self.read(NewProviderKeyShape)
-        organization, _ = access_organization(self.user, fields.pop("organization_id"), Role.ADMIN)
-        created = provider_keys.create_provider_key(
-            organization=organization,
+        self.organization, _ = access_organization(self.user, fields.pop("organization_id"), Role.ADMIN)
+        self.checked = provider_keys.check_provider_key(
+            organization=self.organization,
             given=NewProviderKey(**fields),
             find_provider=self.find_provider,
             **self.read_query(NewProviderKeyQuery),
         )
+
+    @described(
+        {"providerKey": ProviderKeyShape()}, body=NewProviderKeyShape, query=NewProviderKeyQuery, refuses=(403, 404)
+    )
+    def post(self, request: Request) -> Response:
+        """Keep an organization's own credential at a provider."""
+        created = provider_keys.create_provider_key(organization=self.organization, checked=self.checked)
         return Response({"providerKey": ProviderKeyShape(created).data})
 
+    @described({"providerKeys": ProviderKeyShape(many=True)}, query=ProviderKeysQuery, refuses=(403, 404))
     def get(self, request: Request) -> Response:
         """List an organization's provider keys, oldest first."""
         keys = access_provider_keys(self.user, **self.read_query(ProviderKeysQuery))
@@ -52,6 +61,7 @@ class ProviderKeys(MemberEndpoint):
 class OneProviderKey(MemberEndpoint):
     """`PATCH /keys/provider/{id}`, `DELETE /keys/provider/{id}`."""
 
+    @described({"message": said(), "providerKey": ProviderKeyShape()}, body=ProviderKeyChangesShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str) -> Response:
         """Switch a provider key on or off."""
         key = access_provider_key(self.user, key_id)
@@ -59,6 +69,7 @@ class OneProviderKey(MemberEndpoint):
         message = f"Provider key status updated to {changed.status}"
         return Response({"message": message, "providerKey": ProviderKeyShape(changed).data})
 
+    @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, key_id: str) -> Response:
         """End a provider key, and erase the credential."""
         provider_keys.delete_provider_key(key=access_provider_key(self.user, key_id))

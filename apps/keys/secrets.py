@@ -1,6 +1,6 @@
 """Secrets: how API keys are made and recognized, how provider credentials are sealed and opened.
 
-Knows the pepper and the encryption keys. Must never log, return or raise anything that carries a secret.
+Knows the pepper; sealing itself is the kernel's. Must never log, return or raise anything that carries a secret.
 """
 
 from __future__ import annotations
@@ -8,18 +8,25 @@ from __future__ import annotations
 import hmac
 import secrets
 import string
-from functools import lru_cache
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
+
+from apps.kernel.sealing import UnreadableSecretError, seal, unseal
+
+__all__ = [
+    "UnreadableSecretError",
+    "decrypt",
+    "digest_of",
+    "encrypt",
+    "is_api_key",
+    "new_token",
+    "prefix",
+    "reencrypt",
+]
 
 LIVE_PREFIX, DEVELOPMENT_PREFIX = "gw_live_", "gw_dev_"
 _ALPHABET = string.digits + string.ascii_letters
 _RANDOM_LENGTH = 40
-
-
-class UnreadableSecretError(Exception):
-    """A sealed credential that none of the encryption keys opens."""
 
 
 def prefix() -> str:
@@ -44,22 +51,14 @@ def digest_of(token: str) -> bytes:
 
 def encrypt(secret: str) -> bytes:
     """Return the secret sealed with the newest encryption key."""
-    return _box(tuple(settings.ENCRYPTION_KEYS)).encrypt(secret.encode())
+    return seal(secret.encode())
 
 
 def decrypt(sealed: bytes) -> str:
     """Return the secret, whichever of the encryption keys it was sealed with. Raises UnreadableSecretError."""
-    try:
-        return _box(tuple(settings.ENCRYPTION_KEYS)).decrypt(bytes(sealed)).decode()
-    except InvalidToken as error:
-        raise UnreadableSecretError("This credential was sealed with another encryption key") from error
+    return unseal(bytes(sealed)).decode()
 
 
 def reencrypt(sealed: bytes) -> bytes:
     """Return the same secret sealed with the newest encryption key. Raises UnreadableSecretError."""
     return encrypt(decrypt(sealed))
-
-
-@lru_cache(maxsize=2)
-def _box(keys: tuple[str, ...]) -> MultiFernet:
-    return MultiFernet([Fernet(key.strip()) for key in keys])

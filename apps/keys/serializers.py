@@ -3,21 +3,70 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, time
 from typing import Any
 
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Money, Text
+from apps.kernel.money import plain
+from apps.kernel.rest.serializers import (
+    CamelModelSerializer,
+    CamelSerializer,
+    Choice,
+    Moment,
+    Money,
+    QueryFlag,
+    Text,
+    Whole,
+)
 from apps.keys.actions import CreatedKey
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.provider_keys import CUSTOM
-from apps.organizations.models import User
+from apps.organizations.models import Plan, User
 
 REQUIRED = "Required"
 _PROVIDER_NAME = re.compile(r"[a-z0-9-]{1,40}")
 
 
-class NewKeyShape(CamelSerializer):
+class FutureMoment(Moment):
+    """A moment that is still to come; a date alone lasts to its end (UTC)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(of_a_day=time.max, **options)
+
+    def to_internal_value(self, data: Any) -> datetime:
+        """Return the moment. Raises ValidationError."""
+        moment = super().to_internal_value(data)
+        if moment <= timezone.now():
+            raise serializers.ValidationError("Must be in the future")
+        return moment
+
+
+class PeriodLimitShape(CamelSerializer):
+    """What a key may spend in an hour, a day, a week (from Monday) or a month of the calendar, in UTC."""
+
+    amount = Money()
+    period = Choice(ApiKey.Period.choices)
+
+
+class LimitsShape(CamelSerializer):
+    """How long a key works, what it may spend in a period, and how often it may ask."""
+
+    expires_at = FutureMoment(required=False, allow_null=True)
+    period_limit = PeriodLimitShape(required=False, allow_null=True)
+    requests_per_minute = Whole(low=1, high=1_000_000, required=False, allow_null=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the columns."""
+        if "period_limit" in attrs:
+            given = attrs["period_limit"]
+            attrs["period_limit"], attrs["period"] = (given["amount"], given["period"]) if given else (None, "")
+        return attrs
+
+
+class NewKeyShape(LimitsShape):
     """`POST /keys/api`."""
 
     description = Text(max_length=255)
@@ -28,21 +77,21 @@ class NewKeyShape(CamelSerializer):
 class KeysQuery(CamelSerializer):
     """The query of `GET /keys/api`."""
 
-    project_id = serializers.CharField(required=False)
-    filter = serializers.ChoiceField(["mine", "all"], default="mine")
+    project_id = Text(max_length=100, required=False)
+    filter = Choice(["mine", "all"], default="mine")
 
 
-class KeyChangesShape(CamelSerializer):
-    """`PATCH /keys/api/{id}`: the status, the description, or both."""
+class KeyChangesShape(LimitsShape):
+    """`PATCH /keys/api/{id}`: whatever is to be changed."""
 
-    status = serializers.ChoiceField([ApiKey.Status.ACTIVE, ApiKey.Status.INACTIVE], required=False)
+    status = Choice([ApiKey.Status.ACTIVE, ApiKey.Status.INACTIVE], required=False)
     description = Text(max_length=255, required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Require the status of those who change nothing else. Raises ValidationError."""
         if not attrs:
             raise serializers.ValidationError({"status": [REQUIRED]})
-        return attrs
+        return super().validate(attrs)
 
 
 class KeyLimitShape(CamelSerializer):
@@ -54,17 +103,17 @@ class KeyLimitShape(CamelSerializer):
 class NewRuleShape(CamelSerializer):
     """`POST /keys/api/{id}/iam`."""
 
-    rule_type = serializers.ChoiceField(IamRule.Type.choices)
+    rule_type = Choice(IamRule.Type.choices)
     rule_value = serializers.DictField()
-    status = serializers.ChoiceField(IamRule.Status.choices, default=IamRule.Status.ACTIVE)
+    status = Choice(IamRule.Status.choices, default=IamRule.Status.ACTIVE)
 
 
 class RuleChangesShape(CamelSerializer):
     """`PATCH /keys/api/{id}/iam/{ruleId}`: whatever is to be changed."""
 
-    rule_type = serializers.ChoiceField(IamRule.Type.choices, required=False)
+    rule_type = Choice(IamRule.Type.choices, required=False)
     rule_value = serializers.DictField(required=False)
-    status = serializers.ChoiceField(IamRule.Status.choices, required=False)
+    status = Choice(IamRule.Status.choices, required=False)
 
 
 class NewProviderKeyShape(CamelSerializer):
@@ -101,11 +150,9 @@ class NewProviderKeyShape(CamelSerializer):
 class NewProviderKeyQuery(CamelSerializer):
     """The query of `POST /keys/provider`; `validate=false` keeps a credential that nobody was asked about."""
 
-    live = serializers.BooleanField(default=True)
-
-    def to_internal_value(self, data: Any) -> Any:
-        """Read `validate`, which is a serializer's own word. Raises ValidationError."""
-        return super().to_internal_value({"live": data["validate"]} if "validate" in data else {})
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return the field `validate`, which as an attribute would be a serializer's own word."""
+        return {"validate": QueryFlag(default=True, source="live")}
 
 
 class ProviderKeysQuery(CamelSerializer):
@@ -117,7 +164,7 @@ class ProviderKeysQuery(CamelSerializer):
 class ProviderKeyChangesShape(CamelSerializer):
     """`PATCH /keys/provider/{id}`."""
 
-    status = serializers.ChoiceField([ProviderKey.Status.ACTIVE, ProviderKey.Status.INACTIVE])
+    status = Choice([ProviderKey.Status.ACTIVE, ProviderKey.Status.INACTIVE])
 
 
 class ProviderKeyShape(CamelModelSerializer):
@@ -179,6 +226,7 @@ class ApiKeyShape(CamelModelSerializer):
     creator = CreatorShape(source="created_by", read_only=True)
     iam_rules = IamRuleShape(many=True, read_only=True)
     created_by = serializers.ReadOnlyField(source="created_by_id")
+    period_limit = serializers.SerializerMethodField("period_limit_of")
 
     class Meta:
         model = ApiKey
@@ -189,6 +237,9 @@ class ApiKeyShape(CamelModelSerializer):
             "status",
             "usage_limit",
             "usage",
+            "period_limit",
+            "requests_per_minute",
+            "expires_at",
             "project_id",
             "created_by",
             "created_at",
@@ -196,6 +247,28 @@ class ApiKeyShape(CamelModelSerializer):
             "creator",
             "iam_rules",
         ]
+
+    @extend_schema_field(PeriodLimitShape(allow_null=True))
+    def period_limit_of(self, key: ApiKey) -> dict[str, str] | None:
+        """Return what the key may spend in which period, None without such a limit."""
+        return None if key.period_limit is None else {"amount": plain(key.period_limit), "period": key.period}
+
+
+class NewApiKeyShape(ApiKeyShape):
+    """A key as it is shown once: with its token, which needs no mask."""
+
+    token = serializers.CharField(read_only=True)
+
+    class Meta(ApiKeyShape.Meta):
+        fields = read_only_fields = ["token", *(name for name in ApiKeyShape.Meta.fields if name != "masked_token")]
+
+
+class PlanLimitsShape(CamelSerializer):
+    """How many keys a project has and may have; null is unlimited."""
+
+    current_count = serializers.IntegerField(min_value=0)
+    max_keys = serializers.IntegerField(min_value=1, allow_null=True)
+    plan = serializers.ChoiceField(Plan.choices)
 
 
 def shape_of_new(created: CreatedKey) -> dict[str, Any]:

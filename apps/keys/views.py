@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.kernel.rest.describe import described, said
 from apps.keys import actions
 from apps.keys.access import access_key, access_keys, access_rule
 from apps.keys.serializers import (
@@ -13,11 +15,14 @@ from apps.keys.serializers import (
     KeyChangesShape,
     KeyLimitShape,
     KeysQuery,
+    NewApiKeyShape,
     NewKeyShape,
     NewRuleShape,
+    PlanLimitsShape,
     RuleChangesShape,
     shape_of_new,
 )
+from apps.organizations.models import Role
 from apps.organizations.plans import limits_of
 from apps.organizations.sessions import MemberEndpoint
 
@@ -25,10 +30,20 @@ from apps.organizations.sessions import MemberEndpoint
 class ApiKeys(MemberEndpoint):
     """`POST /keys/api`, `GET /keys/api`."""
 
+    @described({"apiKey": NewApiKeyShape()}, body=NewKeyShape, refuses=(403, 404, 410))
     def post(self, request: Request) -> Response:
         """Create a key; its token is in this answer and in no other."""
         return Response({"apiKey": shape_of_new(actions.create_api_key(user=self.user, **self.read(NewKeyShape)))})
 
+    @described(
+        {
+            "apiKeys": ApiKeyShape(many=True),
+            "userRole": serializers.ChoiceField(Role.choices),
+            "planLimits": PlanLimitsShape(required=False),
+        },
+        query=KeysQuery,
+        refuses=(403, 404),
+    )
     def get(self, request: Request) -> Response:
         """List the user's keys, or everyone's where the user is an admin or owner."""
         query = self.read_query(KeysQuery)
@@ -47,6 +62,7 @@ class ApiKeys(MemberEndpoint):
 class OneApiKey(MemberEndpoint):
     """`PATCH /keys/api/{id}`, `DELETE /keys/api/{id}`."""
 
+    @described({"message": said(), "apiKey": ApiKeyShape()}, body=KeyChangesShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str) -> Response:
         """Switch a key on or off, or describe it anew."""
         key = access_key(self.user, key_id)
@@ -55,6 +71,7 @@ class OneApiKey(MemberEndpoint):
         message = f"API key status updated to {changed.status}" if "status" in changes else "API key updated"
         return Response({"message": message, "apiKey": ApiKeyShape(changed).data})
 
+    @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, key_id: str) -> Response:
         """End a key."""
         actions.delete_api_key(key=access_key(self.user, key_id))
@@ -64,6 +81,7 @@ class OneApiKey(MemberEndpoint):
 class ApiKeyLimit(MemberEndpoint):
     """`PATCH /keys/api/limit/{id}`."""
 
+    @described({"message": said(), "apiKey": ApiKeyShape()}, body=KeyLimitShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str) -> Response:
         """Set what a key may spend, or lift the limit."""
         key = access_key(self.user, key_id)
@@ -74,12 +92,14 @@ class ApiKeyLimit(MemberEndpoint):
 class IamRules(MemberEndpoint):
     """`POST /keys/api/{id}/iam`, `GET /keys/api/{id}/iam`."""
 
+    @described({"message": said(), "rule": IamRuleShape()}, body=NewRuleShape, refuses=(403, 404))
     def post(self, request: Request, key_id: str) -> Response:
         """Add a rule to a key."""
         key = access_key(self.user, key_id)
         created = actions.create_rule(key=key, **self.read(NewRuleShape))
         return Response({"message": "IAM rule created", "rule": IamRuleShape(created).data})
 
+    @described({"rules": IamRuleShape(many=True)}, refuses=(403, 404))
     def get(self, request: Request, key_id: str) -> Response:
         """List a key's rules, oldest first."""
         rules = access_key(self.user, key_id).iam_rules.order_by("created_at", "id")
@@ -89,12 +109,14 @@ class IamRules(MemberEndpoint):
 class OneIamRule(MemberEndpoint):
     """`PATCH /keys/api/{id}/iam/{ruleId}`, `DELETE /keys/api/{id}/iam/{ruleId}`."""
 
+    @described({"message": said(), "rule": IamRuleShape()}, body=RuleChangesShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str, rule_id: str) -> Response:
         """Change a rule."""
         rule = access_rule(self.user, key_id, rule_id)
         changed = actions.change_rule(rule=rule, changes=self.read(RuleChangesShape))
         return Response({"message": "IAM rule updated", "rule": IamRuleShape(changed).data})
 
+    @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, key_id: str, rule_id: str) -> Response:
         """Remove a rule."""
         actions.delete_rule(rule=access_rule(self.user, key_id, rule_id))

@@ -6,24 +6,20 @@ Entries are written straight from rows: costs with every digit, stored JSON as i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime, time
+from datetime import time
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import msgspec
-from rest_framework import serializers
 
 from apps.kernel.money import plain
-from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.kernel.rest.pages import read_cursor
-from apps.kernel.rest.serializers import CamelSerializer, camel
+from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
+from apps.kernel.rest.serializers import CamelSerializer, Choice, Cursor, Moment, QueryWhole, Text, camel
 from apps.logs.access import Named
-from apps.logs.models import find_time
 from apps.logs.search import COLUMNS, JSON_COLUMNS, Filters, Row
 
 # Token counts are strings on the wire; other whole numbers are numbers.
-_COUNTS = {
+COUNTS = {
     "prompt_tokens",
     "completion_tokens",
     "total_tokens",
@@ -36,56 +32,32 @@ _COUNTS = {
 _ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
-class Moment(serializers.Field[datetime, str, str, Any]):
-    """An ISO 8601 date or time; UTC unless it says otherwise. A date alone is its first moment, or its last."""
-
-    default_error_messages = {"invalid": "Must be an ISO 8601 date or time"}
-
-    def __init__(self, *, of_a_day: time = time.min, **options: Any) -> None:
-        super().__init__(**options)
-        self._of_a_day = of_a_day
-
-    def to_internal_value(self, data: str) -> datetime:
-        """Return the moment. Raises ValidationError."""
-        try:
-            moment = self._read(data)
-            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        except (ValueError, OverflowError):
-            self.fail("invalid")
-
-    def _read(self, text: str) -> datetime:
-        try:
-            return datetime.combine(date.fromisoformat(text), self._of_a_day)
-        except ValueError:
-            return datetime.fromisoformat(text)
-
-
 class LogsQuery(CamelSerializer):
     """The query of `GET /logs`."""
 
-    api_key_id = serializers.CharField(required=False)
-    provider_key_id = serializers.CharField(required=False)
-    project_id = serializers.CharField(required=False)
-    org_id = serializers.CharField(required=False)
+    api_key_id = Text(required=False)
+    provider_key_id = Text(required=False)
+    project_id = Text(required=False)
+    org_id = Text(required=False)
     start_date = Moment(required=False)
     end_date = Moment(required=False, of_a_day=time.max)
-    model = serializers.CharField(required=False)
-    provider = serializers.CharField(required=False)
-    finish_reason = serializers.CharField(required=False)
-    unified_finish_reason = serializers.CharField(required=False)
-    source = serializers.CharField(required=False)  # type: ignore[assignment]  # fields leave the class
-    custom_header_key = serializers.CharField(required=False)
-    custom_header_value = serializers.CharField(required=False)
-    cursor = serializers.CharField(required=False)
-    limit = serializers.CharField(required=False)
-    order_by = serializers.ChoiceField(["createdAt_asc", "createdAt_desc"], default="createdAt_desc")
+    model = Text(required=False)
+    provider = Text(required=False)
+    finish_reason = Text(required=False)
+    unified_finish_reason = Text(required=False)
+    source = Text(required=False)  # type: ignore[assignment]  # fields leave the class
+    custom_header_key = Text(required=False)
+    custom_header_value = Text(required=False)
+    cursor = Cursor(required=False)
+    limit = QueryWhole(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
+    order_by = Choice(["createdAt_asc", "createdAt_desc"], default="createdAt_desc")
 
 
 class UsedQuery(CamelSerializer):
     """The query of `GET /logs/unique-models`."""
 
-    project_id = serializers.CharField(required=False)
-    org_id = serializers.CharField(required=False)
+    project_id = Text(required=False)
+    org_id = Text(required=False)
 
 
 def named_of(query: Mapping[str, Any]) -> Named:
@@ -113,17 +85,6 @@ def filters_of(query: Mapping[str, Any]) -> Filters:
     )
 
 
-def place_of(query: Mapping[str, Any]) -> UUID | None:
-    """Return the id after which a query goes on. Raises InvalidFields for a cursor that no answer has given."""
-    text = query.get("cursor")
-    if text is None:
-        return None
-    identifier = read_cursor(text)
-    if find_time(identifier) is None:
-        raise InvalidFields([Issue("cursor", "Must be the nextCursor of an earlier answer")])
-    return identifier
-
-
 def encode(answer: dict[str, Any]) -> bytes:
     """Return an answer with log entries in it as JSON."""
     return _ENCODER.encode(answer)
@@ -147,7 +108,7 @@ def _stored_json(text: str) -> msgspec.Raw:
 
 
 def _writer_of(column: str) -> Callable[[Any], Any]:
-    if column in _COUNTS:
+    if column in COUNTS:
         return str
     if column in JSON_COLUMNS:
         return _stored_json

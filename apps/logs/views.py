@@ -11,13 +11,14 @@ from rest_framework.request import Request
 
 from apps.kernel.errors import NotFound
 from apps.kernel.ids import find_id
+from apps.kernel.rest.describe import described
 from apps.kernel.rest.endpoint import Endpoint
-from apps.kernel.rest.pages import page_of, read_limit
+from apps.kernel.rest.pages import page_of
 from apps.keys.authenticate import ApiKeyOrSession, Recognized
 from apps.keys.models import ApiKey
 from apps.logs.access import Scope, access_logs, scope_of_key, scope_of_user
 from apps.logs.search import find_page, find_row, find_used
-from apps.logs.serializers import LogsQuery, UsedQuery, encode, entry_of, filters_of, named_of, place_of
+from apps.logs.serializers import LogsQuery, UsedQuery, encode, entry_of, filters_of, named_of
 from apps.organizations.models import User
 
 
@@ -38,16 +39,17 @@ class LogsEndpoint(Endpoint):
 class Logs(LogsEndpoint):
     """`GET /logs`."""
 
+    @described("LogPage", query=LogsQuery, refuses=(403,))
     def get(self, request: Request) -> HttpResponse:
         """Answer a page."""
         query = self.read_query(LogsQuery)
-        limit, after = read_limit(query.get("limit")), place_of(query)
+        limit = query["limit"]
         scope = access_logs(self.scope(), named_of(query))
         rows = find_page(
             scope,
             filters_of(query),
             count=limit + 1,  # One more tells whether there are more.
-            after=after,
+            after=query.get("cursor"),
             ascending=query["order_by"] == "createdAt_asc",
         )
         page = page_of(rows, limit, lambda row: UUID(str(row["id"])))
@@ -57,6 +59,7 @@ class Logs(LogsEndpoint):
 class Log(LogsEndpoint):
     """`GET /logs/{logId}`."""
 
+    @described("OneLog", refuses=(404,))
     def get(self, request: Request, log_id: str) -> HttpResponse:
         """Answer one entry. Raises NotFound."""
         identifier = find_id(log_id)
@@ -69,6 +72,7 @@ class Log(LogsEndpoint):
 class UniqueModels(LogsEndpoint):
     """`GET /logs/unique-models`."""
 
+    @described("UsedModels", query=UsedQuery, refuses=(403,))
     def get(self, request: Request) -> HttpResponse:
         """Answer the models and providers in use."""
         query = self.read_query(UsedQuery)

@@ -10,11 +10,13 @@ from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, connection, transaction
+from msgspec.structs import replace
 
 from apps.kernel.ids import time_of
 from apps.logs import partitions
 from apps.logs.entry import Entry
 from apps.logs.rows import COLUMNS, Row, row_of, row_without_content
+from apps.organizations.models import Organization
 
 log = structlog.get_logger(__name__)
 
@@ -41,12 +43,35 @@ def write(entries: Sequence[Entry]) -> set[UUID]:
     if not chosen:
         return set()
     partitions.ensure({time_of(entry.id).date() for entry in chosen})
+    row_for = _Rows(_deleted({entry.organization_id for entry in chosen}))
     try:
-        return _insert(map(row_of, chosen))
+        return _insert(map(row_for, chosen))
     except DatabaseError as error:
         if _reason(error) is None:
             raise
-    return set().union(*map(_write_alone, chosen))
+    return set().union(*(_write_alone(entry, row_for(entry)) for entry in chosen))
+
+
+class _Rows:
+    """From an entry to its row: without content where the organization was deleted before the record came."""
+
+    def __init__(self, deleted: set[UUID]) -> None:
+        self._deleted = deleted
+
+    def __call__(self, entry: Entry) -> Row:
+        if entry.organization_id not in self._deleted:
+            return row_of(entry)
+        return row_without_content(replace(entry, source=None), "organization_deleted")
+
+
+def _deleted(organizations: set[UUID]) -> set[UUID]:
+    """Return those that are deleted; erasure of the others waits until the caller's transaction has ended."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT id, status FROM organizations_organization WHERE id = ANY(%s) ORDER BY id FOR KEY SHARE",
+            [list(organizations)],
+        )
+        return {identifier for identifier, status in cursor.fetchall() if status == Organization.Status.DELETED}
 
 
 def _one_each(entries: Sequence[Entry]) -> list[Entry]:
@@ -58,9 +83,9 @@ def _one_each(entries: Sequence[Entry]) -> list[Entry]:
     return [chosen[identifier] for identifier in sorted(chosen)]
 
 
-def _write_alone(entry: Entry) -> set[UUID]:
+def _write_alone(entry: Entry, row: Row) -> set[UUID]:
     try:
-        return _insert([row_of(entry)])
+        return _insert([row])
     except DatabaseError as error:
         reason = _reason(error)
         if reason is None:

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
-from apps.organizations import passwords
+from apps.organizations import audit, passwords, revocation
 from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
@@ -31,7 +31,8 @@ def sign_up(*, name: str, email: str, password: str, ref: str | None = None) -> 
     try:
         with transaction.atomic():
             user = User.objects.create(email=User.normalize_username(email), name=name, password=stored)
-            create_organization(owner=user, referred_by=_find_referrer(ref))
+            with audit.acting(user):
+                create_organization(owner=user, referred_by=_find_referrer(ref))
     except IntegrityError as error:
         raise InvalidRequest(
             "An account with this e-mail address already exists", status=409, code="already_exists", param="email"
@@ -63,6 +64,7 @@ def create_organization(
     organization = Organization.objects.create(name=name, billing_email=owner.email, referred_by=referred_by)
     Membership.objects.create(organization=organization, user=owner, role=Role.OWNER)
     Project.objects.create(organization=organization, name=DEFAULT_PROJECT)
+    _record("organization.create", organization, {"name": name, "plan": organization.plan})
     return organization
 
 
@@ -81,6 +83,7 @@ def create_further_organization(*, owner: User, name: str) -> Organization:
 def change_organization(*, organization: Organization, changes: Mapping[str, Any]) -> Organization:
     """Set columns of an organization. Raises NotFound when it was deleted meanwhile."""
     row = _locked(organization)
+    _record("organization.update", row, audit.changes_of(row, changes))
     _set(row, changes)
     return row
 
@@ -92,6 +95,7 @@ def delete_organization(*, organization: Organization) -> None:
     _set(row, {"status": Organization.Status.DELETED, "auto_top_up_enabled": False})
     living = row.projects.exclude(status=Project.Status.DELETED)
     living.update(status=Project.Status.DELETED, updated_at=timezone.now())
+    _record("organization.delete", row, {"name": row.name})
 
 
 @transaction.atomic
@@ -100,7 +104,9 @@ def create_project(*, organization: Organization, fields: Mapping[str, Any]) -> 
     limit = limits_of(_locked(organization).plan).projects
     if limit is not None and organization.projects.exclude(status=Project.Status.DELETED).count() >= limit:
         raise Forbidden(f"Maximum {limit} projects per organization")
-    return Project.objects.create(organization=organization, **fields)
+    project = Project.objects.create(organization=organization, **fields)
+    _record("project.create", project, {"name": project.name, "mode": project.mode})
+    return project
 
 
 @transaction.atomic
@@ -110,6 +116,10 @@ def change_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
     row = living.filter(pk=project.pk).first()
     if row is None:
         raise NotFound(NO_PROJECT)
+    if changes.get("status") == Project.Status.DELETED:
+        _record("project.delete", row, {"name": row.name})
+    else:
+        _record("project.update", row, audit.changes_of(row, changes))
     _set(row, changes)
     return row
 
@@ -131,6 +141,7 @@ def add_member(*, organization: Organization, email: str, role: Role) -> Members
         raise InvalidRequest(
             "This user already is a member of the organization", status=409, code="already_exists", param="email"
         )
+    _record("member.create", membership, {"email": user.email, "role": role})
     return membership
 
 
@@ -138,18 +149,29 @@ def add_member(*, organization: Organization, email: str, role: Role) -> Members
 def change_member(*, membership: Membership, role: Role) -> Membership:
     """Give a member another role. Raises InvalidRequest for the last owner, NotFound for one who has left."""
     row = _locked_member(membership, remains_owner=role == Role.OWNER)
+    _record("member.update", row, {"email": row.user.email, **audit.changes_of(row, {"role": role})})
     _set(row, {"role": role})
     return row
 
 
 @transaction.atomic
-def remove_member(*, membership: Membership) -> None:
-    """End a membership. Raises InvalidRequest for the last owner, NotFound for one who has left."""
-    _locked_member(membership, remains_owner=False).delete()
+def remove_member(*, membership: Membership) -> int:
+    """End a membership, and with it the API keys that the member created there; return how many of those there were.
+
+    Raises InvalidRequest for the last owner, NotFound for one who has left.
+    """
+    row = _locked_member(membership, remains_owner=False)
+    revoked = revocation.revoke(row.organization_id, row.user_id)
+    _record("member.delete", row, {"email": row.user.email, "role": row.role, "revokedApiKeys": revoked})
+    row.delete()
+    return revoked
 
 
+@transaction.atomic
 def set_plan(*, organization: Organization, plan: Plan) -> None:
     """Move an organization to another plan, without a term."""
+    changes = {"plan": plan, "plan_expires_at": None}
+    _record("organization.update", organization, audit.changes_of(organization, changes))
     organization.plan, organization.plan_expires_at = plan, None
     organization.save(update_fields=["plan", "plan_expires_at", "updated_at"])
 
@@ -167,6 +189,11 @@ def create_operator(*, email: str, password: str) -> User:
         if not created:
             end_sessions(user)
     return user
+
+
+def _record(action: str, row: Organization | Project | Membership, details: Mapping[str, Any]) -> None:
+    organization_id = row.id if isinstance(row, Organization) else row.organization_id
+    audit.record(action, organization_id=organization_id, resource=row, details=details)
 
 
 def _find_referrer(ref: str | None) -> Organization | None:

@@ -10,11 +10,12 @@ from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group
 from knox.models import AuthToken
 
-from apps.kernel.admin import KeptAdmin, ReadAdmin, RowAdmin
+from apps.kernel.admin import KeptAdmin, LongTableAdmin, ReadAdmin, RowAdmin
 from apps.kernel.errors import RateLimited
 from apps.kernel.rest.address import address_of
 from apps.organizations import throttle
-from apps.organizations.models import Membership, Organization, Project, User
+from apps.organizations.audited_admin import AuditedAdmin
+from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, User
 from apps.organizations.sessions import end_sessions
 
 if TYPE_CHECKING:
@@ -102,9 +103,10 @@ class SessionAdmin(ReadAdmin):
 
 
 @admin.register(Organization)
-class OrganizationAdmin(KeptAdmin):
+class OrganizationAdmin(KeptAdmin, AuditedAdmin):
     """Tenants. Credits move through the ledger alone."""
 
+    thing = "organization"
     list_display = ("name", "plan", "status", "credits", "retention_level", "created_at")
     list_filter = ("plan", "status", "retention_level", "dev_plan")
     search_fields = ("id__exact", "name", "billing_email")
@@ -122,9 +124,10 @@ class OrganizationAdmin(KeptAdmin):
 
 
 @admin.register(Membership)
-class MembershipAdmin(RowAdmin):
+class MembershipAdmin(AuditedAdmin):
     """Who is what in which organization."""
 
+    thing = "member"
     list_display = ("user", "role", "organization", "created_at")
     list_filter = ("role",)
     list_select_related = ("user", "organization")
@@ -134,9 +137,10 @@ class MembershipAdmin(RowAdmin):
 
 
 @admin.register(Project)
-class ProjectAdmin(KeptAdmin):
+class ProjectAdmin(KeptAdmin, AuditedAdmin):
     """What API keys belong to."""
 
+    thing = "project"
     list_display = ("name", "organization", "mode", "status", "caching_enabled", "created_at")
     list_filter = ("mode", "status", "caching_enabled")
     list_select_related = ("organization",)
@@ -144,3 +148,21 @@ class ProjectAdmin(KeptAdmin):
     autocomplete_fields = ("organization",)
     ordering = ("-id",)
     readonly_fields = ("id", "created_at", "updated_at")
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(LongTableAdmin):
+    """Who did what to which thing of an organization."""
+
+    list_display = ("created_at", "action", "resource_id", "actor_type", "actor_email", "ip_address", "organization_id")
+    list_filter = ("actor_type", "resource_type")
+    owners = ("organization_id", "actor_id")
+
+
+@admin.register(IdempotentAnswer)
+class IdempotentAnswerAdmin(LongTableAdmin):
+    """Answers kept for requests that may be repeated, without the answers. They go by themselves after a day."""
+
+    list_display = ("created_at", "route", "status", "user_id")
+    fields = ("id", "user_id", "route", "status", "created_at")
+    owners = ("user_id",)

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Protocol, cast
 from uuid import UUID
 
-from django.apps import apps
 from django.db import transaction
 
-from apps.organizations.models import Membership, Organization, Project
+from apps.organizations.looking import modules_called
+from apps.organizations.models import AuditEntry, Membership, Organization, Project
 
 
 class _Eraser(Protocol):
@@ -31,23 +30,29 @@ def erase_deleted() -> list[UUID]:
     waiting = Organization.objects.filter(status=Organization.Status.DELETED).exclude(name="")
     ids = list(waiting.order_by("id").values_list("id", flat=True))
     for organization_id in ids:
+        _wait_for_writers(organization_id)
         for eraser in _erasers():
             eraser.erase(organization_id)
         _erase_own(organization_id)
     return ids
 
 
+@transaction.atomic
+def _wait_for_writers(organization_id: UUID) -> None:
+    """Wait for those who hold the organization's row because it was not deleted yet; later ones see that it is."""
+    Organization.objects.select_for_update().get(pk=organization_id)
+
+
 def _erasers() -> Iterator[_Eraser]:
-    for config in apps.get_app_configs():
-        name = f"{config.name}.erasure"
-        if name != __name__ and config.name.startswith("apps.") and find_spec(name):
-            yield cast(_Eraser, import_module(name))
+    for name in modules_called("erasure", __name__):
+        yield cast(_Eraser, import_module(name))
 
 
 @transaction.atomic
 def _erase_own(organization_id: UUID) -> None:
-    """Forget the members and the names. Projects stay, nameless: whoever still asks is told that they are gone."""
+    """Forget members, names and what was done. Projects stay: whoever still asks is told that they are gone."""
     Membership.objects.filter(organization=organization_id).delete()
+    AuditEntry.objects.filter(organization_id=organization_id).delete()
     Project.objects.filter(organization=organization_id).update(name="")
     Organization.objects.filter(pk=organization_id).update(
         name="",

@@ -107,6 +107,8 @@ class Organization(PolicySource):
     # Counts the ledger's changes of `credits`, so that a copy elsewhere is never replaced by an older one.
     credits_version = models.BigIntegerField(default=0)
     plan = models.CharField(max_length=16, choices=Plan.choices, default=Plan.FREE)
+    # Requests a minute where it is not the plan's number; 0 is no limit.
+    requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
     plan_expires_at = models.DateTimeField(null=True, blank=True)
     retention_level = models.CharField(max_length=16, choices=RetentionLevel.choices, default=RetentionLevel.NONE)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
@@ -184,6 +186,8 @@ class Project(PolicySource):
     cache_duration_seconds = models.PositiveIntegerField(
         default=60, validators=[MinValueValidator(10), MaxValueValidator(31_536_000)]
     )
+    # Streams whose provider is late are asked of a second one.
+    hedging_enabled = models.BooleanField(default=False)
     mode = models.CharField(max_length=16, choices=Mode.choices, default=Mode.HYBRID)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -194,3 +198,57 @@ class Project(PolicySource):
 
     def __str__(self) -> str:
         return self.name
+
+
+class AuditEntry(models.Model):
+    """What somebody did to something of an organization; never changed, and removed only with the organization.
+
+    Plain ids and words as they were then: whoever and whatever they name may be gone.
+    """
+
+    class ActorType(models.TextChoices):
+        """Someone signed in to the API, an operator in the admin, or the operator's machine."""
+
+        SESSION = "session"
+        ADMIN = "admin"
+        SYSTEM = "system"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization_id = models.UUIDField()
+    actor_type = models.CharField(max_length=8, choices=ActorType.choices)
+    actor_id = models.UUIDField(null=True)
+    actor_email = models.CharField(max_length=254, null=True)
+    action = models.CharField(max_length=64)
+    resource_type = models.CharField(max_length=32)
+    resource_id = models.CharField(max_length=64)
+    details = models.JSONField(default=dict)
+    ip_address = models.CharField(max_length=64, null=True)
+    user_agent = models.CharField(max_length=255, null=True)
+    request_id = models.CharField(max_length=128, null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["organization_id", "-id"])]
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.resource_id}"
+
+
+class IdempotentAnswer(models.Model):
+    """What a request with an `Idempotency-Key` was answered: kept for a day, sealed, since it may hold a secret."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    user_id = models.UUIDField()
+    route = models.CharField(max_length=200)
+    key = models.CharField(max_length=255)
+    fingerprint = models.BinaryField(max_length=32)
+    status = models.PositiveSmallIntegerField()
+    sealed_body = models.BinaryField()
+    created_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user_id", "route", "key"], name="idempotent_answer_once")]
+
+    def __str__(self) -> str:
+        return f"{self.route} {self.status}"

@@ -12,17 +12,20 @@ class PlanLimits:
     api_keys_per_project: int | None
     projects: int | None
     requests_per_minute: int
+    # Requests that are answered at a time.
+    concurrency: int
     log_days: int
     activity_days: int
     guardrails: bool
     provider_keys: bool
+    audit_logs: bool = False
 
 
 # Source: the specification, section 8, and its decided rate limits.
 PLANS: dict[str, PlanLimits] = {
-    "free": PlanLimits(5, 10, 60, 3, 365, guardrails=False, provider_keys=False),
-    "pro": PlanLimits(20, 10, 600, 90, 365, guardrails=False, provider_keys=True),
-    "enterprise": PlanLimits(None, None, 6_000, 365, 365, guardrails=True, provider_keys=True),
+    "free": PlanLimits(5, 10, 60, 20, 3, 365, guardrails=False, provider_keys=False),
+    "pro": PlanLimits(20, 10, 600, 200, 90, 365, guardrails=False, provider_keys=True),
+    "enterprise": PlanLimits(None, None, 6_000, 2_000, 365, 365, guardrails=True, provider_keys=True, audit_logs=True),
 }
 ORGANIZATIONS_PER_USER = 3
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from decimal import Decimal
 from typing import Any
 
@@ -10,19 +11,36 @@ from django.core.exceptions import ValidationError as InvalidPassword
 from rest_framework import serializers
 
 from apps.kernel.money import plain
-from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Money, Text
-from apps.organizations.models import Membership, Mode, Organization, Project, RetentionLevel, Role, User
+from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
+from apps.kernel.rest.serializers import (
+    CamelModelSerializer,
+    CamelSerializer,
+    Choice,
+    Cursor,
+    Email,
+    Flag,
+    Moment,
+    Money,
+    QueryWhole,
+    Text,
+    Whole,
+)
+from apps.organizations.models import AuditEntry, Membership, Mode, Organization, Project, RetentionLevel, Role, User
 
 # Characters; hashing takes a password of any length, a request does not.
 MAX_PASSWORD = 256
+
+
+class Password(Text):
+    """A password that is yet to be chosen: `validate_password` says whether it is a good one."""
 
 
 class SignUpShape(CamelSerializer):
     """`POST /auth/sign-up/email`."""
 
     name = Text(max_length=255)
-    email = serializers.EmailField(max_length=254)
-    password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
+    email = Email(max_length=254)
+    password = Password(max_length=MAX_PASSWORD, trim_whitespace=False)
     ref = Text(max_length=100, required=False, allow_null=True, allow_blank=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -37,8 +55,14 @@ class SignUpShape(CamelSerializer):
 class SignInShape(CamelSerializer):
     """`POST /auth/sign-in/email`."""
 
-    email = serializers.EmailField(max_length=254)
+    email = Email(max_length=254)
     password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
+
+
+class SessionShape(CamelSerializer):
+    """A session, to whoever it is of."""
+
+    expires_at = serializers.DateTimeField()
 
 
 class UserShape(CamelModelSerializer):
@@ -83,6 +107,10 @@ class OrganizationShape(CamelModelSerializer):
         ]
 
 
+# USD; past it no column holds it.
+MAX_AMOUNT = 10**12
+
+
 class Amount(Money):
     """USD of at least `minimum`, as a number or as a decimal string."""
 
@@ -93,7 +121,9 @@ class Amount(Money):
     def to_internal_value(self, data: Any) -> Decimal:
         """Return the exact amount. Raises ValidationError."""
         is_number = isinstance(data, int | float) and not isinstance(data, bool)
-        amount = super().to_internal_value(plain(Decimal(str(data))) if is_number else data)
+        amount = super().to_internal_value(
+            plain(round(Decimal(str(data)), 12)) if is_number and abs(data) < MAX_AMOUNT else data
+        )
         if amount < self.minimum:
             raise serializers.ValidationError(f"Must be at least {self.minimum} USD")
         return amount
@@ -109,12 +139,12 @@ class OrganizationChangesShape(CamelSerializer):
     """`PATCH /organization/{orgId}`: whatever is to be changed."""
 
     name = Text(max_length=255, required=False)
-    billing_email = serializers.EmailField(max_length=254, required=False, allow_null=True)
+    billing_email = Email(max_length=254, required=False, allow_null=True)
     billing_company = Text(max_length=255, required=False, allow_null=True, allow_blank=True)
     billing_address = Text(max_length=2000, required=False, allow_null=True, allow_blank=True)
     billing_tax_id = Text(max_length=100, required=False, allow_null=True, allow_blank=True)
-    retention_level = serializers.ChoiceField(RetentionLevel.choices, required=False)
-    auto_top_up_enabled = serializers.BooleanField(required=False)
+    retention_level = Choice(RetentionLevel.choices, required=False)
+    auto_top_up_enabled = Flag(required=False)
     auto_top_up_threshold = Amount(minimum=5, required=False)
     auto_top_up_amount = Amount(minimum=10, required=False)
 
@@ -124,32 +154,34 @@ class NewProjectShape(CamelSerializer):
 
     name = Text(max_length=255)
     organization_id = Text(max_length=100)
-    mode = serializers.ChoiceField(Mode.choices, required=False)
-    caching_enabled = serializers.BooleanField(required=False)
-    cache_duration_seconds = serializers.IntegerField(min_value=10, max_value=31_536_000, required=False)
+    mode = Choice(Mode.choices, required=False)
+    caching_enabled = Flag(required=False)
+    cache_duration_seconds = Whole(low=10, high=31_536_000, required=False)
+    hedging_enabled = Flag(required=False)
 
 
 class ProjectChangesShape(CamelSerializer):
     """`PATCH /projects/{id}`: whatever is to be changed."""
 
     name = Text(max_length=255, required=False)
-    mode = serializers.ChoiceField(Mode.choices, required=False)
-    caching_enabled = serializers.BooleanField(required=False)
-    cache_duration_seconds = serializers.IntegerField(min_value=10, max_value=31_536_000, required=False)
-    status = serializers.ChoiceField([Project.Status.ACTIVE, Project.Status.ARCHIVED], required=False)
+    mode = Choice(Mode.choices, required=False)
+    caching_enabled = Flag(required=False)
+    cache_duration_seconds = Whole(low=10, high=31_536_000, required=False)
+    hedging_enabled = Flag(required=False)
+    status = Choice([Project.Status.ACTIVE, Project.Status.ARCHIVED], required=False)
 
 
 class NewMemberShape(CamelSerializer):
     """`POST /organization/{orgId}/members`."""
 
-    email = serializers.EmailField(max_length=254)
-    role = serializers.ChoiceField(Role.choices)
+    email = Email(max_length=254)
+    role = Choice(Role.choices)
 
 
 class MemberChangesShape(CamelSerializer):
     """`PATCH /organization/{orgId}/members/{id}`."""
 
-    role = serializers.ChoiceField(Role.choices)
+    role = Choice(Role.choices)
 
 
 class MemberShape(CamelModelSerializer):
@@ -183,8 +215,53 @@ class ProjectShape(CamelModelSerializer):
             "organization_id",
             "caching_enabled",
             "cache_duration_seconds",
+            "hedging_enabled",
             "mode",
             "status",
             "created_at",
             "updated_at",
         ]
+
+
+class ActorShape(CamelSerializer):
+    """Who did it: `type` says by which door, the rest who that was; nobody behind the operator's own machine."""
+
+    type = serializers.ChoiceField(AuditEntry.ActorType.choices, source="actor_type")
+    id = serializers.UUIDField(source="actor_id", allow_null=True)
+    email = serializers.CharField(source="actor_email", allow_null=True)
+
+
+class AuditEntryShape(CamelModelSerializer):
+    """What somebody did, to the admins of the organization."""
+
+    actor = ActorShape(source="*")
+    details = serializers.DictField()
+
+    class Meta:
+        model = AuditEntry
+        fields = read_only_fields = [
+            "id",
+            "organization_id",
+            "action",
+            "actor",
+            "resource_type",
+            "resource_id",
+            "details",
+            "ip_address",
+            "user_agent",
+            "request_id",
+            "created_at",
+        ]
+
+
+class AuditQuery(CamelSerializer):
+    """The query of `GET /audit-logs/{orgId}`."""
+
+    action = Text(max_length=64, required=False)
+    actor = Text(max_length=254, required=False)
+    resource_type = Text(max_length=32, required=False)
+    resource_id = Text(max_length=64, required=False)
+    start_date = Moment(required=False)
+    end_date = Moment(required=False, of_a_day=time.max)
+    cursor = Cursor(required=False)
+    limit = QueryWhole(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)

@@ -5,9 +5,13 @@ Knows how a session begins, is recognized, and ends. Must never know passwords o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, cast
 
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from knox.crypto import hash_token
 from knox.models import AuthToken
@@ -19,6 +23,7 @@ from rest_framework.request import Request
 
 from apps.kernel.rest.bearer import find_bearer
 from apps.kernel.rest.endpoint import Endpoint
+from apps.organizations import audit, idempotency
 from apps.organizations.models import User
 
 
@@ -73,7 +78,10 @@ class SessionAuthentication(BaseAuthentication):
 
 
 class MemberEndpoint(Endpoint):
-    """A management endpoint for people who are signed in."""
+    """A management endpoint for people who are signed in.
+
+    What they do is done in their name (`audit`), and a POST under an `Idempotency-Key` is done once.
+    """
 
     authentication_classes = [SessionAuthentication]
     permission_classes = [IsAuthenticated]
@@ -82,3 +90,32 @@ class MemberEndpoint(Endpoint):
     def user(self) -> User:
         """The person who asks."""
         return cast(User, self.request.user)
+
+    def prepare(self) -> None:
+        """Do what comes before a POST and must not be inside its transaction, such as asking somebody else."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """Serve the request as nobody's until it is known whose it is."""
+        with audit.acting():
+            return super().dispatch(request, *args, **kwargs)
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Recognize the caller; then let a POST be done once."""
+        super().initial(request, *args, **kwargs)
+        audit.act_as(self.user)
+        post = getattr(self, "post", None)
+        if request.method == "POST" and post is not None:
+            # In the class's own method's place, for this request alone.
+            vars(self)["post"] = partial(self._post_once, post)
+
+    def _post_once(self, post: Callable[..., HttpResponseBase], request: Request, **names: str) -> HttpResponseBase:
+        """Answer as before when the request was done before; else do it."""
+        claim = idempotency.claim_of(request, self.user.id)
+        if claim is None:
+            self.prepare()
+            return post(request, **names)
+        known = idempotency.find_answer(claim)
+        if known is not None:
+            return known
+        self.prepare()
+        return idempotency.answer_once(claim, lambda: post(request, **names))

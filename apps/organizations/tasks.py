@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 from celery import shared_task
 
+from apps.organizations import idempotency
 from apps.organizations.erasure import erase_deleted
 
 log = structlog.get_logger(__name__)
@@ -15,3 +16,9 @@ def erase() -> None:
     """Erase the data of deleted organizations. A run that is cut short is carried on by the next."""
     erased = erase_deleted()
     log.info("organizations.erased", organizations=[str(one) for one in erased])
+
+
+@shared_task(name="organizations.sweep_idempotent_answers", time_limit=600)
+def sweep_idempotent_answers() -> None:
+    """Remove the stored answers that are past their day. A run that is cut short is carried on by the next."""
+    log.info("idempotent_answers.swept", rows=idempotency.sweep())

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.kernel.money import plain
 from apps.kernel.rest.address import address_of
+from apps.kernel.rest.describe import described, said
 from apps.kernel.rest.endpoint import Endpoint
+from apps.kernel.rest.serializers import Money, Nothing
 from apps.organizations import actions, throttle
 from apps.organizations.access import (
     access_membership,
@@ -29,6 +32,7 @@ from apps.organizations.serializers import (
     OrganizationShape,
     ProjectChangesShape,
     ProjectShape,
+    SessionShape,
     SignInShape,
     SignUpShape,
     UserShape,
@@ -42,6 +46,7 @@ class SignUp(Endpoint):
     authentication_classes = []
     permission_classes = []
 
+    @described({"token": serializers.CharField(), "user": UserShape()}, body=SignUpShape, refuses=(409, 429))
     def post(self, request: Request) -> Response:
         """Create the account and sign in."""
         fields = self.read(SignUpShape)
@@ -58,6 +63,7 @@ class SignIn(Endpoint):
     authentication_classes = []
     permission_classes = []
 
+    @described({"token": serializers.CharField(), "user": UserShape()}, body=SignInShape, refuses=(401, 429))
     def post(self, request: Request) -> Response:
         """Begin a session."""
         fields = self.read(SignInShape)
@@ -71,8 +77,10 @@ class SignIn(Endpoint):
 class SignOut(MemberEndpoint):
     """`POST /auth/sign-out`."""
 
+    @described({"message": said()}, body=Nothing)
     def post(self, request: Request) -> Response:
         """End the session that asks."""
+        self.read(Nothing)
         session: Any = request.auth
         session.delete()
         return Response({"message": "Signed out"})
@@ -81,6 +89,7 @@ class SignOut(MemberEndpoint):
 class GetSession(MemberEndpoint):
     """`GET /auth/get-session`."""
 
+    @described({"session": SessionShape(), "user": UserShape()})
     def get(self, request: Request) -> Response:
         """Tell who is signed in, and until when."""
         return Response({"session": {"expiresAt": extend(request.auth)}, "user": UserShape(self.user).data})
@@ -89,11 +98,13 @@ class GetSession(MemberEndpoint):
 class Organizations(MemberEndpoint):
     """`GET /organization`, `POST /organization`."""
 
+    @described({"organizations": OrganizationShape(many=True)})
     def get(self, request: Request) -> Response:
         """List the organizations that the user is a member of, oldest first."""
         rows = Organization.objects.filter(memberships__user=self.user).exclude(status=Organization.Status.DELETED)
         return Response({"organizations": OrganizationShape(rows.order_by("created_at", "id"), many=True).data})
 
+    @described({"organization": OrganizationShape()}, body=NewOrganizationShape, refuses=(403,))
     def post(self, request: Request) -> Response:
         """Create an organization, which the user owns."""
         created = actions.create_further_organization(owner=self.user, **self.read(NewOrganizationShape))
@@ -103,6 +114,9 @@ class Organizations(MemberEndpoint):
 class OneOrganization(MemberEndpoint):
     """`PATCH /organization/{orgId}`, `DELETE /organization/{orgId}`."""
 
+    @described(
+        {"message": said(), "organization": OrganizationShape()}, body=OrganizationChangesShape, refuses=(403, 404)
+    )
     def patch(self, request: Request, organization_id: str) -> Response:
         """Change its name, its billing settings or its policies."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
@@ -111,6 +125,7 @@ class OneOrganization(MemberEndpoint):
         changed = actions.change_organization(organization=organization, changes=changes)
         return Response({"message": "Organization updated", "organization": OrganizationShape(changed).data})
 
+    @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, organization_id: str) -> Response:
         """End it, with all that belongs to it."""
         organization, _ = access_organization(self.user, organization_id, Role.OWNER)
@@ -121,6 +136,9 @@ class OneOrganization(MemberEndpoint):
 class ReferralStats(MemberEndpoint):
     """`GET /organization/{orgId}/referral-stats`."""
 
+    @described(
+        {"referredCount": serializers.IntegerField(min_value=0), "referralEarnings": Money()}, refuses=(403, 404)
+    )
     def get(self, request: Request, organization_id: str) -> Response:
         """Tell how many organizations it has referred, and what that has earned it."""
         organization, _ = access_organization(self.user, organization_id)
@@ -135,12 +153,14 @@ class ReferralStats(MemberEndpoint):
 class Members(MemberEndpoint):
     """`GET /organization/{orgId}/members`, `POST /organization/{orgId}/members`."""
 
+    @described({"members": MemberShape(many=True)}, refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> Response:
         """List the members, the longest-standing first."""
         organization, _ = access_organization(self.user, organization_id)
         rows = organization.memberships.select_related("user").order_by("created_at", "id")
         return Response({"members": MemberShape(rows, many=True).data})
 
+    @described({"message": said(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409))
     def post(self, request: Request, organization_id: str) -> Response:
         """Add a user as a member."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
@@ -153,6 +173,7 @@ class Members(MemberEndpoint):
 class OneMember(MemberEndpoint):
     """`PATCH /organization/{orgId}/members/{id}`, `DELETE /organization/{orgId}/members/{id}`."""
 
+    @described({"message": said(), "member": MemberShape()}, body=MemberChangesShape, refuses=(403, 404))
     def patch(self, request: Request, organization_id: str, member_id: str) -> Response:
         """Give a member another role, none above one's own."""
         membership, _, role = access_membership(self.user, organization_id, member_id)
@@ -162,16 +183,18 @@ class OneMember(MemberEndpoint):
         changed = actions.change_member(membership=membership, **fields)
         return Response({"message": "Member updated", "member": MemberShape(changed).data})
 
+    @described({"message": said(), "revokedApiKeys": serializers.IntegerField(min_value=0)}, refuses=(400, 403, 404))
     def delete(self, request: Request, organization_id: str, member_id: str) -> Response:
-        """Remove a member, or leave."""
+        """Remove a member, or leave; the API keys that the member created there end."""
         membership, _, _ = access_membership(self.user, organization_id, member_id)
-        actions.remove_member(membership=membership)
-        return Response({"message": "Member removed"})
+        revoked = actions.remove_member(membership=membership)
+        return Response({"message": "Member removed", "revokedApiKeys": revoked})
 
 
 class OrganizationProjects(MemberEndpoint):
     """`GET /organization/{orgId}/projects`."""
 
+    @described({"projects": ProjectShape(many=True)}, refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> Response:
         """List the organization's projects, oldest first."""
         organization, _ = access_organization(self.user, organization_id)
@@ -182,6 +205,7 @@ class OrganizationProjects(MemberEndpoint):
 class Projects(MemberEndpoint):
     """`POST /projects`."""
 
+    @described({"project": ProjectShape()}, body=NewProjectShape, refuses=(403, 404))
     def post(self, request: Request) -> Response:
         """Create a project."""
         fields = self.read(NewProjectShape)
@@ -193,16 +217,19 @@ class Projects(MemberEndpoint):
 class OneProject(MemberEndpoint):
     """`GET /projects/{id}`, `PATCH /projects/{id}`, `DELETE /projects/{id}`."""
 
+    @described({"project": ProjectShape()}, refuses=(403, 404))
     def get(self, request: Request, project_id: str) -> Response:
         """Show a project."""
         return Response({"project": ProjectShape(access_project(self.user, project_id).project).data})
 
+    @described({"message": said(), "project": ProjectShape()}, body=ProjectChangesShape, refuses=(403, 404))
     def patch(self, request: Request, project_id: str) -> Response:
         """Change a project; archive it, or take it up again."""
         project, _ = access_project(self.user, project_id, Role.ADMIN)
         changed = actions.change_project(project=project, changes=self.read(ProjectChangesShape))
         return Response({"message": "Project updated", "project": ProjectShape(changed).data})
 
+    @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, project_id: str) -> Response:
         """End a project."""
         project, _ = access_project(self.user, project_id, Role.ADMIN)

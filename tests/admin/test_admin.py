@@ -29,7 +29,7 @@ from apps.logs import partitions
 from apps.logs.models import ActivityDay, RequestLog
 from apps.organizations import throttle
 from apps.organizations.actions import create_operator
-from apps.organizations.models import Membership, Organization, Plan, Project, User
+from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Plan, Project, User
 from apps.organizations.sessions import start_session
 from tests.world import PASSWORD, Caller, World, make_key
 
@@ -83,6 +83,16 @@ def rows(world: World) -> dict[type[Row], Row]:
             organization_id=world.acme.id, log_id=new_id(), rule_name="rule", category="pii", matched_content=SAID
         ),
         ModelProvider.objects.create(provider=provider, model=model, model_name="acme-one"),
+        *(AuditEntry.objects.all()[:1]),
+        IdempotentAnswer.objects.create(
+            user_id=world.olivia.id,
+            route="keys/api",
+            key="once",
+            fingerprint=b"x",
+            status=200,
+            sealed_body=encrypt(SECRET),
+            created_at=now,
+        ),
         RequestLog.objects.create(
             id=logged,
             created_at=time_of(logged),

@@ -18,7 +18,7 @@ from apps.kernel.request_id import request_id_of
 from apps.kernel.rest.address import address_of
 from apps.kernel.rest.bearer import find_bearer
 from apps.kernel.rest.envelopes import InvalidFields
-from apps.kernel.rest.pages import page_of, read_cursor, read_limit, write_cursor
+from apps.kernel.rest.pages import page_of, read_cursor, write_cursor
 from apps.kernel.rest.serializers import CamelSerializer, Money, Text, camel
 
 
@@ -67,24 +67,16 @@ class TestPages:
         assert page.rows == ids
         assert page.pagination == {"nextCursor": None, "hasMore": False, "limit": 2}
 
-    @given(st.uuids())
-    def test_a_cursor_survives_the_round_trip(self, identifier: UUID) -> None:
+    @given(st.integers(0, 0xE3FF_FFFF_FFFF), st.integers(0, 2**80 - 1))
+    def test_a_cursor_survives_the_round_trip(self, milliseconds: int, rest: int) -> None:
+        identifier = UUID(int=milliseconds << 80 | (rest & ~(0xF << 76) | 0x7 << 76))
         assert read_cursor(write_cursor(identifier)) == identifier
 
-    @pytest.mark.parametrize("text", ["", "x", "nonsense", "é" * 22, "A" * 23, "A" * 500, "=" * 22])
+    @pytest.mark.parametrize("text", ["", "x", "nonsense", "é" * 22, "A" * 23, "A" * 500, "=" * 22, "A" * 22])
     def test_what_is_no_cursor_is_refused(self, text: str) -> None:
         with pytest.raises(InvalidFields) as raised:
             read_cursor(text)
         assert [issue.path for issue in raised.value.issues] == ["cursor"]
-
-    def test_the_limit_is_50_unless_said(self) -> None:
-        assert [read_limit(None), read_limit("1"), read_limit("100")] == [50, 1, 100]
-
-    @pytest.mark.parametrize("text", ["", "0", "101", "-1", "1.5", "ten", "1_0", " 5", "٣", "9" * 5000])
-    def test_a_limit_out_of_range_is_refused(self, text: str) -> None:
-        with pytest.raises(InvalidFields) as raised:
-            read_limit(text)
-        assert [issue.path for issue in raised.value.issues] == ["limit"]
 
 
 @pytest.mark.parametrize(

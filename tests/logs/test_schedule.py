@@ -27,6 +27,7 @@ def test_every_scheduled_task_exists_and_cannot_run_forever() -> None:
         "logs.make_partitions",
         "logs.expire",
         "organizations.erase_deleted",
+        "organizations.sweep_idempotent_answers",
         "billing.check_ledger",
     }
     visible = app.conf.broker_transport_options["visibility_timeout"]
@@ -42,6 +43,7 @@ def test_the_schedule() -> None:
         "logs.make_partitions": crontab(minute=5),
         "logs.expire": crontab(hour=3, minute=20),
         "organizations.erase_deleted": crontab(minute="*/5"),
+        "organizations.sweep_idempotent_answers": crontab(minute=35),
         "billing.check_ledger": crontab(hour=4, minute=10),
     }
     assert app.conf.timezone == "UTC"

@@ -118,6 +118,7 @@ def test_projects_are_listed_with_every_field(world: World) -> None:
                 "organizationId": str(world.acme.id),
                 "cachingEnabled": False,
                 "cacheDurationSeconds": 60,
+                "hedgingEnabled": False,
                 "mode": "hybrid",
                 "status": "active",
                 "createdAt": row.created_at.isoformat().replace("+00:00", "Z"),

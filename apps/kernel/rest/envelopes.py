@@ -37,7 +37,7 @@ class InvalidFields(InvalidRequest):
         self.issues = issues
 
 
-_MANAGEMENT = frozenset({"auth", "keys", "organization", "projects", "guardrails", "activity"})
+_MANAGEMENT = frozenset({"auth", "keys", "organization", "projects", "guardrails", "activity", "audit-logs"})
 
 # Anthropic's word for a status; any other 4xx is an `invalid_request_error`, any other 5xx an `api_error`.
 _ANTHROPIC_TYPES = {
@@ -45,16 +45,18 @@ _ANTHROPIC_TYPES = {
     402: "billing_error",
     403: "permission_error",
     404: "not_found_error",
+    410: "not_found_error",
     413: "request_too_large",
     429: "rate_limit_error",
     503: "overloaded_error",
     504: "timeout_error",
+    529: "overloaded_error",
 }
 
 
 def family_of(path: str) -> Family:
     """Return the family whose errors the path's clients expect."""
-    if path == "/v1/chat/completions":
+    if path in {"/v1/chat/completions", "/v1/route/explain"} or path.startswith("/v1/images/"):
         return Family.OPENAI
     if path == "/v1/messages" or path.startswith("/v1/messages/"):
         return Family.ANTHROPIC

@@ -16,6 +16,7 @@ from django.http.response import HttpResponseBase
 from apps.kernel.errors import BodyTooLarge, UnsupportedMediaType
 from apps.kernel.request_id import HEADER, request_id_of
 from apps.kernel.rest.errors import answer, find_error, is_admin, method_not_allowed, unexpected
+from apps.kernel.rest.origin import coming_from
 
 JSON, MULTIPART, FORM = "application/json", "multipart/form-data", "application/x-www-form-urlencoded"
 # The POSTs that may carry more than JSON, by prefix; an empty set takes anything (specification, section 4).
@@ -25,6 +26,7 @@ _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
     ("/mcp", frozenset()),
     ("/admin/", frozenset()),
 )
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # A load balancer asks these by the machine's address, whatever the product is called.
 _FOR_PROBES = frozenset({"/", "/metrics"})
 
@@ -38,7 +40,7 @@ class RequestMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """Serve the request under its id."""
         request_id = request_id_of(request.headers.get(HEADER))
-        with structlog.contextvars.bound_contextvars(request_id=request_id):
+        with structlog.contextvars.bound_contextvars(request_id=request_id), coming_from(request, request_id):
             response = self._get_response(request)
         if isinstance(response, HttpResponseNotAllowed) and not is_admin(request):
             allowed = response["Allow"]
@@ -49,13 +51,17 @@ class RequestMiddleware:
         _measure(request, response)
         return response
 
-    def process_view(self, request: HttpRequest, *_view: Any) -> HttpResponse | None:
+    def process_view(self, request: HttpRequest, view: Any, *_names: Any) -> HttpResponse | None:
         """Refuse what no view would read. Runs once a view is found, so that an unknown path stays a 404."""
         if request.path not in _FOR_PROBES:
             request.get_host()  # Raises DisallowedHost, which `handlers` answers.
         if _length_of(request) > settings.BODY_LIMIT:
             return answer(request, BodyTooLarge(f"The request body is larger than {settings.BODY_LIMIT} bytes"))
-        if request.method == "POST" and not _is_read(request.path, request.content_type or ""):
+        if request.method not in _SAFE and not (is_admin(request) or _changes(view)):
+            response = answer(request, method_not_allowed())
+            response["Allow"] = "GET, HEAD"
+            return response
+        if request.method == "POST" and _takes_posts(view) and not _is_read(request.path, request.content_type or ""):
             return answer(request, UnsupportedMediaType("Content-Type must be application/json"))
         return None
 
@@ -64,6 +70,17 @@ class RequestMiddleware:
         if is_admin(request):
             return None
         return answer(request, find_error(exception) or unexpected(exception))
+
+
+def _changes(view: Any) -> bool:
+    """Tell whether the view may take more than reading: a class says so, a function looks after forgery itself."""
+    return hasattr(view, "view_class") or bool(getattr(view, "csrf_exempt", False))
+
+
+def _takes_posts(view: Any) -> bool:
+    """Tell whether a POST has a place to go; a class says so by its method, a function takes what it takes."""
+    by_class = getattr(view, "view_class", None)
+    return by_class is None or hasattr(by_class, "post")
 
 
 def _measure(request: HttpRequest, response: HttpResponseBase) -> None:

@@ -6,6 +6,7 @@ what is listed.
 
 from __future__ import annotations
 
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from uuid import UUID
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 
 MAX_LIMIT, DEFAULT_LIMIT = 100, 50
+# A UUIDv7 made before the year 9999: 16 bytes in 22 letters, the version in the ninth.
+CURSOR = r"[A-Za-z0-4][A-Za-z0-9_-]{7}[c-f][A-Za-z0-9_-]{12}[AQgw]"
 Row = TypeVar("Row")
 
 
@@ -38,15 +41,6 @@ def page_of(rows: Sequence[Row], limit: int, id_of: Callable[[Row], UUID]) -> Pa
     return Page(shown, limit, write_cursor(id_of(shown[-1])) if len(rows) > limit else None)
 
 
-def read_limit(text: str | None) -> int:
-    """Return the page size a client asked for. Raises InvalidFields past 1..100."""
-    if text is None:
-        return DEFAULT_LIMIT
-    if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= MAX_LIMIT):
-        raise InvalidFields([Issue("limit", f"Must be a whole number from 1 to {MAX_LIMIT}")])
-    return int(text)
-
-
 def write_cursor(identifier: UUID) -> str:
     """Return the cursor of what comes after an id."""
     return urlsafe_b64encode(identifier.bytes).decode().rstrip("=")
@@ -54,7 +48,6 @@ def write_cursor(identifier: UUID) -> str:
 
 def read_cursor(text: str) -> UUID:
     """Return the id that a cursor stands for. Raises InvalidFields for anything that is not one."""
-    try:
-        return UUID(bytes=urlsafe_b64decode(text + "=="))
-    except ValueError as error:
-        raise InvalidFields([Issue("cursor", "Must be the nextCursor of an earlier answer")]) from error
+    if not re.fullmatch(CURSOR, text):
+        raise InvalidFields([Issue("cursor", "Must be the nextCursor of an earlier answer")])
+    return UUID(bytes=urlsafe_b64decode(text + "=="))

@@ -6,12 +6,14 @@ Knows how a column's name becomes a field's. Must never know a domain.
 from __future__ import annotations
 
 import re
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from typing import Any
 
 from rest_framework import serializers
 
 from apps.kernel.money import MoneyField, plain
+from apps.kernel.rest.pages import read_cursor
 
 _AMOUNT = re.compile(r"(0|[1-9][0-9]{0,11})(\.[0-9]{1,12})?")
 
@@ -30,6 +32,10 @@ class CamelSerializer(serializers.Serializer[Any]):
         return _renamed(super().get_fields())
 
 
+class Nothing(CamelSerializer):
+    """A JSON object that says nothing: what a POST carries that needs no words."""
+
+
 def _renamed(
     fields: dict[str, serializers.Field[Any, Any, Any, Any]],
 ) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
@@ -40,6 +46,11 @@ def _renamed(
     return {camel(name): field for name, field in fields.items()}
 
 
+_DIGITS = re.compile(r"[0-9]{1,9}")
+# A blank text is none: what is trimmed away does not count. NUL is in no text of ours.
+_WORDS, _ANYTHING = r"^[^\x00]*[^\s\x00][^\x00]*$", r"^[^\x00]*$"
+
+
 class Text(serializers.CharField):
     """A string; a number or a boolean is not taken for one."""
 
@@ -47,6 +58,106 @@ class Text(serializers.CharField):
         """Return the text. Raises ValidationError."""
         if not isinstance(data, str):
             self.fail("invalid")
+        return super().to_internal_value(data)
+
+    @property
+    def pattern(self) -> str:
+        """What every text that is taken looks like."""
+        return _ANYTHING if self.allow_blank else _WORDS
+
+
+class Cursor(Text):
+    """Where a page goes on: the `nextCursor` of an earlier answer, as the id that it stands for."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the id. Raises InvalidFields."""
+        return read_cursor(super().to_internal_value(data))
+
+
+class Email(Text, serializers.EmailField):
+    """An e-mail address."""
+
+
+class Flag(serializers.Field[bool, Any, bool, Any]):
+    """True or false; no word and no number is taken for either."""
+
+    default_error_messages = {"invalid": "Must be a valid boolean."}
+
+    def to_internal_value(self, data: Any) -> bool:
+        """Return the value. Raises ValidationError."""
+        if not isinstance(data, bool):
+            self.fail("invalid")
+        return data
+
+    def to_representation(self, value: bool) -> bool:
+        """Return the value."""
+        return value
+
+
+class QueryFlag(serializers.Field[bool, Any, bool, Any]):
+    """`true` or `false` in a query."""
+
+    default_error_messages = {"invalid": "Must be a valid boolean."}
+
+    def to_internal_value(self, data: Any) -> bool:
+        """Return the value. Raises ValidationError."""
+        if data not in ("true", "false"):
+            self.fail("invalid")
+        return bool(data == "true")
+
+    def to_representation(self, value: bool) -> bool:
+        """Return the value."""
+        return value
+
+
+class Whole(serializers.Field[int, Any, int, Any]):
+    """A whole number within bounds; `5.0` is one, `"5"` and true are not."""
+
+    default_error_messages = {
+        "invalid": "A valid integer is required.",
+        "low": "Ensure this value is greater than or equal to {low}.",
+        "high": "Ensure this value is less than or equal to {high}.",
+    }
+
+    def __init__(self, *, low: int, high: int, **options: Any) -> None:
+        super().__init__(**options)
+        self.low, self.high = low, high
+
+    def to_internal_value(self, data: Any) -> int:
+        """Return the number. Raises ValidationError."""
+        is_whole = (isinstance(data, int) and not isinstance(data, bool)) or (
+            isinstance(data, float) and data.is_integer()
+        )
+        if not is_whole:
+            self.fail("invalid")
+        if data < self.low:
+            self.fail("low", low=self.low)
+        if data > self.high:
+            self.fail("high", high=self.high)
+        return int(data)
+
+    def to_representation(self, value: int) -> int:
+        """Return the number."""
+        return value
+
+
+class QueryWhole(Whole):
+    """A whole number in a query, in plain digits."""
+
+    def to_internal_value(self, data: Any) -> int:
+        """Return the number. Raises ValidationError."""
+        if not (_DIGITS.fullmatch(data) and self.low <= int(data) <= self.high):
+            raise serializers.ValidationError(f"Must be a whole number from {self.low} to {self.high}")
+        return int(data)
+
+
+class Choice(serializers.ChoiceField):
+    """One of some words, written exactly so."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the word. Raises ValidationError."""
+        if not isinstance(data, str):
+            self.fail("invalid_choice", input=data)
         return super().to_internal_value(data)
 
 
@@ -68,6 +179,34 @@ class Money(serializers.Field[Decimal, Any, str, Any]):
     def to_representation(self, value: Decimal) -> str:
         """Return the shortest exact text."""
         return plain(value)
+
+
+class Moment(serializers.Field[datetime, str, str, Any]):
+    """An ISO 8601 date or time; UTC unless it says otherwise. A date alone is its first moment, or its last."""
+
+    default_error_messages = {"invalid": "Must be an ISO 8601 date or time"}
+
+    def __init__(self, *, of_a_day: time = time.min, **options: Any) -> None:
+        super().__init__(**options)
+        self._of_a_day = of_a_day
+
+    def to_internal_value(self, data: Any) -> datetime:
+        """Return the moment. Raises ValidationError."""
+        try:
+            moment = self._read(data)
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except (TypeError, ValueError, OverflowError):
+            self.fail("invalid")
+
+    def to_representation(self, value: datetime) -> str:
+        """Return the moment in UTC, as every other one is written."""
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+    def _read(self, text: str) -> datetime:
+        try:
+            return datetime.combine(date.fromisoformat(text), self._of_a_day)
+        except ValueError:
+            return datetime.fromisoformat(text)
 
 
 class CamelModelSerializer(serializers.ModelSerializer[Any]):

@@ -1,0 +1,47 @@
+"""Where the request that is being served comes from, for whoever has to write that down.
+
+Knows one request at a time: context variables are each greenlet's own. Must never know who asks, or for what.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from django.http import HttpRequest
+
+from apps.kernel.rest.address import address_of
+
+# Characters of what a client calls itself that are kept.
+MAX_USER_AGENT = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An address as far as it can be believed, what the client calls itself, and the request's id."""
+
+    address: str = ""
+    user_agent: str = ""
+    request_id: str = ""
+
+
+NOWHERE = Origin()
+_current: ContextVar[Origin] = ContextVar("origin", default=NOWHERE)
+
+
+def current() -> Origin:
+    """Return where the request comes from; NOWHERE outside of one."""
+    return _current.get()
+
+
+@contextmanager
+def coming_from(request: HttpRequest, request_id: str) -> Iterator[None]:
+    """Serve a request as the current one."""
+    agent = request.headers.get("User-Agent", "").replace("\0", "")
+    token = _current.set(Origin(address_of(request), agent[:MAX_USER_AGENT], request_id))
+    try:
+        yield
+    finally:
+        _current.reset(token)

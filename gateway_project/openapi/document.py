@@ -1,0 +1,153 @@
+"""The OpenAPI document: what the views state, what is kept by hand, and what goes without saying.
+
+Knows how both halves are put together. Must never know a field.
+"""
+
+# drf-spectacular has no types.
+# mypy: allow-untyped-calls
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from django.conf import settings
+from drf_spectacular.generators import SchemaGenerator
+
+from apps.kernel.rest.describe import REFUSES
+from apps.kernel.rest.envelopes import Family, family_of
+from gateway_project.openapi import extensions
+from gateway_project.openapi.log_entry import log_schemas
+
+PARTS = Path(__file__).parent / "parts"
+METHODS = ("get", "put", "post", "patch", "delete")
+Record = dict[str, Any]
+_SHAPE = re.compile(r"Shape(?=\"|Request\")")
+# A POST that needs no words carries an object all the same.
+_OBJECT = {"type": "object"}
+# The refusals that every family can give, whatever is asked; the bodies are each family's own.
+_ALWAYS = (500, 503)
+_WITH_BODY = (400, 413, 415)
+_WORDS = {
+    400: "A field is missing, malformed or out of range",
+    401: "Nobody is recognized",
+    402: "Credits or usage limit do not cover it",
+    403: "The caller may not do this",
+    404: "There is no such thing",
+    408: "The request's body did not come in time",
+    409: "It exists already, or a request with this Idempotency-Key is under way",
+    410: "It existed, and is archived, deactivated or deleted",
+    413: "The body is too large",
+    415: "The content type is not application/json",
+    422: "This Idempotency-Key was used for another request",
+    429: "Too many requests",
+    499: "The client closed the connection",
+    500: "A defect of the gateway's own",
+    502: "No provider could answer",
+    503: "The gateway, or a provider, is overloaded, or a store is away",
+    504: "The provider did not answer in time",
+}
+_BODIES = {
+    Family.OPENAI: "OpenAIError",
+    Family.ANTHROPIC: "AnthropicError",
+    Family.GATEWAY: "GatewayError",
+    Family.MANAGEMENT: "ManagementError",
+}
+
+
+@cache
+def document() -> Record:
+    """Return the document. It is made once a process: paths and shapes do not change while it runs."""
+    assert extensions  # Registered by its import.
+    made = _named(SchemaGenerator(api_version=settings.VERSION).get_schema(public=True))
+    whole = _by_hand()
+    for path, operations in made["paths"].items():
+        whole["paths"][_camel(path)] = operations
+    by_hand = whole["components"]["schemas"]
+    whole["components"]["schemas"] = {**log_schemas(), **made["components"]["schemas"], **by_hand}
+    for path, operations in whole["paths"].items():
+        for method in METHODS:
+            if method in operations:
+                _complete(operations[method], path, method)
+    whole["paths"] = dict(sorted(whole["paths"].items()))
+    whole["info"]["version"] = settings.VERSION
+    return whole
+
+
+def _named(made: Record) -> Record:
+    """Return the document of the views under the names that clients see: a shape is called by what it is the shape of.
+
+    A hand-kept schema of the same name replaces a made one.
+    """
+    text = msgspec.json.encode(made).decode()
+    named: Record = _without_marks(msgspec.json.decode(_SHAPE.sub("", text)))
+    return named
+
+
+def _without_marks(value: Any) -> Any:
+    """Return it without drf-spectacular's notes to itself."""
+    if isinstance(value, dict):
+        return {name: _without_marks(inner) for name, inner in value.items() if name != "x-spec-enum-id"}
+    return [_without_marks(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _by_hand() -> Record:
+    """Return the hand-kept parts as one: the head, and paths and schemas from every file."""
+    whole: Record = yaml.safe_load((PARTS / "head.yaml").read_text())
+    for file in sorted(PARTS.glob("*.yaml")):
+        if file.name != "head.yaml":
+            part = yaml.safe_load(file.read_text())
+            whole["paths"] |= part.get("paths", {})
+            whole["components"]["schemas"] |= part.get("schemas", {})
+    return whole
+
+
+def _complete(operation: Record, path: str, method: str) -> None:
+    """Say what goes without saying: the summary, names of the path, the Idempotency-Key, refusals and headers."""
+    text = operation.pop("description", "").strip()
+    operation.setdefault("summary", text.partition("\n")[0].rstrip("."))
+    rest = text.partition("\n")[2].strip()
+    if rest:
+        operation["description"] = rest
+    parameters = operation.setdefault("parameters", [])
+    for parameter in parameters:
+        if parameter.get("in") == "path":
+            parameter["name"] = _camel(parameter["name"])
+    family, security = family_of(path), operation.setdefault("security", [])
+    if {"apiKeyOrSession": []} in security:
+        operation["security"] = [{"apiKey": []}, {"xApiKey": []}, {"session": []}]
+    refusals = {*operation.pop(REFUSES, ()), *_ALWAYS}
+    if method == "post":
+        operation.setdefault("requestBody", {"required": True, "content": {"application/json": {"schema": _OBJECT}}})
+    is_body = "requestBody" in operation
+    if is_body or any(parameter.get("in") == "query" for parameter in parameters):
+        refusals |= {400}
+    if is_body:
+        refusals |= set(_WITH_BODY)
+    if security and {} not in security:
+        refusals |= {401}
+    if method == "post" and security == [{"session": []}]:
+        parameters.append({"$ref": "#/components/parameters/IdempotencyKey"})
+        refusals |= {400, 409, 422}
+    for status in sorted(refusals):
+        operation["responses"].setdefault(str(status), _refusal(status, family))
+    for response in operation["responses"].values():
+        response.setdefault("headers", {})["x-request-id"] = {"$ref": "#/components/headers/RequestId"}
+
+
+def _refusal(status: int, family: Family) -> Record:
+    body = "InvalidFields" if status == 400 and family is Family.MANAGEMENT else _BODIES[family]
+    schema = {"$ref": f"#/components/schemas/{body}"}
+    refusal: Record = {"description": _WORDS[status], "content": {"application/json": {"schema": schema}}}
+    if status == 429:
+        refusal["headers"] = {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}
+    return refusal
+
+
+def _camel(text: str) -> str:
+    """Return a path, or a name in it, with its names in camel case."""
+    return re.sub(r"_([a-z])", lambda match: match[1].upper(), text)

@@ -1,0 +1,37 @@
+"""`GET /openapi.json`, and `GET /docs`: a page to try everything, which loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import secrets
+from functools import cache
+
+import msgspec
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from gateway_project.openapi.document import document
+
+
+@require_safe
+def openapi(request: HttpRequest) -> HttpResponse:
+    """Answer with the document."""
+    return HttpResponse(_encoded(), content_type="application/json", headers={"Access-Control-Allow-Origin": "*"})
+
+
+@require_safe
+def docs(request: HttpRequest) -> HttpResponse:
+    """Answer with the page. Its browser is told to load nothing from elsewhere either."""
+    nonce = secrets.token_urlsafe(16)
+    page = render(request, "docs.html", {"nonce": nonce})
+    page["Content-Security-Policy"] = (
+        f"default-src 'none'; script-src 'self' 'nonce-{nonce}'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+    return page
+
+
+@cache
+def _encoded() -> bytes:
+    return msgspec.json.encode(document())
