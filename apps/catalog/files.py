@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from apps.catalog.cards import read_card
+from apps.catalog.image_facts import Images
 from apps.kernel.prices import PriceCard
 
 FOLDER = Path(__file__).parent
@@ -30,7 +31,6 @@ Dialect = Literal[
     "vertex_anthropic",
     "vertex_openai",
     "bedrock",
-    "mistral",
     "cohere",
     "stability",
     "bfl",
@@ -75,14 +75,36 @@ class Facts(_Table, frozen=True):
 
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | UnsetType = UNSET
     stream_usage: bool | UnsetType = UNSET
-    reasoning_field: Literal["reasoning_content", "reasoning"] | UnsetType = UNSET
+    reasoning_field: Literal["reasoning_content", "reasoning", "content"] | UnsetType = UNSET
+    thinking_switch: Literal["reasoning_effort", "thinking", "enable_thinking"] | UnsetType = UNSET
+    forced_choice_unthinking: bool | UnsetType = UNSET
+    tool_choices: list[Literal["auto", "none", "required", "named"]] | UnsetType = UNSET
+    tool_call_ids: Literal["any", "short", "nine_alphanumerics"] | UnsetType = UNSET
+    message_names: bool | UnsetType = UNSET
+    speaks_after_tools: bool | UnsetType = UNSET
+    prefill_field: Literal["prefix", "partial"] | UnsetType = UNSET
+    media_parts: Literal["openai", "flat"] | UnsetType = UNSET
+    seed_field: Literal["seed", "random_seed"] | UnsetType = UNSET
+    strict: bool | UnsetType = UNSET
+    adds: dict[str, Any] | UnsetType = UNSET
     developer_role: bool | UnsetType = UNSET
+    reasoning_form: (
+        Literal["thinking", "reasoning", "reasoning_effort", "reasoning_config", "reasoningConfig"] | UnsetType
+    ) = UNSET
+    tool_results: Literal["alone", "without_files"] | UnsetType = UNSET
+    result_status: bool | UnsetType = UNSET
+    structured_outputs: Literal["native", "tool", "json_object"] | UnsetType = UNSET
+    prefill: bool | UnsetType = UNSET
     unsupported: list[str] | UnsetType = UNSET
     takes: list[str] | UnsetType = UNSET
     betas: list[str] | UnsetType = UNSET
     moderated: bool | UnsetType = UNSET
     development_only: bool | UnsetType = UNSET
     variables: dict[str, Variable] | UnsetType = UNSET
+    media_urls: bool | UnsetType = UNSET
+    count_dialect: Dialect | UnsetType = UNSET
+    publisher: ProviderId | UnsetType = UNSET
+    images: Images | UnsetType = UNSET
 
 
 class Budget(_Table, frozen=True):

@@ -1,35 +1,38 @@
 """Answers conversations, always the same way. Pure and format-neutral; knows no wire and no time.
 
 What is said, first match wins: the scenario's own text (`empty`, `kb`, `words`, `verbatim`); calls, when tool_choice
-demands them or the user's last message says `call <tool>` or `call <tool> and <tool>`; JSON, when a schema asks for it;
+demands them or the user's last message asks for them (calls.py says how); JSON, when a schema asks for it;
 `<tool> answered: <result>` after tool results; else `You said: <the last user message>` with its attachments counted.
 
 A token is four bytes of UTF-8, the last one perhaps fewer. The prompt's tokens are those of each message's text (with
 directives), 85 for each attachment, and those of each tool's name, description and schema (compact, as given); the
-completion's are those of all choices' reasoning, text, call names and arguments. `max_tokens` bounds reasoning and text
+completion's are those of all choices' reasoning, text, call names and arguments, and 1,056 for each picture; where only
+pictures are asked for, those alone. `max_tokens` bounds reasoning and text
 of each choice, never calls.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Choice, Conversation, Finish, Tool, ToolCall, Usage
+from apps.sandbox.calls import Call, asked_calls, example_call, meant_calls, quotes_in
+from apps.sandbox.conversation import Answer, Choice, Conversation, Finish, Schema, ToolCall, Usage
 from apps.sandbox.example import example_of
+from apps.sandbox.painting import paint
 from apps.sandbox.scenario import Scenario, split_directives
 
 BYTES_PER_TOKEN = 4
 ATTACHMENT_TOKENS = 85
+PICTURE_TOKENS = 1_056
+USUAL_SIZE = "64x64"
 THOUGHTS = {"none": 0, "minimal": 4, "low": 8, "medium": 16, "high": 32, "xhigh": 64}
 """Words of reasoning at each effort."""
 
-_ASKED_CALLS = re.compile(r"\bcall\s+([\w.-]+(?:(?:\s*,\s*|\s+and\s+)[\w.-]+)*)", re.IGNORECASE)
-_BETWEEN_NAMES = re.compile(r"\s*,\s*|\s+and\s+")
 _KILOBYTE = "sandbox " * 128
 
 
@@ -38,7 +41,8 @@ def answer_of(conversation: Conversation, scenario: Scenario) -> Answer:
     asked = replace(conversation, streamed=False, wants_usage=False)  # a stream says what the plain reply says
     identity = sha256(msgspec.json.encode(asked)).hexdigest()[:24]
     choices = tuple(_choice(conversation, scenario, identity, index) for index in range(conversation.choices))
-    return Answer(identity, conversation.model, choices, _usage(conversation, scenario, choices))
+    usage = _usage(conversation, scenario, choices)
+    return Answer(identity, conversation.model, choices, usage, conversation.picture)
 
 
 def tokens_of(text: str | None) -> int:
@@ -49,8 +53,8 @@ def tokens_of(text: str | None) -> int:
 def _choice(conversation: Conversation, scenario: Scenario, identity: str, index: int) -> Choice:
     said = split_directives(conversation.question.text)[0] if conversation.question else ""
     scripted = _scripted_text(scenario, said)
-    wanted = _wanted_tools(conversation, said) if scripted is None else []
-    calls = tuple(_call(tool, f"{identity}/{index}/{place}") for place, tool in enumerate(wanted))
+    wanted = _wanted_calls(conversation, said) if scripted is None else []
+    calls = tuple(_written(call, f"{identity}/{index}/{place}") for place, call in enumerate(wanted))
     reasoning = None if scenario.empty else _reasoning(conversation, scenario)
     finish: Finish = "tool_calls" if calls else "stop"
     text = None
@@ -65,7 +69,16 @@ def _choice(conversation: Conversation, scenario: Scenario, identity: str, index
         reasoning = reasoning and _first_tokens(reasoning, conversation.max_tokens)
         text = text and _first_tokens(text, conversation.max_tokens - tokens_of(reasoning))
         finish = finish if (reasoning, text) == whole else "length"
-    return Choice(text, reasoning, calls, scenario.finish or finish)
+    pictures = _pictures(conversation, scenario, f"{identity}/{index}")
+    return Choice(text, reasoning, calls, scenario.finish or finish, pictures)
+
+
+def _pictures(conversation: Conversation, scenario: Scenario, identity: str) -> tuple[bytes, ...]:
+    """Return the pictures of an answer: one where pictures are asked for, unless the scenario has another number."""
+    usual = 1 if conversation.only_pictures else 0
+    count = usual if scenario.pictures is None else scenario.pictures
+    size = conversation.picture or USUAL_SIZE
+    return () if scenario.empty else tuple(paint(size, f"{identity}/{place}") for place in range(count))
 
 
 def _scripted_text(scenario: Scenario, said: str) -> str | None:
@@ -80,8 +93,7 @@ def _scripted_text(scenario: Scenario, said: str) -> str | None:
 
 def _own_text(conversation: Conversation, scenario: Scenario, said: str) -> str:
     if _wants_json(conversation, scenario):
-        example = example_of(conversation.schema) if conversation.schema else {"answer": f"You said: {said}"}
-        return msgspec.json.encode(example).decode()
+        return msgspec.json.encode(_example(conversation.schema, said)).decode()
     if results := conversation.results:
         return "; ".join(f"{turn.name or 'The tool'} answered: {turn.text}" for turn in results)
     attachments = conversation.question.attachments if conversation.question else ()
@@ -89,27 +101,35 @@ def _own_text(conversation: Conversation, scenario: Scenario, said: str) -> str:
     return f"You said: {said} ({counted})" if counted else f"You said: {said}"
 
 
+def _example(schema: Schema | None, said: str) -> Any:
+    """Return what fits the schema; where any object does, one of the names that the message quotes, if there are."""
+    if schema:
+        return example_of(schema, texts=quotes_in(said))
+    return {name: name for name in quotes_in(said) if name.isidentifier()} or {"answer": f"You said: {said}"}
+
+
 def _wants_json(conversation: Conversation, scenario: Scenario) -> bool:
     return scenario.json or conversation.schema is not None
 
 
-def _wanted_tools(conversation: Conversation, said: str) -> list[Tool]:
-    offered = {tool.name: tool for tool in conversation.tools}
-    choice = conversation.tool_choice
+def _wanted_calls(conversation: Conversation, said: str) -> list[Call]:
+    tools, choice = conversation.tools, conversation.tool_choice
     if choice.startswith("="):
-        return [offered[choice[1:]]]
-    if choice == "none" or not offered or (choice == "auto" and conversation.results):
+        tools = tuple(tool for tool in tools if tool.name == choice[1:])
+    if choice == "none" or not tools or (choice == "auto" and conversation.results):
         return []
-    asked = _ASKED_CALLS.search(said)
-    wanted = [offered[name] for name in _BETWEEN_NAMES.split(asked[1]) if name in offered] if asked else []
-    if choice == "required" and not wanted:
-        wanted = [conversation.tools[0]]
+    wanted = asked_calls(said, tools)
+    if not wanted and not any(turn.role == "tool" for turn in conversation.turns):
+        wanted = meant_calls(said, tools)
+    if not wanted and choice != "auto":
+        wanted = [example_call(said, tools[0])]
     return wanted if conversation.parallel_calls else wanted[:1]
 
 
-def _call(tool: Tool, identity: str) -> ToolCall:
-    arguments = msgspec.json.encode(example_of(tool.schema, "object")).decode()
-    return ToolCall(f"call_{sha256(identity.encode()).hexdigest()[:24]}", tool.name, arguments)
+def _written(call: Call, identity: str) -> ToolCall:
+    tool, arguments = call
+    text = msgspec.json.encode(arguments).decode()
+    return ToolCall(f"call_{sha256(identity.encode()).hexdigest()[:24]}", tool.name, text)
 
 
 def _reasoning(conversation: Conversation, scenario: Scenario) -> str | None:
@@ -132,8 +152,10 @@ def _first_tokens(text: str, tokens: int) -> str:
 def _usage(conversation: Conversation, scenario: Scenario, choices: tuple[Choice, ...]) -> Usage | None:
     if scenario.no_usage:
         return None
+    pictures = sum(len(choice.pictures) for choice in choices)
     if scenario.usage:
-        return Usage(*map(int, scenario.usage.split(",")))
+        counted = Usage(*map(int, scenario.usage.split(",")))
+        return replace(counted, painted=min(PICTURE_TOKENS * pictures, counted.completion - counted.reasoning))
     prompt = sum(
         tokens_of(turn.text) + ATTACHMENT_TOKENS * sum(count for _, count in turn.attachments)
         for turn in conversation.turns
@@ -141,7 +163,11 @@ def _usage(conversation: Conversation, scenario: Scenario, choices: tuple[Choice
     for tool in conversation.tools:
         prompt += tokens_of(tool.name) + tokens_of(tool.description)
         prompt += tokens_of(msgspec.json.encode(tool.schema).decode())
+    painted = PICTURE_TOKENS * pictures
+    if conversation.only_pictures:
+        attached = ATTACHMENT_TOKENS * sum(count for turn in conversation.turns for _, count in turn.attachments)
+        return Usage(prompt, painted, attached=attached, painted=painted)
     reasoning = sum(tokens_of(choice.reasoning) for choice in choices)
     completion = reasoning + sum(tokens_of(choice.text) for choice in choices)
     completion += sum(tokens_of(call.name) + tokens_of(call.arguments) for choice in choices for call in choice.calls)
-    return Usage(prompt, completion, reasoning=reasoning)
+    return Usage(prompt, completion + painted, reasoning=reasoning, painted=painted)

@@ -54,6 +54,9 @@ class Conversation:
     effort: str | None = None
     streamed: bool = False
     wants_usage: bool = False
+    # The size that pictures are to have, as in `64x48`, if it is said; and whether nothing else is asked for.
+    picture: str = ""
+    only_pictures: bool = False
 
     @property
     def question(self) -> Turn | None:
@@ -94,17 +97,21 @@ class Choice:
     reasoning: str | None
     calls: tuple[ToolCall, ...]
     finish: Finish
+    # PNG files.
+    pictures: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens. `prompt` includes `cached` and `cache_write`, `completion` includes `reasoning`."""
+    """Tokens. `prompt` includes `cached`, `cache_write` and `attached`; `completion` `reasoning` and `painted`."""
 
     prompt: int
     completion: int
     cached: int = 0
     reasoning: int = 0
     cache_write: int = 0
+    attached: int = 0
+    painted: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +122,5 @@ class Answer:
     model: str
     choices: tuple[Choice, ...]
     usage: Usage | None
+    # The size of its pictures.
+    picture: str = ""

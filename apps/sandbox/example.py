@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from apps.sandbox.conversation import Schema
@@ -35,21 +36,23 @@ _FORMATS = {
 _TEXTS = ("a", "A", "0", "1", "aa", "AA", "00", "abc", "ABC", "123", "a1", "A1", "1234", "12345", *_FORMATS.values())
 
 
-def example_of(schema: Schema, name: str = "text") -> Any:
-    """Return a value that `schema` accepts; a text is made from the name of its property, here `name`.
+def example_of(schema: Schema, name: str = "text", texts: Sequence[str] = ()) -> Any:
+    """Return a value that `schema` accepts. A text that may be anything is the next of `texts`, while there are any;
+    others are made from the name of their property, here `name`.
 
     Raises Refusal (400) when a reference leads nowhere or no finite value exists.
     """
     try:
-        return _Example(schema).value(schema, name, depth=0)
+        return _Example(schema, texts).value(schema, name, depth=0)
     except (AttributeError, TypeError, ValueError, re.error) as error:
         # A schema of the wrong shape fails wherever it is first read; what exactly failed is of no use to the client.
         raise Refusal(400, "Invalid schema: not a JSON Schema.", code="invalid_json_schema") from error
 
 
 class _Example:
-    def __init__(self, document: Schema) -> None:
+    def __init__(self, document: Schema, texts: Sequence[str]) -> None:
         self._document = document
+        self._texts = list(texts)
 
     def value(self, schema: Schema, name: str, *, depth: int, number: int = 0) -> Any:
         """Return the `number`-th value for this place; different numbers give different values where there are any."""
@@ -66,7 +69,7 @@ class _Example:
             case "array":
                 return self._array(schema, name, depth)
             case "string":
-                return _text(schema, name, number)
+                return self._texts.pop(0) if self._texts and _is_free(schema) else _text(schema, name, number)
             case "integer":
                 return int(_number(schema, number, whole=True))
             case "number":
@@ -146,6 +149,10 @@ def _merged(one: dict[str, Any], other: Schema) -> dict[str, Any]:
     if "required" in one and "required" in other:
         merged["required"] = [*one["required"], *other["required"]]
     return merged
+
+
+def _is_free(schema: dict[str, Any]) -> bool:
+    return not {"format", "pattern", "minLength", "maxLength"} & schema.keys()
 
 
 def _text(schema: dict[str, Any], name: str, number: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from apps.sandbox import tokens
 from apps.sandbox.brain import answer_of
 from apps.sandbox.formats import Format, find_format
 from apps.sandbox.journal import Entry, Journal
@@ -34,6 +35,8 @@ class Sandbox:
 
     def __init__(self) -> None:
         self.journal = Journal()
+        # A script that holds for every request, before what the request itself says.
+        self.weather = ""
 
     def reply_to(self, request: Request) -> Reply:
         """Return what to do for a request."""
@@ -42,13 +45,27 @@ class Sandbox:
         match request.method, request.path:
             case "GET", "/healthz":
                 return _json(200, {"status": "ok"})
+            case "POST", tokens.PATH:
+                return self._give_token(request)
             case "GET", "/sandbox/requests":
                 entries = self.journal.entries(request.query.get("tag"))
                 return _json(200, {"requests": [entry.shown() for entry in entries]})
+            case "PUT", "/sandbox/weather":
+                return self._change_weather(request)
             case "DELETE", "/sandbox/requests":
                 return _json(200, {"deleted": self.journal.clear(request.query.get("tag"))})
             case method, path:
                 return _json(404, {"error": {"message": f"Invalid URL ({method} {path})"}})
+
+    def _change_weather(self, request: Request) -> Reply:
+        """Take a script for all requests to come; an empty one is fair weather."""
+        weather = request.body.decode("utf-8", "replace").strip()
+        try:
+            scenario_of("echo", [], weather)
+        except Refusal as refusal:
+            return _json(400, {"error": {"message": str(refusal)}})
+        self.weather = weather
+        return _json(200, {"weather": weather})
 
     def _attend(self, form: Format, request: Request) -> Reply:
         headers = request.headers
@@ -59,15 +76,23 @@ class Sandbox:
                 raise Refusal(401, "Incorrect API key provided.", code="invalid_api_key")
             if request.method == "GET":
                 return Reply(say(200, form.write_models(MODELS)), entry)
-            return Reply(_fixed(form, request, entry) or self._scripted(form, request, entry), entry)
+            fixed = None if self.weather else _fixed(form, request, entry)
+            return Reply(fixed or self._scripted(form, request, entry), entry)
         except Refusal as refusal:
             return Reply(refuse(form, refusal), entry)
+
+    def _give_token(self, request: Request) -> Reply:
+        """Answer a service account; it is the tag in the journal, where nothing of its statement is kept."""
+        account = tokens.account_of(request.body)
+        entry = self.journal.open(account or "", request.method, request.path, request.headers, b"")
+        status, answer = tokens.answer_of(account)
+        return Reply(say(status, msgspec.json.encode(answer)), entry)
 
     def _scripted(self, form: Format, request: Request, entry: Entry) -> Iterable[Step]:
         conversation = form.read_request(request.path, request.body)
         entry.model, entry.streamed = conversation.model, conversation.streamed
         entry.tag = entry.tag or conversation.model
-        header = request.headers.get(SCENARIO_HEADER, "")
+        header = f"{request.headers.get(SCENARIO_HEADER, '')} {self.weather}"
         scenario = scenario_of(conversation.model, conversation.directives(), header)
         entry.tag = request.headers.get(TAG_HEADER) or scenario.tag or conversation.model
         if scenario.counted:

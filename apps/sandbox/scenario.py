@@ -9,6 +9,7 @@ where two of them disagree the first of this list wins:
 
 Time        latency=MS before the first byte · gap=MS between writes
 Text        words=N · kb=N · verbatim (the user's own words) · json · empty · reasoning=N (words of thought)
+            · pictures=N (in each answer)
 Pieces      chunks=N or chunk=CHARACTERS: deltas of a stream; chunks cuts a plain body too · bytewise (one byte a write)
 Failure     status=CODE · code=WORD (of the error object) · retry-after=SECONDS · html (the error body is a web page)
             hang · cut (close too early) · reset (TCP RST) · end (a clean end, too early) · error (an error object, with
@@ -18,7 +19,7 @@ How often   times=K: only the first K requests of the tag fail · p=SHARE: this 
             alone they mean status=500
 Numbers     usage=PROMPT,COMPLETION[,CACHED[,REASONING[,CACHE_WRITE]]] · no-usage · usage-at=own|finish
 Manner      crlf · comments (SSE) · gzip (if accepted) · extra (unknown fields) · finish=REASON ·
-            reasoning-field=reasoning_content|reasoning
+            reasoning-field=reasoning_content|reasoning|content
 Bookkeeping tag=NAME: the name in the journal and of the counter behind times and p; the model name unless given
 """
 
@@ -51,6 +52,8 @@ MODELS = {
     "broken": "broken=middle",
     "no-usage": "no-usage",
     "free": "",
+    "painter": "",
+    "sketcher": "pictures=1",
 }
 """Every model there is, with the directives it stands for."""
 
@@ -97,6 +100,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     json: bool = False
     empty: bool = False
     reasoning: Annotated[int, Meta(ge=0)] | None = None
+    pictures: Annotated[int, Meta(ge=0, le=16)] | None = None
 
     chunks: Count | None = None
     chunk: Count | None = None
@@ -125,7 +129,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     gzip: bool = False
     extra: bool = False
     finish: Literal["stop", "length", "tool_calls", "content_filter"] | None = None
-    reasoning_field: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    reasoning_field: Literal["reasoning_content", "reasoning", "content"] = "reasoning_content"
 
     tag: str | None = None
 

@@ -8,16 +8,16 @@ from shutil import copytree
 import pytest
 
 from apps.catalog import files, snapshot
-from apps.catalog.load import load
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.catalog.offers import Catalog
 from apps.kernel import generation
+from tests.stock import stock
 
 
 @pytest.fixture
 def loaded(db: None) -> None:
     """The data files in the tables."""
-    load()
+    stock()
 
 
 @pytest.fixture

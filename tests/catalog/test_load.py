@@ -19,7 +19,7 @@ from tests.catalog.conftest import edit
 
 pytestmark = pytest.mark.django_db
 
-ALL = Loaded(providers=37, models=340, mappings=1288)
+ALL = Loaded(providers=37, models=343, mappings=1291)
 TODAY = date(2026, 11, 21)
 
 
@@ -39,7 +39,7 @@ def without(folder: Path, file: str, model: str) -> None:
 
 
 def test_a_first_load_adds_everything_and_a_second_nothing(empty: None) -> None:
-    assert load() == Loaded(37, 340, 1288, added=37 + 340 + 1288)
+    assert load() == Loaded(37, 343, 1291, added=37 + 343 + 1291)
     before = list(ModelProvider.objects.order_by("pk").values())
     assert load() == ALL
     assert list(ModelProvider.objects.order_by("pk").values()) == before
@@ -52,6 +52,7 @@ def test_rows_say_what_the_files_say(loaded: None) -> None:
     assert groq.facts == {
         "max_tokens_field": "max_completion_tokens",
         "reasoning_field": "reasoning",
+        "message_names": False,
         "unsupported": ["logit_bias", "logprobs", "top_logprobs"],
     }
     opus = Model.objects.get(id="claude-opus-4-5")
@@ -87,7 +88,7 @@ def test_what_operators_changed_is_kept_and_facts_are_rewritten(loaded: None) ->
     row = mapping("openai", "gpt-4o")
     row.active, row.priority, row.price_overrides, row.prices = False, Decimal("0.25"), {"input": "1.5"}, {}
     row.save()
-    assert load() == Loaded(37, 340, 1288, changed=3)
+    assert load() == Loaded(37, 343, 1291, changed=3)
     groq = Provider.objects.get(id="groq")
     assert (groq.active, groq.priority, groq.name) == (False, Decimal("0.800"), "Groq")
     model = Model.objects.get(id="gpt-4o")
@@ -111,17 +112,17 @@ def test_rows_that_operators_made_are_left_alone(loaded: None) -> None:
 
 def test_a_row_that_an_operator_deleted_comes_back(loaded: None) -> None:
     mapping("groq", "gpt-oss-20b").delete()
-    assert load() == Loaded(37, 340, 1288, added=1)
+    assert load() == Loaded(37, 343, 1291, added=1)
 
 
 def test_a_mapping_whose_entry_vanished_is_deactivated_and_revived_by_its_return(loaded: None, folder: Path) -> None:
     without(folder, "providers/groq.toml", "gpt-oss-20b")
-    assert load(folder, TODAY) == Loaded(37, 340, 1287, withdrawn=1)
+    assert load(folder, TODAY) == Loaded(37, 343, 1290, withdrawn=1)
     row = mapping("groq", "gpt-oss-20b")
     assert (row.deactivated_at, row.file_owned, row.active) == (TODAY, False, True)
-    assert load(folder, date(2026, 12, 24)) == Loaded(37, 340, 1287)
+    assert load(folder, date(2026, 12, 24)) == Loaded(37, 343, 1290)
     assert mapping("groq", "gpt-oss-20b").deactivated_at == TODAY
-    assert load() == Loaded(37, 340, 1288, changed=1)
+    assert load() == Loaded(37, 343, 1291, changed=1)
     row = mapping("groq", "gpt-oss-20b")
     assert (row.deactivated_at, row.file_owned) == (None, True)
 
@@ -131,7 +132,7 @@ def test_a_model_that_vanished_keeps_its_row_and_the_mappings_that_operators_mad
     without(folder, "families/o-pro.toml", "o1-pro")
     without(folder, "providers/openai.toml", "o1-pro")
     without(folder, "providers/openrouter.toml", "o1-pro")
-    assert load(folder, TODAY) == Loaded(37, 339, 1286, withdrawn=3)
+    assert load(folder, TODAY) == Loaded(37, 342, 1289, withdrawn=3)
     assert Model.objects.get(id="o1-pro").file_owned is False
     assert mapping("openrouter", "o1-pro").deactivated_at == TODAY
     assert mapping("groq", "o1-pro").deactivated_at is None
@@ -163,8 +164,8 @@ def test_the_command_says_in_one_line_what_it_did(empty: None, capsys: pytest.Ca
     call_command("load_catalog")
     call_command("load_catalog")
     assert capsys.readouterr().out.splitlines() == [
-        "catalog: 37 providers, 340 models, 1288 mappings; 1665 added, 0 changed, 0 withdrawn",
-        "catalog: 37 providers, 340 models, 1288 mappings; 0 added, 0 changed, 0 withdrawn",
+        "catalog: 37 providers, 343 models, 1291 mappings; 1671 added, 0 changed, 0 withdrawn",
+        "catalog: 37 providers, 343 models, 1291 mappings; 0 added, 0 changed, 0 withdrawn",
     ]
 
 

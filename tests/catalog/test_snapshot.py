@@ -55,7 +55,7 @@ def test_every_alias_leads_to_its_model(catalog: Catalog) -> None:
 @pytest.mark.django_db
 def test_three_queries_read_it_all(loaded: None, django_assert_num_queries: DjangoAssertNumQueries) -> None:
     with django_assert_num_queries(3):
-        assert len(read_catalog("word").models) == 340
+        assert len(read_catalog("word").models) == 343
 
 
 @pytest.mark.django_db

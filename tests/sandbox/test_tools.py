@@ -40,7 +40,9 @@ def named(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("content", "body", "calls"),
     [
-        ("what is the weather?", {}, []),
+        ("hello", {}, []),
+        ("what is the weather?", {}, ["get_weather"]),
+        ("what is the weather?", {"tool_choice": "none"}, []),
         ("call get_weather", {}, ["get_weather"]),
         ("Please CALL get_weather and get_time now", {}, ["get_weather", "get_time"]),
         ("call get_time, get_weather", {}, ["get_time", "get_weather"]),

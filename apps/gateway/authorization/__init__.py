@@ -6,12 +6,17 @@ Must never log a credential, nor put one into a URL.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Protocol, cast
+
+from apps.gateway.failures import UpstreamFailure
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +33,11 @@ class Scheme(Protocol):
     """A way to present a credential."""
 
     def authorize(self, secret: str, request: Request) -> dict[str, str]:
-        """Return the headers that present the credential. Raises UpstreamFailure when it is of no use."""
+        """Return the headers that present the credential. Raises UpstreamFailure when it is of no use.
+
+        Optional beside it: `split_secrets(value)`, the credentials in an environment variable; `FILLS`, the names of
+        the placeholders that a credential fills in an address, and `address_of(secret, base_url, own=…)`, which does.
+        """
 
 
 def authorize(kind: str, secret: str, request: Request) -> dict[str, str]:
@@ -40,6 +49,40 @@ def authorize(kind: str, secret: str, request: Request) -> dict[str, str]:
         return {"Authorization": f"Bearer {secret}"}
     scheme = _find_scheme(kind)
     return {kind: secret} if scheme is None else scheme.authorize(secret, request)
+
+
+def split_secrets(kind: str, value: str) -> list[str]:
+    """Return the credentials that an environment variable of the operator's holds, with commas between them unless the
+    scheme has its own way."""
+    split = getattr(_find_scheme(kind), "split_secrets", None)
+    return [word.strip() for word in value.split(",") if word.strip()] if split is None else list(split(value))
+
+
+def service_secrets(kind: str, variable: str, environ: Mapping[str, str]) -> list[str]:
+    """Return the operator's credentials: those in a provider's own variable, else the one that the scheme makes up from
+    the variables that are usual for it (its optional `service_secret(environ)`)."""
+    find = getattr(_find_scheme(kind), "service_secret", None)
+    secrets = split_secrets(kind, environ.get(variable, ""))
+    if not secrets and find is not None and (secret := find(environ)):
+        return [str(secret)]
+    return secrets
+
+
+def can_fill(kind: str, base_url: str) -> bool:
+    """Return whether every placeholder of an address is one that the credential itself fills."""
+    return set(_PLACEHOLDER.findall(base_url)) <= getattr(_find_scheme(kind), "FILLS", frozenset())
+
+
+def address_of(kind: str, secret: str, base_url: str, *, own: bool) -> str:
+    """Return the address at which a credential is of use; `own` tells that it is a tenant's, not the operator's.
+
+    Raises UpstreamFailure where the credential does not say what the address lacks.
+    """
+    fill = getattr(_find_scheme(kind), "address_of", None)
+    address = base_url if fill is None else str(fill(secret, base_url, own=own))
+    if _PLACEHOLDER.search(address):
+        raise UpstreamFailure("client_error", "the credential does not say where the provider is", status=401)
+    return address
 
 
 @cache

@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from apps.gateway.canonical.images import Drawing
+
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -223,6 +225,8 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True):
     extra: dict[str, Any] | None = None
     dialect: str | None = None
     source: Source | None = None
+    # What the pictures are to be like, where nothing but pictures is asked for.
+    drawing: Drawing | None = None
     # Previews of `dialect` that the client switched on beside the body; not part of what it said.
     betas: list[str] | None = None
 
@@ -234,16 +238,31 @@ class Loss(msgspec.Struct, frozen=True):
     message: str
 
 
+class Restoring(msgspec.Struct):
+    """How a request was changed so that its answer has to be changed back (`dialects/restoring.py`).
+
+    `names`: a tool's name as it was sent -> the client's. `hidden`: the tool whose arguments are the answer's text; of
+    a `wrapped` one only their field `value`. `healing`: JSON was asked for in words, so that it may need repair.
+    """
+
+    names: dict[str, str] = {}
+    hidden: str | None = None
+    wrapped: bool = False
+    healing: bool = False
+
+
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Where a request goes, as far as a dialect may know: the model's name there and the facts of the data file.
 
-    `losses` fills up while the request is written: what the format or the provider cannot take and is left out.
+    While the request is written, `losses` fills up with what the format or the provider cannot take and is left out,
+    and `restoring` with what the answer will have to be changed back in.
     """
 
     model_name: str
     facts: dict[str, Any]
     max_output: int | None = None
     losses: list[Loss] = []
+    restoring: Restoring = msgspec.field(default_factory=Restoring)
 
     def lose(self, param: str, why: str) -> None:
         """Note that a field is left out; once is enough."""

@@ -30,20 +30,24 @@ class Failure(msgspec.Struct, frozen=True):
     status: int | None = None
 
 
-class Inbound(Protocol):
+class Whole(Protocol):
+    """The side towards clients whose answers come whole."""
+
+    def write_reply(self, reply: Reply, summary: Summary, chat: Chat) -> bytes:
+        """Return a whole answer."""
+
+    def write_error(self, error: ApiError) -> bytes:
+        """Return an error's body."""
+
+
+class Inbound(Whole, Protocol):
     """The side towards clients."""
 
     def read_request(self, body: bytes) -> Chat:
         """Return the chat that a body asks for. Raises InvalidRequest naming the field."""
 
-    def write_reply(self, reply: Reply, summary: Summary, chat: Chat) -> bytes:
-        """Return a whole answer."""
-
     def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
         """Yield a streamed answer."""
-
-    def write_error(self, error: ApiError) -> bytes:
-        """Return an error's body."""
 
 
 class Outbound(Protocol):
@@ -77,6 +81,12 @@ def headers_of(dialect: Outbound, chat: Chat, target: Target) -> dict[str, str]:
     """Return the headers that belong to a format itself: what its optional `headers(chat, target)` says."""
     headers = getattr(dialect, "headers", None)
     return {} if headers is None else dict(headers(chat, target))
+
+
+def seal_of(dialect: Outbound, chat: Chat, target: Target) -> str | None:
+    """Return whose seals on thinking a target wants back for this request: what its optional `seal` says."""
+    seal = getattr(dialect, "seal", None)
+    return None if seal is None else seal(chat, target)
 
 
 @cache

@@ -7,16 +7,16 @@ travels as opaque data. Must never know a provider.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
 from apps.gateway.dialects.anthropic.block_in import BlockReader
-from apps.gateway.dialects.anthropic.failures import broken, cut, failed
+from apps.gateway.dialects.anthropic.failures import failed
 from apps.gateway.dialects.anthropic.usage import COUNTS, read_usage
 from apps.gateway.dialects.anthropic.wire import FINISH_REASONS, NAME
+from apps.gateway.dialects.failing import broken, cut, read_to_the_end
 
 Record = dict[str, Any]
 
@@ -65,19 +65,9 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
         yield from answer.read(frame)
         if answer.over:
             if not answer.failed:
-                _read_to_the_end(frames)
+                read_to_the_end(frames)
             return
     yield cut()
-
-
-def _read_to_the_end(frames: Iterator[bytes]) -> None:
-    """Leave nothing unread, so that the connection can serve again; unless the provider dawdles.
-
-    The answer is complete: what goes wrong with the connection now is not its failure.
-    """
-    with suppress(Exception):
-        while next(frames, None):
-            pass
 
 
 def _parsed(data: bytes) -> Record | None:

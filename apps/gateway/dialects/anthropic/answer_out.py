@@ -118,6 +118,7 @@ class _Stream:
         self._end: Finished | None = None
         self._usage: Usage | None = None
         self._sequence: str | None = None
+        self._texts: list[str] = []
         self._late: Record = {}
         self._refused = self._cites_itself = False
 
@@ -156,6 +157,7 @@ class _Stream:
         return b""
 
     def _said(self, event: TextDelta) -> bytes:
+        self._texts.append(event.text)
         return self._begun(self._blocks.say(event.text))
 
     def _refusal(self, event: RefusalDelta) -> bytes:
@@ -178,7 +180,7 @@ class _Stream:
         """Return a citation that another format brought; its own were written where they stood."""
         if self._cites_itself:
             return b""
-        return self._begun(self._blocks.cite(write_citation(event.annotation, "")))
+        return self._begun(self._blocks.cite(write_citation(event.annotation, "".join(self._texts))))
 
     def _opaque(self, event: OpaqueDelta) -> bytes:
         if event.dialect != NAME:

@@ -50,7 +50,10 @@ def write_image(url: str) -> Record:
 
 
 def write_citation(note: Record, text: str) -> Record:
-    """Return a citation of a page of the web; `text` is what it is cited for, as far as that is known."""
+    """Return a citation of a page of the web for a place in `text`, which is all that was said before it.
+
+    Its index is empty: only Anthropic has one, and takes the citation back with it.
+    """
     cited = note.get("url_citation")
     page: Record = cited if isinstance(cited, dict) else {}
     start, end = page.get("start_index"), page.get("end_index")

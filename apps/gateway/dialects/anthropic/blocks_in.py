@@ -80,7 +80,18 @@ def _text(wire: Record) -> Text:
     text = required(wire, "text", string)
     if wire.keys() == _PLAIN_TEXT:
         return Text(text=text)
-    return Text(text=text, cache=cache_mark(wire), extra=_rest(wire, "text"))
+    extra = _rest(wire, "text")
+    if extra is not None and is_cited_abroad(wire):
+        extra = fields.rest_of(extra, frozenset({"citations"}))
+    return Text(text=text, cache=cache_mark(wire), extra=extra)
+
+
+def is_cited_abroad(block: Any) -> bool:
+    """Return whether a block has citations that the gateway wrote for another format's: no provider takes them back."""
+    citations = block.get("citations") if isinstance(block, dict) else None
+    return isinstance(citations, list) and any(
+        isinstance(citation, dict) and citation.get("encrypted_index") == "" for citation in citations
+    )
 
 
 def _image(wire: Record) -> Part:

@@ -8,15 +8,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
-
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.anthropic.wire import encode
-from apps.kernel.errors import AllProvidersFailed, ApiError, InvalidRequest, UpstreamRefused
+from apps.gateway.dialects.failing import MOST_WORDS, failed_with, read_refusal
+from apps.kernel.errors import ApiError, InvalidRequest
 
-# Some providers answer with a page of HTML, or quote the whole request.
-_MAX_WORDS = 2_000
+# By this code Anthropic's clients learn that they have to send the whole conversation each time.
+UNTHREADED = "thread_unsupported_request"
 _TOO_LONG = re.compile("prompt is too long|exceeds? (the )?context")
 
 _TYPES = {
@@ -49,11 +48,7 @@ _STATUSES = {
 
 def read_failure(status: int, body: bytes) -> Failure:
     """Return what a provider says in an answer that is not 2xx."""
-    try:
-        answer = msgspec.json.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        answer = None
-    return find_failure(answer) or Failure(message=f"The provider answered with status {status}")
+    return read_refusal(status, body, find_failure)
 
 
 def find_failure(answer: Any) -> Failure | None:
@@ -62,7 +57,7 @@ def find_failure(answer: Any) -> Failure | None:
         return None
     error = answer.get("error")
     if isinstance(error, str) and error:
-        return Failure(message=error[:_MAX_WORDS])
+        return Failure(message=error[:MOST_WORDS])
     if isinstance(error, dict) and error:
         return _failure_of(error)
     if answer.get("type") == "error" or "content" not in answer:
@@ -76,7 +71,7 @@ def _failure_of(error: dict[str, Any]) -> Failure:
     words = message if isinstance(message, str) and message else code or "The provider gave no reason"
     if _TOO_LONG.search(words):
         code = "context_length_exceeded"
-    return Failure(message=words[:_MAX_WORDS], code=code)
+    return Failure(message=words[:MOST_WORDS], code=code)
 
 
 def failed(answer: dict[str, Any]) -> Failed:
@@ -84,20 +79,7 @@ def failed(answer: dict[str, Any]) -> Failed:
     failure = find_failure(answer) or Failure(message="The provider gave no reason")
     error = answer.get("error")
     kind = error.get("type") if isinstance(error, dict) else None
-    status = _STATUSES.get(kind, 502) if isinstance(kind, str) else 502
-    if status < 500 and status != 429:
-        return Failed(error=UpstreamRefused(failure.message, status=status, code=failure.code))
-    return Failed(error=AllProvidersFailed(failure.message, status=status, code=failure.code or "upstream_error"))
-
-
-def broken(message: str) -> Failed:
-    """Return the end of an answer that cannot be read."""
-    return Failed(error=AllProvidersFailed(message, code="upstream_broken"))
-
-
-def cut() -> Failed:
-    """Return the end of an answer that stopped in the middle."""
-    return Failed(error=AllProvidersFailed("The provider's answer ended before it was complete", code="upstream_cut"))
+    return failed_with(failure, _STATUSES.get(kind, 502) if isinstance(kind, str) else 502)
 
 
 def write_error(error: ApiError) -> bytes:
@@ -106,10 +88,13 @@ def write_error(error: ApiError) -> bytes:
     return encode({"type": "error", "error": told, "status": error.status, "message": told["message"]})
 
 
-def write_error_object(error: ApiError) -> dict[str, str]:
+def write_error_object(error: ApiError) -> dict[str, Any]:
     """Return what clients of this format look for in an error."""
     kind = _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")
     message = error.message
     if isinstance(error, InvalidRequest) and error.param and message.startswith(f"{error.param}: "):
         message = f"Invalid request format: {message}"
-    return {"type": kind, "message": message}
+    told: dict[str, Any] = {"type": kind, "message": message}
+    if error.code == UNTHREADED:
+        told["details"] = {"error_code": UNTHREADED, "unsupported": ["thread"]}
+    return told

@@ -11,7 +11,12 @@ from typing import Any
 
 from apps.gateway.canonical.chat import Message, Part, Role, Text, ToolCall, ToolResult
 from apps.gateway.dialects import fields
-from apps.gateway.dialects.anthropic.blocks_in import read_content, read_result_content, read_system_content
+from apps.gateway.dialects.anthropic.blocks_in import (
+    is_cited_abroad,
+    read_content,
+    read_result_content,
+    read_system_content,
+)
 from apps.gateway.dialects.anthropic.wire import encode
 from apps.gateway.dialects.fields import Malformed, Record, each, filled_string, optional, record, required, string
 
@@ -37,7 +42,9 @@ def read_messages(value: Any) -> list[Message]:
 def is_foreign(value: Any) -> bool:
     """Return whether messages that could be read hold what providers of this format refuse."""
     return any(
-        message["role"] in FOREIGN_ROLES or any(message.get(name) is not None for name in FOREIGN_FIELDS)
+        message["role"] in FOREIGN_ROLES
+        or any(message.get(name) is not None for name in FOREIGN_FIELDS)
+        or (isinstance(content := message.get("content"), list) and any(map(is_cited_abroad, content)))
         for message in value
     )
 

@@ -83,7 +83,7 @@ def _turn(message: Message, *, ours: bool) -> tuple[str, list[Record]]:
         return "user", blocks or [_NOTHING]
     if ours:
         return "system", blocks
-    if blocks:
+    if blocks and "text" in blocks[0] and "text" in blocks[-1]:
         blocks[0]["text"] = f"<system>\n{blocks[0]['text']}"
         blocks[-1]["text"] = f"{blocks[-1]['text']}\n</system>"
     return "user", blocks
@@ -123,7 +123,9 @@ def _block(part: Part, role: str, *, ours: bool) -> Record | None:
             return dict(data)
         case _:
             raise InvalidRequest(
-                "A message holds content that this model's provider has no form for", code="unsupported_feature"
+                "A message holds content that this model's provider has no form for",
+                code="unsupported_feature",
+                param="messages",
             )
     if wire is not None:
         if part.extra and ours:

@@ -10,6 +10,7 @@ from typing import Any
 
 from apps.gateway.canonical.chat import Chat, Message, ReasoningRequest, ResponseFormat, Source
 from apps.gateway.dialects import fields
+from apps.gateway.dialects.anthropic.failures import UNTHREADED
 from apps.gateway.dialects.anthropic.messages_in import is_foreign, read_messages, read_system
 from apps.gateway.dialects.anthropic.tools_in import read_tool_choice, read_tools
 from apps.gateway.dialects.anthropic.wire import NAME
@@ -27,6 +28,7 @@ from apps.gateway.dialects.fields import (
     required,
     string,
 )
+from apps.kernel.errors import InvalidRequest
 
 MAX_STOPS = 1_000
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
@@ -97,10 +99,12 @@ def _model(value: Any) -> str:
 
 
 def _thinking(value: Any) -> tuple[ReasoningRequest | None]:
-    """Read how much to think. Only a stated budget asks for it: `adaptive` leaves it to the model."""
+    """Read how much to think: not at all, or a stated budget; `adaptive` leaves it to the model."""
     wire = record(value)
     kind = required(wire, "type", filled_string)
     budget = required(wire, "budget_tokens", integer(1, MOST_TOKENS)) if kind == "enabled" else None
+    if kind == "disabled":
+        return (ReasoningRequest(effort="none"),)
     hidden = True if wire.get("display") == "omitted" else None
     if budget is None and hidden is None:
         return (None,)
@@ -124,6 +128,11 @@ def _metadata(value: Any) -> tuple[str | None]:
     return (optional(record(value), "user_id", string),)
 
 
+def _no_thread(value: Any) -> None:
+    """Refuse to keep the conversation: the client sends it whole once it is told so, which its error code does."""
+    raise InvalidRequest("Conversations are not kept here: send all messages", code=UNTHREADED, param="thread")
+
+
 _FIELDS: dict[str, Reader[Any]] = {
     "model": _model,
     "messages": read_messages,
@@ -140,4 +149,5 @@ _FIELDS: dict[str, Reader[Any]] = {
     "output_config": _output_config,
     "metadata": _metadata,
     "service_tier": string,
+    "thread": _no_thread,
 }

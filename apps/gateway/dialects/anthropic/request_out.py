@@ -6,38 +6,31 @@ from the canonical form. Knows facts. Must never know a provider by name.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
-from apps.gateway.canonical.chat import (
-    Chat,
-    FunctionTool,
-    OpaqueTool,
-    Target,
-    Tool,
-    ToolCall,
-    ToolChoice,
-    ToolResult,
-    WebSearchTool,
-)
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects.anthropic.form_out import is_native, with_form, write_form
 from apps.gateway.dialects.anthropic.messages_out import (
     Record,
     is_sealed,
     split_system,
-    with_cache_mark,
     write_messages,
     write_system,
 )
-from apps.gateway.dialects.anthropic.thinking_out import write_thinking
+from apps.gateway.dialects.anthropic.open_turn import drop_thinking
+from apps.gateway.dialects.anthropic.sampling_out import lose_sampling, refuse_unspeakable, write_sampling
+from apps.gateway.dialects.anthropic.thinking_out import obstacle_of, write_thinking
+from apps.gateway.dialects.anthropic.tools_out import write_tools
 from apps.gateway.dialects.anthropic.wire import NAME, VERSION, encode
-from apps.kernel.errors import InvalidRequest
+from apps.gateway.dialects.foreign import lose, lose_foreign, refusal, repaired
+from apps.gateway.dialects.foreign_blocks import without_foreign_blocks
+from apps.gateway.dialects.tool_names import with_fitting_names
 
 # What the format demands a limit for, when neither the client nor the data file states one.
 _UNSTATED_LIMIT = 4_096
-_WEB_SEARCH = {"type": "web_search_20250305", "name": "web_search"}
-_ANY_OBJECT: Record = {"type": "object", "properties": {}}
-_JSON_PLEASE = {"type": "text", "text": "Answer with one JSON object and nothing else."}
-_MODES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
-_TIERS = {"auto": "auto", "default": "standard_only", "standard_only": "standard_only"}
+_NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 128
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -57,25 +50,48 @@ def headers(chat: Chat, target: Target) -> dict[str, str]:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest for what cannot be said."""
-    if chat.source is not None and chat.source.dialect == NAME and _is_welcome(chat):
+    _lose_betas(chat, target)
+    if target.facts.get("prefill") is False and chat.messages[-1].role == "assistant":
+        raise refusal(chat, "messages", "The model does not go on with an answer that is begun")
+    chat = repaired(without_foreign_blocks(chat, target, NAME), target, runs=True)
+    if chat.source is not None and chat.source.dialect == NAME and _is_welcome(chat, target):
         wire: Record = {name: raw for name, raw in _read_fields(chat.source.body).items() if raw != _NULL}
+        lose_sampling(wire, chat, target)
     else:
         wire = _written(chat, target)
+    drop_thinking(wire, chat, target)
     wire["model"] = target.model_name
+    if chat.max_tokens is not None:
+        # Lowered, maybe, to what the model can write.
+        wire["max_tokens"] = chat.max_tokens
     for name in target.facts.get("unsupported", ()):
-        wire.pop(name, None)
+        if wire.pop(name, None) is not None:
+            target.lose(name, "not available from this model's provider")
     return encode(wire)
 
 
-def _is_welcome(chat: Chat) -> bool:
-    """Return whether a conversation can be sent on as it is: no thinking in it that somebody else sealed."""
+def _lose_betas(chat: Chat, target: Target) -> None:
+    allowed = target.facts.get("betas")
+    if unknown := [beta for beta in chat.betas or () if allowed is not None and beta not in allowed]:
+        target.lose("anthropic-beta", f"previews that the provider does not take: {', '.join(unknown)[:200]}")
+
+
+def _is_welcome(chat: Chat, target: Target) -> bool:
+    """Return whether a conversation can be sent on as it is: no thinking in it that somebody else sealed, and no wish
+    for a form that the model has to be brought to."""
+    if chat.response_format is not None and not is_native(target):
+        return False
     return all(is_sealed(part) for message in chat.messages for part in message.parts)
 
 
 def _written(chat: Chat, target: Target) -> Record:
     """Return the fields of a chat in the format's own words."""
-    _refuse_unspeakable(chat)
+    refuse_unspeakable(chat)
     ours = chat.dialect == NAME
+    lose_foreign(chat, target, NAME, marks=True, names=False, details=False, thinking=is_sealed)
+    if not ours:
+        chat = with_fitting_names(chat, target, _NAMES, _LONGEST_NAME)
+    chat, schema = with_form(chat, target, ours=ours)
     instructions, messages = split_system(chat.messages)
     wire: Record = {
         "model": chat.model,
@@ -84,116 +100,25 @@ def _written(chat: Chat, target: Target) -> Record:
     }
     if system := write_system(instructions, ours=ours):
         wire["system"] = system
-    for name, value in (
-        ("temperature", chat.temperature),
-        ("top_p", chat.top_p),
-        ("top_k", chat.top_k),
-        ("stop_sequences", _stops(chat, ours=ours)),
-        ("stream", chat.stream or None),
-        ("service_tier", chat.service_tier if ours else _TIERS.get(chat.service_tier or "")),
-    ):
-        if value is not None:
-            wire[name] = value
-    _write_tools(wire, chat, ours=ours)
-    if chat.extra and ours:
-        return wire | chat.extra
+    if chat.stream:
+        wire["stream"] = True
+    write_sampling(wire, chat, target, ours=ours)
+    write_tools(wire, chat, target, ours=ours)
+    if ours:
+        wire |= _own_fields(wire, chat, target)
+        return wire
     if chat.user is not None:
         wire["metadata"] = {"user_id": chat.user}
     write_thinking(wire, chat, target)
-    _write_form(wire, chat)
+    write_form(wire, chat, target, schema)
     return wire
 
 
-def _refuse_unspeakable(chat: Chat) -> None:
-    """Raise InvalidRequest for what would change the answer's very shape and has no words here."""
-    for param, asked in (
-        ("n", (chat.n or 1) > 1),
-        ("logprobs", bool(chat.logprobs)),
-        ("modalities", any(kind != "text" for kind in chat.modalities or ())),
-    ):
-        if asked:
-            raise InvalidRequest(
-                f"{param} is not available from this model's provider", code="unsupported_feature", param=param
-            )
-
-
-def _stops(chat: Chat, *, ours: bool) -> list[str] | None:
-    """Return the stop sequences; those of white space alone are refused."""
-    if chat.stop is None or ours:
-        return chat.stop
-    return [stop for stop in chat.stop if stop.strip()] or None
-
-
-def _write_tools(wire: Record, chat: Chat, *, ours: bool) -> None:
-    choice = chat.tool_choice
-    asked = chat.tools or []
-    if chat.web_search and not any(isinstance(tool, WebSearchTool) for tool in asked):
-        asked = [*asked, WebSearchTool()]
-    tools = [_tool(tool, ours=ours) for tool in asked]
-    if choice is not None and choice.allowed:
-        tools = [tool for tool in tools if tool["name"] in choice.allowed]
-    if not tools and not ours:
-        tools = _tools_of_history(chat)
-    if tools:
-        wire["tools"] = tools
-        if choice is not None or chat.parallel_tool_calls is False:
-            wire["tool_choice"] = _tool_choice(choice or ToolChoice(mode="auto"), chat.parallel_tool_calls)
-
-
-def _tool(tool: Tool, *, ours: bool) -> Record:
-    """Return a tool. Raises InvalidRequest for one that only another format has words for."""
-    if isinstance(tool, FunctionTool):
-        wire: Record = {"name": tool.name}
-        if tool.description is not None:
-            wire["description"] = tool.description
-        wire["input_schema"] = tool.parameters or _ANY_OBJECT
-        if tool.strict is not None:
-            wire["strict"] = tool.strict
-        return with_cache_mark({**(tool.extra or {}), **wire} if ours else wire, tool)
-    if isinstance(tool, WebSearchTool):
-        return _search(tool, ours=ours)
-    if isinstance(tool, OpaqueTool) and tool.dialect == NAME:
-        return dict(tool.data)
-    raise InvalidRequest(
-        "A tool is of a kind that this model's provider does not have", code="unsupported_feature", param="tools"
-    )
-
-
-def _search(tool: WebSearchTool, *, ours: bool) -> Record:
-    wire: Record = {**_WEB_SEARCH, **((tool.extra or {}) if ours else {})}
-    if tool.max_uses is not None:
-        wire["max_uses"] = tool.max_uses
-    if tool.user_location is not None:
-        wire["user_location"] = tool.user_location if ours else {"type": "approximate", **tool.user_location}
-    return with_cache_mark(wire, tool)
-
-
-def _tools_of_history(chat: Chat) -> list[Record]:
-    """Return the tools that were called before: a conversation with calls is refused without them."""
-    parts = [part for message in chat.messages for part in message.parts]
-    names = dict.fromkeys(part.name for part in parts if isinstance(part, ToolCall))
-    if not names and any(isinstance(part, ToolResult) for part in parts):
-        names = {"tool": None}
-    return [{"name": name, "input_schema": _ANY_OBJECT} for name in names]
-
-
-def _tool_choice(choice: ToolChoice, parallel: bool | None) -> Record:
-    wire: Record = {"type": _MODES[choice.mode]}
-    if choice.mode == "named":
-        wire["name"] = choice.name
-    if parallel is False and choice.mode != "none":
-        wire["disable_parallel_tool_use"] = True
-    return wire
-
-
-def _write_form(wire: Record, chat: Chat) -> None:
-    """Ask for the answer's form: a schema natively; JSON of any shape in words, as the format has no switch for it."""
-    form = chat.response_format
-    if form is None or form.kind == "text":
-        return
-    if form.kind == "json_schema" and form.schema is not None:
-        config = wire.setdefault("output_config", {})
-        config["format"] = {"type": "json_schema", "schema": form.schema}
-        return
-    system = wire.get("system", [])
-    wire["system"] = [*([{"type": "text", "text": system}] if isinstance(system, str) else system), _JSON_PLEASE]
+def _own_fields(wire: Record, chat: Chat, target: Target) -> Record:
+    """Return the client's fields of this very format; no thinking beside a call that the model is now made to make."""
+    extra = dict(chat.extra or {})
+    thinks = extra.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    if thinks and target.restoring.hidden is not None and (obstacle := obstacle_of(wire)):
+        del extra["thinking"]
+        lose(chat, target, "reasoning", f"no thinking beside {obstacle}")
+    return extra

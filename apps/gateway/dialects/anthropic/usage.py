@@ -69,7 +69,8 @@ def write_usage(usage: Usage) -> Record:
     if usage.reasoning:
         wire["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
     if usage.web_searches:
-        wire["server_tool_use"] = {"web_search_requests": usage.web_searches}
+        # Clients expect both numbers where there is one; no page is ever fetched for its own sake.
+        wire["server_tool_use"] = {"web_search_requests": usage.web_searches, "web_fetch_requests": 0}
     return wire
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from apps.gateway.canonical.events import Event, Finished, Started, UsageReported, Waiting
 from apps.gateway.dialects import Failure
+from apps.gateway.dialects.failing import broken, cut, read_answer
 from apps.gateway.dialects.google.candidate_in import CandidateReader
 from apps.gateway.dialects.google.failures import failed, find_failure
 from apps.gateway.dialects.google.usage import read_usage
 from apps.gateway.dialects.google.wire import FAILURE_WORDS, FINISH_REASONS, Record
-from apps.gateway.dialects.openai.failures import broken, cut, read_answer
 from apps.kernel.usage import Usage
 
 

@@ -10,11 +10,9 @@ from typing import Any
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
+from apps.gateway.dialects.failing import MOST_WORDS, failed_with, read_refusal
 from apps.gateway.dialects.google.wire import Record
-from apps.gateway.dialects.openai.failures import read_answer
-from apps.kernel.errors import AllProvidersFailed, ApiError, UpstreamRefused
 
-_MAX_WORDS = 2_000
 _OVERFLOW = re.compile(
     r"(input|prompt) (token count|is too long|context)[^.]*(exceed|maximum|limit)|exceeds the maximum number of tokens",
     re.IGNORECASE,
@@ -23,11 +21,7 @@ _OVERFLOW = re.compile(
 
 def read_failure(status: int, body: bytes) -> Failure:
     """Return what Google says in an answer that is not 2xx."""
-    try:
-        answer = read_answer(body)
-    except ValueError:
-        answer = None
-    return find_failure(answer) or Failure(message=f"The provider answered with status {status}")
+    return read_refusal(status, body, find_failure)
 
 
 def find_failure(answer: Any) -> Failure | None:
@@ -42,7 +36,7 @@ def find_failure(answer: Any) -> Failure | None:
     if _OVERFLOW.search(message):
         code = "context_length_exceeded"
     return Failure(
-        message=message[:_MAX_WORDS],
+        message=message[:MOST_WORDS],
         code=code if isinstance(code, str) and code else None,
         # Google says 400 of a credential that it does not know, as if the request were wrong.
         status=401 if code == "API_KEY_INVALID" else None,
@@ -52,12 +46,7 @@ def find_failure(answer: Any) -> Failure | None:
 def failed(answer: Any, failure: Failure) -> Failed:
     """Return the end of an answer that holds an error, with the status that Google gives it, else 502."""
     code = (_error_in(answer) or {}).get("code")
-    status = code if isinstance(code, int) and 400 <= code <= 599 else 502
-    if status < 500 and status != 429:
-        error: ApiError = UpstreamRefused(failure.message, status=status, code=failure.code)
-    else:
-        error = AllProvidersFailed(failure.message, status=status, code=failure.code or "upstream_error")
-    return Failed(error=error)
+    return failed_with(failure, code if isinstance(code, int) and 400 <= code <= 599 else 502)
 
 
 def _error_in(answer: Any) -> Record | None:

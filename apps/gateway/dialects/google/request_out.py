@@ -1,7 +1,7 @@
 """A canonical chat to Google's `generateContent`.
 
-Knows the format's fields. What it has no words for is refused before anything is sent, unless it only asks for
-bookkeeping or speed (`user`, `metadata`, `store`, `prompt_cache_key`, `prediction`). Must never know a model by name.
+Knows the format's fields. Hints that it has no words for are left out with a note; what would change what the client
+gets is refused before anything is sent. Must never know a model by name.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import Final
 from urllib.parse import quote
 
-from apps.gateway.canonical.chat import Chat, Effort, ReasoningRequest, Target
+from apps.gateway.canonical.chat import Chat, Effort, Target
+from apps.gateway.dialects.efforts import nearest
+from apps.gateway.dialects.foreign import lose, refusal
 from apps.gateway.dialects.google.contents_out import write_contents
 from apps.gateway.dialects.google.flavor import Flavor, flavor_of
+from apps.gateway.dialects.google.losing import speakable
 from apps.gateway.dialects.google.tools_out import write_tools
 from apps.gateway.dialects.google.wire import Record, encode, stated
-from apps.kernel.errors import InvalidRequest
+from apps.gateway.dialects.schemas import for_google
 
 MAX_STOPS, MAX_SEED = 5, 2**31 - 1
 
@@ -28,10 +31,15 @@ _BUDGETS: Final[dict[Effort, int]] = {
     "xhigh": 65_536,
     "max": 65_536,
 }
-_NOT_LEVELS: Final = frozenset({"none", "max"})
-_TIERS: Final = {"default": "standard", "standard": "standard", "flex": "flex", "priority": "priority"}
+_LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
+_TIERS: Final = {
+    "standard_only": "standard",
+    "default": "standard",
+    "standard": "standard",
+    "flex": "flex",
+    "priority": "priority",
+}
 _PICTURE_OPTIONS: Final = {"aspect_ratio": "aspectRatio", "image_size": "imageSize"}
-_WITHOUT_WORDS: Final = ("logit_bias", "verbosity", "audio")
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -43,32 +51,36 @@ def path(chat: Chat, target: Target) -> str:
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
     flavor = flavor_of(target)
-    for name in _WITHOUT_WORDS:
-        if getattr(chat, name) is not None:
-            raise _refused(f"This model's provider has no {name}", name)
+    chat = speakable(chat, flavor, target)
     instructions, contents = write_contents(chat.messages, sealed=flavor.sealed)
-    config = _sampling(chat) | _form(chat) | _pictures(chat) | _thinking(chat.reasoning, flavor)
+    config = _sampling(chat, target) | _form(chat, target) | _pictures(chat) | _thinking(chat, flavor, target)
     wire = stated(
         systemInstruction={"parts": instructions} if instructions else None,
         contents=contents,
-        **write_tools(chat, flavor),
+        **write_tools(chat, flavor, target),
         generationConfig=config or None,
-        serviceTier=_tier(chat.service_tier),
+        serviceTier=_tier(chat, target),
     )
     return encode(wire)
 
 
-def _sampling(chat: Chat) -> Record:
+def _sampling(chat: Chat, target: Target) -> Record:
     if chat.stop is not None and len(chat.stop) > MAX_STOPS:
-        raise _refused(f"This model's provider takes at most {MAX_STOPS} stop sequences", "stop")
+        raise refusal(chat, "stop", f"This model's provider takes at most {MAX_STOPS} stop sequences")
     seed = chat.seed
     if seed is None and chat.image_config:
         seed = chat.image_config.get("seed")
     if seed is not None and not -MAX_SEED <= seed <= MAX_SEED:
-        raise _refused("This model's provider takes a seed of 32 bits", "seed")
+        lose(chat, target, "seed", "this model's provider takes a seed of 32 bits")
+        seed = None
+    temperature = chat.temperature
+    if temperature is not None and target.facts.get("temperature") is False:
+        if temperature != 1:
+            lose(chat, target, "temperature", "the model chooses its words alone")
+        temperature = None
     return stated(
         maxOutputTokens=chat.max_tokens,
-        temperature=chat.temperature,
+        temperature=temperature,
         topP=chat.top_p,
         # OpenAI-alikes write -1 for "all of them".
         topK=None if chat.top_k == -1 else chat.top_k,
@@ -82,22 +94,31 @@ def _sampling(chat: Chat) -> Record:
     )
 
 
-def _form(chat: Chat) -> Record:
-    """Return the form that the answer must have."""
+def _form(chat: Chat, target: Target) -> Record:
+    """Return the form that the answer must have; what of a schema the answer is not bound to is noted."""
     form = chat.response_format
     if form is None or form.kind == "text":
         return {}
-    return stated(responseMimeType="application/json", responseJsonSchema=form.schema)
+    schema = form.schema
+    if schema is not None:
+        schema, unbound = for_google(schema)
+        if unbound:
+            lose(chat, target, "response_format", f"the answer is not bound to {', '.join(unbound)} of its schema")
+    return stated(responseMimeType="application/json", responseJsonSchema=schema)
 
 
 def _pictures(chat: Chat) -> Record:
     """Return which modalities the answer has, and of which kind its pictures are."""
+    if chat.audio is not None and "audio" in (chat.modalities or ()):
+        raise refusal(chat, "audio", "The sound of this model's provider cannot be chosen")
     asked = {name: value for name, value in (chat.image_config or {}).items() if value is not None and name != "seed"}
     if asked.pop("n", 1) != 1:
-        raise _refused("This model's provider makes one picture for an answer; ask for several answers", "image_config")
+        raise refusal(
+            chat, "image_config", "This model's provider makes one picture for an answer; ask for several answers"
+        )
     unknown = asked.keys() - _PICTURE_OPTIONS.keys()
     if unknown:
-        raise _refused(f"This model's provider takes no {min(unknown)} of pictures", "image_config")
+        raise refusal(chat, "image_config", f"This model's provider takes no {min(unknown)} of pictures")
     config = {_PICTURE_OPTIONS[name]: value for name, value in asked.items()}
     modalities = chat.modalities or (["text", "image"] if config else None)
     return stated(
@@ -106,22 +127,33 @@ def _pictures(chat: Chat) -> Record:
     )
 
 
-def _thinking(asked: ReasoningRequest | None, flavor: Flavor) -> Record:
+def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
     """Return how much to think: a budget where tokens are named or the model takes nothing else, or a level."""
+    asked = chat.reasoning
     if asked is None:
         return {}
     config: Record = {}
     if asked.max_tokens is not None:
-        config["thinkingBudget"] = asked.max_tokens
+        config["thinkingBudget"] = _exact_budget(asked.max_tokens, chat, flavor, target)
     elif asked.effort is not None and flavor.thinking == "budget":
         config["thinkingBudget"] = _budget(asked.effort, flavor.reasoning_budget or {})
     elif asked.effort is not None:
-        if asked.effort in _NOT_LEVELS:
-            raise _refused(f"This model has no reasoning effort {asked.effort}", "reasoning_effort")
-        config["thinkingLevel"] = asked.effort.upper()
+        effort = nearest(asked.effort, flavor.reasoning_efforts or _LEVELS)
+        if effort != asked.effort:
+            lose(chat, target, "reasoning_effort", f"the model does not know {asked.effort}: sent as {effort}")
+        config["thinkingLevel"] = effort.upper()
     if not asked.exclude and config.get("thinkingBudget") != 0:
         config["includeThoughts"] = True
     return {"thinkingConfig": config} if config else {}
+
+
+def _exact_budget(tokens: int, chat: Chat, flavor: Flavor, target: Target) -> int:
+    """Return the tokens that the client names, or the nearest that the model takes."""
+    bounds = flavor.reasoning_budget or {}
+    sent = max(min(tokens, bounds.get("max", tokens)), bounds.get("min", 1))
+    if sent != tokens:
+        lose(chat, target, "reasoning.max_tokens", f"sent as {sent}, as near as the model goes")
+    return sent
 
 
 def _budget(effort: Effort, bounds: dict[str, int]) -> int:
@@ -129,16 +161,13 @@ def _budget(effort: Effort, bounds: dict[str, int]) -> int:
     tokens = _BUDGETS[effort]
     if effort == "none":
         return tokens
-    return max(min(tokens, bounds.get("max", tokens)), bounds.get("min", tokens))
+    return max(min(tokens, bounds.get("max", tokens)), bounds.get("min", 1))
 
 
-def _tier(tier: str | None) -> str | None:
+def _tier(chat: Chat, target: Target) -> str | None:
+    tier = chat.service_tier
     if tier is None or tier == "auto":
         return None
     if tier not in _TIERS:
-        raise _refused(f"This model's provider has no service tier {tier[:64]}", "service_tier")
-    return _TIERS[tier]
-
-
-def _refused(message: str, param: str) -> InvalidRequest:
-    return InvalidRequest(message, code="unsupported_feature", param=param)
+        lose(chat, target, "service_tier", "the provider does not have this tier")
+    return _TIERS.get(tier)

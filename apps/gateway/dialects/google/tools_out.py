@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.gateway.canonical.chat import Chat, FunctionTool, OpaqueTool, ToolChoice, WebSearchTool
+from apps.gateway.canonical.chat import Chat, FunctionTool, OpaqueTool, Target, ToolChoice, WebSearchTool
+from apps.gateway.dialects.foreign import lose
 from apps.gateway.dialects.google.flavor import Flavor
 from apps.gateway.dialects.google.names import write_name
 from apps.gateway.dialects.google.wire import NAME, Record, stated
+from apps.gateway.dialects.schemas import object_root
 from apps.kernel.errors import InvalidRequest
 
-_NO_PARAMETERS: Record = {"type": "object", "properties": {}}
 
-
-def write_tools(chat: Chat, flavor: Flavor) -> Record:
+def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
     """Return the fields that say which tools there are and whether they are called. Raises InvalidRequest."""
     tools = chat.tools or []
     functions = [tool for tool in tools if isinstance(tool, FunctionTool)]
@@ -24,11 +24,11 @@ def write_tools(chat: Chat, flavor: Flavor) -> Record:
     if any(tool.dialect != NAME for tool in foreign):
         raise _refused("A tool is of a kind that this model's provider does not have", "tools")
     if functions and chat.parallel_tool_calls is False:
-        raise _refused("This model's provider cannot be told to call one tool at a time", "parallel_tool_calls")
+        lose(chat, target, "parallel_tool_calls", "the model cannot be told to call one tool at a time")
     wire: list[Record] = [{"functionDeclarations": [_function(tool) for tool in functions]}] if functions else []
     wire += [dict(tool.data) for tool in foreign]
     config: Record = {}
-    if _wants_search(chat):
+    if _wants_search(chat, target):
         wire.append({"googleSearch": {}})
         if functions:
             if "search_with_tools" not in flavor.takes:
@@ -44,16 +44,17 @@ def _function(tool: FunctionTool) -> Record:
     return stated(
         name=write_name(tool.name),
         description=tool.description,
-        parametersJsonSchema=tool.parameters or _NO_PARAMETERS,
+        parametersJsonSchema=object_root(tool.parameters),
     )
 
 
-def _wants_search(chat: Chat) -> bool:
-    """Return whether a web search is asked for. Raises InvalidRequest for one that is limited in any way."""
-    asked = [tool for tool in chat.tools or () if isinstance(tool, WebSearchTool)]
-    for name in ("user_location", "search_context_size", "max_uses"):
-        if any(getattr(tool, name) is not None for tool in asked):
-            raise _refused(f"The web search of this model's provider does not take {name}", "tools")
+def _wants_search(chat: Chat, target: Target) -> bool:
+    """Return whether a web search is asked for; how it is limited is noted, as Google's takes no limits."""
+    asked = [(at, tool) for at, tool in enumerate(chat.tools or ()) if isinstance(tool, WebSearchTool)]
+    for at, tool in asked:
+        for name in ("user_location", "search_context_size", "max_uses"):
+            if getattr(tool, name) is not None:
+                target.lose(f"tools[{at}].{name}", "the provider's web search does not take it")
     return bool(asked) or chat.web_search
 
 

@@ -7,15 +7,19 @@ known here travel as opaque data.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Any
 
-from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
+from msgspec.structs import replace
+
+from apps.gateway.canonical.events import Annotated, Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
 from apps.gateway.dialects import Failure
+from apps.gateway.dialects.failing import broken, cut, read_answer, read_to_the_end
 from apps.gateway.dialects.openai.choice_in import ChoiceReader
-from apps.gateway.dialects.openai.failures import broken, cut, failed, find_failure, read_answer
+from apps.gateway.dialects.openai.failures import failed, find_failure
+from apps.gateway.dialects.openai.sources import read_sources
 from apps.gateway.dialects.openai.usage import read_usage
 from apps.gateway.dialects.openai.wire import FAILURE_WORDS, FINISH_REASONS, NAME
+from apps.kernel.usage import Usage
 
 Record = dict[str, Any]
 
@@ -44,7 +48,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
             yield Waiting()
         elif frame.strip() == _END:
             yield from answer.end(announced=True)
-            _read_to_the_end(frames)
+            read_to_the_end(frames)
             return
         else:
             yield from answer.read(frame)
@@ -53,23 +57,13 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     yield from answer.end(announced=False)
 
 
-def _read_to_the_end(frames: Iterator[bytes]) -> None:
-    """Leave nothing unread, so that the connection can serve again; unless the provider dawdles.
-
-    The answer is complete: what goes wrong with the connection now is not its failure.
-    """
-    with suppress(Exception):
-        while next(frames, None):
-            pass
-
-
 class _Answer:
     """What has been read so far. The ends of choices are held back: providers say them early, twice, or wrong."""
 
     def __init__(self, *, whole: bool = False) -> None:
         self.over = False
         self._whole = whole
-        self._started = False
+        self._started = self._cites = False
         self._extra: Record = {}
         self._choices: dict[int, ChoiceReader] = {}
 
@@ -91,6 +85,7 @@ class _Answer:
         for position, choice in enumerate(choices):
             if isinstance(choice, dict) and not self._read_choice(choice, position, events):
                 return events
+            self._cites = self._cites or (len(events) > 0 and isinstance(events[-1], Annotated))
         usage = chunk.get("usage")
         if usage is None and news:
             # Some report it in an object of their own.
@@ -98,8 +93,14 @@ class _Answer:
                 (aside["usage"] for aside in news.values() if isinstance(aside, dict) and "usage" in aside), None
             )
         if usage is not None and (counts := read_usage(usage)):
-            events.append(UsageReported(usage=counts))
+            events.append(UsageReported(usage=self._with_searches(counts, events)))
         return events
+
+    def _with_searches(self, counts: Usage, events: list[Event]) -> Usage:
+        """Return the counts with one search where pages of the web are cited and nobody counts: OpenAI does not."""
+        self._cites = self._cites or any(isinstance(event, Annotated) for event in events)
+        listed = not self._cites and bool(read_sources(self._extra))
+        return replace(counts, web_searches=1) if (self._cites or listed) and not counts.web_searches else counts
 
     def _begin(self, chunk: Record, choices: list[Any], events: list[Event]) -> Record:
         """Announce the answer with its first chunk that says anything, and later what its other fields say anew.
@@ -166,6 +167,8 @@ class _Answer:
         events: list[Event] = []
         for index, reader in sorted(self._choices.items()):
             reader.end(events)
+            if not self._cites:
+                events += [Annotated(choice=index, annotation=page) for page in read_sources(self._extra)]
             word = reader.finish_word
             reason = FINISH_REASONS.get(word.lower(), "stop") if word else "stop"
             if reason == "stop" and reader.has_calls:

@@ -20,7 +20,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.openai.wire import NAME, encode, mint
+from apps.gateway.dialects.openai.wire import NAME, PART_FORMAT, encode, mint
 
 Record = dict[str, Any]
 
@@ -152,6 +152,9 @@ class ChoiceReader:
             thoughts = part.get("thinking")
             for thought in thoughts if isinstance(thoughts, list) else [thoughts]:
                 self._think(thought.get("text") if isinstance(thought, dict) else thought, events)
+            if seal := _text(part.get("signature")):
+                block = self._blocks.setdefault("", len(self._blocks))
+                events.append(ReasoningDelta(choice=self._index, signature=seal, format=PART_FORMAT, block=block))
         elif kind == "image_url":
             self._read_images([part], events)
         elif part:

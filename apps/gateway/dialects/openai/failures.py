@@ -5,50 +5,23 @@ Knows the shapes of error objects. Must never decide what follows from one.
 
 from __future__ import annotations
 
-import json
-import re
 from typing import Any
-
-import msgspec
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
+from apps.gateway.dialects.failing import MOST_WORDS, failed_with, read_refusal
+from apps.gateway.dialects.openai.overflow import code_of
 from apps.gateway.dialects.openai.wire import encode
-from apps.kernel.errors import AllProvidersFailed, ApiError, UpstreamRefused
-
-# Some providers answer with a page of HTML, or quote the whole request.
-_MAX_WORDS = 2_000
-_HALVES = re.compile("[\ud800-\udfff]")
-_DECODER = msgspec.json.Decoder()
-
-
-def read_answer(body: bytes) -> Any:
-    """Return the JSON value of a provider's answer. Raises ValueError.
-
-    Providers get away with what clients do not: half of a surrogate pair, raw control characters, bytes that are no
-    UTF-8, and NaN (which becomes null).
-    """
-    try:
-        return _DECODER.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
-    try:
-        value = json.loads(body.decode("utf-8", "replace"), strict=False, parse_constant=lambda _: None)
-        return _DECODER.decode(_HALVES.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(str(error)) from None
+from apps.kernel.errors import ApiError
 
 
 def read_failure(status: int, body: bytes) -> Failure:
-    """Return what a provider says in an answer that is not 2xx."""
-    try:
-        answer = read_answer(body)
-    except ValueError:
-        answer = None
-    if isinstance(answer, list) and answer:
-        answer = answer[0]
-    failure = find_failure(answer)
-    return failure or Failure(message=f"The provider answered with status {status}")
+    """Return what a provider says in an answer that is not 2xx. Some answer with a list of one."""
+    return read_refusal(status, body, lambda answer: find_failure(answer[0] if _is_list(answer) else answer))
+
+
+def _is_list(answer: Any) -> bool:
+    return isinstance(answer, list) and bool(answer)
 
 
 def find_failure(answer: Any) -> Failure | None:
@@ -59,36 +32,47 @@ def find_failure(answer: Any) -> Failure | None:
     if isinstance(error, dict) and error:
         return _failure_of(error)
     if isinstance(error, str) and error:
-        return Failure(message=error[:_MAX_WORDS], code=_word(answer.get("code")))
+        return _failure(error, code=_word(answer.get("code")))
+    if answer.get("choices") is None and (refusal := _status_inside(answer)):
+        return refusal
     if "choices" in answer:
         return None
     if answer.get("object") == "error" or "message" in answer:
         return _failure_of(answer)
-    detail = answer.get("detail")
+    errors = answer.get("errors")
+    if isinstance(errors, list) and errors:
+        return _failure_of(errors[0]) if isinstance(errors[0], dict) else _failure(str(errors[0]))
+    return _failure_of_detail(answer.get("detail"))
+
+
+def _status_inside(answer: dict[str, Any]) -> Failure | None:
+    """Return the error of those who answer every request with status 200, and say in an object how it went."""
+    inner = answer.get("base_resp")
+    number = inner.get("status_code") if isinstance(inner, dict) else None
+    if not isinstance(inner, dict) or not isinstance(number, int) or number == 0:
+        return None
+    words = inner.get("status_msg")
+    return _failure(words if isinstance(words, str) and words else "The provider gave no reason", code=str(number))
+
+
+def _failure_of_detail(detail: Any) -> Failure | None:
+    """Return the error of those who say what is wrong as a list of fields, or as words."""
+    if isinstance(detail, dict) and (found := find_failure(detail)):
+        return found
+    first = detail[0] if isinstance(detail, list) and detail else None
+    if isinstance(first, dict) and isinstance(words := first.get("msg"), str) and words:
+        place = first.get("loc")
+        steps = [str(step) for step in place if step != "body"] if isinstance(place, list) else []
+        return _failure(": ".join(filter(None, (".".join(steps), words))), param=".".join(steps) or None)
     if detail:
-        return Failure(message=(detail if isinstance(detail, str) else encode(detail).decode())[:_MAX_WORDS])
+        return _failure(detail if isinstance(detail, str) else encode(detail).decode())
     return None
 
 
 def failed(answer: Any, failure: Failure) -> Failed:
     """Return the end of an answer that holds an error, with the status that the provider gives it, else 502."""
     inner = answer.get("error")
-    status = _status(inner if isinstance(inner, dict) else answer)
-    if status < 500 and status != 429:
-        error: ApiError = UpstreamRefused(failure.message, status=status, code=failure.code, param=failure.param)
-    else:
-        error = AllProvidersFailed(failure.message, status=status, code=failure.code or "upstream_error")
-    return Failed(error=error)
-
-
-def broken(message: str) -> Failed:
-    """Return the end of an answer that cannot be read."""
-    return Failed(error=AllProvidersFailed(message, code="upstream_broken"))
-
-
-def cut() -> Failed:
-    """Return the end of an answer that stopped in the middle."""
-    return Failed(error=AllProvidersFailed("The provider's answer ended before it was complete", code="upstream_cut"))
+    return failed_with(failure, _status(inner if isinstance(inner, dict) else answer))
 
 
 def write_error(error: ApiError) -> bytes:
@@ -103,11 +87,17 @@ def write_error_object(error: ApiError) -> dict[str, Any]:
 
 def _failure_of(error: dict[str, Any]) -> Failure:
     message = error.get("message") or error.get("detail") or error.get("type") or "The provider gave no reason"
-    return Failure(
-        message=(message if isinstance(message, str) else encode(message).decode())[:_MAX_WORDS],
+    if isinstance(message, dict) and (found := _failure_of_detail(message.get("detail"))):
+        return found
+    return _failure(
+        message if isinstance(message, str) else encode(message).decode(),
         code=_word(error.get("code")),
         param=_word(error.get("param")),
     )
+
+
+def _failure(message: str, code: str | None = None, param: str | None = None) -> Failure:
+    return Failure(message=message[:MOST_WORDS], code=code_of(message, code), param=param)
 
 
 def _word(value: Any) -> str | None:

@@ -23,7 +23,8 @@ from apps.gateway.canonical.chat import (
     ToolResult,
 )
 from apps.gateway.dialects.openai.flavor import Flavor
-from apps.gateway.dialects.openai.wire import NAME, PARKED, cache_control
+from apps.gateway.dialects.openai.turns_out import adapt_turns, thinking_part
+from apps.gateway.dialects.openai.wire import NAME, PARKED, PART_FORMAT, cache_control
 from apps.kernel.errors import InvalidRequest
 
 Record = dict[str, Any]
@@ -33,8 +34,8 @@ _ERROR = {"type": "text", "text": "Error:"}
 def write_messages(messages: Iterable[Message], flavor: Flavor) -> list[Record]:
     """Return all messages. What only a user may show (pictures, files) follows the tools' answers of its turn."""
     if flavor.ours:
-        return [write_message(message, flavor) for message in messages]
-    return list(_with_pictures_apart(messages, flavor))
+        return adapt_turns([write_message(message, flavor) for message in messages], flavor)
+    return adapt_turns(list(_with_pictures_apart(messages, flavor)), flavor)
 
 
 def _with_pictures_apart(messages: Iterable[Message], flavor: Flavor) -> Iterator[Record]:
@@ -91,9 +92,25 @@ def _write_reasoning(thoughts: list[Reasoning], flavor: Flavor, wire: Record) ->
     sealed = any(block.format or block.signature or block.data or block.id or block.summary for block in thoughts)
     if sealed and "reasoning_details" in flavor.takes:
         wire["reasoning_details"] = [write_detail(block, number) for number, block in enumerate(thoughts)]
+    elif flavor.reasoning_field == "content":
+        _write_thinking_parts(thoughts, wire)
     elif flavor.reasoning_field is not None:
         # Also when empty: some insist on the field beside calls.
         wire[flavor.reasoning_field] = "".join(block.text for block in thoughts)
+
+
+def _write_thinking_parts(thoughts: list[Reasoning], wire: Record) -> None:
+    """Put thinking before what was said, with a seal where it came in this very form."""
+    parts = [
+        thinking_part(block.text, block.signature if block.format == PART_FORMAT else None)
+        for block in thoughts
+        if block.text
+    ]
+    said = wire["content"]
+    if parts and isinstance(said, list):
+        wire["content"] = [*parts, *said]
+    elif parts:
+        wire["content"] = [*parts, {"type": "text", "text": said}] if said else parts
 
 
 def write_detail(block: Any, index: int) -> Record:
@@ -162,7 +179,9 @@ def _part(part: Part, flavor: Flavor) -> Record:
             return dict(data)
         case _:
             raise InvalidRequest(
-                "A message holds content that this model's provider has no form for", code="unsupported_feature"
+                "A message holds content that this model's provider has no form for",
+                code="unsupported_feature",
+                param="messages",
             )
     wire |= extra
     return with_cache_mark(wire, part, flavor)

@@ -71,6 +71,9 @@ def _chat_of(known: dict[str, Any], extra: Record, body: bytes) -> Chat:
     _settle_max_tokens(known)
     _settle_reasoning(known)
     _settle_functions(known)
+    if "web_search_options" in extra:
+        # OpenAI's own words for the switch: they pass on as they are, and others are told of the switch.
+        known["web_search"] = True
     known["include_usage"] = known.pop("stream_options", None)
     chat = Chat(**known, extra=extra or None, dialect=NAME)
     had_unnamed_calls = pair_unnamed_calls(chat.messages)

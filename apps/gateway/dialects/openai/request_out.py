@@ -19,9 +19,12 @@ from apps.gateway.canonical.chat import (
     ToolChoice,
     WebSearchTool,
 )
+from apps.gateway.dialects.openai.fitting import fitted
 from apps.gateway.dialects.openai.flavor import Flavor, flavor_of
+from apps.gateway.dialects.openai.losing import drop_unsupported, lose_search_limits, speakable
 from apps.gateway.dialects.openai.messages_out import Record, with_cache_mark, write_messages
 from apps.gateway.dialects.openai.passing import pass_on, read_entries, read_fields
+from apps.gateway.dialects.openai.thinking_out import say_thinking
 from apps.gateway.dialects.openai.wire import NAME, OWN_FIELDS, encode
 from apps.kernel.errors import InvalidRequest
 
@@ -52,6 +55,7 @@ _SAME = (
     "image_config",
 )
 _LIMITS = ("max_tokens", "max_completion_tokens")
+_NO_PARAMETERS: Record = {"type": "object", "properties": {}}
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -62,6 +66,7 @@ def path(chat: Chat, target: Target) -> str:
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest for what cannot be said."""
     flavor = flavor_of(chat, target)
+    chat = fitted(speakable(chat, flavor, target), flavor, target)
     if chat.source is not None and chat.source.dialect == NAME:
         wire = pass_on(chat.source.body, chat, flavor)
     else:
@@ -70,13 +75,15 @@ def write_request(chat: Chat, target: Target) -> bytes:
     for name in OWN_FIELDS:
         if name not in flavor.takes:
             wire.pop(name, None)
-    if chat.reasoning is not None and chat.reasoning.effort is not None and "reasoning" not in flavor.takes:
-        wire["reasoning_effort"] = chat.reasoning.effort
+    say_thinking(wire, chat, flavor, target)
     _say_limit(wire, chat, flavor)
     _say_stream(wire, chat, flavor)
-    _say_search(wire, chat, flavor)
-    for name in flavor.unsupported:
-        wire.pop(name, None)
+    _say_search(wire, chat, flavor, target)
+    drop_unsupported(wire, chat, flavor, target)
+    if flavor.seed_field != "seed" and "seed" in wire:
+        wire[flavor.seed_field] = wire.pop("seed")
+    for name, value in flavor.adds.items():
+        wire.setdefault(name, value)
     return encode(wire)
 
 
@@ -102,7 +109,7 @@ def _written(chat: Chat, flavor: Flavor) -> Record:
         wire["reasoning"] = _stated(effort=asked.effort, max_tokens=asked.max_tokens, exclude=asked.exclude)
     if chat.plugins is not None:
         wire["plugins"] = [{"id": plugin} for plugin in chat.plugins]
-    if chat.extra and flavor.ours:
+    if chat.extra and chat.dialect == NAME:
         wire |= chat.extra
     return wire
 
@@ -110,11 +117,18 @@ def _written(chat: Chat, flavor: Flavor) -> Record:
 def _say_limit(wire: Record, chat: Chat, flavor: Flavor) -> None:
     """State the limit on the answer once, under the name that the provider knows."""
     stated = [name for name in _LIMITS if name in wire]
-    if chat.max_tokens is None or stated == [flavor.max_tokens_field]:
+    if chat.max_tokens is None:
+        return
+    if stated == [flavor.max_tokens_field] and _number(wire[stated[0]]) == chat.max_tokens:
         return
     for name in stated:
         del wire[name]
     wire[flavor.max_tokens_field] = chat.max_tokens
+
+
+def _number(value: Any) -> Any:
+    """Return a number that may still be the client's bytes."""
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
 
 
 def _say_stream(wire: Record, chat: Chat, flavor: Flavor) -> None:
@@ -128,7 +142,7 @@ def _say_stream(wire: Record, chat: Chat, flavor: Flavor) -> None:
         wire["stream_options"] = {**stated, "include_usage": True}
 
 
-def _say_search(wire: Record, chat: Chat, flavor: Flavor) -> None:
+def _say_search(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> None:
     """Ask for a web search in the provider's way. Raises InvalidRequest where it has none."""
     asked = next((tool for tool in chat.tools or () if isinstance(tool, WebSearchTool)), None)
     search = asked or (WebSearchTool() if chat.web_search else None)
@@ -137,7 +151,9 @@ def _say_search(wire: Record, chat: Chat, flavor: Flavor) -> None:
         size, place = search.search_context_size, search.user_location
         if "web_search_options" in flavor.takes:
             if place is not None and "approximate" not in place:
-                place = {"type": "approximate", "approximate": place}
+                inner = {name: value for name, value in place.items() if name != "type"}
+                place = {"type": "approximate", "approximate": inner}
+            lose_search_limits(search, chat, target, "search_context_size", "user_location")
             wire.setdefault("web_search_options", _stated(search_context_size=size, user_location=place))
         elif "web_search" in flavor.takes:
             tool = _stated(user_location=place, search_context_size=size, max_uses=search.max_uses)
@@ -145,7 +161,7 @@ def _say_search(wire: Record, chat: Chat, flavor: Flavor) -> None:
             if isinstance(others, msgspec.Raw):
                 others = read_entries(others)
             wire["tools"] = [*others, {"type": "web_search", **tool, **_own(search, flavor)}]
-        else:
+        elif asked is not None or "web_search_options" not in wire:
             raise InvalidRequest(
                 "Web search is not available from this model's provider",
                 code="unsupported_feature",
@@ -159,7 +175,8 @@ def _tool(tool: Tool, flavor: Flavor) -> Record:
     """Return a tool. Raises InvalidRequest for one that only another format has words for."""
     if isinstance(tool, FunctionTool):
         own = _own(tool, flavor)
-        function = _stated(name=tool.name, description=tool.description, parameters=tool.parameters, strict=tool.strict)
+        parameters = _NO_PARAMETERS if tool.parameters is None and flavor.strict else tool.parameters
+        function = _stated(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)
         wire = {"type": "function", "function": {**function, **own.pop("function", {})}, **own}
         return with_cache_mark(wire, tool, flavor)
     if isinstance(tool, OpaqueTool) and tool.dialect == NAME:

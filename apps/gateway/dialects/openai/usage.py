@@ -44,10 +44,12 @@ def read_usage(reported: Any) -> Usage | None:
     if thought and total == _count(reported, "prompt_tokens") + completion + thought:
         # Whoever counts like xAI leaves thinking out of the completion; the total gives it away.
         completion += thought
+    elif "citation_tokens" in reported:
+        # Whoever counts like Perplexity leaves it out of the total as well.
+        completion += thought
     thought = min(thought, completion)
     audio_out = min(_count(written, "audio_tokens"), completion - thought)
     images_out = min(_count(written, "image_tokens"), completion - thought - audio_out)
-    searches = _inside(reported, "server_tool_use_details") or _inside(reported, "server_tool_use")
     return Usage(
         input=text - audio - images,
         cache_read=cached,
@@ -58,8 +60,15 @@ def read_usage(reported: Any) -> Usage | None:
         reasoning=thought,
         audio_output=audio_out,
         image_output=images_out,
-        web_searches=_count(searches, "web_search_requests"),
+        web_searches=_searches(reported),
     )
+
+
+def _searches(reported: Record) -> int:
+    """Return the web searches: by number, or one where only their extent is told."""
+    inner = _inside(reported, "server_tool_use_details") or _inside(reported, "server_tool_use")
+    found = _count(inner, "web_search_requests") or _count(reported, "num_search_queries")
+    return found or int(isinstance(reported.get("search_context_size"), str))
 
 
 def write_usage(summary: Summary) -> Record:

@@ -25,6 +25,9 @@ OWN_FIELDS: Final = ("reasoning", "effort", "web_search", "free_models_only", "n
 # Where an answer parks what OpenAI's own types refuse, or what a field of the gateway's hides.
 PARKED: Final = "provider_specific_fields"
 
+# How thinking that came sealed as a part of the content is marked on its way through clients.
+PART_FORMAT: Final = "thinking-part"
+
 # Providers' words for why a model stopped, in lower case. A word not listed is taken for `stop`.
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
     "length": "length",

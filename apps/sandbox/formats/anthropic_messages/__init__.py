@@ -27,6 +27,6 @@ __all__ = [
     "write_reply",
 ]
 
-PATH = re.compile("/v1/messages")
+PATH = re.compile("(/anthropic)?/v1/messages")
 MODELS_PATH = "/v1/models"
 STREAM_TYPE = "text/event-stream"

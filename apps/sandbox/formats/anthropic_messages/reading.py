@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, Tool, Turn
 from apps.sandbox.formats import Glance
+from apps.sandbox.formats.anthropic_messages.seals import SEAL
 from apps.sandbox.refusal import Refusal
 
 _ATTACHMENTS = {"image": "image", "document": "file"}
@@ -87,8 +88,8 @@ _requests = msgspec.json.Decoder(_Request)
 
 
 def find_token(headers: Mapping[str, str]) -> str | None:
-    """Return the key, if there is one."""
-    return headers.get("x-api-key", "").strip() or None
+    """Return the key, if there is one; `api-key` is how Azure's clients say it."""
+    return headers.get("x-api-key", "").strip() or headers.get("api-key", "").strip() or None
 
 
 def glance(path: str, body: bytes) -> Glance | None:
@@ -152,9 +153,29 @@ def _check(request: _Request) -> None:
         if missing := open_calls - results:
             raise Refusal(400, f"messages.{place}: `tool_use` ids without `tool_result`: {', '.join(sorted(missing))}")
         open_calls = {block.id for block in blocks if block.type == "tool_use"}
+    _check_thinking(request)
     budget = request.thinking.budget_tokens if request.thinking else None
     if budget is not None and budget >= request.max_tokens:
         raise Refusal(400, "`max_tokens` must be greater than `thinking.budget_tokens`")
+
+
+def _check_thinking(request: _Request) -> None:
+    """Refuse seals that are not ours and, where a budget for thinking is set, an open turn without its thinking."""
+    said: list[list[_Block]] = []
+    for place, message in enumerate(request.messages):
+        blocks = _blocks(message.content)
+        for at, block in enumerate(blocks):
+            if block.type == "thinking" and block.signature != SEAL:
+                raise Refusal(400, f"messages.{place}.content.{at}: Invalid `signature` in `thinking` block")
+        if message.role == "assistant":
+            said.append(blocks)
+        elif not any(block.type == "tool_result" for block in blocks):
+            said = []
+    if request.thinking is None or request.thinking.type != "enabled" or not said or not said[0]:
+        return
+    begins = said[0][0].type
+    if begins not in {"thinking", "redacted_thinking"} and any(block.type == "tool_use" for block in said[-1]):
+        raise Refusal(400, f"messages: Expected `thinking` or `redacted_thinking`, but found `{begins}`")
 
 
 def _turns(request: _Request) -> Iterator[Turn]:

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from apps.sandbox.conversation import Answer, Choice, Usage
+from apps.sandbox.formats.anthropic_messages.seals import SEAL
 from apps.sandbox.refusal import Refusal
 from apps.sandbox.scenario import Scenario
 
 ARGUMENT_DELTA = 8
 """Characters of a call's arguments in one delta, where the scenario does not say."""
 
-_SIGNATURE = "c2FuZGJveCBzaWduYXR1cmU="
 _EXTRA = {"x_sandbox": {"note": "a field that nobody knows"}}
 _STOPS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "content_filter": "refusal"}
 _ERRORS = {
@@ -81,7 +81,7 @@ def _message(answer: Answer, scenario: Scenario) -> dict[str, Any]:
 
 def _blocks(choice: Choice) -> Iterator[dict[str, Any]]:
     if choice.reasoning:
-        yield {"type": "thinking", "thinking": choice.reasoning, "signature": _SIGNATURE}
+        yield {"type": "thinking", "thinking": choice.reasoning, "signature": SEAL}
     if choice.text:
         yield {"type": "text", "text": choice.text}
     for call in choice.calls:
@@ -116,5 +116,6 @@ def _usage(usage: Usage | None) -> dict[str, Any]:
         "cache_creation_input_tokens": usage.cache_write,
         "cache_read_input_tokens": usage.cached,
         "output_tokens": usage.completion,
+        "output_tokens_details": {"thinking_tokens": usage.reasoning},
         "service_tier": "standard",
     }

@@ -1,4 +1,5 @@
-"""Google's `generateContent`: `POST /v1beta/models/<model>:generateContent`, and `:streamGenerateContent?alt=sse`."""
+"""Google's `generateContent`: `POST /v1beta/models/<model>:generateContent`, and `:streamGenerateContent?alt=sse`; the
+same below a project and location, as Google Cloud has it."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from apps.sandbox.formats.google_generate.writing import (
 __all__ = [
     "MODELS_PATH",
     "PATH",
+    "PLACES",
     "STREAM_TYPE",
     "find_token",
     "glance",
@@ -27,6 +29,7 @@ __all__ = [
     "write_reply",
 ]
 
-PATH = re.compile("/v1beta/models/[^/]+:(generateContent|streamGenerateContent)")
+PLACES = "(?:/v1beta/models|/v1(?:beta1)?/projects/[^/]+/locations/[^/]+/publishers/google/models)"
+PATH = re.compile(f"{PLACES}/[^/]+:(generateContent|streamGenerateContent)")
 MODELS_PATH = "/v1beta/models"
 STREAM_TYPE = "text/event-stream"

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct
 from apps.sandbox.conversation import Conversation, Tool, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.google_generate.seals import SKIPPED, seal_of
+from apps.sandbox.painting import size_of
 from apps.sandbox.refusal import Refusal
 
 _LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high", "XHIGH": "xhigh"}
@@ -121,8 +122,8 @@ _requests = msgspec.json.Decoder(_Request)
 
 
 def find_token(headers: Mapping[str, str]) -> str | None:
-    """Return the API key, if there is one."""
-    return headers.get("x-goog-api-key", "").strip() or None
+    """Return the API key or the access token, if there is one."""
+    return headers.get("x-goog-api-key", "").strip() or headers.get("authorization", "").removeprefix("Bearer ") or None
 
 
 def glance(path: str, body: bytes) -> Glance | None:
@@ -138,6 +139,8 @@ def read_request(path: str, body: bytes) -> Conversation:
     except msgspec.MsgspecError as error:
         raise Refusal(400, f"Invalid JSON payload received. {error}") from error
     _check_calls(request.contents)
+    if not path.startswith("/v1beta/models/"):
+        _check_at_cloud(request)
     model, _, method = path.rpartition("/")[2].rpartition(":")
     config = request.generation_config
     tools = tuple(
@@ -161,6 +164,7 @@ def read_request(path: str, body: bytes) -> Conversation:
         effort=_effort(config.thinking_config),
         streamed=method == "streamGenerateContent",
         wants_usage=True,
+        picture=size_of((config.image_config or {}).get("aspectRatio")),
     )
 
 
@@ -207,6 +211,14 @@ def _check_calls(contents: list[_Content]) -> None:
                 "parts of the function call turn.",
             )
         awaited = len(calls)
+
+
+def _check_at_cloud(request: _Request) -> None:
+    """Refuse what only AI Studio knows."""
+    if request.service_tier is not None:
+        raise Refusal(400, 'Invalid JSON payload received. Unknown name "serviceTier"')
+    if request.tool_config and request.tool_config.include_server_side_tool_invocations:
+        raise Refusal(400, 'Invalid JSON payload received. Unknown name "includeServerSideToolInvocations"')
 
 
 def _check_seal(part: _Part) -> None:

@@ -5,6 +5,7 @@ Must never know how a reply is spoilt on its way.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -87,7 +88,7 @@ def _candidate(index: int, parts: list[dict[str, Any]], finish: str | None = Non
 def _whole(choice: Choice) -> list[dict[str, Any]]:
     thought = [{"text": choice.reasoning, "thought": True}] if choice.reasoning else []
     text = [{"text": choice.text}] if choice.text is not None else []
-    return [*thought, *text, *_calls(choice)]
+    return [*thought, *text, *_images(choice), *_calls(choice)]
 
 
 def _parts(choice: Choice, scenario: Scenario) -> Iterator[dict[str, Any]]:
@@ -95,7 +96,13 @@ def _parts(choice: Choice, scenario: Scenario) -> Iterator[dict[str, Any]]:
         yield {"text": piece, "thought": True}
     for piece in scenario.pieces_of(choice.text or ""):
         yield {"text": piece}
+    yield from _images(choice)
     yield from _calls(choice)
+
+
+def _images(choice: Choice) -> list[dict[str, Any]]:
+    data = [b64encode(picture).decode() for picture in choice.pictures]
+    return [{"inlineData": {"mimeType": "image/png", "data": picture}} for picture in data]
 
 
 def _calls(choice: Choice) -> Iterator[dict[str, Any]]:
@@ -107,11 +114,15 @@ def _calls(choice: Choice) -> Iterator[dict[str, Any]]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    counts = {
+    counts: dict[str, Any] = {
         "promptTokenCount": usage.prompt,
         "candidatesTokenCount": usage.completion - usage.reasoning,
         "totalTokenCount": usage.prompt + usage.completion,
         "promptTokensDetails": [{"modality": "TEXT", "tokenCount": usage.prompt}],
     }
+    if usage.painted:
+        words = counts["candidatesTokenCount"] - usage.painted
+        details = [{"modality": "TEXT", "tokenCount": words}, {"modality": "IMAGE", "tokenCount": usage.painted}]
+        counts["candidatesTokensDetails"] = details
     rest = {"cachedContentTokenCount": usage.cached, "thoughtsTokenCount": usage.reasoning}
     return counts | {name: count for name, count in rest.items() if count}

@@ -27,6 +27,6 @@ __all__ = [
     "write_reply",
 ]
 
-PATH = re.compile("/v1/chat/completions")
+PATH = re.compile("/v1/(projects/[^/]+/locations/[^/]+/endpoints/openapi/)?chat/completions")
 MODELS_PATH = "/v1/models"
 STREAM_TYPE = "text/event-stream"

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, Role, Tool, Turn
 from apps.sandbox.formats import Glance
+from apps.sandbox.painting import size_of
 from apps.sandbox.refusal import Refusal
 
 _ROLES: dict[str, Role] = {
@@ -94,6 +95,10 @@ class _Reasoning(Struct):
     effort: str | None = None
 
 
+class _ImageConfig(Struct):
+    aspect_ratio: str | None = None
+
+
 class _Request(_Glance, kw_only=True):
     messages: Annotated[list[_Message], Meta(min_length=1)]
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -106,6 +111,7 @@ class _Request(_Glance, kw_only=True):
     response_format: _ResponseFormat | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
     reasoning: _Reasoning | None = None
+    image_config: _ImageConfig | None = None
 
 
 _glances = msgspec.json.Decoder(_Glance)
@@ -158,6 +164,7 @@ def read_request(path: str, body: bytes) -> Conversation:
         effort=effort,
         streamed=bool(request.stream),
         wants_usage=_wants_usage(request),
+        picture=size_of(request.image_config.aspect_ratio) if request.image_config else "",
     )
 
 

@@ -5,6 +5,7 @@ Must never know how a reply is spoilt on its way.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -93,10 +94,17 @@ def _envelope(answer: Answer, kind: str, choices: list[dict[str, Any]]) -> dict[
 def _message(choice: Choice, scenario: Scenario) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
     if choice.reasoning:
-        message[scenario.reasoning_field] = choice.reasoning
+        said = choice.text and [{"type": "text", "text": choice.text}]
+        message |= _thought(choice.reasoning, scenario, said or [])
+    if choice.pictures:
+        message["images"] = [_image(picture) for picture in choice.pictures]
     if choice.calls:
         message["tool_calls"] = [_written_call(call, call.arguments) for call in choice.calls]
     return message
+
+
+def _image(picture: bytes) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(picture).decode()}"}}
 
 
 def _written_call(call: ToolCall, arguments: str) -> dict[str, Any]:
@@ -106,23 +114,35 @@ def _written_call(call: ToolCall, arguments: str) -> dict[str, Any]:
 def _deltas(choice: Choice, scenario: Scenario) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": None if choice.calls else "", "refusal": None}
     for piece in scenario.pieces_of(choice.reasoning or ""):
-        yield {scenario.reasoning_field: piece}
+        yield _thought(piece, scenario, [])
     for piece in scenario.pieces_of(choice.text or ""):
         yield {"content": piece}
+    for picture in choice.pictures:
+        yield {"images": [_image(picture)]}
     for index, call in enumerate(choice.calls):
         yield {"tool_calls": [{"index": index} | _written_call(call, "")]}
         for piece in scenario.pieces_of(call.arguments, usual=ARGUMENT_DELTA):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 
+def _thought(text: str, scenario: Scenario, said: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return thinking in a field of its own, or as a part of the content before what is said."""
+    if scenario.reasoning_field != "content":
+        return {scenario.reasoning_field: text}
+    return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}, *said]}
+
+
 def _usage(usage: Usage) -> dict[str, Any]:
     prompt = {"cached_tokens": usage.cached, "audio_tokens": 0}
     if usage.cache_write:
         prompt["cache_write_tokens"] = usage.cache_write
+    written = {"reasoning_tokens": usage.reasoning, "audio_tokens": 0}
+    if usage.painted:
+        written["image_tokens"] = usage.painted
     return {
         "prompt_tokens": usage.prompt,
         "completion_tokens": usage.completion,
         "total_tokens": usage.prompt + usage.completion,
         "prompt_tokens_details": prompt,
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning, "audio_tokens": 0},
+        "completion_tokens_details": written,
     }

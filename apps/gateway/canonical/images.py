@@ -1,0 +1,33 @@
+"""What is asked of pictures, beyond what a chat can say: the part of a chat that only a request for pictures has.
+
+Knows what a picture can be asked to be. Must never know a wire format, a provider or a price.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Drawing(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The form that pictures are to have; None is "not said" or "as the model likes".
+
+    The prompt and the pictures to work from (as data URLs) are the chat's one message, how many to make is its `n`.
+    """
+
+    # Whether the message's pictures are to be changed, or there are none and a new one is to be made.
+    edits: bool = False
+    # A data URL: where this picture is transparent, the first one of the message may change.
+    mask: str | None = None
+    # `WIDTHxHEIGHT` in pixels; a ratio (`16:9`) goes before it.
+    size: str | None = None
+    aspect_ratio: str | None = None
+    # How large in a model's own word (`2K`), whatever the shape.
+    resolution: str | None = None
+    quality: str | None = None
+    style: str | None = None
+    background: str | None = None
+    input_fidelity: str | None = None
+    output_format: str | None = None
+    # Percent; of JPEG and WebP.
+    output_compression: int | None = None
+    moderation: str | None = None

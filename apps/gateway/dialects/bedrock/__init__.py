@@ -1,0 +1,24 @@
+"""Amazon Bedrock's Converse. Pure functions; no side towards clients."""
+
+from __future__ import annotations
+
+from apps.gateway.dialects.bedrock.answer_in import read_events, read_reply
+from apps.gateway.dialects.bedrock.counting import count_request, read_count
+from apps.gateway.dialects.bedrock.failures import read_failure
+from apps.gateway.dialects.bedrock.request_out import headers, path, seal, write_request
+from apps.gateway.dialects.bedrock.wire import FRAMING, MEDIA_URLS, NAME
+
+__all__ = [
+    "FRAMING",
+    "MEDIA_URLS",
+    "NAME",
+    "count_request",
+    "headers",
+    "path",
+    "read_count",
+    "read_events",
+    "read_failure",
+    "read_reply",
+    "seal",
+    "write_request",
+]

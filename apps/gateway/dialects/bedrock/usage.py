@@ -1,0 +1,42 @@
+"""Token counts as Bedrock reports them to disjoint classes.
+
+Bedrock's `inputTokens` leave out what was read from or written to the cache; thinking is inside `outputTokens` and not
+told apart. Nonsense is tolerated: every class is at least 0. Must never know a price.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.kernel.usage import Usage
+
+# No answer has a billion tokens; a count beyond is a provider's bug.
+_MOST = 10**9
+
+
+def read_usage(reported: Any) -> Usage | None:
+    """Return the counts, or None when none are reported.
+
+    `cacheDetails` say how long what was written is kept; what they do not speak of counts as 5-minute.
+    """
+    if not isinstance(reported, dict):
+        return None
+    hour = shorter = 0
+    details = reported.get("cacheDetails")
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict):
+            count = _count(detail.get("inputTokens"))
+            hour, shorter = (hour + count, shorter) if detail.get("ttl") == "1h" else (hour, shorter + count)
+    hour = min(hour, _MOST)
+    usage = Usage(
+        input=_count(reported.get("inputTokens")),
+        cache_read=_count(reported.get("cacheReadInputTokens")),
+        cache_write=max(_count(reported.get("cacheWriteInputTokens")) - hour, min(shorter, _MOST)),
+        cache_write_1h=hour,
+        output=_count(reported.get("outputTokens")),
+    )
+    return usage if usage.total_tokens else None
+
+
+def _count(value: Any) -> int:
+    return int(min(max(value, 0), _MOST)) if isinstance(value, int | float) and value == value else 0

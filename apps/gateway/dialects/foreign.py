@@ -1,0 +1,245 @@
+"""What a chat says beyond what a format or a provider can take: each left out with a note, under the client's own name.
+
+A hint that cannot be said is left out; what would change what the client gets is refused. Knows how each format's
+clients name things. Must never know what a format can say: that is its caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import (
+    Chat,
+    Image,
+    Message,
+    OpaqueTool,
+    Part,
+    Piece,
+    Reasoning,
+    Target,
+    ToolCall,
+    ToolResult,
+)
+from apps.gateway.canonical.repair import is_paired, pair
+from apps.kernel.errors import InvalidRequest
+
+Record = dict[str, Any]
+
+# What clients of a format call the fields that the canonical language (and OpenAI's clients) name otherwise.
+_NAMES: Final[dict[str, dict[str, str]]] = {
+    "anthropic": {
+        "stop": "stop_sequences",
+        "user": "metadata.user_id",
+        "reasoning": "thinking",
+        "reasoning.max_tokens": "thinking.budget_tokens",
+        "reasoning_effort": "thinking",
+        "effort": "output_config.effort",
+        "response_format": "output_config.format",
+        "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
+        "web_search": "tools",
+    }
+}
+# Fields kept beside what is understood of them: what else is in them, and nothing where all of it is.
+_HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
+    "thinking": lambda value: iter(()),
+    "web_search_options": lambda value: (f"web_search_options.{name}" for name in value),
+    "metadata": lambda value: (f"metadata.{name}" for name in value if name != "user_id"),
+    "output_config": lambda value: (
+        f"output_config.{name}" for name in value if name not in ("format", "effort") or _is_strange(name, value[name])
+    ),
+}
+# Fields that an answer of the gateway's came with: they come back with it, and ask for nothing.
+_ECHOED: Final = frozenset(
+    {
+        "annotations",
+        "citations",
+        "provider_specific_fields",
+        "extra_content",
+        "caller",
+        "stop_reason",
+        "stop_sequence",
+        "usage",
+        "model",
+        "type",
+        "name",
+        "index",
+        "id",
+        "status",
+        "function_call",
+    }
+)
+# Values that ask for what happens anyway.
+_USUAL: Final[dict[str, tuple[Any, ...]]] = {
+    "frequency_penalty": (0,),
+    "presence_penalty": (0,),
+    "n": (1,),
+    "logprobs": (False,),
+    "logit_bias": ({},),
+    "parallel_tool_calls": (True,),
+    "store": (False,),
+    "service_tier": ("auto", "default", "standard_only"),
+    "metadata": ({},),
+    "modalities": (["text"], []),
+    "temperature": (),
+    "verbosity": ("medium",),
+    "top_k": (-1,),
+}
+_EFFORTS: Final = ("low", "medium", "high")
+
+
+def _is_strange(name: str, value: Any) -> bool:
+    """Return whether a field that is understood says what is not."""
+    return name == "effort" and value is not None and value not in _EFFORTS
+
+
+def name_of(chat: Chat, field: str) -> str:
+    """Return what the client calls a field of the canonical language."""
+    return _NAMES.get(chat.dialect or "", {}).get(field, field)
+
+
+def lose(chat: Chat, target: Target, field: str, why: str) -> None:
+    """Note that a field is left out or changed."""
+    target.lose(name_of(chat, field), why)
+
+
+def refusal(chat: Chat, field: str, message: str) -> InvalidRequest:
+    """Return the refusal of what would change what the client gets, and cannot be said."""
+    return InvalidRequest(message, code="unsupported_feature", param=name_of(chat, field))
+
+
+def is_usual(field: str, value: Any) -> bool:
+    """Return whether a field's value asks for nothing but what happens anyway."""
+    return value is None or value in _USUAL.get(field, ())
+
+
+def lose_stated(chat: Chat, target: Target, *fields: str) -> None:
+    """Note those of the chat's fields that are stated and ask for something."""
+    for field in fields:
+        value = getattr(chat, field)
+        if not is_usual(field, value):
+            lose(chat, target, field, "not available from this model's provider")
+
+
+def repaired(chat: Chat, target: Target, *, runs: bool) -> Chat:
+    """Return the chat with one result for each call; what had to be changed is noted. One that is sound stays as it is.
+
+    `runs`: the format takes messages of one side that follow one another for one turn.
+    """
+    if is_paired(chat.messages, runs=runs):
+        return chat
+    messages, losses = pair(chat.messages, runs=runs)
+    for loss in losses:
+        target.lose(loss.param if _counts_alike(chat) else "messages", loss.message)
+    return replace(chat, messages=messages, source=None)
+
+
+def place_of(chat: Chat, number: int) -> str:
+    """Return where the client finds a message: Anthropic's has fewer of them than the canonical language."""
+    return f"messages[{number}]" if _counts_alike(chat) else "messages"
+
+
+def lose_foreign(
+    chat: Chat,
+    target: Target,
+    dialect: str,
+    *,
+    marks: bool,
+    names: bool,
+    details: bool,
+    thinking: Callable[[Reasoning], bool],
+) -> None:
+    """Note what only the client's format understands, and is not written in the format `dialect`.
+
+    `marks`, `names`, `details` and `thinking` tell what is written: marks of what to cache, names of speakers, how
+    closely pictures are looked at, which thinking goes back. Marks are no loss where a provider caches by itself.
+    """
+    foreign = chat.dialect != dialect
+    if foreign:
+        for field, value in (chat.extra or {}).items():
+            _lose_field(field, value, target)
+        if chat.betas:
+            target.lose("anthropic-beta", f"previews of another format: {', '.join(chat.betas)[:200]}")
+    walk = _Walk(chat, target, foreign=foreign, details=not details, thinking=thinking)
+    walk.marks = not marks and not target.facts.get("prompt_cache")
+    for number, message in enumerate(chat.messages):
+        walk.look(message, number, names=not names)
+    for number, tool in enumerate(chat.tools or ()):
+        walk.look_at_tool(tool, f"tools[{number}]")
+
+
+def _lose_field(field: str, value: Any, target: Target) -> None:
+    half = _HALF_UNDERSTOOD.get(field)
+    if half is None or not isinstance(value, dict):
+        target.lose(field, "a field that is not known to this model's provider")
+        return
+    for name in half(value):
+        target.lose(name, "a field that is not known to this model's provider")
+
+
+def _counts_alike(chat: Chat) -> bool:
+    """Return whether the client counts messages as the canonical language does: Anthropic's has fewer."""
+    return chat.dialect != "anthropic"
+
+
+class _Walk:
+    """A look at every message and tool; of each kind of loss the first place is noted."""
+
+    def __init__(
+        self, chat: Chat, target: Target, *, foreign: bool, details: bool, thinking: Callable[[Reasoning], bool]
+    ) -> None:
+        self.marks = False
+        self._chat = chat
+        self._target = target
+        self._foreign = foreign
+        self._details = details
+        self._thinking = thinking
+        self._placed = _counts_alike(chat)
+        self._noted: set[str] = set()
+
+    def look(self, message: Message, number: int, *, names: bool) -> None:
+        """Look at one message."""
+        place = place_of(self._chat, number)
+        if names and message.name is not None:
+            self._note(place, "name", "names of speakers are not known to this model's provider")
+        if message.extra and self._foreign:
+            self._look_at_fields(place, message.extra)
+        thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
+        if not all(self._thinking(part) for part in thoughts):
+            self._note(place, "reasoning" if self._placed else "content", "thinking that this provider takes not back")
+        shift = len(thoughts)
+        for at, part in enumerate(message.parts):
+            inner = [part, *part.parts] if isinstance(part, ToolResult) else [part]
+            where = f"{place}.content[{at - shift}]" if self._placed else f"{place}.content"
+            for one in inner:
+                self._look_at_part(one, where)
+
+    def look_at_tool(self, tool: Any, place: str) -> None:
+        """Look at one tool."""
+        self._look_at_mark(tool, place)
+        extra = tool.extra
+        if extra and self._foreign and not isinstance(tool, OpaqueTool):
+            self._look_at_fields(place, extra)
+
+    def _look_at_part(self, part: Part, place: str) -> None:
+        self._look_at_mark(part, place)
+        if self._details and isinstance(part, Image) and part.detail not in (None, "auto"):
+            self._note(place, "image_url.detail", "how closely a picture is looked at cannot be said")
+        if part.extra and self._foreign and not isinstance(part, Reasoning | ToolCall):
+            self._look_at_fields(place, part.extra)
+
+    def _look_at_mark(self, piece: Piece, place: str) -> None:
+        if self.marks and piece.cache is not None:
+            self._note(place, "cache_control", "marks of what to cache are not known to this model's provider")
+
+    def _look_at_fields(self, place: str, extra: Record) -> None:
+        for name in extra:
+            if name not in _ECHOED:
+                self._note(place, name, "a field that is not known to this model's provider")
+
+    def _note(self, place: str, name: str, why: str) -> None:
+        if name not in self._noted:
+            self._noted.add(name)
+            self._target.lose(f"{place}.{name}", why)

@@ -1,0 +1,59 @@
+"""Blocks of a conversation that only another format has words for: left out with a note, or said in words.
+
+An earlier answer's blocks (searches of a provider's own, their results) are left out: the answer's words stand beside
+them. What a client or its tools show is said in words where that can be; else it is refused: the model would miss it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Target, Text, ToolResult
+from apps.gateway.dialects.foreign import place_of
+from apps.kernel.errors import InvalidRequest
+
+
+def without_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
+    """Return the chat with no block of a format other than `dialect`; one without any is returned as it is.
+
+    Raises InvalidRequest for a block that can neither be said in words nor be left out.
+    """
+    if not any(_is_strange(part, dialect) for message in chat.messages for part in message.parts):
+        return chat
+    messages = [_message(message, place_of(chat, at), target, dialect) for at, message in enumerate(chat.messages)]
+    return replace(chat, messages=messages, source=None)
+
+
+def _is_strange(part: Part, dialect: str) -> bool:
+    if isinstance(part, ToolResult):
+        return any(_is_strange(inner, dialect) for inner in part.parts)
+    return isinstance(part, Opaque) and part.dialect != dialect
+
+
+def _message(message: Message, place: str, target: Target, dialect: str) -> Message:
+    parts: list[Part] = []
+    for at, part in enumerate(message.parts):
+        if not _is_strange(part, dialect):
+            parts.append(part)
+        elif message.role == "assistant":
+            target.lose(f"{place}.content", "blocks of an answer that only its own format has words for")
+        elif isinstance(part, ToolResult):
+            said = [_said(inner, f"{place}.content") if _is_strange(inner, dialect) else inner for inner in part.parts]
+            parts.append(replace(part, parts=said))
+        else:
+            parts.append(_said(part, f"{place}.content[{at}]" if "[" in place else f"{place}.content"))
+    return replace(message, parts=parts)
+
+
+def _said(part: Part, place: str) -> Text:
+    """Return a block in words: a search result's title, source and text."""
+    data: Any = part.data if isinstance(part, Opaque) else {}
+    if data.get("type") == "search_result" and isinstance(data.get("content"), list):
+        texts = [block.get("text") for block in data["content"] if isinstance(block, dict)]
+        words = [data.get("title"), data.get("source"), *texts]
+        return Text(text="\n".join(word for word in words if isinstance(word, str)))
+    raise InvalidRequest(
+        "A message holds content that this model's provider has no form for", code="unsupported_feature", param=place
+    )

@@ -1,0 +1,195 @@
+"""JSON schemas for providers that take a part of what JSON Schema can say: what is left out is told to the caller.
+
+Order of properties is kept: models write in that order. Knows the subsets as their makers' SDKs state them. Must never
+know which model takes which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+Schema = dict[str, Any]
+
+# Texts' formats that a grammar of Anthropic's knows.
+_FORMATS: Final = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+)
+_DEFINITIONS: Final = ("$defs", "definitions")
+# What says nothing about an answer's form.
+_REMARKS: Final = frozenset(
+    {"$schema", "$id", "$comment", "default", "examples", "deprecated", "readOnly", "writeOnly"}
+)
+# What Google binds an answer to.
+_GOOGLES: Final = frozenset(
+    {
+        *("$id", "$defs", "$ref", "$anchor", "type", "format", "title", "description", "enum", "items", "prefixItems"),
+        *("minItems", "maxItems", "minimum", "maximum", "anyOf", "oneOf", "properties", "additionalProperties"),
+        *("required", "propertyOrdering"),
+    }
+)
+_NAMED_PARTS: Final = ("properties", "$defs", "definitions", "patternProperties")
+_PARTS: Final = ("items", "additionalProperties", "not", "propertyNames", "contains", "if", "then", "else")
+_LISTED_PARTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
+
+
+class Unsayable(Exception):
+    """A schema that a subset has no words for at all."""
+
+
+def object_root(schema: Schema | None) -> Schema:
+    """Return the parameters of a tool as every provider takes them: an object. Raises Unsayable for any other kind."""
+    if not schema:
+        return {"type": "object", "properties": {}}
+    kind = schema.get("type")
+    if kind is None:
+        return {"type": "object", **schema}
+    if kind != "object":
+        raise Unsayable
+    return schema
+
+
+def closed(schema: Schema) -> tuple[Schema, list[str]]:
+    """Return a schema in the part of JSON Schema that Anthropic compiles into a grammar, and the keywords left out.
+
+    Raises Unsayable where that would mean something else: for what refers to itself, and for objects of any fields.
+    """
+    if _refers_to_itself(schema):
+        raise Unsayable
+    left_out: dict[str, None] = {}
+    return _closed(schema, left_out), list(left_out)
+
+
+def _closed(schema: Any, left_out: dict[str, None]) -> Schema:
+    if not isinstance(schema, dict):
+        raise Unsayable
+    wire: Schema = {}
+    for name in _DEFINITIONS:
+        if isinstance(definitions := schema.get(name), dict):
+            wire[name] = {key: _closed(part, left_out) for key, part in definitions.items()}
+    if "$ref" in schema:
+        return {**wire, "$ref": schema["$ref"]}
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        return {**wire, **_closed_variants(schema, kind, left_out)}
+    wire |= {name: schema[name] for name in ("title", "description", "type", "enum", "const") if name in schema}
+    for name, said in (("anyOf", "anyOf"), ("oneOf", "anyOf"), ("allOf", "allOf")):
+        if isinstance(variants := schema.get(name), list):
+            wire[said] = [_closed(part, left_out) for part in variants]
+    if kind == "object" or "properties" in schema:
+        wire |= _closed_object(schema, left_out)
+    wire |= _closed_limits(schema, left_out)
+    if not wire.keys() & {"type", "enum", "const", "anyOf", "allOf"}:
+        raise Unsayable
+    for name in schema:
+        if name not in wire and name not in _REMARKS and name != "oneOf":
+            left_out[name] = None
+    return wire
+
+
+def _closed_variants(schema: Schema, kinds: list[Any], left_out: dict[str, None]) -> Schema:
+    """Return a schema of several types as a choice among schemas of one."""
+    words: Schema = {name: schema[name] for name in ("title", "description") if name in schema}
+    shared = {name: value for name, value in schema.items() if name not in ("type", *words, *_DEFINITIONS)}
+    return {**words, "anyOf": [_closed({**_fitting(shared, one), "type": one}, left_out) for one in kinds]}
+
+
+def _closed_limits(schema: Schema, left_out: dict[str, None]) -> Schema:
+    """Return what is left of what an array or a text is bound to."""
+    wire: Schema = {}
+    if schema.get("type") == "array" and "items" in schema:
+        wire["items"] = _closed(schema["items"], left_out)
+    if schema.get("minItems") in (0, 1):
+        wire["minItems"] = schema["minItems"]
+    if schema.get("format") in _FORMATS:
+        wire["format"] = schema["format"]
+    return wire
+
+
+def _closed_object(schema: Schema, left_out: dict[str, None]) -> Schema:
+    properties = schema.get("properties")
+    open_fields = schema.get("additionalProperties", False)
+    if open_fields not in (False, True) or (open_fields and not properties) or "patternProperties" in schema:
+        raise Unsayable
+    parts = {name: _closed(part, left_out) for name, part in (properties or {}).items()}
+    wire: Schema = {"type": "object", "properties": parts, "additionalProperties": False}
+    if "required" in schema:
+        wire["required"] = schema["required"]
+    return wire
+
+
+def _fitting(shared: Schema, kind: Any) -> Schema:
+    """Return what belongs to one of several types: values of an enumeration are told apart, null has nothing else."""
+    if kind == "null":
+        return {}
+    if "enum" in shared:
+        return {**shared, "enum": [value for value in shared["enum"] if value is not None]}
+    return shared
+
+
+def _refers_to_itself(schema: Schema) -> bool:
+    """Return whether following references leads back to where one was."""
+    edges: dict[str, set[str]] = {"#": set(_references(schema, definitions=False))}
+    for name in _DEFINITIONS:
+        definitions = schema.get(name)
+        for key, part in (definitions if isinstance(definitions, dict) else {}).items():
+            edges[f"#/{name}/{key}"] = set(_references(part))
+    safe: set[str] = set()
+
+    def loops(at: str, above: frozenset[str]) -> bool:
+        if at in above or at not in edges:
+            # What is referred to in any other way is not followed here: it may be anything.
+            return True
+        if at in safe:
+            return False
+        if any(loops(reference, above | {at}) for reference in edges[at]):
+            return True
+        safe.add(at)
+        return False
+
+    return any(loops(at, frozenset()) for at in edges)
+
+
+def _references(schema: Any, *, definitions: bool = True) -> Iterator[str]:
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _references(part)
+    elif isinstance(schema, dict):
+        for name, part in schema.items():
+            if name == "$ref" and isinstance(part, str):
+                yield part
+            elif definitions or name not in _DEFINITIONS:
+                yield from _references(part)
+
+
+def for_google(schema: Schema) -> tuple[Schema, list[str]]:
+    """Return a schema as Google takes it, and the keywords in it that an answer is not bound to.
+
+    A constant becomes an enumeration of one; what stands beside a reference, which Google refuses, stands around it.
+    """
+    unbound: dict[str, None] = {}
+    return _googles(schema, unbound), list(unbound)
+
+
+def _googles(schema: Any, unbound: dict[str, None]) -> Any:
+    if not isinstance(schema, dict):
+        return schema
+    wire: Schema = {}
+    for name, value in schema.items():
+        if name in _NAMED_PARTS and isinstance(value, dict):
+            wire[name] = {key: _googles(part, unbound) for key, part in value.items()}
+        elif name in _PARTS:
+            wire[name] = _googles(value, unbound)
+        elif name in _LISTED_PARTS and isinstance(value, list):
+            wire[name] = [_googles(part, unbound) for part in value]
+        elif name == "const" and isinstance(value, str | int | float) and not isinstance(value, bool):
+            wire["enum"] = [value]
+        elif name not in _REMARKS:
+            wire[name] = value
+        if name not in _GOOGLES and name not in _REMARKS and name not in ("const", "definitions"):
+            unbound[name] = None
+    beside = {name: value for name, value in wire.items() if not name.startswith("$")}
+    if "$ref" in wire and beside:
+        kept = {name: value for name, value in wire.items() if name.startswith("$") and name != "$ref"}
+        return {**kept, **beside, "anyOf": [{"$ref": wire["$ref"]}]}
+    return wire
