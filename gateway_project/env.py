@@ -45,9 +45,19 @@ def integer(name: str, default: int, low: int, high: int) -> int:
     return int(_number(name, env.int, default, low, high))
 
 
+def optional_integer(name: str, low: int, high: int) -> int | None:
+    """Return a whole number within bounds, None when it is not set. Raises ImproperlyConfigured."""
+    return integer(name, low, low, high) if os.environ.get(name) else None
+
+
 def seconds(name: str, default: float, high: float = 3600) -> float:
     """Return a positive duration in seconds. Raises ImproperlyConfigured."""
     return float(_number(name, env.float, default, 0.001, high))
+
+
+def share(name: str, default: float) -> float:
+    """Return a number from 0 to 1. Raises ImproperlyConfigured."""
+    return float(_number(name, env.float, default, 0, 1))
 
 
 def boolean(name: str, default: bool) -> bool:

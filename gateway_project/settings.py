@@ -10,6 +10,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
+from apps.organizations.plans import PLANS
 from gateway_project import env, home
 from gateway_project.log import logging_config
 
@@ -52,6 +53,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "rest_framework",
     "knox",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "django_prometheus",
     "apps.kernel",
     "apps.organizations",
@@ -172,8 +175,19 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "apps.kernel.rest.errors.answer_exception",
     "UNAUTHENTICATED_USER": None,
     "COERCE_DECIMAL_TO_STRING": True,
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     # Proxies in front whose `X-Forwarded-For` is believed when callers are told apart by address.
     "NUM_PROXIES": env.integer("NUM_PROXIES", 0, 0, 10),
+}
+
+# The document of the API; `gateway_project.openapi` puts it together.
+SPECTACULAR_SETTINGS = {
+    "OAS_VERSION": "3.1.0",
+    "COMPONENT_SPLIT_REQUEST": True,
+    "COMPONENT_SPLIT_PATCH": False,
+    "POSTPROCESSING_HOOKS": [],
+    "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
+    "SORT_OPERATIONS": False,
 }
 
 # --- the gateway --------------------------------------------------------------------------------------------------
@@ -188,6 +202,11 @@ UPSTREAM_FIRST_BYTE_TIMEOUT = env.seconds("UPSTREAM_FIRST_BYTE_TIMEOUT", 120)
 UPSTREAM_IDLE_TIMEOUT = env.seconds("UPSTREAM_IDLE_TIMEOUT", 120)
 UPSTREAM_TOTAL_TIMEOUT = env.seconds("UPSTREAM_TOTAL_TIMEOUT", 900, high=86_400)
 # Seconds of silence towards a streaming client before a comment line keeps the connection alive.
+# Requests a minute by plan, where the operator wants others than the plan's own; 0 is no limit.
+RATE_LIMITS = {plan: env.optional_integer(f"RATE_LIMIT_{plan.upper()}", 0, 10_000_000) for plan in PLANS}
+FREE_MODELS_PER_MINUTE = env.integer("FREE_MODELS_PER_MINUTE", 20, 0, 10_000_000)
+# Share of requests that try out a provider of which nothing fresh is known.
+ROUTING_EXPLORATION = env.share("ROUTING_EXPLORATION", 0.01)
 HEARTBEAT_INTERVAL = env.seconds("HEARTBEAT_INTERVAL", 10, high=300)
 # Lifts the address guard for URLs that tenants give.
 GATEWAY_ALLOW_PRIVATE_ADDRESSES = env.boolean("GATEWAY_ALLOW_PRIVATE_ADDRESSES", default=False)

@@ -11,13 +11,17 @@ from apps.catalog import snapshot
 from apps.catalog import views as catalog
 from apps.catalog.offers import Provider
 from apps.gateway.endpoints.chat_completions import chat_completions
+from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
+from apps.gateway.endpoints.route_explain import route_explain
 from apps.gateway.endpoints.serving import view_of
 from apps.keys import provider_views as provider_keys
 from apps.keys import views as keys
 from apps.logs import views as logs
+from apps.organizations import audit_views as audit_logs
 from apps.organizations import views as organizations
 from gateway_project import health
+from gateway_project.openapi import views as openapi
 
 
 def _find_provider(provider_id: str) -> Provider | None:
@@ -28,8 +32,13 @@ def _find_provider(provider_id: str) -> Provider | None:
 urlpatterns = [
     path("", health.health),
     path("metrics", health.metrics),
+    path("openapi.json", openapi.openapi),
+    path("docs", openapi.docs),
     path("v1/chat/completions", view_of(chat_completions)),
+    path("v1/images/generations", view_of(images_generations)),
+    path("v1/images/edits", view_of(images_edits)),
     path("v1/messages", view_of(messages)),
+    path("v1/route/explain", view_of(route_explain)),
     path("v1/messages/count_tokens", view_of(count_tokens)),
     path("v1/models", catalog.list_models),
     path("v1/models/<path:model_id>", catalog.read_model),
@@ -53,6 +62,7 @@ urlpatterns = [
     path("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
     path("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
     path("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
+    path("audit-logs/<str:organization_id>", audit_logs.AuditLogs.as_view()),
     path("logs", logs.Logs.as_view()),
     path("logs/unique-models", logs.UniqueModels.as_view()),
     path("logs/<str:log_id>", logs.Log.as_view()),

@@ -12,7 +12,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 _django = get_wsgi_application()
 
 from apps.gateway.endpoints.chat_completions import chat_completions  # noqa: E402 - models need the apps above
+from apps.gateway.endpoints.images import images_edits, images_generations  # noqa: E402 - models need the apps above
 from apps.gateway.endpoints.messages import count_tokens, messages  # noqa: E402
+from apps.gateway.endpoints.route_explain import route_explain  # noqa: E402
 from apps.gateway.endpoints.serving import Endpoint, respond  # noqa: E402
 from gateway_project.checks import refuse_unsafe  # noqa: E402
 
@@ -20,8 +22,11 @@ refuse_unsafe()
 
 HOT: dict[tuple[str, str], Endpoint] = {
     ("POST", "/v1/chat/completions"): chat_completions,
+    ("POST", "/v1/images/generations"): images_generations,
+    ("POST", "/v1/images/edits"): images_edits,
     ("POST", "/v1/messages"): messages,
     ("POST", "/v1/messages/count_tokens"): count_tokens,
+    ("POST", "/v1/route/explain"): route_explain,
 }
 
 

@@ -42,7 +42,8 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
     """Return the cost of `usage` at `card`'s prices less `discount` (a share, 0 to 1).
 
     Tokens of a class without a price of its own are input or output like any other, and their part is 0. Reasoning is
-    paid as output; audio has prices of its own and no part of its own.
+    paid as output; audio has prices of its own and no part of its own. A picture is paid once: by its tokens where they
+    were counted and have a price, else by the piece.
     """
     tier = _tier_of(usage, card)
     input_price, output_price = _first(tier.input, card.input), _first(tier.output, card.output)
@@ -67,7 +68,9 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
         "image_output": usage.image_output * _first(card.image_output),
     }
     parts = {name: amount / MILLION for name, amount in parts.items()}
-    parts["image_output"] += usage.images * _first(card.image)
+    # Who states both prices means the same picture: its tokens are paid where they were counted.
+    if not (usage.image_output and card.image_output is not None):
+        parts["image_output"] += usage.images * _first(card.image)
     parts["request"] = _first(card.request)
     parts["web_search"] = usage.web_searches * _first(card.web_search)
 

@@ -24,8 +24,10 @@ LEASE_SECONDS = 20.0
 
 _RESERVE = LuaScript(
     """
-    -- KEYS: two generations, the organization's and the key's balance, the worker's notes
-    -- ARGV: two known words, a fresh word, amount, from credits ('1'/''), key limit or '', reservation id, note
+    -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
+    --       and a bucket for each rate
+    -- ARGV: two known words, a fresh word, amount, from credits ('1'/''), key limit or '', reservation id, note,
+    --       most in flight or '', lease of one in flight (seconds), and requests a minute for each rate
     local words = {}
     for i = 1, 2 do
       words[i] = redis.call('GET', KEYS[i])
@@ -38,6 +40,24 @@ _RESERVE = LuaScript(
 
     -- Asked again because the answer was lost on its way: it is held already.
     if redis.call('HEXISTS', KEYS[5], ARGV[7]) == 1 then return {'held'} end
+
+    -- Rates: a bucket of a minute's requests that fills evenly; kept is the time at which it will be full again.
+    local clock = redis.call('TIME')
+    local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+    local full, tight = {}, nil
+    for i = 7, #KEYS do
+      local each = 60 / tonumber(ARGV[i + 4])
+      full[i] = math.max(tonumber(redis.call('GET', KEYS[i]) or '0'), now) + each
+      local left = math.floor((60 - (full[i] - now)) / each + 1e-9)
+      if left < 0 then
+        return {'too_fast', ARGV[i + 4], tostring(full[i] - now - 60), tostring(full[i] - each - now)}
+      end
+      if not tight or left < tight[2] then tight = {ARGV[i + 4], left, tostring(full[i] - now)} end
+    end
+    if ARGV[9] ~= '' then
+      redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', now)
+      if redis.call('ZCARD', KEYS[6]) >= tonumber(ARGV[9]) then return {'too_many'} end
+    end
 
     local amount = tonumber(ARGV[4])
     local function balance(name)
@@ -59,6 +79,12 @@ _RESERVE = LuaScript(
     end
     if ARGV[6] ~= '' then redis.call('HINCRBY', KEYS[4], 'held', ARGV[4]) end
     redis.call('HSET', KEYS[5], ARGV[7], ARGV[8])
+    for i = 7, #KEYS do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
+    if ARGV[9] ~= '' then
+      redis.call('ZADD', KEYS[6], now + tonumber(ARGV[10]), ARGV[7])
+      redis.call('EXPIRE', KEYS[6], ARGV[10])
+    end
+    if tight then return {'held', tight[1], tight[2], tight[3]} end
     return {'held'}
     """
 )
@@ -74,6 +100,7 @@ _RELEASE = LuaScript(
         if note.amount ~= '0' then
           for _, name in ipairs(note.holds) do redis.call('HINCRBY', name, 'held', '-' .. note.amount) end
         end
+        if note.flight and note.flight ~= '' then redis.call('ZREM', note.flight, ARGV[i]) end
         redis.call('HDEL', KEYS[i], ARGV[i])
         released = released + 1
       end
@@ -91,6 +118,29 @@ class Outcome(StrEnum):
     UNKNOWN = "unknown"
     OVER_LIMIT = "over_limit"
     NO_CREDITS = "no_credits"
+    TOO_FAST = "too_fast"
+    TOO_MANY = "too_many"
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A limit of so many requests a minute; requests with the same bucket count together."""
+
+    bucket: str
+    per_minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class RateLeft:
+    """How the tightest rate stands: requests a minute, how many are left, seconds until all are again.
+
+    `retry_after` is the seconds until the next one, when there is none left.
+    """
+
+    per_minute: int
+    left: int
+    reset: float
+    retry_after: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +148,14 @@ class Answer:
     """The outcome, and what goes with it.
 
     `words` are the current generations (catalog, organization) when stale, `unknown` the balance that has no copy yet,
-    `left_nanos` what could still be spent when refused.
+    `left_nanos` what could still be spent when refused, `rate` the tightest rate when held or too fast.
     """
 
     outcome: Outcome
     words: tuple[str, str] | None = None
     unknown: balances.Scope | None = None
     left_nanos: int = 0
+    rate: RateLeft | None = None
 
 
 class Note(msgspec.Struct, kw_only=True):
@@ -113,11 +164,17 @@ class Note(msgspec.Struct, kw_only=True):
     amount: str
     holds: list[str]
     payload: str
+    # Where the request counts as being in flight.
+    flight: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A reservation to be made. `amount_nanos` is the worst case in 1e-9 USD; `key_limit_nanos` None is unlimited."""
+    """A reservation to be made. `amount_nanos` is the worst case in 1e-9 USD; a limit that is None is none.
+
+    `rates` are what the request counts against, `most_in_flight` how many of the organization's may be answered at a
+    time, `flight_seconds` after how long one is forgotten that nobody took out.
+    """
 
     id: UUID
     worker: str
@@ -129,6 +186,14 @@ class Request:
     catalog_word: str
     organization_word: str
     payload: str
+    rates: tuple[Rate, ...] = ()
+    most_in_flight: int | None = None
+    flight_seconds: int = 3_600
+
+
+def flight_key(organization_id: UUID) -> str:
+    """Return the Redis key of an organization's requests in flight."""
+    return f"flight:{organization_id}"
 
 
 def notes_key(worker: str) -> str:
@@ -145,6 +210,7 @@ def reserve(request: Request) -> Answer:
         amount=str(request.amount_nanos),
         holds=([organization] if request.from_credits else []) + ([api_key] if limited else []),
         payload=request.payload,
+        flight="" if request.most_in_flight is None else flight_key(request.organization_id),
     )
     answer = _RESERVE(
         [
@@ -153,6 +219,8 @@ def reserve(request: Request) -> Answer:
             organization,
             api_key,
             notes_key(request.worker),
+            flight_key(request.organization_id),
+            *(f"rate:{rate.bucket}" for rate in request.rates),
         ],
         [
             request.catalog_word,
@@ -163,6 +231,9 @@ def reserve(request: Request) -> Answer:
             "" if request.key_limit_nanos is None else request.key_limit_nanos,
             str(request.id),
             msgspec.json.encode(note),
+            "" if request.most_in_flight is None else request.most_in_flight,
+            request.flight_seconds,
+            *(rate.per_minute for rate in request.rates),
         ],
     )
     outcome = Outcome(answer[0])
@@ -173,6 +244,10 @@ def reserve(request: Request) -> Answer:
             return Answer(outcome, unknown=answer[1])
         case Outcome.OVER_LIMIT | Outcome.NO_CREDITS:
             return Answer(outcome, left_nanos=int(answer[1]))
+        case Outcome.TOO_FAST:
+            return Answer(outcome, rate=RateLeft(int(answer[1]), 0, float(answer[3]), retry_after=float(answer[2])))
+        case Outcome.HELD if len(answer) > 1:
+            return Answer(outcome, rate=RateLeft(int(answer[1]), int(answer[2]), float(answer[3])))
         case _:
             return Answer(outcome)
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from decimal import Decimal
+from math import ceil
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError, connection
 from redis.exceptions import RedisError
 
 from apps.billing import balances, ledger, reservations
 from apps.billing.pricing import cost_of
-from apps.billing.reservations import Outcome
+from apps.billing.reservations import Outcome, Rate, RateLeft
 from apps.catalog import snapshot
 from apps.catalog.snapshot import Catalog
 from apps.gateway import policy as policies
@@ -23,16 +25,19 @@ from apps.gateway import worker
 from apps.gateway.candidates import Candidates
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.credentials import CREDITS
-from apps.gateway.estimate import answer_tokens_of, prompt_tokens_of
+from apps.gateway.estimate import worst_usage_of
+from apps.gateway.hedge import Hedge, loss_of
 from apps.gateway.metrics import UNRESERVED
 from apps.gateway.policy import Policy
 from apps.kernel import generation
-from apps.kernel.errors import Gone, Overloaded, PaymentRequired
+from apps.kernel.errors import Gone, Overloaded, PaymentRequired, RateLimited
 from apps.kernel.money import NANO, nanos_up, plain
-from apps.kernel.usage import Usage
 from apps.logs.entry import Entry
 
 log = structlog.get_logger(__name__)
+
+# Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
+_FLIGHT_SLACK = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +52,33 @@ class Estimate:
     credits: bool
 
 
-def estimate(chat: Chat, candidates: Candidates) -> Estimate:
-    """Return the worst case over all candidates."""
-    prompt = prompt_tokens_of(chat)
+def estimate(chat: Chat, candidates: Candidates, prompt: int, hedge: Hedge | None = None) -> Estimate:
+    """Return the worst case over all candidates for a prompt of about so many tokens, with a second call if hedged."""
     worst, credits = Decimal(0), False
     for one in candidates.fitting:
-        usage = Usage(input=prompt, output=answer_tokens_of(chat, one.offer.max_output))
+        usage = worst_usage_of(chat, prompt, one.offer)
         cost = cost_of(usage, one.offer.prices).total
         worst = max(worst, cost)
         credits = credits or (one.credential.mode == CREDITS and cost > 0)
+    if hedge is not None:
+        worst += min(hedge.cap, max(loss_of(one, prompt) for one in candidates.fitting))
     return Estimate(prompt, worst, credits)
 
 
-def admit(policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: Entry, note: str) -> bool:
-    """Reserve for a request; False when policy or catalog have changed and must be read again.
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A request that was let in; `rate` is how the tightest of its rates stands, None where nobody counts."""
 
-    Raises PaymentRequired. While Redis is away requests are let through unreserved, and counted.
+    rate: RateLeft | None = None
+
+
+def admit(
+    policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: Entry, note: str, *, free: bool
+) -> Admitted | None:
+    """Reserve for a request; None when policy or catalog have changed and must be read again.
+
+    `free` tells that its model costs nothing: then another rate holds as well. Raises RateLimited and PaymentRequired.
+    While Redis is away requests are let through unreserved, and counted.
     """
     request = reservations.Request(
         id=entry.id,
@@ -71,10 +87,13 @@ def admit(policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: 
         api_key_id=policy.api_key_id,
         amount_nanos=nanos_up(worst.cost),
         from_credits=worst.credits,
-        key_limit_nanos=None if policy.usage_limit is None else int(policy.usage_limit * NANO),
+        key_limit_nanos=None if policy.spending_limit is None else int(policy.spending_limit * NANO),
         catalog_word=catalog.generation,
         organization_word=policy.generation,
         payload=note,
+        rates=_rates_of(policy, entry.route, free=free),
+        most_in_flight=policy.concurrency,
+        flight_seconds=int(settings.UPSTREAM_TOTAL_TIMEOUT) + _FLIGHT_SLACK,
     )
     try:
         answer = reservations.reserve(request)
@@ -89,10 +108,22 @@ def admit(policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: 
         case Outcome.STALE:
             catalog_word, organization_word = answer.words or ("", "")
             _renew(policy, catalog, token, catalog_word, organization_word)
-            return False
+            return None
+        case Outcome.TOO_FAST if answer.rate is not None:
+            raise RateLimited(
+                f"More than {answer.rate.per_minute} requests a minute; try again in {answer.rate.retry_after:.1f} s",
+                retry_after=answer.rate.retry_after,
+                headers=rate_headers(answer.rate),
+            )
+        case Outcome.TOO_MANY:
+            raise RateLimited(
+                f"More than {policy.concurrency} requests at once; try again when one of them has been answered",
+                code="concurrency_exceeded",
+                retry_after=1,
+            )
         case Outcome.OVER_LIMIT:
             raise PaymentRequired(
-                f"The key's usage limit of {plain(policy.usage_limit or Decimal(0))} USD does not cover the request: "
+                f"The key's {_limit_of(policy)} does not cover the request: "
                 + _shortfall(worst.cost, answer.left_nanos),
                 code="usage_limit_exceeded",
             )
@@ -103,7 +134,30 @@ def admit(policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: 
         case Outcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
         case _:
-            return True
+            return Admitted(answer.rate)
+
+
+def rate_headers(rate: RateLeft) -> list[tuple[str, str]]:
+    """Return the headers that tell a client how its rate stands; `ratelimit-reset` is in seconds."""
+    return [
+        ("ratelimit-limit", str(rate.per_minute)),
+        ("ratelimit-remaining", str(rate.left)),
+        ("ratelimit-reset", str(ceil(rate.reset))),
+    ]
+
+
+def _rates_of(policy: Policy, route: str, *, free: bool) -> tuple[Rate, ...]:
+    """Return what a request counts against: its organization's rate, its key's, and that of free models.
+
+    Chats, messages and images (the first word of a route) are counted apart; free models are not.
+    """
+    family = route.partition("_")[0]
+    stated = (
+        (f"organization:{policy.organization_id}:{family}", policy.requests_per_minute),
+        (f"key:{policy.api_key_id}:{family}", policy.key_requests_per_minute),
+        (f"free:{policy.organization_id}", settings.FREE_MODELS_PER_MINUTE if free else None),
+    )
+    return tuple(Rate(bucket, per_minute) for bucket, per_minute in stated if per_minute)
 
 
 def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:
@@ -129,13 +183,21 @@ def _renew(policy: Policy, catalog: Catalog, token: str, catalog_word: str, orga
         snapshot.refresh(catalog_word)
 
 
-def _let_through(policy: Policy, token: str, error: RedisError) -> bool:
+def _let_through(policy: Policy, token: str, error: RedisError) -> Admitted:
     """Admit without Redis. Nobody can tell then whether the policy still stands, so it is read again when it is old."""
     log.warning("admission.unreserved", error=type(error).__name__)
     UNRESERVED.inc()
     if time.monotonic() - policy.read_at > 1.0:
         policies.forget(token)
-    return True
+    return Admitted()
+
+
+def _limit_of(policy: Policy) -> str:
+    """Return the limit that holds, in words."""
+    ceiling = policy.ceiling
+    if ceiling is not None and ceiling.usage == policy.spending_limit:
+        return f"limit of {plain(ceiling.amount)} USD a {ceiling.period}"
+    return f"usage limit of {plain(policy.usage_limit or Decimal(0))} USD"
 
 
 def _shortfall(cost: Decimal, left_nanos: int) -> str:

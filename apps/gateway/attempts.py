@@ -6,34 +6,32 @@ Knows the order of things within a request's attempts. Must never know a wire fo
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Generator, Iterator
-from contextlib import closing
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import gevent
-from django.conf import settings
 
-from apps.gateway import transport
-from apps.gateway.authorization import Request, authorize
+from apps.gateway import credentials
+from apps.gateway.attempt import Attempt
+from apps.gateway.blame import Suspicion, suspicion_of
 from apps.gateway.candidates import Candidate
-from apps.gateway.canonical.chat import Chat, Loss, Target
-from apps.gateway.canonical.events import Event, Failed, Logprobs, OpaqueDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.chat import Chat, Loss
+from apps.gateway.canonical.events import Event
 from apps.gateway.departure import Departure
-from apps.gateway.dialects import Outbound, find_dialect, headers_of, url_of
-from apps.gateway.exchange import Budget, Exchange
-from apps.gateway.failures import UpstreamFailure, error_type_of, failure_of, retry_after_of
-from apps.gateway.framing import BrokenFrames, frames_of
+from apps.gateway.failures import UpstreamFailure
+from apps.gateway.hedge import Hedge, race
 from apps.gateway.metrics import ATTEMPTS
-from apps.gateway.tenant_address import pinned_ip
+from apps.gateway.remote_media import RemoteMedia
+from apps.gateway.scoreboard import BOARD
+from apps.gateway.seal_store import Seals
 from apps.kernel.errors import ApiError, InvalidRequest
 
 MAX_RETRIES = 3
 _BACKOFF_BASE, _BACKOFF_CAP = 0.1, 2.0
-# A whole answer may carry pictures; an error's words may not.
-_MAX_REPLY_BYTES = 256 * 1024 * 1024
-_MAX_ERROR_BYTES = 256 * 1024
+# Seconds that a provider has to show that it works again.
+PROBE_PATIENCE = 5.0
 
 
 @dataclass(slots=True)
@@ -43,173 +41,164 @@ class Attempts:
     chat: Chat
     candidates: tuple[Candidate, ...]
     departure: Departure
-    # Whether what a provider cannot take is a reason not to ask it.
+    seals: Seals | None = None
     strict: bool = False
+    # Whether the first candidate is only tried to find out whether it works again.
+    probe: bool = False
     tried: list[dict[str, Any]] = field(default_factory=list)
-    asked: Candidate | None = None
-    answering: Candidate | None = None
-    first_content_at: float | None = None
-    received: int = 0
-    # What was left out of the request that is being answered.
-    losses: list[Loss] = field(default_factory=list)
+    suspicions: list[Suspicion] = field(default_factory=list)
+    media: RemoteMedia = field(default_factory=RemoteMedia)
+    # Whether a second provider is asked when the first is late, for a prompt of about so many tokens.
+    hedge: Hedge | None = None
+    prompt_tokens: int = 0
+    # Who was closed because another was quicker.
+    outrun: Candidate | None = None
+    # The attempt that answers, or was made last.
+    current: Attempt | None = None
 
     @property
     def latest(self) -> Candidate:
         """Whoever answers, or was asked last, or would be asked first."""
-        return self.answering or self.asked or self.candidates[0]
+        return self.current.candidate if self.current else self.candidates[0]
+
+    @property
+    def answering(self) -> bool:
+        """Whether an answer has begun."""
+        return self.current is not None and self.current.begun
+
+    @property
+    def first_content_at(self) -> float | None:
+        """When the answer began, on the monotonic clock."""
+        return self.current.first_content_at if self.current else None
+
+    @property
+    def received(self) -> int:
+        """Bytes of the answer."""
+        return self.current.received if self.current else 0
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What was left out of the request that is being answered."""
+        return self.current.losses if self.current else []
+
+    @property
+    def healed(self) -> bool:
+        """Whether the answer's JSON had to be put right."""
+        return self.current is not None and self.current.healing is not None and self.current.healing.healed
 
     def run(self) -> Iterator[Event]:
         """Yield the events of the first candidate that answers. Raises ApiError when none does, ClientGone."""
-        last = len(self.candidates[: MAX_RETRIES + 1]) - 1
+        queue = deque(self.candidates)
         failed: ApiError | None = None
-        for number, candidate in enumerate(self.candidates[: MAX_RETRIES + 1]):
+        for retries in range(MAX_RETRIES + 1):
+            self.current = self._next(queue, patience=PROBE_PATIENCE if self.probe and retries == 0 else None)
             try:
-                yield from self._attempt(candidate)
+                yield from self._follow(queue)
                 return
             except UpstreamFailure as failure:
-                self._note(candidate, failure)
-                failed = failure.as_error(candidate.provider_id)
-                if self.answering is not None or number == last or not failure.retryable:
+                attempt = self.current
+                self._note(attempt, failure)
+                failed = failure.as_error(attempt.candidate.provider_id)
+                self._strike_out(queue, attempt.candidate, failure)
+                if attempt.begun or not failure.retryable or not queue or retries == MAX_RETRIES:
                     raise failed from failure
                 with self.departure.interrupts():
-                    gevent.sleep(_backoff(number, failure.retry_after))
+                    gevent.sleep(_backoff(retries, failure.retry_after))
             except InvalidRequest:
                 # This provider's format cannot say what is asked, or all of it; it was not called. Another's may.
-                if number == last:
+                self._strike_out(queue, self.current.candidate, None)
+                if not queue or retries == MAX_RETRIES:
                     if failed is not None:
                         raise failed from None
                     raise
 
-    def _attempt(self, candidate: Candidate) -> Iterator[Event]:
-        """Yield one candidate's events, held back until its first content, so that a failure leaves no trace."""
-        self.asked = candidate
-        dialect = find_dialect(candidate.offer.dialect)
-        if dialect is None:
-            raise UpstreamFailure("client_error", f"the wire format of {candidate.provider_id} is not spoken here")
-        exchange = yield from self._send(dialect, candidate)
-        try:
-            held: list[Event] = []
-            for event in self._events(dialect, exchange):
-                if isinstance(event, Failed):
-                    raise failure_of(event.error)
-                if self.answering is None:
-                    if isinstance(event, Waiting):
-                        yield event
-                        continue
-                    held.append(event)
-                    if not _is_content(event):
-                        continue
-                    self._answered_by(candidate, exchange)
-                    yield from held
-                else:
-                    yield event
-            if self.answering is None:
-                self._answered_by(candidate, exchange)
-                yield from held
-        finally:
-            self.received += exchange.received
-            exchange.close()
-
-    def _send(self, dialect: Outbound, candidate: Candidate) -> Generator[Event, None, Exchange]:
-        """Return the exchange with a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
-        provider = candidate.offer.provider
-        target = Target(
-            model_name=candidate.model_name,
-            facts=dict(candidate.offer.facts),
-            max_output=candidate.offer.max_output,
+    def _next(self, queue: deque[Candidate], patience: float | None = None) -> Attempt:
+        return Attempt(
+            self.chat,
+            queue.popleft(),
+            self.departure,
+            strict=self.strict,
+            seals=self.seals,
+            media=self.media,
+            patience=patience,
         )
-        body = dialect.write_request(self.chat, target)
-        self._take_losses(target)
-        own_address = candidate.credential.base_url
-        url = url_of(dialect, own_address or provider.base_url, self.chat, target)
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "text/event-stream" if self.chat.stream else "application/json",
-            "User-Agent": "model-gateway",
-            **headers_of(dialect, self.chat, target),
-        }
-        with self.departure.interrupts():
-            headers |= authorize(provider.auth, candidate.credential.secret(), Request("POST", url, headers, body))
-            ip = pinned_ip(own_address) if own_address else None
-        sending = transport.send("POST", url, headers, body, _budget(), ip)
-        with closing(sending):
-            while True:
-                try:
-                    with self.departure.interrupts():
-                        next(sending)
-                except StopIteration as done:
-                    exchange: Exchange = done.value
-                    break
-                yield Waiting()
-        if 200 <= exchange.status < 300:
-            return exchange
-        try:
-            refusal = dialect.read_failure(exchange.status, exchange.read(_MAX_ERROR_BYTES))
-            status = refusal.status or exchange.status
-            raise UpstreamFailure(
-                error_type_of(status),
-                refusal.message,
-                status=status,
-                code=refusal.code,
-                param=refusal.param,
-                retry_after=retry_after_of(exchange.headers.get("retry-after")),
-            )
-        finally:
-            exchange.close()
 
-    def _take_losses(self, target: Target) -> None:
-        """Keep what was left out for this provider. Raises InvalidRequest when the client wants all or nothing."""
-        self.losses = target.losses
-        if self.strict and target.losses:
-            left_out = "; ".join(f"{loss.param}: {loss.message}" for loss in target.losses)
-            raise InvalidRequest(
-                f"With X-Strict nothing may be left out, and this would be: {left_out}",
-                code="unsupported_feature",
-                param=target.losses[0].param,
-            )
+    def _follow(self, queue: deque[Candidate]) -> Iterator[Event]:
+        """Yield the events of the current attempt, or of whoever is quicker, and write down when an answer begins."""
+        noted = False
+        for event in self._events(queue):
+            attempt = self.current
+            if attempt is not None and attempt.begun and not noted:
+                noted = True
+                self.tried.append(_line(attempt.candidate, attempt.status, "none", succeeded=True))
+                ATTEMPTS.labels(attempt.candidate.provider_id, "succeeded").inc()
+            if self.seals is not None:
+                self.seals.watch(event)
+            yield event
+        if self.seals is not None:
+            self.seals.keep()
 
-    def _events(self, dialect: Outbound, exchange: Exchange) -> Iterator[Event]:
-        """Yield what the provider says; every wait for it ends when the client leaves."""
-        if not self.chat.stream:
-            with self.departure.interrupts():
-                body = exchange.read(_MAX_REPLY_BYTES)
-            yield from dialect.read_reply(body)
-            return
-        try:
-            yield from dialect.read_events(frames_of(dialect.FRAMING)(self._interruptible(exchange)))
-        except BrokenFrames as error:
-            raise UpstreamFailure("network", str(error)) from error
+    def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
+        """Return the events of the current attempt, raced with a second one where the request is hedged."""
+        first = self.current
+        if first is None or self.hedge is None or not self.chat.stream:
+            return iter(()) if first is None else first.events()
+        delay = self.hedge.delay(BOARD.standing(first.candidate.mapping).late_after)
+        if delay is None or not self.hedge.allows(first.candidate, self.prompt_tokens):
+            return first.events()
+        return self._raced(first, self.hedge, delay, queue)
 
-    def _interruptible(self, exchange: Exchange) -> Iterator[bytes]:
-        pieces = exchange.pieces()
-        while True:
-            with self.departure.interrupts():
-                piece = next(pieces, None)
-            if piece is None:
-                return
-            yield piece
+    def _raced(self, first: Attempt, hedge: Hedge, delay: float, queue: deque[Candidate]) -> Iterator[Event]:
+        running = [first]
 
-    def _answered_by(self, candidate: Candidate, exchange: Exchange) -> None:
-        self.answering = candidate
-        self.first_content_at = time.monotonic()
-        self.tried.append(_line(candidate, exchange.status, "none", succeeded=True))
-        ATTEMPTS.labels(candidate.provider_id, "succeeded").inc()
+        def find_second() -> Attempt | None:
+            for one in queue:
+                if one.mapping != first.candidate.mapping and hedge.allows(one, self.prompt_tokens):
+                    queue.remove(one)
+                    queue.appendleft(one)
+                    running.append(self._next(queue))
+                    return running[-1]
+            return None
 
-    def _note(self, candidate: Candidate, failure: UpstreamFailure) -> None:
+        def fell(attempt: Attempt, failure: UpstreamFailure | InvalidRequest) -> None:
+            running.remove(attempt)
+            self.current = running[0]
+            told = failure if isinstance(failure, UpstreamFailure) else None
+            if told is not None:
+                self._note(attempt, told)
+            self._strike_out(queue, attempt.candidate, told)
+
+        for one in race(first, find_second, delay, self.departure, fell):
+            if isinstance(one, Event):
+                yield one
+                continue
+            self.current = one
+            for loser in running:
+                if loser is not one:
+                    self.outrun = loser.candidate
+                    self.tried.append(_line(loser.candidate, loser.status, "hedge_lost", succeeded=False))
+                    ATTEMPTS.labels(loser.candidate.provider_id, "hedge_lost").inc()
+
+    def _note(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Write down a failed attempt; one that had begun to answer is written over."""
-        line = _line(candidate, failure.status, failure.error_type, succeeded=False)
-        if self.answering is not None:
+        line = _line(attempt.candidate, failure.status, failure.error_type, succeeded=False)
+        if attempt.begun:
             self.tried[-1] = line
         else:
             self.tried.append(line)
-        ATTEMPTS.labels(candidate.provider_id, failure.error_type).inc()
+        ATTEMPTS.labels(attempt.candidate.provider_id, failure.error_type).inc()
 
-
-def _is_content(event: Event) -> bool:
-    """Return whether an event is part of the answer itself, or a provider's own block of it that begins."""
-    if isinstance(event, OpaqueDelta):
-        return event.of == "stream"
-    return not isinstance(event, Started | UsageReported | Logprobs)
+    def _strike_out(self, queue: deque[Candidate], candidate: Candidate, failure: UpstreamFailure | None) -> None:
+        """Take a provider's other credentials off the queue too, unless the one used was what failed."""
+        others = [one for one in queue if one.mapping == candidate.mapping]
+        rested = failure is not None and credentials.rest(candidate.credential, failure.status, failure.retry_after)
+        if rested and others:
+            return
+        for one in others:
+            queue.remove(one)
+        suspicion = None if failure is None else suspicion_of(candidate, failure)
+        if suspicion is not None:
+            self.suspicions.append(suspicion)
 
 
 def _line(candidate: Candidate, status: int | None, error_type: str, *, succeeded: bool) -> dict[str, Any]:
@@ -220,16 +209,6 @@ def _line(candidate: Candidate, status: int | None, error_type: str, *, succeede
         "error_type": error_type,
         "succeeded": succeeded,
     }
-
-
-def _budget() -> Budget:
-    return Budget(
-        connect=settings.UPSTREAM_CONNECT_TIMEOUT,
-        first_byte=settings.UPSTREAM_FIRST_BYTE_TIMEOUT,
-        idle=settings.UPSTREAM_IDLE_TIMEOUT,
-        total=settings.UPSTREAM_TOTAL_TIMEOUT,
-        tick=settings.HEARTBEAT_INTERVAL,
-    )
 
 
 def _backoff(retry: int, retry_after: float | None) -> float:

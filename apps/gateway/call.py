@@ -28,6 +28,8 @@ class Call:
 
     def __init__(self, environ: dict[str, Any]) -> None:
         self._environ = environ
+        # The content types of bodies that are read.
+        self.accepted: tuple[str, ...] = ("application/json",)
 
     def header(self, name: str) -> str | None:
         """Return a header's value by its lower-case name."""
@@ -65,6 +67,16 @@ class Call:
         }
         return found or None
 
+    @property
+    def content_type(self) -> str:
+        """The body's media type, in lower case and without parameters."""
+        return self.content_type_header.partition(";")[0].strip().lower()
+
+    @property
+    def content_type_header(self) -> str:
+        """The whole `Content-Type`, parameters included."""
+        return str(self._environ.get("CONTENT_TYPE") or "")
+
     def departure(self) -> Departure:
         """Return the watch on the client's connection."""
         client = self._environ.get("gunicorn.socket")
@@ -75,9 +87,8 @@ class Call:
 
         Raises UnsupportedMediaType (415), BodyTooLarge (413), RequestTimeout (408), InvalidRequest, ClientGone.
         """
-        kind = str(self._environ.get("CONTENT_TYPE") or "").partition(";")[0].strip().lower()
-        if kind != "application/json":
-            raise UnsupportedMediaType("Content-Type must be application/json")
+        if self.content_type not in self.accepted:
+            raise UnsupportedMediaType(f"Content-Type must be {' or '.join(self.accepted)}")
         limit = settings.BODY_LIMIT
         stated = self._environ.get("CONTENT_LENGTH") or None
         if stated is None and not self._environ.get("wsgi.input_terminated"):

@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import NamedTuple
 
 from apps.catalog.resolve import resolve as resolve_name
 from apps.catalog.snapshot import Catalog, Model, Offer
+from apps.gateway.authorization import can_fill
 from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, WebSearchTool
-from apps.gateway.credentials import Credential, find_credential
+from apps.gateway.credentials import Credential, credentials_for
 from apps.gateway.custom_providers import is_custom, resolve_custom
-from apps.gateway.dialects import find_dialect
+from apps.gateway.facts import can_be_structured
+from apps.gateway.pictures import check_draws, dialect_of, draws, draws_in_chat, price_of, tests_of
 from apps.gateway.policy import Policy
 from apps.kernel.errors import InvalidRequest
 from apps.keys.errors import refused_by
@@ -45,6 +48,11 @@ class Candidate:
         return self.offer.provider.id
 
     @property
+    def mapping(self) -> str:
+        """The name under which its standing is kept."""
+        return f"{self.offer.provider.id}/{self.offer.model_id}"
+
+    @property
     def free(self) -> bool:
         """Whether it costs nothing."""
         return self.offer.prices.free
@@ -68,13 +76,21 @@ class Candidates:
     fitting: tuple[Candidate, ...]
 
 
-Need = tuple[str, Callable[[Offer], bool]]
+class Need(NamedTuple):
+    """Something an offer must be able to do: its name for people, the test, and the client's field that asks for it."""
+
+    name: str
+    can: Callable[[Offer], bool]
+    param: str = "model"
 
 
-def resolve(policy: Policy, catalog: Catalog, chat: Chat) -> Candidates:
-    """Return the candidates for a chat. Raises InvalidRequest (400), Forbidden (403) or Gone (410)."""
+def resolve(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int = 0) -> Candidates:
+    """Return the candidates for a chat of about so many tokens.
+
+    Raises InvalidRequest (400), Forbidden (403) or Gone (410).
+    """
     if chat.model == AUTO:
-        return _resolve_auto(policy, catalog, chat)
+        return _resolve_auto(policy, catalog, chat, prompt_tokens)
     if is_custom(chat.model):
         own = [
             Candidate(offer, credential, offer.model_name) for offer, credential in resolve_custom(policy, chat.model)
@@ -83,24 +99,67 @@ def resolve(policy: Policy, catalog: Catalog, chat: Chat) -> Candidates:
     resolved = resolve_name(catalog, chat.model)
     _check_kind(resolved.model, chat)
     requested = resolved.provider.id if resolved.provider else None
-    return Candidates(requested, _fitting(policy, chat, resolved.model.offers, resolved.name, requested))
+    fitting = _fitting(policy, chat, resolved.model.offers, resolved.name, requested)
+    return Candidates(requested, _roomy(chat, fitting, prompt_tokens, requested))
 
 
-def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat) -> Candidates:
-    """Return the candidates of the cheapest model that suffices."""
+def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int) -> Candidates:
+    """Return the candidates of the cheapest model that suffices; a model for trying out only if there is no other."""
     offers = [
         offer
         for model in catalog.models.values()
-        if model.mode == "chat" and _modalities_of(chat) <= set(model.input_modalities)
+        if _is_of_a_kind(model, chat)
         for offer in model.offers
-        if offer.stability not in _UNSTABLE
-        and not (chat.free_models_only and not offer.prices.free)
-        and not (chat.no_reasoning and offer.reasoning)
-        and not offer.prices.unpriced
+        if offer.stability not in _UNSTABLE and not offer.prices.unpriced
     ]
-    fitting = _fitting(policy, chat, offers, AUTO, None)
-    cheapest = min(fitting, key=_list_price)
-    return Candidates(None, tuple(one for one in fitting if one.model_id == cheapest.model_id))
+    for wish in _wishes_of(chat):
+        offers = [offer for offer in offers if wish.can(offer)]
+        if not any(offer.active and credentials_for(policy, offer.provider) for offer in offers):
+            message = f"auto: there is no model {wish.name} that this project can use"
+            raise InvalidRequest(message, code="unsupported_feature", param=wish.param)
+    fitting = _roomy(chat, _fitting(policy, chat, offers, AUTO, None), prompt_tokens, None)
+    real = [one for one in fitting if not one.offer.facts.get("development_only")] or fitting
+    cheapest = min(real, key=lambda one: _list_price(chat, one))
+    return Candidates(None, tuple(one for one in real if one.model_id == cheapest.model_id))
+
+
+def _wishes_of(chat: Chat) -> list[Need]:
+    """Return what the client wants of a model that is chosen on its behalf."""
+    wishes = (
+        (chat.free_models_only, Need("without a price", lambda offer: offer.prices.free, "free_models_only")),
+        (chat.no_reasoning, Need("without reasoning", lambda offer: not offer.reasoning, "no_reasoning")),
+    )
+    return [need for wished, need in wishes if wished]
+
+
+def _roomy(
+    chat: Chat, fitting: Sequence[Candidate], prompt_tokens: int, requested: str | None
+) -> tuple[Candidate, ...]:
+    """Return the candidates that have room for prompt and answer, and write as long an answer as asked if any does.
+
+    The prompt's tokens are estimated, so the one that the client named, and the roomiest of those that all seem too
+    small, may try; a prompt twice as large as the largest context is refused.
+    """
+    if chat.drawing is not None:
+        return tuple(fitting)
+    wanted = chat.max_tokens or 0
+    contexts = [one.offer.context_length for one in fitting]
+    largest = None if None in contexts else max(one for one in contexts if one is not None)
+    if largest is not None and prompt_tokens > 2 * largest:
+        raise InvalidRequest(
+            f"The prompt is about {prompt_tokens} tokens; {chat.model} takes at most {largest}",
+            code="context_length_exceeded",
+            param="messages",
+        )
+    roomy = [one for one in fitting if _holds(one.offer.context_length, prompt_tokens + wanted)]
+    roomy = roomy or [one for one in fitting if one.offer.context_length == largest]
+    left = [one for one in roomy if _holds(one.offer.max_output, wanted)] or roomy
+    named = [one for one in fitting if one.provider_id == requested and one not in left]
+    return (*left, *named)
+
+
+def _holds(limit: int | None, tokens: int) -> bool:
+    return limit is None or tokens <= limit
 
 
 def _fitting(
@@ -108,77 +167,93 @@ def _fitting(
 ) -> tuple[Candidate, ...]:
     """Return the offers that are live, have a credential, are allowed, and can do what is asked; in that order."""
     today = datetime.now(UTC).date()
-    live = [offer for offer in offers if offer.is_live(today) and _is_spoken(offer)]
+    live = [offer for offer in offers if offer.is_live(today) and dialect_of(chat, offer) is not None]
     if not live:
         raise InvalidRequest(f"No provider of {chat.model} can be reached", code="model_not_found", param="model")
     reachable = [
         Candidate(offer, credential, offer.name_for(name))
         for offer in live
-        if (credential := find_credential(policy, offer.provider)) is not None
-        and (credential.base_url or offer.provider.has_address)
+        for credential in credentials_for(policy, offer.provider)
+        if credential.base_url or can_fill(offer.provider.auth, offer.provider.base_url)
     ]
     if not reachable:
         raise InvalidRequest(_no_credential(policy, live), code="model_not_found", param="model")
-    return _able(chat, _allowed(policy, reachable), requested)
+    return _able(chat, _allowed(policy, reachable, requested), requested)
 
 
-def _allowed(policy: Policy, reachable: Sequence[Candidate]) -> Sequence[Candidate]:
-    """Return the candidates that the key's access rules leave. Raises Forbidden when they leave none."""
+def _allowed(policy: Policy, reachable: Sequence[Candidate], requested: str | None = None) -> Sequence[Candidate]:
+    """Return the candidates that the key's access rules leave. Raises Forbidden when they leave none, or take away the
+    provider that was named."""
     if not policy.rules:
         return reachable
     refusals = [(one, first_refusal(policy.rules, one)) for one in reachable]
     allowed = [one for one, rule in refusals if rule is None]
-    if not allowed:
-        raise refused_by(next(rule for _, rule in refusals if rule is not None))
+    refusing = [rule for one, rule in refusals if rule is not None and requested in {None, one.provider_id}]
+    if refusing and not any(requested in {None, one.provider_id} for one in allowed):
+        raise refused_by(refusing[0])
     return allowed
 
 
 def _able(chat: Chat, reachable: Sequence[Candidate], requested: str | None) -> tuple[Candidate, ...]:
     """Return the candidates that can do everything asked."""
     left = tuple(reachable)
-    for name, can in needs_of(chat):
-        left = tuple(one for one in left if can(one.offer))
+    for need in needs_of(chat):
+        left = tuple(one for one in left if need.can(one.offer))
         if not left:
-            raise InvalidRequest(f"{chat.model} does not support {name}", code="unsupported_feature", param="model")
+            raise _lacks(chat, need)
     if requested is None or any(one.provider_id == requested for one in left):
         return left
     # The one named is out of reach or lacks something: say so rather than answer from elsewhere unasked.
     for one in reachable:
         if one.provider_id == requested:
-            lacking = next(name for name, can in needs_of(chat) if not can(one.offer))
-            raise InvalidRequest(f"{chat.model} does not support {lacking}", code="unsupported_feature", param="model")
+            lacking = next(need for need in needs_of(chat) if not need.can(one.offer))
+            raise _lacks(chat, lacking)
     raise InvalidRequest(
         f"{chat.model}: the provider {requested} cannot be used by this project", code="model_not_found", param="model"
     )
 
 
+def _lacks(chat: Chat, need: Need) -> InvalidRequest:
+    """Return the refusal that says which need nobody meets."""
+    message = f"{chat.model} does not support {need.name}"
+    return InvalidRequest(message, code="unsupported_feature", param=need.param)
+
+
 def needs_of(chat: Chat) -> list[Need]:
     """Return what an offer must be able to do, each with its name for people."""
+    if chat.drawing is not None:
+        return [Need(*test) for test in tests_of(chat, chat.drawing)]
     needs: list[Need] = []
     parts = [part for message in chat.messages for part in message.parts]
     if any(isinstance(part, Image) for part in parts):
-        needs.append(("image input", lambda offer: offer.vision))
+        needs.append(Need("image input", lambda offer: offer.vision))
     if any(isinstance(tool, FunctionTool) for tool in chat.tools or ()):
-        needs.append(("tools", lambda offer: offer.tools))
+        needs.append(Need("tools", lambda offer: offer.tools))
+        if chat.parallel_tool_calls:
+            needs.append(Need("parallel tool calls", lambda offer: offer.parallel_tools))
     if chat.web_search or any(isinstance(tool, WebSearchTool) for tool in chat.tools or ()):
-        needs.append(("web search", lambda offer: offer.web_search))
+        needs.append(Need("web search", lambda offer: offer.web_search))
     if chat.response_format is not None and chat.response_format.kind == "json_object":
-        needs.append(("JSON output", lambda offer: offer.json_output))
+        needs.append(Need("JSON output", lambda offer: offer.json_output))
     if chat.response_format is not None and chat.response_format.kind == "json_schema":
-        needs.append(("structured outputs", lambda offer: offer.structured_outputs))
+        needs.append(Need("structured outputs", can_be_structured))
     if chat.reasoning is not None and (chat.reasoning.max_tokens or chat.reasoning.effort not in {None, "none"}):
-        needs.append(("reasoning", lambda offer: offer.reasoning))
+        needs.append(Need("reasoning", lambda offer: offer.reasoning))
     if chat.stream:
-        needs.append(("streaming", lambda offer: offer.streaming))
+        needs.append(Need("streaming", lambda offer: offer.streaming))
     return needs
 
 
 def _check_kind(model: Model, chat: Chat) -> None:
     """Raise InvalidRequest unless the model chats and takes in what the conversation holds."""
-    if model.mode != "chat":
+    if chat.drawing is not None:
+        check_draws(model)
+        return
+    if model.mode != "chat" and not draws_in_chat(model):
         kind = model.mode.replace("_", " ")
+        where = "; ask for it at /v1/images/generations" if draws(model) else ""
         raise InvalidRequest(
-            f"{model.id} is an {kind} model, not a chat model", code="unsupported_feature", param="model"
+            f"{model.id} is an {kind} model, not a chat model{where}", code="unsupported_feature", param="model"
         )
     for modality in sorted(_modalities_of(chat) - set(model.input_modalities)):
         raise InvalidRequest(
@@ -192,13 +267,20 @@ def _modalities_of(chat: Chat) -> set[str]:
     return {"audio"} if audio else set()
 
 
-def _is_spoken(offer: Offer) -> bool:
-    """Return whether the gateway speaks the wire format that the offer is served in."""
-    return find_dialect(offer.dialect) is not None
+def _is_of_a_kind(model: Model, chat: Chat) -> bool:
+    """Return whether a model does what is asked for at all: pictures, or an answer to what the conversation holds."""
+    if chat.drawing is not None:
+        return draws(model)
+    return model.mode == "chat" and _modalities_of(chat) <= set(model.input_modalities)
 
 
-def _list_price(one: Candidate) -> tuple[Decimal, str]:
-    """Return what orders candidates by price: prompt and answer weighed alike, then the id, so that ties are stable."""
+def _list_price(chat: Chat, one: Candidate) -> tuple[Decimal, str]:
+    """Return what orders candidates by price, then the id, so that ties are stable.
+
+    Prompt and answer weigh alike; of pictures the price of those that are asked for counts.
+    """
+    if chat.drawing is not None:
+        return price_of(chat, one.offer), one.model_id
     return (one.input_price or Decimal(0)) + (one.output_price or Decimal(0)), one.model_id
 
 

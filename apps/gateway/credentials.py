@@ -7,10 +7,12 @@ they are used, never before. Must never log or return one.
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from uuid import UUID
 
 from apps.catalog.snapshot import Provider
+from apps.gateway.authorization import service_secrets
 from apps.gateway.policy import OwnCredential, Policy
 from apps.keys.secrets import decrypt
 
@@ -24,6 +26,13 @@ class Credential:
     mode: str
     own: OwnCredential | None = None
     service_secret: str | None = None
+    # Which of the service's own it is, in words that may be shown: `openai#2`.
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """What its health is kept under; never the secret."""
+        return str(self.own.id) if self.own else self.label
 
     @property
     def provider_key_id(self) -> UUID | None:
@@ -46,12 +55,49 @@ class Credential:
         return f"Credential({self.mode})"
 
 
-def find_credential(policy: Policy, provider: Provider) -> Credential | None:
-    """Return the credential that the project's mode gives for the provider, or None."""
+def credentials_for(policy: Policy, provider: Provider) -> list[Credential]:
+    """Return the credentials that the project's mode gives for the provider: its own, else the service's."""
     own = policy.own_credentials.get(provider.id)
     if own and policy.mode != CREDITS:
-        return Credential(API_KEYS, own=own[0])
+        return [Credential(API_KEYS, own=one) for one in own]
     if policy.mode == API_KEYS:
-        return None
-    secrets = [word for word in os.environ.get(provider.api_key_env, "").split(",") if word.strip()]
-    return Credential(CREDITS, service_secret=secrets[0].strip()) if secrets else None
+        return []
+    secrets = service_secrets(provider.auth, provider.api_key_env, os.environ)
+    return [
+        Credential(CREDITS, service_secret=secret, label=f"{provider.id}#{number}")
+        for number, secret in enumerate(secrets, start=1)
+    ]
+
+
+# Seconds for which a credential rests: refused by its provider, out of money there, or asked too often.
+_RESTS = {401: 300.0, 403: 60.0, 402: 300.0, 429: 10.0}
+_LONGEST_REST = 300.0
+_resting: dict[str, float] = {}
+
+
+def rest(credential: Credential, status: int | None, retry_after: float | None = None) -> bool:
+    """Let a credential rest after a refusal that is about it; return whether this was one.
+
+    `retry_after` is the provider's own word, in seconds.
+    """
+    seconds = _RESTS.get(status or 0)
+    if seconds is None:
+        return False
+    _resting[credential.name] = time.monotonic() + min(retry_after or seconds, _LONGEST_REST)
+    return True
+
+
+def is_rested(name: str) -> bool:
+    """Return whether a credential may be used just now."""
+    until = _resting.get(name)
+    if until is None:
+        return True
+    if time.monotonic() < until:
+        return False
+    _resting.pop(name, None)
+    return True
+
+
+def forget_rests() -> None:
+    """Let every credential be used again."""
+    _resting.clear()

@@ -15,7 +15,19 @@ from apps.kernel.prices import PriceCard
 PREFIX = "custom:"
 _MOST_NAME = 255
 # Every OpenAI-alike understands these; what else it takes cannot be known and is sent as the client wrote it.
-_FACTS = {"takes": ["reasoning_details", "images", "web_search_options"]}
+_FACTS: dict[str, object] = {
+    "takes": ["reasoning_details", "images", "web_search_options"],
+    "images": {
+        "dialect": "openai",
+        "most": 10,
+        "inputs": 16,
+        "takes": [
+            *("any_size", "background", "input_fidelity", "mask", "moderation", "output_compression", "style", "user"),
+        ],
+        "qualities": ["standard", "hd", "low", "medium", "high", "xhigh", "max"],
+        "formats": ["png", "jpeg", "webp"],
+    },
+}
 
 
 def is_custom(model: str) -> bool:

@@ -10,6 +10,7 @@ from typing import assert_never
 
 import msgspec
 
+from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import (
     Audio,
     Chat,
@@ -24,6 +25,8 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
+from apps.kernel.prices import PriceCard
+from apps.kernel.usage import Usage
 
 BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 4
@@ -33,6 +36,8 @@ TOKENS_PER_IMAGE = 1_600
 BASE64_BYTES_PER_FILE_TOKEN = 8
 # What an answer is reserved for when the client sets no limit.
 UNSTATED_ANSWER_TOKENS = 1_024
+# A picture in the best quality, not square, at OpenAI: the most that one costs where pictures are paid by the token.
+TOKENS_PER_PICTURE_MADE = 6_240
 
 
 def tokens_of(text: str) -> int:
@@ -59,6 +64,28 @@ def answer_tokens_of(chat: Chat, max_output: int | None) -> int:
     """Return how many tokens to reserve for the answers: the client's limit, else a usual answer's size."""
     one = chat.max_tokens if chat.max_tokens is not None else UNSTATED_ANSWER_TOKENS
     return min(one, max_output or one) * (chat.n or 1)
+
+
+def worst_usage_of(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
+    """Return what a request uses at most at an offer; where a model draws in chats, an answer may bring a picture."""
+    answer = answer_tokens_of(chat, offer.max_output) if chat.drawing is None else UNSTATED_ANSWER_TOKENS
+    pictures = (chat.n or 1) if chat.drawing is not None or offer.facts.get("images") else 0
+    if not pictures:
+        return Usage(input=prompt_tokens, output=answer)
+    return unreported_usage_of(prompt_tokens, answer, pictures, offer.prices)
+
+
+def unreported_usage_of(prompt_tokens: int, answer_tokens: int, pictures: int, prices: PriceCard) -> Usage:
+    """Return what was used for an answer without counts, as an estimate; pictures that are paid each need none."""
+    if pictures and prices.image is not None and prices.input is None and prices.output is None:
+        return Usage(images=pictures)
+    return Usage(
+        input=prompt_tokens,
+        output=answer_tokens,
+        image_output=pictures * TOKENS_PER_PICTURE_MADE if prices.image is None else 0,
+        images=pictures,
+        estimated=True,
+    )
 
 
 def _json_tokens(value: object) -> int:

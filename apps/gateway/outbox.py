@@ -20,11 +20,18 @@ from django.conf import settings
 from redis.exceptions import RedisError, ResponseError
 
 from apps.gateway.metrics import RECORDS_SPOOLED
-from apps.kernel.redis import client
+from apps.kernel.redis import LuaScript, client
 
 log = structlog.get_logger(__name__)
 
 STREAM, GROUP = "outbox", "settle"
+_PUSH = LuaScript(
+    """
+    -- KEYS: the stream, the requests in flight; ARGV: worker, record, the request's id or ''
+    redis.call('XADD', KEYS[1], '*', 'worker', ARGV[1], 'record', ARGV[2])
+    if ARGV[3] ~= '' then redis.call('ZREM', KEYS[2], ARGV[3]) end
+    """
+)
 # A message that its reader has not finished with for so long (milliseconds) is handed to another.
 ABANDONED_AFTER = 10_000
 
@@ -38,10 +45,10 @@ class Message:
     record: str
 
 
-def push(worker: str, record: bytes) -> None:
-    """Put a record where it survives the death of any one process."""
+def push(worker: str, record: bytes, flight: str = "", identifier: str = "") -> None:
+    """Put a record where it survives the death of any one process, and take its request out of those in flight."""
     try:
-        _add(worker, record)
+        _PUSH([STREAM, flight or "flight"], [worker, record, identifier])
     except RedisError as error:
         log.warning("outbox.spooled", error=type(error).__name__)
         RECORDS_SPOOLED.inc()

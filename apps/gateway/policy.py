@@ -14,9 +14,11 @@ from decimal import Decimal
 from uuid import UUID
 
 import structlog
+from django.conf import settings
 from django.db import DatabaseError, connection
 from redis.exceptions import RedisError
 
+from apps.billing.periods import Ceiling, ceiling_of
 from apps.kernel import generation
 from apps.kernel.errors import Gone, Overloaded, Unauthenticated
 from apps.keys.authenticate import find_api_key
@@ -24,6 +26,7 @@ from apps.keys.iam import Rule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import digest_of
 from apps.organizations.models import Organization, Project
+from apps.organizations.plans import limits_of
 
 log = structlog.get_logger(__name__)
 
@@ -57,12 +60,33 @@ class Policy:
     mode: str
     retention: str
     usage_limit: Decimal | None
+    # What it may have used until its present period ends.
+    ceiling: Ceiling | None
+    # Requests a minute, of the organization and of the key, and requests at a time; None is unlimited.
+    requests_per_minute: int | None
+    key_requests_per_minute: int | None
+    concurrency: int | None
+    # Whether a late provider's streams are raced by a second one.
+    hedging: bool
+    # Seconds for which the project keeps answers, None when it keeps none.
+    cache_seconds: int | None
     expires_at: datetime | None
     rules: tuple[Rule, ...]
     own_credentials: Mapping[str, tuple[OwnCredential, ...]]
     gone: str | None
     generation: str
     read_at: float
+
+    @property
+    def spending_limit(self) -> Decimal | None:
+        """What the key may have used in all, in USD, by the tighter of its limits; None is unlimited."""
+        limits = [self.usage_limit, self.ceiling.usage if self.ceiling else None]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def is_of_the_past(self) -> bool:
+        """Whether its period is over, and another has begun."""
+        return self.ceiling is not None and self.ceiling.ends_at <= datetime.now(UTC)
 
     @property
     def refuses(self) -> bool:
@@ -94,12 +118,16 @@ def policy_of(token: str) -> Policy:
     """Return the policy of an API key. Raises Unauthenticated, Gone, and Overloaded when nothing can be asked."""
     digest = digest_of(token)
     policy = _policies.get(digest)
-    if policy is None or time.monotonic() - policy.read_at > MAX_AGE or (policy.refuses and not policy.stands()):
+    if policy is None or _is_old(policy) or (policy.refuses and not policy.stands()):
         policy = _read_or_keep(token, digest, policy)
     else:
         _policies.move_to_end(digest)
     policy.check()
     return policy
+
+
+def _is_old(policy: Policy) -> bool:
+    return time.monotonic() - policy.read_at > MAX_AGE or policy.is_of_the_past
 
 
 def forget(token: str) -> None:
@@ -154,6 +182,12 @@ def _read(token: str) -> Policy | None:
         mode=project.mode,
         retention=organization.retention_level,
         usage_limit=key.usage_limit,
+        ceiling=ceiling_of(key, organization.id, datetime.now(UTC)),
+        requests_per_minute=_requests_per_minute(organization),
+        key_requests_per_minute=key.requests_per_minute,
+        concurrency=limits_of(organization.plan).concurrency,
+        hedging=project.hedging_enabled,
+        cache_seconds=project.cache_duration_seconds if project.caching_enabled else None,
         expires_at=key.expires_at,
         rules=_rules_of(key),
         own_credentials=_credentials_of(organization),
@@ -169,6 +203,14 @@ def _generation_of(organization_id: UUID) -> str:
         return generation.read(generation.organization(organization_id))
     except RedisError:
         return generation.fresh_word()
+
+
+def _requests_per_minute(organization: Organization) -> int | None:
+    """Return the organization's own rate, else that of its plan, as the operator has it; 0 is no limit."""
+    if organization.requests_per_minute is not None:
+        return organization.requests_per_minute or None
+    stated: int | None = settings.RATE_LIMITS[organization.plan]
+    return limits_of(organization.plan).requests_per_minute if stated is None else stated or None
 
 
 def _rules_of(key: ApiKey) -> tuple[Rule, ...]:

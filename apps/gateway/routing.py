@@ -1,72 +1,204 @@
-"""Which candidate first, and why: a pure ranking.
+"""Which candidate first, and why: a pure ranking over prices, uptime, speed, and what the client wants.
 
-Prices decide among candidates; a provider that the client named comes first and the others stand by.
+A provider that the client named comes first and the others stand by. Must never ask a clock, a store or a die: what
+happens to be known, and the luck of the draw, are given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from statistics import median
 from typing import Any
 
+from apps.billing.pricing import cost_of
 from apps.gateway.candidates import Candidate, Candidates
+from apps.gateway.estimate import unreported_usage_of
+from apps.gateway.standing import Standing
+from apps.kernel.usage import Usage
 
-# A typical request reads four times what it writes.
-_PROMPT_SHARE = 0.8
+# What each part of a score weighs; of a plain answer nobody sees the first token.
+_WEIGHTS = {"price": 0.5, "uptime": 0.3, "throughput": 0.1, "latency": 0.1}
 # USD per million tokens below which prices are alike: keeps the shares finite beside free offers.
 _NEGLIGIBLE = 0.01
+# Percent of uptime: below it a provider that was named is passed over; and what a score loses for, from none to all.
+LOW_UPTIME, _WORST_UPTIME = 90.0, 80.0
+# Share of requests that go to a candidate of which nothing fresh is known, if it is not much dearer.
+EXPLORATION, _FRESH, _DEARER = 0.01, 5, 2.0
+# A conversation stays with a provider, for its prompt cache, as long as that is about as good as the best.
+_LOYALTY, _LOYAL_UPTIME = 0.05, 85.0
+# Milliseconds and tokens a second assumed where nobody has figures.
+_USUAL_LATENCY, _USUAL_THROUGHPUT = 1_000.0, 50.0
+
+Standings = Callable[[str], Standing]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What of a request matters for ranking: its size in tokens, whether it streams, and the conversation it is of.
+
+    `luck`, from 0 to 1, decides who explores: those below `exploration`. `healthy` tells whether a credential may be
+    used just now.
+    """
+
+    prompt_tokens: int
+    answer_tokens: int
+    # How many pictures are to be made.
+    pictures: int = 0
+    streaming: bool = False
+    session: str | None = None
+    luck: float = 1.0
+    exploration: float = EXPLORATION
+    healthy: Callable[[str], bool] = field(default=lambda _: True)
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Candidates in the order they will be tried, and the choice explained as clients and logs see it."""
+    """Candidates in the order they will be tried, and the choice explained as clients and logs see it.
+
+    `probe` tells that the first is tried to find out whether it works again.
+    """
 
     candidates: tuple[Candidate, ...]
     explanation: dict[str, Any]
+    probe: bool = False
 
 
-def rank(candidates: Candidates, *, no_fallback: bool) -> Ranking:
-    """Return who is tried in which order. With `no_fallback` there is one candidate."""
+@dataclass(frozen=True, slots=True)
+class _Score:
+    """A mapping's figures. `price` is USD per million tokens of this request; `total` is weighted, 0 to 1."""
+
+    one: Candidate
+    standing: Standing
+    price: float
+    total: float
+
+
+def rank(candidates: Candidates, shape: Shape, standings: Standings, *, no_fallback: bool) -> Ranking:
+    """Return who is tried in which order. With `no_fallback` there is one provider, if with all its credentials."""
+    mappings = {one.mapping: one for one in candidates.fitting}
     requested = candidates.requested_provider
-    scores = {one.provider_id: score for one, score in _scores(candidates.fitting)}
-    ordered = sorted(
-        candidates.fitting,
-        key=lambda one: (one.provider_id != requested, -scores[one.provider_id], one.provider_id),
-    )
-    if requested is None:
-        # Weight 0 takes a provider out of automatic routing, unless nothing else is left.
-        ordered = [one for one in ordered if scores[one.provider_id] > 0] or ordered
-    first = ordered[0]
-    if requested is not None:
-        reason = "direct-provider-specified"
-    elif len(ordered) == 1:
-        reason = "single-provider-available"
-    else:
-        reason = "weighted-score"
-    explanation = {
-        "availableProviders": [one.provider_id for one in ordered],
-        "selectedProvider": first.provider_id,
+    scores = _scores(list(mappings.values()), shape, standings)
+    # Weight 0 takes a provider out of routing, unless it was named or nothing else is left.
+    scores = [one for one in scores if one.total > 0 or one.one.provider_id == requested] or scores
+    first, reason = _first(scores, requested, shape, no_fallback=no_fallback)
+    rest = [score for score in scores if score is not first]
+    # Cut off ones come last: still better than nobody.
+    ordered = [first, *sorted(rest, key=lambda score: (score.standing.open, -score.total, score.one.mapping))]
+    explanation: dict[str, Any] = {
+        "availableProviders": [score.one.provider_id for score in ordered],
+        "selectedProvider": first.one.provider_id,
         "selectionReason": reason,
-        "providerScores": [
-            {"providerId": one.provider_id, "score": round(scores[one.provider_id], 4), "price": _price(one)}
-            for one in ordered
-        ],
+        "providerScores": [_line(score) for score in ordered],
     }
-    return Ranking((first,) if no_fallback else tuple(ordered), explanation)
+    if reason == "low-uptime-fallback":
+        named = next(score for score in scores if score.one.provider_id == requested)
+        explanation |= {"originalProvider": requested, "originalProviderUptime": round(named.standing.uptime, 2)}
+    tried = [first] if no_fallback else ordered
+    ways = [way for score in tried for way in _ways(candidates.fitting, score.one.mapping, shape)]
+    return Ranking(tuple(ways), explanation, probe=first.standing.open and len(ways) > 1)
 
 
-def _scores(fitting: Sequence[Candidate]) -> list[tuple[Candidate, float]]:
-    """Return scores from 0 to 1, the cheapest 1, lowered by the priority weights of provider and mapping."""
-    cheapest = min(_price(one) for one in fitting)
-    return [
-        (
-            one,
-            (cheapest + _NEGLIGIBLE) / (_price(one) + _NEGLIGIBLE) * one.offer.priority * one.offer.provider.priority,
-        )
-        for one in fitting
-    ]
+def _first(scores: Sequence[_Score], requested: str | None, shape: Shape, *, no_fallback: bool) -> tuple[_Score, str]:
+    """Return who is tried first, and why."""
+    if requested is not None:
+        return _named(scores, requested, no_fallback=no_fallback)
+    if len(scores) == 1:
+        return scores[0], "single-provider-available"
+    if probed := next((score for score in scores if score.standing.open and score.standing.probe_due), None):
+        return probed, "circuit-probe"
+    working = [score for score in scores if not score.standing.open] or scores
+    best = min(working, key=lambda score: (-score.total, score.one.mapping))
+    if shape.session is not None:
+        loyal = [s for s in working if s.total >= best.total - _LOYALTY and s.standing.uptime >= _LOYAL_UPTIME]
+        if len(loyal) > 1:
+            return max(loyal, key=lambda score: _kinship(shape.session, score.one.mapping)), "session-affinity"
+    elif shape.luck < shape.exploration:
+        unknown = [
+            score
+            for score in working
+            if score is not best and score.standing.fresh < _FRESH and score.price <= best.price * _DEARER
+        ]
+        if unknown:
+            return unknown[int(shape.luck / shape.exploration * len(unknown))], "random-exploration"
+    blind = all(score.standing.requests == 0 for score in working)
+    return best, "price-only-no-metrics" if blind else "weighted-score"
 
 
-def _price(one: Candidate) -> float:
-    """Return USD per million tokens of a typical request."""
-    return round(float(one.input_price or 0) * _PROMPT_SHARE + float(one.output_price or 0) * (1 - _PROMPT_SHARE), 6)
+def _named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tuple[_Score, str]:
+    """Return the provider that the client named, or the cheapest better one while it is hardly up."""
+    named = next(score for score in scores if score.one.provider_id == requested)
+    if named.standing.probe_due and len(scores) > 1 and not no_fallback:
+        return named, "circuit-probe"
+    if no_fallback or (named.standing.uptime >= LOW_UPTIME and not named.standing.open):
+        return named, "direct-provider-specified"
+    working = [score for score in scores if not score.standing.open]
+    # A circuit opens before five minutes' figures tell why: whoever works is better then.
+    better = [s for s in working if named.standing.open or s.standing.uptime > named.standing.uptime]
+    if not better:
+        return named, "direct-provider-specified"
+    return min(better, key=lambda score: (score.price, -score.total, score.one.mapping)), "low-uptime-fallback"
+
+
+def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -> list[_Score]:
+    """Return scores from 0 to 1, lowered by the priority weights of provider and mapping."""
+    known = [(one, standings(one.mapping), _price_of(one, shape)) for one in mappings]
+    cheapest = min(price for _, _, price in known)
+    usual_latency = _median((s.latency for _, s, _ in known), _USUAL_LATENCY)
+    usual_speed = _median((s.throughput for _, s, _ in known), _USUAL_THROUGHPUT)
+    quickest = min(standing.latency or usual_latency for _, standing, _ in known)
+    fastest = max(standing.throughput or usual_speed for _, standing, _ in known)
+    weights = _WEIGHTS if shape.streaming else {**_WEIGHTS, "latency": 0.0}
+    scores = []
+    for one, standing, price in known:
+        parts = {
+            "price": (cheapest + _NEGLIGIBLE) / (price + _NEGLIGIBLE),
+            "uptime": min(max((standing.uptime - _WORST_UPTIME) / (100 - _WORST_UPTIME), 0.0), 1.0),
+            "throughput": (standing.throughput or usual_speed) / fastest,
+            "latency": quickest / (standing.latency or usual_latency) if quickest else 1.0,
+        }
+        plain = sum(weight * parts[name] for name, weight in weights.items()) / sum(weights.values())
+        scores.append(_Score(one, standing, price, plain * one.offer.priority * one.offer.provider.priority))
+    return scores
+
+
+def _ways(fitting: Iterable[Candidate], mapping: str, shape: Shape) -> list[Candidate]:
+    """Return the candidates of a mapping, one a credential: those that work first, spread by conversation or luck."""
+    salt = shape.session or str(shape.luck)
+    return sorted(
+        (one for one in fitting if one.mapping == mapping),
+        key=lambda one: (not shape.healthy(one.credential.name), -_kinship(salt, one.credential.name)),
+    )
+
+
+def _kinship(one: str | None, other: str) -> int:
+    """Return how close two names are by chance: always the same, so that the closest to a name stays the closest."""
+    return int.from_bytes(blake2b(f"{one}\0{other}".encode(), digest_size=8).digest())
+
+
+def _price_of(one: Candidate, shape: Shape) -> float:
+    """Return USD per million tokens of a request of this size; its pictures count as what they cost."""
+    usage = Usage(input=shape.prompt_tokens, output=shape.answer_tokens)
+    if shape.pictures:
+        usage = unreported_usage_of(shape.prompt_tokens, 0, shape.pictures, one.offer.prices)
+    tokens = max(shape.prompt_tokens + shape.answer_tokens, 1)
+    return round(float(cost_of(usage, one.offer.prices).total) / tokens * 1e6, 6)
+
+
+def _median(values: Iterable[float | None], otherwise: float) -> float:
+    known = [value for value in values if value is not None]
+    return median(known) if known else otherwise
+
+
+def _line(score: _Score) -> dict[str, Any]:
+    figures = score.standing
+    line = {
+        "providerId": score.one.provider_id,
+        "score": round(score.total, 4),
+        "price": score.price,
+        "uptime": round(figures.uptime, 2),
+        "latency": None if figures.latency is None else round(figures.latency, 1),
+        "throughput": None if figures.throughput is None else round(figures.throughput, 1),
+    }
+    return {**line, "circuit": "open"} if figures.open else line

@@ -6,6 +6,7 @@ Must never let an address pass that `keys/address_guard.py` refuses.
 from __future__ import annotations
 
 import time
+from urllib.parse import urlsplit
 
 from apps.gateway.failures import UpstreamFailure
 from apps.keys.address_guard import UnsafeAddressError, guard
@@ -17,6 +18,8 @@ _known: dict[str, tuple[float, str]] = {}
 
 def pinned_ip(url: str) -> str:
     """Return the one address at which the URL's host may be called now. Raises UpstreamFailure."""
+    parts = urlsplit(url)
+    url = f"{parts.scheme}://{parts.netloc}"
     found = _known.get(url)
     if found is not None and time.monotonic() - found[0] < _MAX_AGE:
         return found[1]

@@ -16,7 +16,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from apps.billing import reservations
-from apps.gateway import outbox
+from apps.gateway import outbox, scoreboard
 
 log = structlog.get_logger(__name__)
 
@@ -43,6 +43,7 @@ def start() -> None:
     atexit.register(retire)
     _beat()
     gevent.spawn(_live)
+    gevent.spawn(scoreboard.keep)
 
 
 def _live() -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 from itertools import chain
+from math import ceil
 from urllib.parse import quote
 
 import structlog
 
+from apps.gateway.admission import rate_headers
 from apps.gateway.call import Answer, Call
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
-from apps.gateway.dialects import Inbound
-from apps.gateway.pipeline import ChatRun, open_chat
+from apps.gateway.dialects import Inbound, Whole
+from apps.gateway.pipeline import open_chat
+from apps.gateway.run import ChatRun
 from apps.kernel.errors import ApiError, InternalError
 from apps.keys.presented import presented_token
 
@@ -36,12 +39,12 @@ def answer_chat(
 
     def run_chat(token: str) -> Answer:
         run = open_chat(call, route, token, read_request or dialect.read_request)
-        return _stream(run, dialect) if run.chat.stream else _whole(run, dialect)
+        return _stream(run, dialect) if run.chat.stream else whole_answer(run, dialect)
 
     return answer_with(call, route, dialect, run_chat)
 
 
-def answer_with(call: Call, route: str, dialect: Inbound, answer_for: Callable[[str], Answer]) -> Answer:
+def answer_with(call: Call, route: str, dialect: Whole, answer_for: Callable[[str], Answer]) -> Answer:
     """Answer a call for the token it presents; an error is written in the client's dialect."""
     try:
         answer = answer_for(presented_token(call.headers("authorization", "x-api-key")))
@@ -54,7 +57,8 @@ def answer_with(call: Call, route: str, dialect: Inbound, answer_for: Callable[[
     return answer
 
 
-def _whole(run: ChatRun, dialect: Inbound) -> Answer:
+def whole_answer(run: ChatRun, dialect: Whole) -> Answer:
+    """Run to the end and return the whole answer. Raises ApiError."""
     summary = None
     for event in run.events():
         if isinstance(event, Failed):
@@ -64,7 +68,7 @@ def _whole(run: ChatRun, dialect: Inbound) -> Answer:
     if summary is None:
         raise InternalError("The answer ended without a summary")
     answer = plain_answer(dialect.write_reply(run.reply(), summary, run.chat))
-    answer.headers += _loss_headers(run)
+    answer.headers += [*_loss_headers(run), *_state_headers(run)]
     return answer
 
 
@@ -79,13 +83,19 @@ def _stream(run: ChatRun, dialect: Inbound) -> Answer:
     pieces = dialect.write_events(events, run.chat)
     first = next(pieces, b"")
     # Of a provider that was slow to begin nothing is known yet: the answer's `metadata` has it all the same.
-    return Answer(200, [*_STREAM_HEADERS, *_loss_headers(run)], StreamBody(first, pieces, events))
+    return Answer(200, [*_STREAM_HEADERS, *_loss_headers(run), *_state_headers(run)], StreamBody(first, pieces, events))
 
 
 def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
     """Return the header that names the fields that were left out; a client's own names are made safe for a header."""
     fields = ", ".join(quote(loss.param[:_MAX_PARAM], safe=_PLAIN) for loss in run.attempts.losses[:_MAX_LOSSES])
     return [("x-gateway-loss", fields)] if fields else []
+
+
+def _state_headers(run: ChatRun) -> list[tuple[str, str]]:
+    """Return the headers that tell how the client's rate stands, and whether the answer is one that was kept."""
+    cache = [] if run.cache is None else [("x-gateway-cache", "hit" if run.cached else "miss")]
+    return [*([] if run.rate is None else rate_headers(run.rate)), *cache]
 
 
 class StreamBody:
@@ -105,12 +115,13 @@ class StreamBody:
         self._events.close()
 
 
-def _refusal(error: ApiError, dialect: Inbound) -> Answer:
+def _refusal(error: ApiError, dialect: Whole) -> Answer:
     body = dialect.write_error(error)
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
+    headers += error.headers
     if error.status in {408, 413}:
         # What the client has not sent yet would be taken for its next request.
         headers.append(("Connection", "close"))
     if error.retry_after is not None:
-        headers.append(("Retry-After", str(max(1, round(error.retry_after)))))
+        headers.append(("Retry-After", str(max(1, ceil(error.retry_after)))))
     return Answer(error.status, headers, [body])

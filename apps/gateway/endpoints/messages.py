@@ -8,9 +8,9 @@ import msgspec
 
 from apps.gateway.call import Answer, Call
 from apps.gateway.canonical.chat import Chat
+from apps.gateway.counting import count_tokens as prompt_tokens
 from apps.gateway.dialects import anthropic
 from apps.gateway.endpoints.answering import answer_chat, answer_with, plain_answer
-from apps.gateway.estimate import prompt_tokens_of
 from apps.gateway.policy import policy_of
 
 _BETA = re.compile(r"[\w.-]{1,100}")
@@ -30,11 +30,13 @@ def messages(call: Call) -> Answer:
 
 
 def count_tokens(call: Call) -> Answer:
-    """Tell about how many tokens a prompt has. Free, and no provider is asked."""
+    """Tell how many tokens a prompt has: the provider's count, else about how many. Free, and nothing is recorded."""
 
     def count(token: str) -> Answer:
-        policy_of(token)
-        return plain_answer(msgspec.json.encode({"input_tokens": prompt_tokens_of(anthropic.read_prompt(call.body()))}))
+        policy = policy_of(token)
+        chat = anthropic.read_prompt(call.body())
+        chat.betas = _betas(call)
+        return plain_answer(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token)}))
 
     return answer_with(call, "messages", anthropic, count)
 

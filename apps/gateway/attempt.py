@@ -1,0 +1,250 @@
+"""One call of one provider: the request written, sent, and its answer read, held back until its first content.
+
+Knows the steps of a call and how it can fail. Must never know what comes after a failure.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from django.conf import settings
+from msgspec.structs import replace
+
+from apps.gateway import transport
+from apps.gateway.authorization import Request, address_of, authorize
+from apps.gateway.candidates import Candidate
+from apps.gateway.canonical.chat import Chat, Loss, Target
+from apps.gateway.canonical.events import (
+    Event,
+    Failed,
+    ImageMade,
+    Logprobs,
+    OpaqueDelta,
+    Started,
+    UsageReported,
+    Waiting,
+)
+from apps.gateway.departure import Departure
+from apps.gateway.dialects import Outbound, headers_of, seal_of, url_of
+from apps.gateway.dialects.images import as_asked
+from apps.gateway.dialects.restoring import restored
+from apps.gateway.dialects.seal_owner import owned, with_owner, without_owner
+from apps.gateway.exchange import Budget, Exchange
+from apps.gateway.facts import facts_of
+from apps.gateway.failures import UpstreamFailure, error_type_of, failure_of, retry_after_of
+from apps.gateway.framing import BrokenFrames, frames_of
+from apps.gateway.healing import Healing
+from apps.gateway.pictures import dialect_of
+from apps.gateway.remote_file import MOST_OUTPUT_BYTES, UnfetchableError, fetch_picture
+from apps.gateway.remote_media import RemoteMedia
+from apps.gateway.seal_store import Seals
+from apps.gateway.tenant_address import pinned_ip
+from apps.kernel.errors import InvalidRequest
+
+# A whole answer may carry pictures; an error's words may not.
+_MAX_REPLY_BYTES = 256 * 1024 * 1024
+_MAX_ERROR_BYTES = 256 * 1024
+
+
+@dataclass(slots=True)
+class Attempt:
+    """A call of a candidate. `patience`, in seconds, shortens the wait for its first byte; times are monotonic."""
+
+    chat: Chat
+    candidate: Candidate
+    departure: Departure
+    # Whether what the provider cannot take is a reason not to ask it.
+    strict: bool = False
+    seals: Seals | None = None
+    media: RemoteMedia = field(default_factory=RemoteMedia)
+    patience: float | None = None
+    started_at: float = field(default_factory=time.monotonic)
+    first_content_at: float | None = None
+    status: int | None = None
+    received: int = 0
+    # What was left out of the request.
+    losses: list[Loss] = field(default_factory=list)
+    healing: Healing | None = None
+
+    @property
+    def begun(self) -> bool:
+        """Whether content has come: from then on nobody else can take over."""
+        return self.first_content_at is not None
+
+    def events(self) -> Iterator[Event]:
+        """Yield `Waiting` while the provider is silent, then its events from the first content on, all held ones first.
+
+        Raises UpstreamFailure, InvalidRequest for what the provider's format cannot say (it was not called then), and
+        ClientGone.
+        """
+        dialect = dialect_of(self.chat, self.candidate.offer)
+        if dialect is None:
+            raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
+        target = target_of(self.candidate)
+        self.healing = Healing(self.chat, target, settings.HEARTBEAT_INTERVAL)
+        yield from self.healing.heal(self._answer(dialect, target))
+
+    def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
+        """Yield what the provider answers, as `events` does."""
+        exchange = yield from self._send(dialect, target)
+        try:
+            held: list[Event] = []
+            events = with_owner(self._events(dialect, exchange), self.candidate.provider_id)
+            for event in restored(events, target):
+                if isinstance(event, Failed):
+                    raise failure_of(event.error)
+                if self.begun or isinstance(event, Waiting):
+                    yield event
+                else:
+                    held.append(event)
+                    if _is_content(event):
+                        self.first_content_at = time.monotonic()
+                        yield from held
+            if not self.begun:
+                self.first_content_at = time.monotonic()
+                yield from held
+        finally:
+            self.received += exchange.received
+            exchange.close()
+
+    def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, Exchange]:
+        """Return the exchange with a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
+        provider, credential = self.candidate.offer.provider, self.candidate.credential
+        chat = self._completed(as_asked(self._unthinking(self._within_limits(target)), target), dialect, target)
+        body = dialect.write_request(chat, target)
+        self._take_losses(target)
+        secret, own_address = credential.secret(), credential.base_url
+        own = credential.own is not None
+        base_url = own_address or address_of(provider.auth, secret, provider.base_url, own=own)
+        url = url_of(dialect, base_url, chat, target)
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "text/event-stream" if chat.stream else "application/json",
+            "User-Agent": "model-gateway",
+            **headers_of(dialect, chat, target),
+        }
+        with self.departure.interrupts():
+            headers |= authorize(provider.auth, secret, Request("POST", url, headers, body))
+            ip = pinned_ip(url) if own_address else None
+        sending = transport.send("POST", url, headers, body, self._budget(), ip)
+        with closing(sending):
+            while True:
+                try:
+                    with self.departure.interrupts():
+                        next(sending)
+                except StopIteration as done:
+                    exchange: Exchange = done.value
+                    break
+                yield Waiting()
+        self.status = exchange.status
+        if 200 <= exchange.status < 300:
+            return exchange
+        try:
+            refusal = dialect.read_failure(exchange.status, exchange.read(_MAX_ERROR_BYTES))
+            status = refusal.status or exchange.status
+            raise UpstreamFailure(
+                error_type_of(status),
+                refusal.message,
+                status=status,
+                code=refusal.code,
+                param=refusal.param,
+                retry_after=retry_after_of(exchange.headers.get("retry-after")),
+            )
+        finally:
+            exchange.close()
+
+    def _completed(self, chat: Chat, dialect: Outbound, target: Target) -> Chat:
+        """Return the chat with what the target needs inside of it: files in place of addresses, its thinking back.
+
+        Raises InvalidRequest that names a part whose file cannot be had.
+        """
+        with self.departure.interrupts():
+            chat = self.media.inline(chat, dialect, target.facts)
+        provider_id = self.candidate.provider_id
+        if self.seals is not None:
+            chat = self.seals.put_back(chat, owned(seal_of(dialect, chat, target), provider_id))
+        return without_owner(chat, provider_id, target)
+
+    def _within_limits(self, target: Target) -> Chat:
+        """Return the chat with a limit on its answer that the model can keep; a larger one is told as a loss."""
+        chat, most = self.chat, target.max_output
+        if most is None or chat.max_tokens is None or chat.max_tokens <= most:
+            return chat
+        target.lose("max_tokens", f"this model writes at most {most} tokens; that is the limit now")
+        return replace(chat, max_tokens=most)
+
+    def _unthinking(self, chat: Chat) -> Chat:
+        """Return the chat without the wish that the model may not think, where it does not think anyway."""
+        asked = chat.reasoning
+        if asked is None or asked.effort != "none" or asked.max_tokens is not None or self.candidate.offer.reasoning:
+            return chat
+        return replace(chat, reasoning=None)
+
+    def _take_losses(self, target: Target) -> None:
+        """Keep what was left out for this provider. Raises InvalidRequest when the client wants all or nothing."""
+        self.losses = target.losses
+        if self.strict and target.losses:
+            left_out = "; ".join(f"{loss.param}: {loss.message}" for loss in target.losses)
+            raise InvalidRequest(
+                f"With X-Strict nothing may be left out, and this would be: {left_out}",
+                code="unsupported_feature",
+                param=target.losses[0].param,
+            )
+
+    def _events(self, dialect: Outbound, exchange: Exchange) -> Iterator[Event]:
+        """Yield what the provider says; every wait for it ends when the client leaves."""
+        if not self.chat.stream:
+            with self.departure.interrupts():
+                body = exchange.read(_MAX_REPLY_BYTES)
+            events = dialect.read_reply(body)
+            yield from events if self.chat.drawing is None else map(self._with_picture, events)
+            return
+        try:
+            yield from dialect.read_events(frames_of(dialect.FRAMING)(self._interruptible(exchange)))
+        except BrokenFrames as error:
+            raise UpstreamFailure("network", str(error)) from error
+
+    def _with_picture(self, event: Event) -> Event:
+        """Put a picture in the place of its address, for clients who ask for pictures. Raises UpstreamFailure."""
+        if isinstance(event, ImageMade) and not event.url.startswith("data:"):
+            try:
+                with self.departure.interrupts():
+                    event.url = fetch_picture(event.url, MOST_OUTPUT_BYTES)
+            except UnfetchableError as error:
+                raise UpstreamFailure("network", f"an image it made cannot be had: {error}") from error
+        return event
+
+    def _interruptible(self, exchange: Exchange) -> Iterator[bytes]:
+        pieces = exchange.pieces()
+        while True:
+            with self.departure.interrupts():
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            yield piece
+
+    def _budget(self) -> Budget:
+        first_byte = settings.UPSTREAM_FIRST_BYTE_TIMEOUT
+        return Budget(
+            connect=settings.UPSTREAM_CONNECT_TIMEOUT,
+            first_byte=first_byte if self.patience is None else min(first_byte, self.patience),
+            idle=settings.UPSTREAM_IDLE_TIMEOUT,
+            total=settings.UPSTREAM_TOTAL_TIMEOUT,
+            tick=settings.HEARTBEAT_INTERVAL,
+        )
+
+
+def target_of(candidate: Candidate) -> Target:
+    """Return what a dialect is told of a candidate."""
+    offer = candidate.offer
+    return Target(model_name=candidate.model_name, facts=facts_of(offer), max_output=offer.max_output)
+
+
+def _is_content(event: Event) -> bool:
+    """Return whether an event is part of the answer itself, or a provider's own block of it that begins."""
+    if isinstance(event, OpaqueDelta):
+        return event.of == "stream"
+    return not isinstance(event, Started | UsageReported | Logprobs)

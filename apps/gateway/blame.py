@@ -1,0 +1,62 @@
+"""Which failures count against a provider: those that were not the request's own fault.
+
+A request that another provider answered was a good one, so whoever failed it before is to blame; a connection that
+broke is nobody else's doing. Of failures without such proof a tenant can add only a few a minute, so that nobody's bad
+requests take a provider away from the others. Must never know what was asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from apps.gateway.candidates import Candidate
+from apps.gateway.credentials import API_KEYS
+from apps.gateway.failures import UpstreamFailure
+from apps.gateway.scoreboard import BOARD
+
+# Unproven failures of one organization at one mapping that count, a minute and a worker.
+UNPROVEN_A_MINUTE = 3
+_MOST_REMEMBERED = 10_000
+# Statuses that are about the credential, and say nothing of the provider when that is a tenant's own.
+_ABOUT_CREDENTIALS = frozenset({401, 402, 403, 404, 429})
+_counted: dict[tuple[str, UUID], tuple[int, int]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A failure at a mapping; `certain` when no request could have caused it."""
+
+    mapping: str
+    certain: bool
+
+
+def suspicion_of(candidate: Candidate, failure: UpstreamFailure) -> Suspicion | None:
+    """Return what a failure says about a provider, None when nothing."""
+    if not failure.retryable:
+        return None
+    if candidate.credential.mode == API_KEYS and failure.status in _ABOUT_CREDENTIALS:
+        return None
+    return Suspicion(candidate.mapping, certain=failure.error_type == "network")
+
+
+def assign(suspicions: Iterable[Suspicion], *, answered: bool, organization_id: UUID) -> None:
+    """Count the failures of a request, `answered` in the end or not, against those who are to blame."""
+    for one in suspicions:
+        if answered or one.certain or _is_allowed(one.mapping, organization_id):
+            BOARD.failed(one.mapping)
+
+
+def _is_allowed(mapping: str, organization_id: UUID) -> bool:
+    minute = int(time.monotonic() // 60)
+    since, count = _counted.get((mapping, organization_id), (minute, 0))
+    if since != minute:
+        count = 0
+    if count >= UNPROVEN_A_MINUTE:
+        return False
+    if len(_counted) >= _MOST_REMEMBERED:
+        _counted.clear()
+    _counted[mapping, organization_id] = (minute, count + 1)
+    return True

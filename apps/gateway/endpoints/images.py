@@ -1,0 +1,66 @@
+"""`POST /v1/images/generations` and `/v1/images/edits`: OpenAI's images format in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from apps.gateway.call import Answer, Call
+from apps.gateway.canonical.chat import Chat, Image
+from apps.gateway.departure import Departure
+from apps.gateway.dialects.images import client
+from apps.gateway.endpoints.answering import answer_with, whole_answer
+from apps.gateway.multipart import MULTIPART, read_form
+from apps.gateway.pipeline import open_chat
+from apps.gateway.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
+from apps.kernel.errors import BodyTooLarge, InvalidRequest
+
+# Bytes of all pictures of a request together, as data URLs.
+_MOST_TOGETHER = 128 * 1024 * 1024
+
+
+def images_generations(call: Call) -> Answer:
+    """Answer a request for new pictures."""
+    return _answer(call, "images_generations", client.read_generation)
+
+
+def images_edits(call: Call) -> Answer:
+    """Answer a request to change pictures."""
+    call.accepted = ("application/json", MULTIPART)
+    departure = call.departure()
+
+    def read(body: bytes) -> Chat:
+        if call.content_type == MULTIPART:
+            return client.read_edit_form(read_form(body, call.content_type_header))
+        return _fetched(client.read_edit(body), departure)
+
+    return _answer(call, "images_edits", read)
+
+
+def _answer(call: Call, route: str, read: Callable[[bytes], Chat]) -> Answer:
+    return answer_with(call, route, client, lambda token: whole_answer(open_chat(call, route, token, read), client))
+
+
+def _fetched(chat: Chat, departure: Departure) -> Chat:
+    """Put pictures in the place of their addresses. Raises InvalidRequest naming the one that cannot be had."""
+    together = 0
+    for message in chat.messages:
+        for place, part in enumerate(message.parts):
+            if isinstance(part, Image):
+                part.url = _fetch(part.url, f"images[{place}]", departure)
+                together += len(part.url)
+                if together > _MOST_TOGETHER:
+                    raise BodyTooLarge("The images are too large together", param="images")
+    if chat.drawing is not None and chat.drawing.mask is not None:
+        chat.drawing.mask = _fetch(chat.drawing.mask, "mask", departure)
+    return chat
+
+
+def _fetch(url: str, place: str, departure: Departure) -> str:
+    if url.startswith("data:"):
+        return url
+    try:
+        with departure.interrupts():
+            return fetch_picture(url, MOST_INPUT_BYTES)
+    except UnfetchableError as error:
+        param = f"{place}.image_url"
+        raise InvalidRequest(f"{param} is invalid: {error}", param=param) from None

@@ -1,0 +1,19 @@
+"""`POST /v1/route/explain`: a chat completion's body in, the choice of its provider out; nobody is called."""
+
+from __future__ import annotations
+
+import msgspec
+
+from apps.gateway.call import Answer, Call
+from apps.gateway.dialects import openai
+from apps.gateway.endpoints.answering import answer_with, plain_answer
+from apps.gateway.explain import explain
+
+
+def route_explain(call: Call) -> Answer:
+    """Tell who would answer, and why."""
+
+    def answer_for(token: str) -> Answer:
+        return plain_answer(msgspec.json.encode(explain(call, token, openai.read_request)))
+
+    return answer_with(call, "route_explain", openai, answer_for)

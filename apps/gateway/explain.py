@@ -1,0 +1,101 @@
+"""What would happen to a chat, told without asking any provider: who would be tried in which order, and who would not.
+
+Reserves nothing, records nothing, costs nothing. Knows the order of decisions as the pipeline makes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from apps.catalog import snapshot
+from apps.catalog.resolve import resolve as resolve_name
+from apps.catalog.snapshot import Catalog, Offer
+from apps.gateway import admission, candidates, routing
+from apps.gateway.attempt import target_of
+from apps.gateway.call import Call
+from apps.gateway.candidates import AUTO, Candidate, needs_of
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.credentials import credentials_for
+from apps.gateway.custom_providers import is_custom
+from apps.gateway.dialects import find_dialect
+from apps.gateway.policy import Policy, policy_of
+from apps.gateway.scoreboard import BOARD
+from apps.gateway.shape import shape_of
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.money import plain
+from apps.keys.iam import first_refusal
+
+# Offers that are left out are named up to so many: `auto` leaves out nearly all there are.
+_MOST_NAMED = 50
+
+
+def explain(call: Call, token: str, read_request: Callable[[bytes], Chat]) -> dict[str, Any]:
+    """Return the choice as `metadata` would tell it, and what led to it. Raises ApiError as the request would."""
+    policy = policy_of(token)
+    chat = read_request(call.body())
+    shape = shape_of(call, chat)
+    catalog = snapshot.current()
+    if not admission.knew_the_latest(policy, catalog, token):
+        policy, catalog = policy_of(token), snapshot.current()
+    fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens)
+    ranking = routing.rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
+    worst = admission.estimate(chat, fitting, shape.prompt_tokens)
+    first = ranking.candidates[0]
+    return {
+        "object": "route.explanation",
+        "requested_model": chat.model,
+        "requested_provider": fitting.requested_provider,
+        "used_model": first.model_id,
+        "used_provider": first.provider_id,
+        "underlying_used_model": first.model_name,
+        **ranking.explanation,
+        "order": [
+            {"provider": one.provider_id, "model": one.model_name, "mode": one.credential.mode}
+            for one in ranking.candidates
+        ],
+        "warnings": _losses(chat, first),
+        "excluded": _excluded(policy, catalog, chat, {one.mapping for one in fitting.fitting}),
+        "estimate": {"prompt_tokens": worst.prompt_tokens, "max_cost_usd": plain(worst.cost)},
+    }
+
+
+def _losses(chat: Chat, candidate: Candidate) -> list[dict[str, Any]]:
+    """Return what would be left out for a candidate; all of it, where its format cannot say the request."""
+    dialect = find_dialect(candidate.offer.dialect)
+    target = target_of(candidate)
+    try:
+        if dialect is not None:
+            dialect.write_request(chat, target)
+    except InvalidRequest as error:
+        target.lose(error.param or "messages", error.message)
+    return [msgspec.to_builtins(loss) for loss in target.losses]
+
+
+def _excluded(policy: Policy, catalog: Catalog, chat: Chat, left: set[str]) -> list[dict[str, str]]:
+    """Return the model's other offers, each with the first reason that speaks against it."""
+    if chat.model == AUTO or is_custom(chat.model):
+        return []
+    resolved = resolve_name(catalog, chat.model)
+    offers = [one for one in resolved.model.offers if f"{one.provider.id}/{one.model_id}" not in left]
+    return [{"provider": one.provider.id, "reason": _reason(policy, chat, one)} for one in offers[:_MOST_NAMED]]
+
+
+def _reason(policy: Policy, chat: Chat, offer: Offer) -> str:
+    if not offer.is_live(datetime.now(UTC).date()):
+        return "not served any more, or switched off"
+    if find_dialect(offer.dialect) is None:
+        return f"its format {offer.dialect} is not spoken"
+    credentials = credentials_for(policy, offer.provider)
+    if not credentials:
+        return "no credential"
+    rule = first_refusal(policy.rules, Candidate(offer, credentials[0], offer.model_name))
+    if rule is not None:
+        return f"access rule {rule.id} ({rule.type})"
+    lacking = next((need for need in needs_of(chat) if not need.can(offer)), None)
+    if lacking is not None:
+        return f"does not support {lacking.name}"
+    return "too small for the prompt or the answer"

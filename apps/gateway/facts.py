@@ -1,0 +1,31 @@
+"""What a dialect is told of an offer: the facts of the data files, and what the catalog's features say beside them.
+
+Decides over values. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.catalog.snapshot import Offer
+
+
+def facts_of(offer: Offer) -> dict[str, Any]:
+    """Return the facts; what a data file states of itself goes before what follows from the features.
+
+    `structured_outputs`: how an answer gets the form of a schema (`native`, by a forced `tool`, by `json_object` and
+    words), left out where there is no way.
+    """
+    facts: dict[str, Any] = {"prompt_cache": offer.prompt_cache, "temperature": offer.temperature}
+    if offer.structured_outputs:
+        facts["structured_outputs"] = "native"
+    elif offer.tools:
+        facts["structured_outputs"] = "tool"
+    elif offer.json_output:
+        facts["structured_outputs"] = "json_object"
+    return facts | dict(offer.facts)
+
+
+def can_be_structured(offer: Offer) -> bool:
+    """Return whether an answer can be given the form of a schema, natively or in a way that the client cannot tell."""
+    return "structured_outputs" in facts_of(offer)

@@ -1,0 +1,136 @@
+"""Answers kept for a project that asks for it, and given again to the same question, plain or streamed.
+
+A question is a project's, and all of the request that can change its answer; an answer is kept as its events. Equal
+questions that are asked at the same time in one process are asked once. Must never give one project's answer to
+another's client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import sha256
+from uuid import UUID
+
+import msgspec
+import structlog
+from django.conf import settings
+from gevent.event import Event as Signal
+from redis.exceptions import RedisError
+
+from apps.gateway.canonical import events as canonical
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Event, Finished, Waiting
+from apps.gateway.departure import Departure
+from apps.kernel.redis import client
+
+log = structlog.get_logger(__name__)
+
+# Bytes of one kept answer; a larger one is not kept.
+MAX_BYTES = 1024 * 1024
+# Ends after which an answer is whole: not cut short, not filtered.
+_WHOLE = frozenset({"stop", "tool_calls"})
+# What a client says beside its question: who asks, how the answer is to arrive, how it is to be billed at the provider.
+_BESIDE = {
+    "source": None,
+    "stream": False,
+    "include_usage": None,
+    "user": None,
+    "metadata": None,
+    "prompt_cache_key": None,
+    "service_tier": None,
+    "store": None,
+}
+_KINDS = {name: kind for name, kind in vars(canonical).items() if isinstance(kind, type) and issubclass(kind, Event)}
+_underway: dict[str, Signal] = {}
+
+
+@dataclass(slots=True)
+class Cached:
+    """The place of one question's answer. Close it whatever happens: others may wait for the answer."""
+
+    key: str
+    seconds: int
+    departure: Departure
+    hit: bool = False
+    _kept: list[Event] = field(default_factory=list)
+    _signal: Signal | None = None
+
+    def find(self) -> Iterator[Event]:
+        """Yield the kept answer, nothing when there is none; `Waiting` while the same question is being answered."""
+        kept = self._read()
+        if kept is None:
+            yield from self._wait_for_twin()
+            kept = self._read() if self._signal is None else None
+        if kept is None:
+            if self._signal is None:
+                self._lead()
+            return
+        self.hit = True
+        yield from kept
+
+    def note(self, event: Event) -> None:
+        """Remember an event of an answer that may be kept."""
+        if not isinstance(event, Waiting):
+            # What passes by is changed on its way: the copy is not.
+            self._kept.append(msgspec.structs.replace(event))
+
+    def keep(self) -> None:
+        """Keep the answer, if it is whole and not too large."""
+        ends = [event for event in self._kept if isinstance(event, Finished)]
+        if self.hit or not ends or any(end.reason not in _WHOLE for end in ends):
+            return
+        data = msgspec.json.encode([(type(event).__name__, event) for event in self._kept])
+        if len(data) <= MAX_BYTES:
+            try:
+                client().set(self.key, data, ex=self.seconds)
+            except RedisError as error:
+                log.warning("cache.not_kept", error=type(error).__name__)
+
+    def close(self) -> None:
+        """Let those go on who wait for the same answer."""
+        if self._signal is not None:
+            if _underway.get(self.key) is self._signal:
+                del _underway[self.key]
+            self._signal.set()
+            self._signal = None
+
+    def _lead(self) -> None:
+        self._signal = _underway[self.key] = Signal()
+
+    def _wait_for_twin(self) -> Iterator[Event]:
+        twin = _underway.get(self.key)
+        if twin is None:
+            self._lead()
+            return
+        while True:
+            with self.departure.interrupts():
+                if twin.wait(settings.HEARTBEAT_INTERVAL):
+                    return
+            yield Waiting()
+
+    def _read(self) -> list[Event] | None:
+        try:
+            data = client().get(self.key)
+        except RedisError as error:
+            log.warning("cache.not_read", error=type(error).__name__)
+            return None
+        if data is None:
+            return None
+        # What another version kept is no answer.
+        with suppress(msgspec.MsgspecError, ValueError, KeyError, TypeError):
+            told = msgspec.json.decode(str(data), type=list[tuple[str, msgspec.Raw]])
+            return [msgspec.json.decode(raw, type=_KINDS[name]) for name, raw in told]
+        return None
+
+
+def place_of(
+    project_id: UUID, seconds: int | None, model_id: str, provider: str | None, chat: Chat, departure: Departure
+) -> Cached | None:
+    """Return the place of a chat's answer; None when the project keeps none. `provider` is the one that was named."""
+    if not seconds:
+        return None
+    question = msgspec.structs.replace(chat, model=model_id, **_BESIDE)
+    digest = sha256(msgspec.json.encode([str(project_id), provider, question])).hexdigest()
+    return Cached(f"answer:{digest}", seconds, departure)

@@ -1,0 +1,270 @@
+"""An admitted request on its way to its end: the answer watched as it passes, priced, and recorded exactly once.
+
+Knows what an answer amounts to. Must never choose who answers, nor know a wire format.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+import msgspec
+import structlog
+
+from apps.billing.pricing import FREE, Cost, cost_of
+from apps.billing.reservations import RateLeft, flight_key
+from apps.gateway import blame, outbox, record, worker
+from apps.gateway.attempts import Attempts
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import (
+    Event,
+    Failed,
+    Finished,
+    ImageMade,
+    ReasoningDelta,
+    Reply,
+    Started,
+    Summary,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    UsageReported,
+    Waiting,
+)
+from apps.gateway.canonical.fold import Fold
+from apps.gateway.estimate import BYTES_PER_TOKEN, unreported_usage_of
+from apps.gateway.hedge import loss_of
+from apps.gateway.measure import measure
+from apps.gateway.metrics import IN_FLIGHT
+from apps.gateway.pictures import no_pictures
+from apps.gateway.policy import Policy
+from apps.gateway.response_cache import Cached
+from apps.gateway.routing import Ranking
+from apps.gateway.scoreboard import BOARD
+from apps.kernel.errors import ApiError, ClientGone, InternalError
+from apps.kernel.usage import Usage
+from apps.logs.entry import Entry
+
+log = structlog.get_logger(__name__)
+
+# Fewer tokens than this say nothing about speed.
+_TOKENS_THAT_TELL_SPEED = 16
+
+
+@dataclass(slots=True)
+class ChatRun:
+    """An admitted request: runs once, and is recorded once, however it ends."""
+
+    chat: Chat
+    policy: Policy
+    ranking: Ranking
+    entry: Entry
+    attempts: Attempts
+    prompt_estimate: int
+    started_at: float
+    rate: RateLeft | None = None
+    cache: Cached | None = None
+    _fold: Fold | None = None
+    _usage: Usage | None = None
+    _finish: Finished | None = None
+    _written: int = 0
+    _pictures: int = 0
+    _recorded: bool = field(default=False)
+
+    def events(self) -> Generator[Event, None, None]:
+        """Yield the answer's events and, last, the summary. The record is made before the summary is yielded.
+
+        Raises ApiError as long as nothing was yielded; after that an error is the last event (`Failed`).
+        """
+        begun = False
+        IN_FLIGHT.inc()
+        if not self.chat.stream or self.policy.retention == "retain":
+            self._fold = Fold()
+        try:
+            for event in self._answer():
+                self._watch(event)
+                begun = True
+                yield event
+            if self.chat.drawing is not None and not self._pictures:
+                raise no_pictures(self._finish)
+            summary = self._complete()
+            begun = True
+            yield summary
+        except ApiError as error:
+            self._end(error)
+            if not begun:
+                raise
+            yield Failed(error=error)
+        except GeneratorExit:
+            self._end(ClientGone("The client closed the connection"))
+            raise
+        except Exception as error:
+            log.exception("pipeline.failed", request_id=self.entry.request_id)
+            failure = InternalError("The gateway failed to answer this request")
+            self._end(failure)
+            if not begun:
+                raise failure from error
+            yield Failed(error=failure)
+        finally:
+            IN_FLIGHT.dec()
+            if self.cache is not None:
+                self.cache.close()
+
+    @property
+    def cached(self) -> bool:
+        """Whether the answer is one that was kept."""
+        return self.cache is not None and self.cache.hit
+
+    def _answer(self) -> Iterator[Event]:
+        """Yield the kept answer to the same question, else a provider's."""
+        if self.cache is None:
+            yield from self.attempts.run()
+            return
+        yield from self.cache.find()
+        if not self.cache.hit:
+            for event in self.attempts.run():
+                self.cache.note(event)
+                yield event
+
+    def reply(self) -> Reply:
+        """Return the whole answer, for requests that do not stream."""
+        return (self._fold or Fold()).reply()
+
+    def _watch(self, event: Event) -> None:
+        """Take note of what passes by: usage, the end, how much was written."""
+        match event:
+            case TextDelta() | ReasoningDelta():
+                self._written += len(event.text)
+            case ToolCallDelta():
+                self._written += len(event.arguments)
+            case ToolCallStarted():
+                self._written += len(event.name)
+            case Started():
+                event.model = self.attempts.latest.model_id
+                event.created = event.created or int(time.time())
+                event.prompt_estimate = self.prompt_estimate
+            case ImageMade():
+                self._pictures += 1
+            case UsageReported():
+                self._usage = event.usage
+            case Finished():
+                self._finish = event
+            case Waiting():
+                return
+        if self._fold is not None:
+            self._fold.add(event)
+
+    def _complete(self) -> Summary:
+        """Price and record an answer that came to its end."""
+        usage = self._usage_so_far()
+        # An empty answer is free, whatever the provider counts.
+        empty = not self._written and not usage.completion_tokens and not usage.images
+        free = empty or self.cached
+        cost = FREE if free else self._with_outrun(cost_of(usage, self.attempts.latest.offer.prices))
+        record.count(self.entry, usage, cost)
+        self.entry.cached = self.cached if self.cache is not None else None
+        if self.cache is not None:
+            self.cache.keep()
+        self._learn(usage)
+        finish = self._finish
+        record.complete(
+            self.entry, finish.reason if finish else None, finish.native if finish else None, self.policy.retention
+        )
+        self._push()
+        return Summary(usage=usage, cost=_parts_of(cost), metadata=self._metadata())
+
+    def _end(self, error: ApiError) -> None:
+        """Record a request that did not come to its end. A client that left pays what was produced for it."""
+        if self._recorded:
+            return
+        if error.status == 499 and (self._written or self._pictures):
+            usage = self._usage_so_far()
+            record.count(self.entry, usage, self._with_outrun(cost_of(usage, self.attempts.latest.offer.prices)))
+        record.fail(self.entry, error, self.policy.retention)
+        self._learn(None)
+        self._push()
+
+    def _with_outrun(self, cost: Cost) -> Cost:
+        """Add what a provider is paid that was asked too and closed: it has read the prompt."""
+        outrun = self.attempts.outrun
+        if outrun is None or outrun.credential.mode != self.attempts.latest.credential.mode:
+            return cost
+        extra = loss_of(outrun, self.prompt_estimate)
+        return msgspec.structs.replace(cost, total=cost.total + extra, input=cost.input + extra)
+
+    def _learn(self, usage: Usage | None) -> None:
+        """Tell the scoreboard how the providers did; `usage` is None when nobody answered.
+
+        An answer that a content filter ended says nothing about the provider.
+        """
+        answered = usage is not None
+        blame.assign(self.attempts.suspicions, answered=answered, organization_id=self.policy.organization_id)
+        current = self.attempts.current
+        if usage is None or current is None or current.first_content_at is None:
+            return
+        if self._finish is not None and self._finish.reason == "content_filter":
+            return
+        streamed = self.chat.stream
+        tokens = usage.completion_tokens if usage.completion_tokens >= _TOKENS_THAT_TELL_SPEED else 0
+        BOARD.succeeded(
+            current.candidate.mapping,
+            first_token_ms=round((current.first_content_at - current.started_at) * 1000) if streamed else None,
+            tokens=tokens,
+            seconds=time.monotonic() - (current.first_content_at if streamed else current.started_at),
+        )
+
+    def _usage_so_far(self) -> Usage:
+        """Return the provider's counts, else an estimate that is marked as one; pictures are counted here."""
+        if self._usage is not None:
+            return msgspec.structs.replace(self._usage, images=max(self._usage.images, self._pictures))
+        written = -(-self._written // BYTES_PER_TOKEN)
+        return unreported_usage_of(self.prompt_estimate, written, self._pictures, self.attempts.latest.offer.prices)
+
+    def _push(self) -> None:
+        """Hand the record over, once; nothing that goes wrong here may spoil the answer."""
+        self._recorded = True
+        entry, latest = self.entry, self.attempts.latest
+        record.choose(entry, latest, entry.requested_provider)
+        entry.duration = round((time.monotonic() - self.started_at) * 1000)
+        if self.chat.stream and self.attempts.first_content_at is not None:
+            entry.time_to_first_token = round((self.attempts.first_content_at - self.started_at) * 1000)
+        entry.response_size = self.attempts.received
+        if self.policy.retention != "none":
+            lost = {"warnings": self.attempts.losses} if self.attempts.losses else {}
+            entry.routing_metadata = {**self.ranking.explanation, "routing": self.attempts.tried, **lost}
+        try:
+            if self.policy.retention == "retain":
+                record.keep_answer(entry, self.reply())
+            outbox.push(worker.name(), record.encode(entry), flight_key(entry.organization_id), str(entry.id))
+        except Exception:
+            log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
+        measure(entry)
+
+    def _metadata(self) -> dict[str, object]:
+        entry = self.entry
+        return {
+            "requested_model": entry.requested_model,
+            "requested_provider": entry.requested_provider,
+            "used_model": entry.used_model,
+            "used_provider": entry.used_provider,
+            "underlying_used_model": entry.underlying_model,
+            "routing": self.attempts.tried,
+            **self.ranking.explanation,
+            **({"warnings": msgspec.to_builtins(self.attempts.losses)} if self.attempts.losses else {}),
+            **({"healed": True} if self.attempts.healed else {}),
+            **({"cached": True} if self.cached else {}),
+        }
+
+
+def _parts_of(cost: Cost) -> dict[str, Decimal]:
+    pictures = {"image_input": cost.image_input, "image_output": cost.image_output}
+    return {
+        "total": cost.total,
+        "input": cost.input,
+        "output": cost.output,
+        "cached_input": cost.cached_input,
+        "request": cost.request,
+        **{name: amount for name, amount in pictures.items() if amount},
+    }

@@ -1,0 +1,39 @@
+"""Which conversation a request belongs to, in the words that clients already send; for prompt caches at providers.
+
+Pure. Must never leave this process: the word is only compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+# In this order; sources: Claude Code, opencode, Codex.
+HEADERS = ("x-claude-code-session-id", "x-session-id", "x-session-affinity", "session-id")
+_LONGEST = 512
+
+
+def session_of(
+    headers: Mapping[str, str], prompt_cache_key: str | None, metadata: Mapping[str, Any] | None
+) -> str | None:
+    """Return a word that all requests of one conversation share, None when the client has none."""
+    for name in HEADERS:
+        if value := headers.get(name):
+            return value[:_LONGEST]
+    if prompt_cache_key:
+        return prompt_cache_key[:_LONGEST]
+    user = (metadata or {}).get("user_id")
+    return _session_within(user)[:_LONGEST] if isinstance(user, str) and user else None
+
+
+def _session_within(user: str) -> str:
+    """Return the session that Claude Code names inside its `metadata.user_id`, else all of it."""
+    if user.startswith("{"):
+        try:
+            session = msgspec.json.decode(user, type=dict[str, Any]).get("session_id")
+        except (msgspec.MsgspecError, UnicodeError):
+            return user
+        return session if isinstance(session, str) and session else user
+    return user.rpartition("_session_")[2] or user

@@ -1,0 +1,40 @@
+"""What of a request matters for choosing who answers it, read once.
+
+Knows a call, a chat and this process's luck. Must never know a candidate.
+"""
+
+from __future__ import annotations
+
+import random
+
+from django.conf import settings
+
+from apps.gateway.call import Call
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.credentials import is_rested
+from apps.gateway.estimate import prompt_tokens_of
+from apps.gateway.routing import Shape
+from apps.gateway.session import HEADERS as SESSION_HEADERS
+from apps.gateway.session import session_of
+
+# The answer that is expected when ranking prices: a quarter of the prompt, within bounds, in tokens.
+USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER, LONGEST_USUAL_ANSWER = 4, 100, 2_000
+
+
+def shape_of(call: Call, chat: Chat) -> Shape:
+    """Return what of a request matters for choosing who answers it."""
+    prompt = prompt_tokens_of(chat)
+    usual = min(max(prompt // USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER), LONGEST_USUAL_ANSWER)
+    return Shape(
+        prompt_tokens=prompt,
+        answer_tokens=min(usual, chat.max_tokens or usual),
+        pictures=0 if chat.drawing is None else chat.n or 1,
+        streaming=chat.stream,
+        # Anthropic's format has the user's id nowhere but in `metadata`, and it is read as the user.
+        session=session_of(
+            call.headers(*SESSION_HEADERS), chat.prompt_cache_key, {"user_id": chat.user, **(chat.metadata or {})}
+        ),
+        luck=random.random(),  # noqa: S311 - a draw, not a secret
+        exploration=settings.ROUTING_EXPLORATION,
+        healthy=is_rested,
+    )
