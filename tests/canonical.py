@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import (
     Audio,
@@ -124,7 +125,7 @@ def chats(draw: st.DrawFn, dialect: str) -> Chat:
     logprobs = draw(maybe(st.booleans()))
     return Chat(
         model=draw(words),
-        messages=draw(st.lists(_messages(dialect), min_size=1, max_size=4)),
+        messages=draw(_conversations(dialect)),
         stream=draw(st.booleans()),
         max_tokens=draw(maybe(st.integers(1, 10**6))),
         temperature=draw(maybe(st.floats(0, 2))),
@@ -160,26 +161,36 @@ def chats(draw: st.DrawFn, dialect: str) -> Chat:
     )
 
 
+@st.composite
+def _conversations(draw: st.DrawFn, dialect: str) -> list[Message]:
+    """Draw messages, each call with its result behind it."""
+    messages: list[Message] = []
+    for message in draw(st.lists(_messages(dialect), min_size=1, max_size=3)):
+        messages.append(message)
+        messages += [
+            Message(role="tool", parts=[replace(draw(_results), call_id=part.id)], extra=draw(maybe(unknown)))
+            for part in message.parts
+            if isinstance(part, ToolCall)
+        ]
+    return messages
+
+
 def _messages(dialect: str) -> st.SearchStrategy[Message]:
     shown = st.builds(Opaque, dialect=st.just(dialect), data=records.map(lambda data: {**data, "type": "x_part"}))
     common = {"extra": maybe(unknown)}
-    return (
-        st.builds(
-            Message,
-            role=st.sampled_from(("system", "developer", "user")),
-            parts=st.lists(_text_parts | _pictures | _recordings | _documents | shown, min_size=1, max_size=3),
-            name=maybe(words),
-            **common,
-        )
-        | st.builds(Message, role=st.just("assistant"), parts=_answers(), name=maybe(words), **common)
-        | st.builds(Message, role=st.just("tool"), parts=_results.map(lambda result: [result]), **common)
-    )
+    return st.builds(
+        Message,
+        role=st.sampled_from(("system", "developer", "user")),
+        parts=st.lists(_text_parts | _pictures | _recordings | _documents | shown, min_size=1, max_size=3),
+        name=maybe(words),
+        **common,
+    ) | st.builds(Message, role=st.just("assistant"), parts=_answers(), name=maybe(words), **common)
 
 
 @st.composite
 def _answers(draw: st.DrawFn) -> list[Part]:
     """Draw an earlier answer: thoughts, then words, pictures and calls."""
-    calls = draw(st.lists(_calls, max_size=2))
+    calls = draw(st.lists(_calls, max_size=2, unique_by=lambda call: call.id))
     thoughts = draw(st.just([]) | st.builds(Reasoning, text=texts).map(lambda one: [one]) | _sealed_thoughts)
     said = draw(st.lists(_text_parts | st.builds(Refusal, text=texts), min_size=0 if calls else 1, max_size=2))
     return [*thoughts, *said, *draw(st.lists(_pictures, max_size=1)), *calls]
@@ -192,6 +203,8 @@ _documents = st.builds(File, data=words, file_id=maybe(words), filename=maybe(te
 _calls = st.builds(
     ToolCall, id=words, name=texts, arguments=texts, extra=maybe(st.fixed_dictionaries({"extra_content": records}))
 )
+
+
 _results = st.builds(ToolResult, call_id=words, parts=st.lists(_text_parts, min_size=1, max_size=2), name=maybe(words))
 _sealed_thoughts = st.lists(
     st.builds(Reasoning, text=words, signature=maybe(words), **_seals)

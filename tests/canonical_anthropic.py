@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import (
     Chat,
@@ -138,24 +139,26 @@ def _tools(dialect: str) -> st.SearchStrategy[Any]:
 
 @st.composite
 def _conversations(draw: st.DrawFn, dialect: str) -> list[Message]:
-    """Draw instructions, then turns of user and assistant; a user's turn may begin with the results of tools."""
+    """Draw instructions, then turns of user and assistant; a user's begins with the results of the calls before."""
     messages: list[Message] = []
+    calls: list[ToolCall] = []
     if draw(st.booleans()):
         texts = st.lists(_texts, min_size=1, max_size=2)
         messages.append(Message(role="system", parts=draw(texts)))
     for _ in range(draw(st.integers(1, 3))):
-        results = draw(st.lists(_results, max_size=2))
+        results = [replace(draw(_results), call_id=call.id) for call in calls]
         messages += [Message(role="tool", parts=[result]) for result in results]
         parts: list[Part] = draw(st.lists(_shown(dialect), min_size=0 if results else 1, max_size=2))
         if parts:
             messages.append(Message(role="user", parts=parts, extra=draw(maybe(unknown))))
-        calls = draw(st.lists(_calls, max_size=2))
-        thoughts = draw(st.lists(_sealed, max_size=2))
+        calls = draw(st.lists(_calls, max_size=2, unique_by=lambda call: call.id))
+        # A turn of calls that has lost its thinking cannot be thought about any more.
+        thoughts = draw(st.lists(_sealed, min_size=1 if calls else 0, max_size=2))
         words_of = draw(st.lists(_texts, min_size=0 if calls else 1, max_size=2))
         messages.append(Message(role="assistant", parts=[*thoughts, *words_of, *calls]))
-        if draw(st.booleans()):
+        if not calls and draw(st.booleans()):
             messages.append(Message(role="system", parts=[Text(text=draw(said))]))
-    return messages
+    return [*messages, *(Message(role="tool", parts=[replace(draw(_results), call_id=call.id)]) for call in calls)]
 
 
 _texts = st.builds(Text, text=said, cache=marks, extra=maybe(unknown))
@@ -168,6 +171,8 @@ _documents = (
     | st.builds(File, url=words)
     | st.builds(File, file_id=words)
 )
+
+
 _results = st.builds(
     ToolResult,
     call_id=ids,

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 from contextlib import ExitStack
+from uuid import UUID
 
 import django
 import pytest
@@ -18,6 +20,7 @@ from redis import Redis
 
 from gateway_project import embedded
 
+_MADE_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _valkey_is_ours = not os.environ.get("REDIS_URL")
 _run = ExitStack()
 # Not a pytest hook: those are not called when the run ends while it is being configured.
@@ -29,16 +32,33 @@ os.environ.update(
     REDIS_URL=_stores.redis_url,
     GATEWAY_HOME=str(_stores.home),
     GATEWAY_MODE="development",
+    ROUTING_EXPLORATION="0",
 )
 django.setup()
 _valkey: Redis = Redis.from_url(_stores.redis_url)
 
 
+def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None:
+    """Name a test the same in every process that collects it: without the ids that were made for it."""
+    text = str(val) if isinstance(val, str | UUID) else ""
+    return _MADE_ID.sub("some-id", text) if _MADE_ID.search(text) else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests that start the whole product together: side by side they would take each other's time."""
+    for item in items:
+        if item.get_closest_marker("stack"):
+            item.add_marker(pytest.mark.xdist_group("stack"))
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Let tests that commit empty the ledger after themselves, which is refused everywhere else."""
+    """Stock the catalog, and let tests that commit empty the ledger after themselves, which is refused elsewhere."""
+    from tests.stock import stock
+
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute("ALTER TABLE billing_ledgerentry DISABLE TRIGGER ledger_not_emptied")
+        stock()
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from apps.catalog import snapshot
-from apps.catalog.load import load
 from apps.kernel import generation
 from apps.organizations.models import Plan
+from tests.stock import stock
 from tests.world import Caller, World, signed_in
 
 UNASKED = "?validate=false"
@@ -33,7 +33,7 @@ def administrator(world: World) -> Caller:
 @pytest.fixture
 def with_catalog(world: World) -> None:
     """The catalog as its files have it."""
-    load()
+    stock()
     snapshot.refresh(generation.read(generation.CATALOG))
 
 

@@ -3,6 +3,7 @@
 A case is a folder. `request.json` is what a client sends and `wire.json` what goes to the provider (to `target.json`'s,
 when there is one); `reply.json` and `stream.sse` are the provider's answer, whole and streamed; `events.jsonl` is what
 both mean; `client.json` and `client.sse` are what the client gets. Whatever is not there is not tested.
+A stream of binary frames is `stream.events`: a line `<event type> <payload>` for each, an exception's type after a `!`.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from apps.gateway import dialects
 from apps.gateway.canonical.chat import Chat, Message, Target, Text
 from apps.gateway.canonical.events import Event, Failed, Reply, Summary, UsageReported
 from apps.gateway.canonical.fold import fold, unfold
-from apps.gateway.framing import sse
+from apps.gateway.framing import aws_eventstream, sse
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
 from tests.canonical import replies
+from tests.event_frames import STREAM, stream_of
 
 WIRE = Path(__file__).parent / "wire"
 DIALECTS = {
@@ -39,7 +41,7 @@ DIALECTS = {
 }
 # The laws about clients' requests hold for formats with both sides.
 TWO_SIDED = {name: module for name, module in DIALECTS.items() if hasattr(module, "read_request")}
-FRAMINGS = {"sse": sse.frames}
+FRAMINGS = {"sse": sse.frames, "aws_eventstream": aws_eventstream.frames}
 # What the gateway adds to every answer of the cases.
 SUMMARY = Summary(
     usage=Usage(input=10, cache_read=4, cache_write=3, output=5, reasoning=2),
@@ -56,7 +58,7 @@ def cases_with(*files: str) -> list[Any]:
     return [
         pytest.param(DIALECTS[folder.parent.name], folder, id=f"{folder.parent.name}/{folder.name}")
         for folder in sorted(WIRE.glob("*/*"))
-        if all((folder / name).exists() for name in files)
+        if all(any(folder.glob(name)) for name in files)
     ]
 
 
@@ -109,9 +111,8 @@ def test_a_request_reaches_the_provider_as_the_case_says(dialect: Any, folder: P
 
 @pytest.mark.parametrize(("dialect", "folder"), cases_with("events.jsonl"))
 def test_an_answer_means_what_the_case_says(dialect: Any, folder: Path) -> None:
-    stream = folder / "stream.sse"
-    if stream.exists():
-        events = list(read_stream(dialect, stream.read_bytes()))
+    if stream := stream_of(folder):
+        events = list(read_stream(dialect, stream))
     else:
         events = list(dialect.read_reply((folder / "reply.json").read_bytes()))
     assert [told(event) for event in events] == [
@@ -119,9 +120,9 @@ def test_an_answer_means_what_the_case_says(dialect: Any, folder: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("dialect", "folder"), cases_with("reply.json", "stream.sse"))
+@pytest.mark.parametrize(("dialect", "folder"), cases_with("reply.json", STREAM))
 def test_a_streamed_answer_is_the_plain_one(dialect: Any, folder: Path) -> None:
-    streamed = list(read_stream(dialect, (folder / "stream.sse").read_bytes()))
+    streamed = list(read_stream(dialect, stream_of(folder)))
     plain = list(dialect.read_reply((folder / "reply.json").read_bytes()))
     if isinstance(plain[-1], Failed):
         assert [told(event) for event in streamed] == [told(event) for event in plain]
@@ -129,9 +130,9 @@ def test_a_streamed_answer_is_the_plain_one(dialect: Any, folder: Path) -> None:
         assert fold(streamed) == fold(plain)
 
 
-@pytest.mark.parametrize(("dialect", "folder"), cases_with("stream.sse"))
+@pytest.mark.parametrize(("dialect", "folder"), cases_with(STREAM))
 def test_a_stream_means_the_same_wherever_it_is_cut_into_pieces(dialect: Any, folder: Path) -> None:
-    data = (folder / "stream.sse").read_bytes()
+    data = stream_of(folder)
     whole = [told(event) for event in read_stream(dialect, data)]
     for size in (1, 2, 3, 7, 100):
         assert [told(event) for event in read_stream(dialect, data, size)] == whole
@@ -146,7 +147,7 @@ def test_a_client_gets_the_plain_answer_of_the_case(dialect: Any, folder: Path) 
 
 @pytest.mark.parametrize(("dialect", "folder"), cases_with("client.sse"))
 def test_a_client_gets_the_streamed_answer_of_the_case(dialect: Any, folder: Path) -> None:
-    events = list(read_stream(dialect, (folder / "stream.sse").read_bytes()))
+    events = list(read_stream(dialect, stream_of(folder)))
     client = side_towards_clients(dialect)
     written = b"".join(client.write_events([*events, SUMMARY], client_of(dialect, folder)))
     assert written.decode() == (folder / "client.sse").read_text()

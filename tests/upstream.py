@@ -19,15 +19,16 @@ import requests
 from django.test import Client
 
 from apps.billing import balances, reservations
-from apps.catalog.load import load
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import outbox, policy, transport, worker
+from apps.gateway import credentials, outbox, policy, scoreboard, transport, worker
 from apps.gateway.settle import settle
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of, new_token
-from apps.organizations.models import Membership, Organization, Project, Role, User
+from apps.organizations.models import Membership, Organization, Project, Role
 from tests.stack.product import PROJECT, eventually, free_port
+from tests.stock import stock
+from tests.world import make_user
 
 
 @pytest.fixture(scope="session")
@@ -82,11 +83,13 @@ def caller(db: None, sandbox_url: str, monkeypatch: pytest.MonkeyPatch, client: 
     """A key of an organization with 100 USD, and the catalog's sandbox at the running upstream."""
     monkeypatch.setenv("SANDBOX_BASE_URL", f"{sandbox_url}/v1")
     monkeypatch.setenv("SANDBOX_API_KEY", "sandbox-secret")
-    load()
+    stock()
     policy.forget_all()
+    scoreboard.BOARD.forget()
+    credentials.forget_rests()
     outbox.prepare()
     transport.close_idle()
-    user = User.objects.create_user("olivia@example.com", "a long enough password", name="Olivia")
+    user = make_user("Olivia")
     organization = Organization.objects.create(name="Acme", credits=100, plan="enterprise")
     Membership.objects.create(organization=organization, user=user, role=Role.OWNER)
     project = Project.objects.create(organization=organization, name="Default Project")

@@ -93,6 +93,17 @@ def test_a_class_with_a_price_of_its_own_is_paid_at_it(
     assert parts_of(cost_of(Usage(**used), card)) == parts
 
 
+def test_a_picture_is_paid_by_its_tokens_or_by_the_piece_and_never_by_both() -> None:
+    card = PriceCard(image=Decimal("0.039"), image_output=Decimal(30))
+    assert parts_of(cost_of(Usage(image_output=1_290, images=1), card)) == {"image_output": Decimal("0.0387")}
+    assert parts_of(cost_of(Usage(images=2), card)) == {"image_output": Decimal("0.078")}
+    by_the_piece = PriceCard(image=Decimal("0.039"), output=Decimal("2.5"))
+    assert parts_of(cost_of(Usage(image_output=1_000_000, images=1), by_the_piece)) == {
+        "output": Decimal("2.5"),
+        "image_output": Decimal("0.039"),
+    }
+
+
 @pytest.mark.parametrize("name", ["cache_read", "cache_write", "cache_write_1h", "image_input", "audio_input"])
 def test_what_is_read_without_a_price_of_its_own_is_input(name: str) -> None:
     card = PriceCard(input=Decimal(3), output=Decimal(15))

@@ -155,8 +155,9 @@ def test_how_much_to_think(fields: dict[str, Any], facts: dict[str, Any], writte
     assert {name: body[name] for name in ("thinking", "output_config") if name in body} == written
 
 
-def test_a_budget_beyond_the_models_limit_raises_the_limit_that_nobody_stated() -> None:
-    assert sent(reasoning={"max_tokens": 9_000})["max_tokens"] == 10_024
+def test_a_budget_raises_the_limit_that_nobody_stated_as_far_as_the_model_goes() -> None:
+    body = sent(reasoning={"max_tokens": 9_000})
+    assert (body["max_tokens"], body["thinking"]["budget_tokens"]) == (8_000, 7_999)
 
 
 def test_only_thinking_under_anthropics_seal_goes_back() -> None:

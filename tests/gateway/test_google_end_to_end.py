@@ -143,19 +143,19 @@ def test_a_refusal_of_googles_reaches_the_client_in_its_words(gemini: Caller) ->
 
 def test_what_google_has_no_words_for_is_refused_before_it_is_asked(gemini: Caller) -> None:
     tag = uuid4().hex
-    response = ask(gemini, f"hi [[sandbox tag={tag}]]", logit_bias={"1": 5}, headers={"X-No-Fallback": "true"})
+    response = ask(gemini, f"hi [[sandbox tag={tag}]]", image_config={"n": 2}, headers={"X-No-Fallback": "true"})
     assert (response.status_code, response.json()["error"]["code"]) == (400, "unsupported_feature")
-    assert response.json()["error"]["param"] == "logit_bias"
+    assert response.json()["error"]["param"] == "image_config"
     assert gemini.sent(tag) == []
 
 
 def test_what_google_has_no_words_for_is_answered_by_another_provider(gemini: Caller) -> None:
-    response = ask(gemini, "hi", logit_bias={"1": 5})
+    response = ask(gemini, "hi", image_config={"n": 2})
     assert (response.status_code, response.json()["metadata"]["used_provider"]) == (200, "sandbox")
 
 
 def test_a_provider_that_fails_after_one_without_words_for_it_is_the_one_that_is_blamed(gemini: Caller) -> None:
-    response = ask(gemini, "hi [[sandbox status=503]]", logit_bias={"1": 5})
+    response = ask(gemini, "hi [[sandbox status=503]]", image_config={"n": 2})
     assert (response.status_code, response.json()["error"]["code"]) == (503, "overloaded")
     settle_all()
     row = RequestLog.objects.get()

@@ -74,23 +74,14 @@ def test_the_path_names_the_model_and_whether_it_streams(stream: bool, path: str
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"logit_bias": {"1": 5}}, "logit_bias"),
-        ({"verbosity": "low"}, "verbosity"),
         ({"modalities": ["text", "audio"], "audio": {"voice": "alloy", "format": "wav"}}, "audio"),
-        ({"tools": [WEATHER], "parallel_tool_calls": False}, "parallel_tool_calls"),
         ({"tools": [WEATHER], "web_search": True}, "tools"),
-        ({"tools": [{"type": "web_search", "max_uses": 2}]}, "tools"),
-        ({"tools": [{"type": "web_search", "user_location": {"city": "Rome"}}]}, "tools"),
         ({"tools": [{"type": "code_interpreter"}]}, "tools"),
-        ({"tools": [{"type": "function", "function": {"name": "é" * 43}}]}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}]}, "tools[0]"),
         ({"image_config": {"image_quality": "high"}}, "image_config"),
         ({"image_config": {"n": 2}}, "image_config"),
-        ({"seed": 2**31}, "seed"),
-        ({"service_tier": "scale"}, "service_tier"),
-        ({"reasoning_effort": "none"}, "reasoning_effort"),
-        ({"reasoning_effort": "max"}, "reasoning_effort"),
         ({"messages": [{"role": "system", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "video", "video": {}}]}]}, "messages"),
+        ({"messages": [{"role": "user", "content": [{"type": "video", "video": {}}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": "AAAA"}}]}]}, "messages"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,hi"}}]}]},
@@ -104,6 +95,57 @@ def test_what_cannot_be_expressed_is_refused_before_it_is_sent(fields: dict[str,
     assert (refusal.value.status, refusal.value.code, refusal.value.param) == (400, "unsupported_feature", param)
 
 
+@pytest.mark.parametrize(
+    ("fields", "losses", "config"),
+    [
+        ({"logit_bias": {"1": 5}}, ["logit_bias"], {}),
+        ({"verbosity": "low", "user": "u-1", "metadata": {"a": "b"}}, ["verbosity", "user", "metadata"], {}),
+        ({"tools": [WEATHER], "parallel_tool_calls": False}, ["parallel_tool_calls"], {}),
+        ({"tools": [{"type": "web_search", "max_uses": 2}]}, ["tools[0].max_uses"], {}),
+        ({"tools": [{"type": "web_search", "user_location": {"city": "Rome"}}]}, ["tools[0].user_location"], {}),
+        ({"seed": 2**31}, ["seed"], {}),
+        ({"service_tier": "scale"}, ["service_tier"], {}),
+        (
+            {"reasoning_effort": "none"},
+            ["reasoning_effort"],
+            {"thinkingConfig": {"thinkingLevel": "LOW", "includeThoughts": True}},
+        ),
+        (
+            {"reasoning_effort": "max"},
+            ["reasoning_effort"],
+            {"thinkingConfig": {"thinkingLevel": "HIGH", "includeThoughts": True}},
+        ),
+        (
+            {"x_new": 1, "messages": [{"role": "user", "content": "Hi", "name": "Bo"}]},
+            ["x_new", "messages[0].name"],
+            {},
+        ),
+        (
+            {"frequency_penalty": 0.5, "n": 1, "parallel_tool_calls": True},
+            [],
+            {"frequencyPenalty": 0.5, "candidateCount": 1},
+        ),
+    ],
+)
+def test_hints_that_cannot_be_expressed_are_left_out_with_a_note(
+    fields: dict[str, Any], losses: list[str], config: dict[str, Any]
+) -> None:
+    target = Target(model_name="gemini-fox", facts=LEVELS)
+    wire = json.loads(google.write_request(read(**fields), target))
+    assert_googles_client_takes(wire)
+    assert [loss.param for loss in target.losses] == losses
+    assert wire.get("generationConfig", {}) == config
+
+
+def test_names_too_long_to_escape_are_sent_as_others_and_come_back() -> None:
+    name = "é" * 43
+    target = Target(model_name="gemini-fox", facts={})
+    wire = json.loads(google.write_request(read(tools=[{"type": "function", "function": {"name": name}}]), target))
+    (sent_name,) = target.restoring.names
+    assert target.restoring.names == {sent_name: name}
+    assert wire["tools"][0]["functionDeclarations"][0]["name"] == sent_name
+
+
 def test_six_stop_sequences_are_refused_and_five_are_not() -> None:
     chat = read()
     chat.stop = ["1", "2", "3", "4", "5"]
@@ -113,11 +155,10 @@ def test_six_stop_sequences_are_refused_and_five_are_not() -> None:
         sent(chat)
 
 
-def test_a_result_that_nobody_asked_for_is_refused() -> None:
+def test_a_result_that_nobody_asked_for_is_said_in_the_users_words() -> None:
     chat = Chat(model="m", messages=[Message(role="tool", parts=[ToolResult(call_id="c9", parts=[Text(text="Sun")])])])
-    with pytest.raises(InvalidRequest, match="no call has the id c9") as refusal:
-        sent(chat)
-    assert refusal.value.code == "invalid_parameters"
+    words = "Result of a tool call that is not part of this conversation (c9):"
+    assert sent(chat)["contents"] == [{"role": "user", "parts": [{"text": words}, {"text": "Sun"}]}]
 
 
 @pytest.mark.parametrize(
@@ -131,12 +172,12 @@ def test_a_result_that_nobody_asked_for_is_refused() -> None:
         ({"effort": "low"}, BUDGET, {"thinkingBudget": 2048, "includeThoughts": True}),
         ({"effort": "medium"}, BUDGET, {"thinkingBudget": 8192, "includeThoughts": True}),
         ({"effort": "max"}, BUDGET, {"thinkingBudget": 24576, "includeThoughts": True}),
-        ({"effort": "low", "max_tokens": 99_999}, BUDGET, {"thinkingBudget": 99999, "includeThoughts": True}),
+        ({"effort": "low", "max_tokens": 99_999}, BUDGET, {"thinkingBudget": 24576, "includeThoughts": True}),
         ({"max_tokens": 1}, LEVELS, {"thinkingBudget": 1, "includeThoughts": True}),
         ({}, LEVELS, {"includeThoughts": True}),
     ],
 )
-def test_effort_is_a_level_or_a_budget_by_the_facts_and_tokens_are_never_clamped(
+def test_effort_is_a_level_or_a_budget_by_the_facts(
     asked: dict[str, Any], facts: dict[str, Any], config: dict[str, Any]
 ) -> None:
     assert config_of(read(reasoning=asked), **facts) == {"thinkingConfig": config}

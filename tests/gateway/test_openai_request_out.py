@@ -15,9 +15,11 @@ from apps.gateway.canonical.chat import (
     Message,
     Opaque,
     OpaqueTool,
+    Part,
     Reasoning,
     Target,
     Text,
+    ToolCall,
     ToolResult,
 )
 from apps.gateway.dialects import openai
@@ -101,8 +103,10 @@ def foreign(*messages: Message, **fields: Any) -> Chat:
 
 def test_pictures_that_tools_show_follow_the_results_of_their_turn() -> None:
     picture = Image(url="data:image/png;base64,AA==", extra={"only": "theirs"})
+    calls: list[Part] = [ToolCall(id=name, name="show", arguments="{}") for name in "abc"]
     wire = sent(
         foreign(
+            Message(role="assistant", parts=calls),
             Message(role="tool", parts=[ToolResult(call_id="a", parts=[Text(text="see"), picture])]),
             Message(role="tool", parts=[ToolResult(call_id="b", parts=[Text(text="no")], is_error=True)]),
             Message(role="tool", parts=[ToolResult(call_id="c", parts=[picture])]),
@@ -114,6 +118,13 @@ def test_pictures_that_tools_show_follow_the_results_of_their_turn() -> None:
     assert wire == {
         "model": "upstream-model",
         "messages": [
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {"id": name, "type": "function", "function": {"name": "show", "arguments": "{}"}} for name in "abc"
+                ],
+            },
             {"role": "tool", "tool_call_id": "a", "content": [{"type": "text", "text": "see"}]},
             {"role": "tool", "tool_call_id": "b", "content": "Error: no"},
             {"role": "tool", "tool_call_id": "c", "content": ""},

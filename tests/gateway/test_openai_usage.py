@@ -97,6 +97,23 @@ from apps.kernel.usage import Usage
             },
             Usage(input=5),
         ),
+        # thinking beside both the completion and the total, and searches that are paid one by one
+        (
+            {
+                "prompt_tokens": 21,
+                "completion_tokens": 40,
+                "total_tokens": 61,
+                "citation_tokens": 7,
+                "num_search_queries": 18,
+                "reasoning_tokens": 30,
+            },
+            Usage(input=21, output=40, reasoning=30, web_searches=18),
+        ),
+        (
+            {"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7, "search_context_size": "low"},
+            Usage(input=3, output=4, web_searches=1),
+        ),
+        ({"prompt_tokens": 9, "completion_tokens": 1, "cached_tokens": 5}, Usage(input=4, cache_read=5, output=1)),
         ({"prompt_tokens": 10**12, "completion_tokens": 2}, Usage(output=2)),
         ({"prompt_tokens": 0, "completion_tokens": 0}, None),
         ({}, None),

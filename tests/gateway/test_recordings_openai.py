@@ -40,6 +40,7 @@ HOSTS = (
 # A provider that takes everything as it is: whatever is missing from the body then was lost by us.
 TAKES_ALL = {
     "developer_role": True,
+    "tool_call_ids": "any",
     "takes": [*OWN_FIELDS, "reasoning_details", "images", "cache_control", "web_search_options"],
 }
 # Words of providers' own that the specification's ranges leave out: a client of ours is told so.

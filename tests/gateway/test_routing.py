@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from apps.catalog.offers import Offer, Provider
 from apps.gateway.candidates import Candidate, Candidates
 from apps.gateway.credentials import CREDITS, Credential
-from apps.gateway.routing import rank
+from apps.gateway.routing import Ranking, Shape, rank
+from apps.gateway.standing import UNKNOWN, Standing
 from apps.kernel.ids import new_id
-from apps.kernel.prices import PriceCard
+from apps.kernel.prices import PriceCard, PriceTier
 from apps.keys.iam import Rule, first_refusal
 
 
@@ -47,19 +50,51 @@ def candidate(provider: str, price: str, *, model: str = "m", weight: float = 1.
     return Candidate(offer, Credential(CREDITS, service_secret="s"), model)
 
 
-def order(*candidates: Candidate, requested: str | None = None, no_fallback: bool = False) -> tuple[list[str], str]:
+SHAPE = Shape(prompt_tokens=1_000, answer_tokens=250)
+
+
+def ranked(
+    *candidates: Candidate,
+    requested: str | None = None,
+    no_fallback: bool = False,
+    standings: Mapping[str, Standing] | None = None,
+    **shape: Any,
+) -> Ranking:
+    """Rank candidates; `standings` are by provider, and a provider without one is unknown."""
+    known = {f"{name}/m": standing for name, standing in (standings or {}).items()}
+    return rank(
+        Candidates(requested, candidates),
+        replace(SHAPE, **shape),
+        lambda mapping: known.get(mapping, UNKNOWN),
+        no_fallback=no_fallback,
+    )
+
+
+def order(*candidates: Candidate, **given: Any) -> tuple[list[str], str]:
     """Return who is tried in which order, and the reason given."""
-    ranking = rank(Candidates(requested, candidates), no_fallback=no_fallback)
+    ranking = ranked(*candidates, **given)
     return [one.provider_id for one in ranking.candidates], ranking.explanation["selectionReason"]
 
 
-def test_the_cheapest_comes_first() -> None:
-    assert order(candidate("dear", "2"), candidate("cheap", "1")) == (["cheap", "dear"], "weighted-score")
+def standing(requests: int = 100, uptime: float = 100.0, **figures: Any) -> Standing:
+    """Return what the last five minutes were like."""
+    return Standing(**{"requests": requests, "fresh": requests, "uptime": uptime, **figures})
+
+
+def test_where_nothing_is_known_the_cheapest_comes_first() -> None:
+    assert order(candidate("dear", "2"), candidate("cheap", "1")) == (["cheap", "dear"], "price-only-no-metrics")
 
 
 def test_a_weight_below_one_lowers_the_score() -> None:
-    assert order(candidate("a", "1", weight=0.4), candidate("b", "2"))[0] == ["b", "a"]
+    assert order(candidate("a", "1", weight=0.6), candidate("b", "2"))[0] == ["b", "a"]
     assert order(candidate("a", "1", weight=0.8), candidate("b", "2"))[0] == ["a", "b"]
+
+
+def test_a_weight_of_eight_tenths_lowers_it_by_twenty_percent() -> None:
+    plain, weighted = (
+        ranked(candidate("a", "1", weight=weight)).explanation["providerScores"][0]["score"] for weight in (1.0, 0.8)
+    )
+    assert (plain, weighted) == (1.0, 0.8)
 
 
 def test_weight_zero_is_out_of_automatic_routing_but_can_be_named() -> None:
@@ -73,12 +108,152 @@ def test_without_fallback_there_is_one_candidate() -> None:
     assert order(candidate("a", "2"), candidate("b", "1"), requested="a", no_fallback=True)[0] == ["a"]
 
 
-def test_a_free_offer_does_not_make_the_others_worthless() -> None:
-    ranking = rank(Candidates(None, (candidate("free", "0"), candidate("paid", "1"))), no_fallback=False)
-    assert [(one["providerId"], one["score"]) for one in ranking.explanation["providerScores"]] == [
-        ("free", 1.0),
-        ("paid", 0.0099),
-    ]
+def test_a_score_is_the_weighted_sum_of_price_uptime_throughput_and_latency() -> None:
+    ranking = ranked(
+        candidate("a", "1"),
+        candidate("b", "2"),
+        standings={
+            "a": standing(uptime=90, latency=400.0, throughput=50.0),
+            "b": standing(latency=200.0, throughput=100.0),
+        },
+        streaming=True,
+    )
+    assert ranking.explanation == {
+        "availableProviders": ["b", "a"],
+        "selectedProvider": "b",
+        "selectionReason": "weighted-score",
+        "providerScores": [
+            # 0.5 x 1.01 / 2.01 + 0.3 + 0.1 + 0.1
+            {"providerId": "b", "score": 0.7512, "price": 2.0, "uptime": 100.0, "latency": 200.0, "throughput": 100.0},
+            # 0.5 x 1 + 0.3 x (90 - 80) / 20 + 0.1 x 50 / 100 + 0.1 x 200 / 400
+            {"providerId": "a", "score": 0.75, "price": 1.0, "uptime": 90.0, "latency": 400.0, "throughput": 50.0},
+        ],
+    }
+
+
+def test_the_first_token_of_a_plain_answer_interests_nobody() -> None:
+    slow_and_quick = {"a": standing(latency=9_000.0), "b": standing(latency=100.0)}
+    same_price = candidate("a", "1"), candidate("b", "1")
+    assert order(*same_price, standings=slow_and_quick)[0] == ["a", "b"]
+    assert order(*same_price, standings=slow_and_quick, streaming=True)[0] == ["b", "a"]
+
+
+def test_prices_are_those_of_a_request_of_this_size() -> None:
+    long = PriceTier(above_input_tokens=200_000, input=Decimal(10))
+    tiered = candidate("tiered", "1")
+    tiered = replace(tiered, offer=replace(tiered.offer, prices=PriceCard(input=Decimal(1), tiers=(long,))))
+    plain = candidate("plain", "2")
+    assert order(tiered, plain)[0] == ["tiered", "plain"]
+    assert order(tiered, plain, prompt_tokens=300_000)[0] == ["plain", "tiered"]
+
+
+class TestANamedProvider:
+    both = candidate("named", "1"), candidate("dear", "9"), candidate("dearer", "10")
+
+    def test_is_passed_over_below_ninety_percent_for_the_cheapest_better_one(self) -> None:
+        standings = {"named": standing(uptime=89.9), "dear": standing(uptime=95)}
+        ranking = ranked(*self.both, requested="named", standings=standings)
+        assert ranking.candidates[0].provider_id == "dear"
+        assert ranking.explanation["selectionReason"] == "low-uptime-fallback"
+        assert ranking.explanation["originalProvider"] == "named"
+        assert ranking.explanation["originalProviderUptime"] == 89.9
+
+    def test_stays_at_ninety(self) -> None:
+        reason = order(*self.both, requested="named", standings={"named": standing(uptime=90)})[1]
+        assert reason == "direct-provider-specified"
+
+    def test_stays_where_nobody_is_better(self) -> None:
+        worse = {name: standing(uptime=50) for name in ("named", "dear", "dearer")}
+        assert order(*self.both, requested="named", standings=worse)[1] == "direct-provider-specified"
+
+    def test_stays_when_the_client_wants_no_fallback(self) -> None:
+        found = order(*self.both, requested="named", standings={"named": standing(uptime=1)}, no_fallback=True)
+        assert found == (["named"], "direct-provider-specified")
+
+
+class TestAnOpenCircuit:
+    both = candidate("cheap", "1"), candidate("dear", "2")
+
+    def test_gets_nothing_while_another_works(self) -> None:
+        assert order(*self.both, standings={"cheap": standing(open=True)})[0] == ["dear", "cheap"]
+        named = order(*self.both, requested="cheap", standings={"cheap": standing(uptime=99, open=True)})
+        assert named == (["dear", "cheap"], "low-uptime-fallback")
+
+    def test_gets_one_when_it_is_due(self) -> None:
+        ranking = ranked(*self.both, standings={"cheap": standing(open=True, probe_due=True)})
+        assert [one.provider_id for one in ranking.candidates] == ["cheap", "dear"]
+        assert (ranking.explanation["selectionReason"], ranking.probe) == ("circuit-probe", True)
+
+    def test_gets_everything_when_it_is_all_there_is(self) -> None:
+        ranking = ranked(candidate("only", "1"), standings={"only": standing(open=True)})
+        assert ([one.provider_id for one in ranking.candidates], ranking.probe) == (["only"], False)
+
+
+class TestAConversation:
+    alike = tuple(candidate(name, "1") for name in ("a", "b", "c", "d"))
+
+    def test_stays_with_its_provider(self) -> None:
+        chosen = {order(*self.alike, session="one", luck=luck / 10)[0][0] for luck in range(10)}
+        assert len(chosen) == 1
+        assert order(*self.alike, session="one")[1] == "session-affinity"
+
+    def test_others_are_elsewhere(self) -> None:
+        assert {order(*self.alike, session=str(number))[0][0] for number in range(50)} == {"a", "b", "c", "d"}
+
+    def test_moves_only_if_its_provider_goes(self) -> None:
+        before = {str(number): order(*self.alike, session=str(number))[0][0] for number in range(50)}
+        after = {session: order(*self.alike[1:], session=session)[0][0] for session in before}
+        assert {session for session in before if before[session] != after[session]} == {
+            session for session in before if before[session] == "a"
+        }
+
+    def test_leaves_one_that_is_hardly_up_or_much_dearer(self) -> None:
+        for number in range(20):
+            session = str(number)
+            assert order(*self.alike[:2], session=session, standings={"a": standing(uptime=84)})[0][0] == "b"
+            assert order(candidate("a", "2"), candidate("b", "1"), session=session)[0][0] == "b"
+
+
+class TestExploration:
+    both = candidate("cheap", "1"), candidate("idle", "1.5")
+    busy = {"cheap": standing()}
+
+    def test_a_small_share_goes_to_an_idle_provider(self) -> None:
+        assert order(*self.both, standings=self.busy, luck=0.009) == (["idle", "cheap"], "random-exploration")
+        assert order(*self.both, standings=self.busy, luck=0.01)[0] == ["cheap", "idle"]
+
+    def test_but_not_when_it_is_twice_as_dear_or_known(self) -> None:
+        assert order(self.both[0], candidate("idle", "2.1"), standings=self.busy, luck=0.0)[0][0] == "cheap"
+        known = {**self.busy, "idle": standing(requests=5)}
+        assert order(*self.both, standings=known, luck=0.0)[0][0] == "cheap"
+
+    def test_nor_of_a_conversation_or_a_request_that_names_its_provider(self) -> None:
+        assert order(*self.both, standings=self.busy, luck=0.0, session="s")[0][0] == "cheap"
+        assert order(*self.both, standings=self.busy, luck=0.0, requested="cheap")[0][0] == "cheap"
+
+
+class TestCredentials:
+    several = tuple(
+        replace(candidate("p", "1"), credential=Credential(CREDITS, service_secret="s", label=f"p#{number}"))
+        for number in range(4)
+    )
+
+    def test_all_of_a_provider_are_tried_also_without_fallback(self) -> None:
+        ranking = ranked(*self.several, candidate("q", "2"), requested="p", no_fallback=True)
+        assert {one.credential.name for one in ranking.candidates} == {"p#0", "p#1", "p#2", "p#3"}
+
+    def test_requests_are_spread_over_them(self) -> None:
+        first = {ranked(*self.several, luck=luck / 50).candidates[0].credential.name for luck in range(50)}
+        assert first == {"p#0", "p#1", "p#2", "p#3"}
+
+    def test_a_conversation_keeps_its_own(self) -> None:
+        first = {ranked(*self.several, luck=n / 50, session="s").candidates[0].credential.name for n in range(50)}
+        assert len(first) == 1
+
+    def test_one_that_rests_comes_last(self) -> None:
+        for number in range(20):
+            ranking = ranked(*self.several, luck=number / 20, healthy=lambda name: name != "p#2")
+            assert ranking.candidates[-1].credential.name == "p#2"
 
 
 def rule(kind: str, **value: object) -> Rule:

@@ -13,9 +13,9 @@ from pytest_django.live_server_helper import LiveServer
 
 from apps.catalog import snapshot
 from apps.catalog.listing import list_of
-from apps.catalog.load import load
 from apps.catalog.models import Model, ModelProvider
 from apps.kernel import generation
+from tests.stock import stock
 
 pytestmark = pytest.mark.django_db
 
@@ -25,7 +25,7 @@ DAY = date(2026, 11, 21)
 @pytest.fixture
 def listed(db: None) -> None:
     """The shipped catalog, in the tables and in this process."""
-    load()
+    stock()
     snapshot.refresh(generation.read(generation.CATALOG))
 
 
@@ -244,7 +244,7 @@ def test_a_model_that_everyone_deactivated_is_gone(client: Client) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_openai_client_reads_the_listing_and_one_model(live_server: LiveServer) -> None:
-    load()
+    stock()
     snapshot.refresh(generation.read(generation.CATALOG))
     openai = OpenAI(base_url=f"{live_server.url}/v1", api_key="not a key", max_retries=0)
     models = {model.id: model for model in openai.models.list()}

@@ -32,6 +32,7 @@ class TestProjects:
             "organizationId": str(world.acme.id),
             "cachingEnabled": False,
             "cacheDurationSeconds": 60,
+            "hedgingEnabled": False,
             "mode": "hybrid",
             "status": "active",
             "createdAt": row.created_at.isoformat().replace("+00:00", "Z"),
@@ -181,7 +182,7 @@ class TestMembers:
         row = Membership.objects.get(user=world.dana)
         dana = signed_in(world.dana)
         response = signed_in(world.adam).send("DELETE", f"/organization/{world.acme.id}/members/{row.id}", {})
-        assert response.json() == {"message": "Member removed"}
+        assert response.json() == {"message": "Member removed", "revokedApiKeys": 0}
         assert dana.get(f"/projects/{world.project.id}").status_code == 403
 
     def test_nobody_raises_themselves(self, world: World) -> None:

@@ -73,7 +73,7 @@ class TestBodies:
             ("/v1/messages", Family.ANTHROPIC),
             ("/v1/messages/count_tokens", Family.ANTHROPIC),
             ("/v1/messagesomething", Family.GATEWAY),
-            ("/v1/images/generations", Family.GATEWAY),
+            ("/v1/images/generations", Family.OPENAI),
             ("/v1/models", Family.GATEWAY),
             ("/logs/x", Family.GATEWAY),
             ("/", Family.GATEWAY),
@@ -85,6 +85,7 @@ class TestBodies:
             ("/organization", Family.MANAGEMENT),
             ("/guardrails/config/x", Family.MANAGEMENT),
             ("/activity", Family.MANAGEMENT),
+            ("/audit-logs/x", Family.MANAGEMENT),
         ],
     )
     def test_which_path_is_of_which_family(self, path: str, family: Family) -> None:

@@ -18,7 +18,7 @@ from apps.billing.models import Transaction
 from apps.kernel.ids import new_id
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt
-from apps.organizations.models import Membership, Plan, Role
+from apps.organizations.models import AuditEntry, Membership, Plan, Role
 from apps.organizations.sessions import MemberEndpoint
 from tests.world import Caller, World, join, make_key, make_user, signed_in
 
@@ -77,6 +77,7 @@ ROWS = [
     Row("GET", f"{ORGANIZATION}/projects", MEMBERS, IN_ACME),
     Row("GET", f"{ORGANIZATION}/transactions", ADMINS, IN_ACME),
     Row("GET", f"{ORGANIZATION}/referral-stats", MEMBERS, IN_ACME),
+    Row("GET", "audit-logs/<str:organization_id>", ADMINS, IN_ACME),
     Row("GET", f"{ORGANIZATION}/members", MEMBERS, IN_ACME),
     Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "developer"}),
     Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "admin"}),
@@ -130,6 +131,10 @@ ROWS = [
 ]
 
 
+# What changes nothing of an organization, and is in no audit log.
+OF_NO_ORGANIZATION = {"auth/sign-out"}
+
+
 def endpoints() -> Iterator[tuple[str, str]]:
     """Yield method and route of everything that people sign in for."""
     for pattern in get_resolver().url_patterns:
@@ -146,8 +151,8 @@ def test_every_endpoint_has_its_rows() -> None:
 
 @pytest.fixture
 def things(world: World) -> dict[str, str]:
-    """The ids of Acme's things by name; it is on the plan pro and has a second owner, Olga."""
-    world.acme.plan = Plan.PRO
+    """The ids of Acme's things by name; it is on the plan enterprise and has a second owner, Olga."""
+    world.acme.plan = Plan.ENTERPRISE
     world.acme.save()
     join(world.acme, make_user("Olga"), Role.OWNER)
     make_user("Nora")
@@ -199,13 +204,21 @@ def caller_named(name: str, world: World) -> Caller:
 def test_who_may(world: World, things: dict[str, str], row: Row, name: str) -> None:
     caller = caller_named(name, world)
     before = state()
+    recorded = AuditEntry.objects.count()
     response = send(caller, row, things)
     allowed = name in row.may
     expected = 200 if allowed else 401 if name == "nobody" else 403
     assert response.status_code == expected, response.content
     assert (state() != before) == (allowed and row.method != "GET")
+    newest = AuditEntry.objects.order_by("-id").first()
     if not allowed:
         assert set(response.json()) == {"message"}
+    elif row.method != "GET" and row.route not in OF_NO_ORGANIZATION:
+        assert newest is not None
+        assert (newest.actor_type, newest.actor_email) == ("session", getattr(world, name).email)
+        assert AuditEntry.objects.count() > recorded
+    else:
+        assert AuditEntry.objects.count() == recorded
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.things], ids=str)

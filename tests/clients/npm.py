@@ -1,0 +1,58 @@
+"""Programs from npm, installed once and kept in pytest's cache.
+
+Knows their versions, this one place, and how they are started. Must never know what they are asked.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+CLAUDE_CODE = "@anthropic-ai/claude-code@2.1.330"
+OPENCODE = "opencode-ai@1.18.33"
+
+_LOOK_PATIENCE, _INSTALL_PATIENCE, RUN_PATIENCE = 60, 400, 150
+
+
+def installed(package: str, config: pytest.Config) -> Path:
+    """Return the folder in which the package is installed. Skips where there is no npm or no registry to ask."""
+    if shutil.which("npm") is None:
+        pytest.skip("npm is not installed")
+    assert config.cache is not None
+    folder = config.cache.mkdir("npm-" + package.replace("/", "-").replace("@", "-").strip("-"))
+    done = folder / "done"
+    if done.exists():
+        return folder
+    try:
+        _npm(folder, "view", package, "version", patience=_LOOK_PATIENCE)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"npm's registry cannot be reached: {error}")
+    _npm(folder, "install", "--prefix", str(folder), package, patience=_INSTALL_PATIENCE)
+    done.touch()
+    return folder
+
+
+def _npm(folder: Path, *arguments: str, patience: float) -> None:
+    command = ["npm", *arguments, "--no-audit", "--no-fund", "--loglevel=error"]
+    subprocess.run(command, cwd=folder, timeout=patience, check=True, capture_output=True)
+
+
+def run(command: Sequence[str | Path], *, home: Path, folder: Path, said: str = "", **environment: str) -> str:
+    """Return what a program prints that is run in `folder` and is told `said`; it sees `home` and these variables."""
+    done = subprocess.run(
+        command,
+        input=said,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        timeout=RUN_PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout

@@ -1,0 +1,54 @@
+"""Claude Code, as npm delivers it, does a small task with a tool, over its own format and another."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.clients import npm
+from tests.clients.gateway import BEHIND, Behind, Gateway
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+
+CONTENT = "hi\nGrüße\n"
+
+
+@pytest.fixture(scope="session")
+def claude_code(request: pytest.FixtureRequest) -> list[str | Path]:
+    """The command that starts it."""
+    folder = npm.installed(npm.CLAUDE_CODE, request.config)
+    return ["node", folder / "node_modules/@anthropic-ai/claude-code/cli-wrapper.cjs"]
+
+
+@pytest.mark.parametrize("behind", BEHIND[1:], ids=["anthropic", "google"])
+def test_it_writes_a_file(claude_code: list[str | Path], gateway: Gateway, behind: Behind, tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "work"
+    home.mkdir()
+    folder.mkdir()
+    target = folder / "hello.txt"
+    key = gateway.new_key("Claude Code")
+    said = npm.run(
+        [*claude_code, "-p", "--model", behind.model, "--output-format", "json", "--allowedTools", "Write"],
+        said=f"Write({json.dumps({'file_path': str(target), 'content': CONTENT})})",
+        home=home,
+        folder=folder,
+        ANTHROPIC_BASE_URL=gateway.url,
+        ANTHROPIC_AUTH_TOKEN=key.token,
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
+        DISABLE_AUTOUPDATER="1",
+    )
+    result = json.loads(said[said.index("{") :].splitlines()[0])
+    assert (result["subtype"], result["is_error"], result["num_turns"]) == ("success", False, 2)
+    assert result["permission_denials"] == []
+    assert result["result"].startswith("Write answered: File created successfully")
+    assert target.read_text() == CONTENT
+
+    logs = gateway.logs_of(key)
+    assert [(log["usedProvider"], log["usedModel"], log["statusCode"]) for log in logs] == [
+        (behind.provider, behind.model_id, 200)
+    ] * len(logs)
+    assert [log["streamed"] for log in logs] == [True, True]
+    assert all(int(log["promptTokens"]) > 1000 and log["cost"] > 0 for log in logs)
+    assert gateway.is_paid_to_the_last_digit()

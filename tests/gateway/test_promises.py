@@ -1,0 +1,156 @@
+"""Reservations under any sequence of events: what is held is always the sum of what is promised, and never too much."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from uuid import UUID
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from apps.billing import balances, reservations
+from apps.billing.balances import Balance
+from apps.billing.reservations import Outcome, Request, flight_key
+from apps.kernel import generation
+from apps.kernel.ids import new_id
+from apps.kernel.money import NANO
+from apps.kernel.redis import client
+
+DOLLAR = 10**9
+amounts = st.integers(0, DOLLAR // 2)
+numbers = st.integers(0, 1_000)
+
+
+class Promises(RuleBasedStateMachine):
+    """Two keys of one organization, two workers, and everything that can happen to their requests.
+
+    The ledger's truth is kept here, as is what ought to be held; Valkey is asked after each step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.organization = new_id()
+        self.workers = (f"worker-{new_id()}", f"worker-{new_id()}")
+        self.limits: dict[UUID, int | None] = {new_id(): DOLLAR, new_id(): None}
+        self.credits, self.version = DOLLAR, 1
+        self.usage = dict.fromkeys(self.limits, 0)
+        # By its id, each open reservation: the request, and what it will cost in the end.
+        self.open: dict[UUID, Request] = {}
+        # Answered and charged in the ledger, not yet released.
+        self.charged: dict[UUID, Request] = {}
+        self.dead: list[Request] = []
+        self.publish()
+
+    def publish(self) -> None:
+        """Move the copies forward, as the settler does."""
+        self.version += 1
+        balances.put(
+            [
+                Balance("organization", self.organization, Decimal(self.credits) / NANO, self.version),
+                *(Balance("key", key, Decimal(used) / NANO, self.version) for key, used in self.usage.items()),
+            ]
+        )
+
+    def held(self, scope: balances.Scope, identifier: UUID) -> int:
+        """Return what Valkey says is held."""
+        return int(client().hget(balances.key(scope, identifier), "held") or 0)
+
+    def promised(self, key: UUID | None = None) -> int:
+        """Return what is held by right: on the key, or on the organization."""
+        every = [*self.open.values(), *self.charged.values()]
+        if key is None:
+            return sum(one.amount_nanos for one in every if one.from_credits)
+        return sum(one.amount_nanos for one in every if one.api_key_id == key and one.key_limit_nanos is not None)
+
+    @rule(amount=amounts, which=numbers, worker=st.sampled_from((0, 1)), paid=st.booleans(), most=st.integers(1, 6))
+    def reserve(self, amount: int, which: int, worker: int, paid: bool, most: int) -> None:
+        """Ask for a promise; it is made exactly when there is room for it."""
+        key = list(self.limits)[which % 2]
+        request = Request(
+            id=new_id(),
+            worker=self.workers[worker],
+            organization_id=self.organization,
+            api_key_id=key,
+            amount_nanos=amount,
+            from_credits=paid,
+            key_limit_nanos=self.limits[key],
+            catalog_word=generation.read(generation.CATALOG),
+            organization_word=generation.read(generation.organization(self.organization)),
+            payload="{}",
+            most_in_flight=most,
+        )
+        flying = client().zcard(flight_key(self.organization))
+        limit = self.limits[key]
+        left_of_limit = None if limit is None else limit - self.usage[key] - self.promised(key)
+        left_of_credits = self.credits - self.promised() if paid else None
+        outcome = reservations.reserve(request).outcome
+        if flying >= most:
+            assert outcome is Outcome.TOO_MANY
+        elif left_of_limit is not None and (left_of_limit < amount or left_of_limit <= 0):
+            assert outcome is Outcome.OVER_LIMIT
+        elif left_of_credits is not None and (left_of_credits < amount or left_of_credits <= 0):
+            assert outcome is Outcome.NO_CREDITS
+        else:
+            assert outcome is Outcome.HELD
+            self.open[request.id] = request
+
+    @precondition(lambda self: self.open)
+    @rule(which=numbers)
+    def ask_again(self, which: int) -> None:
+        """The answer was lost on its way and the question is asked again: it is held once."""
+        request = list(self.open.values())[which % len(self.open)]
+        assert reservations.reserve(request).outcome is Outcome.HELD
+
+    @precondition(lambda self: self.open)
+    @rule(which=numbers, share=st.integers(0, 130))
+    def charge(self, which: int, share: int) -> None:
+        """A request has been answered: the ledger has it, for less than was held or for more."""
+        request = self.open.pop(list(self.open)[which % len(self.open)])
+        cost = request.amount_nanos * share // 100
+        self.credits -= cost if request.from_credits else 0
+        self.usage[request.api_key_id] += cost
+        self.charged[request.id] = request
+        self.publish()
+
+    @precondition(lambda self: self.charged)
+    @rule(which=numbers)
+    def release(self, which: int) -> None:
+        """The settler's second step, which it may repeat after its own death."""
+        request = self.charged.pop(list(self.charged)[which % len(self.charged)])
+        pairs = [(request.worker, request.id)]
+        assert [reservations.release(pairs), reservations.release(pairs)] == [1, 0]
+
+    @precondition(lambda self: self.open)
+    @rule(worker=st.sampled_from((0, 1)))
+    def sweep(self, worker: int) -> None:
+        """A worker has died: what it left is found by its notes, and given back."""
+        name = self.workers[worker]
+        notes = reservations.notes_of(name)
+        mine = {one.id for one in [*self.open.values(), *self.charged.values()] if one.worker == name}
+        assert set(notes) == mine
+        assert reservations.release([(name, identifier) for identifier in notes]) == len(mine)
+        for identifier in mine:
+            self.open.pop(identifier, None)
+            self.charged.pop(identifier, None)
+
+    @rule()
+    def publish_something_old(self) -> None:
+        """A copy that was late on its way changes nothing."""
+        balances.put([Balance("organization", self.organization, Decimal(1_000), self.version - 1)])
+
+    @invariant()
+    def what_is_held_is_what_is_promised(self) -> None:
+        """To the last billionth; and so are the notes and those in flight."""
+        assert self.held("organization", self.organization) == self.promised()
+        for key in self.limits:
+            assert self.held("key", key) == self.promised(key)
+        every = {**self.open, **self.charged}
+        assert {identifier for worker in self.workers for identifier in reservations.notes_of(worker)} == set(every)
+        assert client().zcard(flight_key(self.organization)) == len(every)
+
+
+Promises.TestCase.settings = settings(
+    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestPromises = Promises.TestCase

@@ -1,0 +1,258 @@
+"""The scoreboard: what one worker sees all workers know within a sync, over a real Valkey; circuits open and close."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from apps.gateway import blame, scoreboard
+from apps.gateway.blame import Suspicion
+from apps.gateway.scoreboard import FIRST_PROBE, LONGEST_PROBE, OPEN_AFTER, WINDOW, Scoreboard
+from apps.gateway.standing import UNKNOWN, Counts, Standing, standing_of
+from apps.kernel.ids import new_id
+
+FOX = "acme/fox-1"
+
+
+class Clock:
+    """The time that scoreboards go by."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_003.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(scoreboard, "time", clock)
+    monkeypatch.setattr(blame, "time", clock)
+    return clock
+
+
+def answer(board: Scoreboard, times: int = 1, first_token_ms: int | None = 200) -> None:
+    for _ in range(times):
+        board.succeeded(FOX, first_token_ms=first_token_ms, tokens=100, seconds=2.0)
+
+
+def test_nobody_asked_stands_well() -> None:
+    assert Scoreboard().standing(FOX) == UNKNOWN == Standing(requests=0, uptime=100.0)
+
+
+def test_what_one_worker_saw_all_know_after_a_sync(clock: Clock) -> None:
+    one, other = Scoreboard(), Scoreboard()
+    answer(one, 3)
+    one.failed(FOX)
+    one.sync()
+    other.sync()
+    assert other.standing(FOX) == Standing(requests=4, fresh=4, uptime=75.0, latency=200.0, throughput=50.0)
+    answer(other, 4)
+    other.sync()
+    one.sync()
+    assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (8, 87.5)
+
+
+def test_what_is_older_than_five_minutes_is_forgotten(clock: Clock) -> None:
+    one = Scoreboard()
+    one.failed(FOX)
+    one.sync()
+    clock.now += WINDOW / 2
+    answer(one)
+    one.sync()
+    assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (2, 50.0)
+    clock.now += WINDOW / 2 + scoreboard.BUCKET
+    one.sync()
+    assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (1, 100.0)
+    clock.now += WINDOW
+    one.sync()
+    assert one.standing(FOX) == UNKNOWN
+
+
+def test_a_worker_that_starts_late_knows_the_whole_window(clock: Clock) -> None:
+    one = Scoreboard()
+    for _ in range(20):
+        answer(one)
+        one.sync()
+        clock.now += scoreboard.BUCKET
+    late = Scoreboard()
+    late.sync()
+    assert late.standing(FOX).requests == 20
+
+
+def test_while_valkey_is_away_nothing_that_was_seen_is_lost(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = Scoreboard()
+    answer(one, 2)
+    with monkeypatch.context() as patch:
+
+        def away() -> Any:
+            raise RedisConnectionError("away")
+
+        patch.setattr(scoreboard, "client", away)
+        with pytest.raises(RedisConnectionError):
+            one.sync()
+    one.sync()
+    assert one.standing(FOX).requests == 2
+
+
+class TestCircuits:
+    @pytest.fixture
+    def board(self, clock: Clock) -> Scoreboard:
+        """A scoreboard with an open circuit."""
+        board = Scoreboard()
+        for _ in range(OPEN_AFTER):
+            board.failed(FOX)
+        return board
+
+    def test_it_opens_at_once_where_it_is_seen_and_elsewhere_after_a_sync(self, board: Scoreboard) -> None:
+        assert (board.standing(FOX).open, board.standing(FOX).probe_due) == (True, False)
+        other = Scoreboard()
+        other.sync()
+        assert not other.standing(FOX).open
+        board.sync()
+        other.sync()
+        assert other.standing(FOX).open
+
+    def test_a_few_failures_among_many_answers_open_nothing(self, clock: Clock) -> None:
+        board = Scoreboard()
+        for _ in range(OPEN_AFTER):
+            answer(board, 2)
+            board.failed(FOX)
+        assert not board.standing(FOX).open
+        for _ in range(OPEN_AFTER - 1):
+            board.failed(FOX)
+            answer(board)
+        assert not board.standing(FOX).open
+
+    def test_failures_in_a_row_open_it_after_however_many_answers(self, clock: Clock) -> None:
+        board = Scoreboard()
+        answer(board, 1_000)
+        for _ in range(OPEN_AFTER - 1):
+            board.failed(FOX)
+        assert not board.standing(FOX).open
+        board.failed(FOX)
+        assert board.standing(FOX).open
+
+    def test_half_of_them_failing_opens_it(self, clock: Clock) -> None:
+        board = Scoreboard()
+        for _ in range(OPEN_AFTER):
+            answer(board)
+            board.failed(FOX)
+        assert board.standing(FOX).open
+
+    def test_failures_that_several_workers_saw_open_it_together(self, clock: Clock) -> None:
+        boards = [Scoreboard() for _ in range(OPEN_AFTER)]
+        for board in boards:
+            board.failed(FOX)
+            board.sync()
+        assert boards[-1].standing(FOX).open
+
+    def test_one_request_is_let_through_after_a_while_and_no_second_beside_it(
+        self, board: Scoreboard, clock: Clock
+    ) -> None:
+        clock.now += FIRST_PROBE
+        assert board.standing(FOX).probe_due
+        board.probing(FOX)
+        assert not board.standing(FOX).probe_due
+
+    def test_a_success_closes_it_everywhere_and_old_failures_are_forgiven(
+        self, board: Scoreboard, clock: Clock
+    ) -> None:
+        other = Scoreboard()
+        board.sync()
+        other.sync()
+        clock.now += FIRST_PROBE
+        answer(board)
+        assert not board.standing(FOX).open
+        board.sync()
+        other.sync()
+        assert not other.standing(FOX).open
+        for one in (board, other):
+            one.failed(FOX)
+            one.sync()
+            assert not one.standing(FOX).open
+
+    def test_a_trial_that_fails_makes_the_next_one_wait_longer(self, board: Scoreboard, clock: Clock) -> None:
+        waits = []
+        for _ in range(4):
+            since = clock.now
+            while not board.standing(FOX).probe_due:
+                clock.now += 0.5
+            waits.append(clock.now - since)
+            board.probing(FOX)
+            board.failed(FOX)
+            board.sync()
+        assert waits == [FIRST_PROBE, 2 * FIRST_PROBE, LONGEST_PROBE, LONGEST_PROBE]
+
+    def test_one_that_nobody_tries_any_more_is_forgotten(self, board: Scoreboard, clock: Clock) -> None:
+        board.sync()
+        clock.now += WINDOW + FIRST_PROBE + 1
+        board.sync()
+        assert board.standing(FOX) == UNKNOWN
+
+
+class TestStandings:
+    def test_late_is_later_than_nineteen_of_twenty(self) -> None:
+        counts = Counts()
+        for _ in range(19):
+            counts.succeed(90, 0, 0)
+        assert standing_of(counts).late_after is None, "too few to tell"
+        counts.succeed(5_001, 0, 0)
+        assert standing_of(counts).late_after == 100.0
+        counts.succeed(5_001, 0, 0)
+        assert standing_of(counts).late_after == 8_000.0
+
+    def test_answers_that_do_not_stream_say_nothing_of_the_first_token(self) -> None:
+        counts = Counts()
+        counts.succeed(None, 50, 0.5)
+        assert standing_of(counts) == Standing(requests=1, uptime=100.0, throughput=100.0)
+
+    def test_counts_are_told_and_heard_the_same(self) -> None:
+        counts, heard = Counts(), Counts()
+        counts.succeed(123, 45, 0.678)
+        counts.failed = 2
+        for name, number in counts.told():
+            heard.hear(name, number)
+        heard.hear("of a later version", 5)
+        assert heard == counts
+
+
+class TestBlame:
+    @pytest.fixture
+    def failures(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The mappings whose failures were counted."""
+        counted: list[str] = []
+        monkeypatch.setattr(blame, "BOARD", type("Board", (), {"failed": staticmethod(counted.append)}))
+        blame._counted.clear()
+        return counted
+
+    def test_a_request_that_another_answered_proves_the_failure(self, failures: list[str]) -> None:
+        organization = new_id()
+        for _ in range(10):
+            blame.assign([Suspicion(FOX, certain=False)], answered=True, organization_id=organization)
+        assert failures == [FOX] * 10
+
+    def test_one_tenant_alone_adds_only_a_few_a_minute(self, failures: list[str], clock: Clock) -> None:
+        def fail(organization: UUID) -> int:
+            before = len(failures)
+            for _ in range(10):
+                blame.assign([Suspicion(FOX, certain=False)], answered=False, organization_id=organization)
+            return len(failures) - before
+
+        organization = new_id()
+        assert [fail(organization), fail(organization), fail(new_id())] == [3, 0, 3]
+        clock.now += 60
+        assert fail(organization) == 3
+
+    def test_a_broken_connection_is_nobody_elses_doing(self, failures: list[str]) -> None:
+        organization = new_id()
+        for _ in range(10):
+            blame.assign([Suspicion(FOX, certain=True)], answered=False, organization_id=organization)
+        assert len(failures) == 10

@@ -1,0 +1,179 @@
+"""Thinking that clients do not bring back: kept under the call's id, put back in front of it, and never in the way."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from redis.exceptions import ConnectionError as RedisGone
+
+from apps.gateway import seal_store
+from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, ToolCall, ToolResult
+from apps.gateway.canonical.events import ReasoningDelta, ToolCallStarted
+from apps.gateway.dialects.sealed_ids import join_seal
+from apps.gateway.seal_store import MOST_BYTES, TIME_TO_LIVE, Seals, key_of
+from apps.kernel import redis as kernel_redis
+from apps.kernel.redis import client as valkey
+
+OURS = "anthropic-claude-v1"
+PROJECT = UUID(int=7)
+
+
+def history(*answer: Any, result: str = "c1") -> Chat:
+    """Return a chat whose model has called a tool, as a client brings it back."""
+    return Chat(
+        model="m",
+        messages=[
+            Message(role="user", parts=[Text(text="?")]),
+            Message(role="assistant", parts=list(answer)),
+            Message(role="tool", parts=[ToolResult(call_id=result, parts=[Text(text="Sun")])]),
+        ],
+        source=Source(dialect="openai", body=b"{}"),
+    )
+
+
+CALL = ToolCall(id="c1", name="weather", arguments="{}")
+THINKING = [
+    ReasoningDelta(text="Hm, ", format=OURS),
+    ReasoningDelta(text="rain.", format=OURS),
+    ReasoningDelta(signature="s1", format=OURS),
+    ReasoningDelta(data="hidden", format=OURS, block=1),
+]
+BLOCKS = [Reasoning(text="Hm, rain.", signature="s1", format=OURS), Reasoning(data="hidden", format=OURS)]
+
+
+def answered(*events: Any, form: str | None = OURS, project: UUID = PROJECT) -> None:
+    """Let an answer pass by, of a model that will want its thinking back."""
+    seals = Seals(project)
+    seals.put_back(history(Text(text="no calls")), form)
+    for event in events:
+        seals.watch(event)
+    seals.keep()
+
+
+def called(call_id: str = "c1") -> ToolCallStarted:
+    return ToolCallStarted(index=0, id=call_id, name="weather")
+
+
+def test_thinking_comes_back_in_front_of_the_calls_block_by_block() -> None:
+    answered(*THINKING, called(), ToolCallStarted(index=1, id="c2", name="weather"))
+    chat = history(Text(text="Looking."), CALL)
+    again = Seals(PROJECT).put_back(chat, OURS)
+    assert again.messages[1].parts == [*BLOCKS, Text(text="Looking."), CALL]
+    assert again.source is None
+    # The client's own chat is as it was: another provider may be asked next.
+    assert chat.messages[1].parts == [Text(text="Looking."), CALL]
+    assert chat.source is not None
+
+
+def test_what_is_kept_is_sealed_short_lived_and_does_not_show_whose_it_is() -> None:
+    answered(*THINKING, called())
+    key = key_of(PROJECT, "c1")
+    content = valkey().get(key)
+    assert content is not None
+    assert "rain" not in content
+    assert "s1" not in content
+    assert "c1" not in key
+    assert 0 < valkey().ttl(key) <= TIME_TO_LIVE
+
+
+def test_another_project_does_not_get_it() -> None:
+    answered(*THINKING, called("shared"))
+    chat = history(ToolCall(id="shared", name="weather", arguments="{}"))
+    assert Seals(UUID(int=8)).put_back(chat, OURS) is chat
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        THINKING,
+        [called("nothing-sealed")],
+        [ReasoningDelta(text="in the open", format=OURS), called("nothing-sealed")],
+        [ReasoningDelta(text="x", signature="s", format="another-v1"), called("nothing-sealed")],
+        [ReasoningDelta(text="x" * (MOST_BYTES + 1), signature="s", format=OURS), called("nothing-sealed")],
+        [ReasoningDelta(text="\x01" * (MOST_BYTES // 3), signature="s", format=OURS), called("nothing-sealed")],
+    ],
+)
+def test_nothing_is_kept_without_a_call_or_a_seal_or_beyond_the_size(
+    events: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seal_store, "client", forbidden)
+    answered(*events)
+
+
+def forbidden() -> Any:
+    raise AssertionError("the store was asked")
+
+
+@pytest.mark.parametrize("form", [OURS, None])
+@pytest.mark.parametrize(
+    "chat",
+    [
+        history(Text(text="no calls")),
+        history(Reasoning(text="a", signature="s", format=OURS), CALL),
+        history(Reasoning(data="d", format=OURS), CALL),
+        history(ToolCall(id=join_seal("c1", "theirs"), name="weather", arguments="{}")),
+        history(
+            ToolCall(
+                id="c1",
+                name="weather",
+                arguments="{}",
+                extra={"extra_content": {"google": {"thought_signature": "x"}}},
+            )
+        ),
+    ],
+)
+def test_a_history_that_lacks_nothing_asks_nobody(
+    chat: Chat, form: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(seal_store, "client", forbidden)
+    assert Seals(PROJECT).put_back(chat, form) is chat
+
+
+def test_a_target_that_takes_no_thinking_back_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(seal_store, "client", forbidden)
+    chat = history(CALL)
+    assert Seals(PROJECT).put_back(chat, None) is chat
+    answered(*THINKING, called(), form=None)
+
+
+def test_thinking_of_another_maker_in_the_history_does_not_count() -> None:
+    answered(*THINKING, called("c9"))
+    theirs = Reasoning(text="b", signature="s", format="google-gemini-v1")
+    chat = history(theirs, ToolCall(id="c9", name="weather", arguments="{}"))
+    assert Seals(PROJECT).put_back(chat, OURS).messages[1].parts[:2] == BLOCKS
+
+
+def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    answered(*THINKING, called("once"))
+    trips = round_trips(monkeypatch)
+    seals = Seals(PROJECT)
+    chat = history(ToolCall(id="once", name="weather", arguments="{}"))
+    first, second = seals.put_back(chat, OURS), seals.put_back(chat, OURS)
+    assert first == second
+    assert trips == ["MGET"]
+
+
+def test_a_store_that_is_away_or_holds_rubbish_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = history(ToolCall(id="rubbish", name="weather", arguments="{}"))
+    valkey().set(key_of(PROJECT, "rubbish"), "rubbish", ex=60)
+    assert Seals(PROJECT).put_back(chat, OURS) is chat
+
+    def gone() -> Any:
+        raise RedisGone("away")
+
+    monkeypatch.setattr(seal_store, "client", gone)
+    assert Seals(PROJECT).put_back(chat, OURS) is chat
+    answered(*THINKING, called())
+
+
+def round_trips(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the list of commands that go to the store from now on."""
+    trips: list[str] = []
+    redis = kernel_redis.client()
+    execute = redis.execute_command
+    monkeypatch.setattr(
+        redis, "execute_command", lambda *words, **more: trips.append(words[0]) or execute(*words, **more)
+    )
+    return trips

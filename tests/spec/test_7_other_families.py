@@ -1,0 +1,62 @@
+"""Section 7 beside the model routes: the gateway's own envelope, that of management, and unknown paths."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from tests.families import error_of
+from tests.upstream import Caller
+
+NO_SUCH_PATH, NO_SUCH_METHOD = "There is nothing at this path", "This path does not take this method"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("GET", "/v1/nothing", 404, NO_SUCH_PATH),
+        ("POST", "/v1/chat", 404, NO_SUCH_PATH),
+        ("POST", "/v1/chat/completions/more", 404, NO_SUCH_PATH),
+        ("POST", "/v1/embeddings", 404, NO_SUCH_PATH),
+        ("GET", "/nowhere", 404, NO_SUCH_PATH),
+        ("POST", "/v1/models", 405, NO_SUCH_METHOD),
+        ("GET", "/v1/models?include_deactivated=maybe", 400, "include_deactivated must be true or false"),
+        ("GET", "/v1/models/qqqqqqqqqqqq", 404, "The model `qqqqqqqqqqqq` does not exist"),
+        ("GET", "/logs", 401, "Missing or invalid API key"),
+        ("GET", "/logs/unique-models", 401, "Missing or invalid API key"),
+        ("POST", "/metrics", 405, NO_SUCH_METHOD),
+        ("DELETE", "/", 405, NO_SUCH_METHOD),
+    ],
+)
+def test_the_gateway_envelope(db: None, method: str, path: str, status: int, message: str) -> None:
+    headers = {"x-request-id": "trace-2"}
+    response = Client().generic(method, path, "{}", content_type="application/json", headers=headers)
+    assert (response.status_code, response.json()) == (status, {"error": True, "status": status, "message": message})
+    assert response["x-request-id"] == "trace-2"
+
+
+@pytest.mark.parametrize(("path", "route"), [("/v1/messages/nothing", "messages"), ("/v1/images/nothing", "edits")])
+def test_an_unknown_path_below_a_family_has_its_envelope(db: None, path: str, route: str) -> None:
+    response = Client().post(path, {}, content_type="application/json")
+    assert (response.status_code, response.json()) == (
+        404,
+        error_of(route, 404, "invalid_request_error", "not_found", NO_SUCH_PATH),
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("GET", "/keys/api", 401, "Missing or invalid session token"),
+        ("GET", "/organization", 401, "Missing or invalid session token"),
+        ("POST", "/projects", 401, "Missing or invalid session token"),
+        ("GET", "/keys/nothing", 404, NO_SUCH_PATH),
+        ("GET", "/auth/nothing", 404, NO_SUCH_PATH),
+    ],
+)
+def test_the_management_envelope(caller: Caller, method: str, path: str, status: int, message: str) -> None:
+    """An API key opens nothing there."""
+    headers = {"x-request-id": "trace-3", "Authorization": f"Bearer {caller.token}"}
+    response = caller.client.generic(method, path, "{}", content_type="application/json", headers=headers)
+    assert (response.status_code, response.json()) == (status, {"message": message})
+    assert response["x-request-id"] == "trace-3"

@@ -1,0 +1,182 @@
+"""The document at `/openapi.json` knows every path and no other; the page at `/docs` loads nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import Client
+from django.urls import URLPattern, get_resolver
+from jsonschema import Draft202012Validator
+
+from apps.kernel.rest.serializers import camel
+from gateway_project.openapi.document import METHODS
+from tests.world import World, signed_in
+
+# Pages for operators' eyes.
+OF_THE_ADMIN = ("admin",)
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    """The document, as a client gets it."""
+    response = Client().get("/openapi.json")
+    assert (response.status_code, response.headers["Content-Type"]) == (200, "application/json")
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def paths() -> Iterator[tuple[str, Any]]:
+    """Yield every path of the map with its view, in the document's spelling."""
+    for pattern in get_resolver().url_patterns:
+        route = str(pattern.pattern)
+        if isinstance(pattern, URLPattern) and not route.startswith(OF_THE_ADMIN):
+            yield "/" + re.sub(r"<\w+:(\w+)>", lambda match: f"{{{camel(match[1])}}}", route), pattern.callback
+
+
+def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield path, method and operation."""
+    for path, methods in document["paths"].items():
+        for method in METHODS:
+            if method in methods:
+                yield path, method, methods[method]
+
+
+def test_every_path_is_in_it_and_no_other(document: dict[str, Any]) -> None:
+    assert set(document["paths"]) == {path for path, _ in paths()}
+
+
+def test_every_method_is_in_it_and_no_other(document: dict[str, Any]) -> None:
+    views = dict(paths())
+    for path, methods in document["paths"].items():
+        by_class = getattr(views[path], "view_class", None)
+        if by_class is not None:
+            assert set(methods) == {name for name in METHODS if hasattr(by_class, name)}, path
+        else:
+            assert set(methods) == {"post" if getattr(views[path], "csrf_exempt", False) else "get"}, path
+
+
+def test_it_is_openapi_3_1_and_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    assert document["openapi"] == "3.1.0"
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict):
+            if isinstance(reference := value.get("$ref"), str):
+                place: Any = document
+                for name in reference.removeprefix("#/").split("/"):
+                    place = place[name]
+            for inner in value.values():
+                look(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                look(inner)
+
+    look(document)
+
+
+def test_every_schema_is_one(document: dict[str, Any]) -> None:
+    for schema in document["components"]["schemas"].values():
+        Draft202012Validator.check_schema(schema)
+
+
+def test_every_operation_has_its_own_name_a_summary_and_answers(document: dict[str, Any]) -> None:
+    names = [operation["operationId"] for _, _, operation in operations(document)]
+    assert len(names) == len(set(names))
+    for path, method, operation in operations(document):
+        assert operation["summary"], (path, method)
+        assert "200" in operation["responses"], (path, method)
+        assert {"500", "503"} <= set(operation["responses"])
+
+
+def test_every_name_in_a_path_is_a_parameter(document: dict[str, Any]) -> None:
+    for path, _, operation in operations(document):
+        stated = {one["name"] for one in operation["parameters"] if one.get("in") == "path"}
+        assert stated == set(re.findall(r"\{(\w+)\}", path))
+
+
+def test_each_family_states_its_own_errors(document: dict[str, Any]) -> None:
+    stated = {
+        path: document["paths"][path]["post"]["responses"]["401"]["content"]["application/json"]["schema"]["$ref"]
+        for path in ("/v1/chat/completions", "/v1/messages", "/keys/api")
+    }
+    assert stated == {
+        "/v1/chat/completions": "#/components/schemas/OpenAIError",
+        "/v1/messages": "#/components/schemas/AnthropicError",
+        "/keys/api": "#/components/schemas/ManagementError",
+    }
+
+
+def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
+    asked = {(path, method): operation.get("security") for path, method, operation in operations(document)}
+    keys = [{"apiKey": []}, {"xApiKey": []}]
+    for (path, _), security in asked.items():
+        if path in {"/", "/openapi.json", "/docs"} or path.startswith(("/v1/models", "/auth/sign-up", "/auth/sign-in")):
+            assert security == [], path
+        elif path == "/metrics":
+            assert security == [{}, {"metricsToken": []}]
+        elif path.startswith("/v1/"):
+            assert security == keys, path
+        elif path.startswith("/logs"):
+            assert security == [*keys, {"session": []}]
+        else:
+            assert security == [{"session": []}], path
+
+
+def test_every_post_of_people_takes_an_idempotency_key(document: dict[str, Any]) -> None:
+    key = {"$ref": "#/components/parameters/IdempotencyKey"}
+    for path, method, operation in operations(document):
+        expected = method == "post" and operation.get("security") == [{"session": []}]
+        assert (key in operation["parameters"]) == expected, path
+
+
+def test_answers_are_as_it_says(world: World, document: dict[str, Any]) -> None:
+    olivia = signed_in(world.olivia)
+    asked = {
+        "/organization": "/organization",
+        "/organization/{organizationId}/members": f"/organization/{world.acme.id}/members",
+        "/organization/{organizationId}/projects": f"/organization/{world.acme.id}/projects",
+        "/organization/{organizationId}/transactions": f"/organization/{world.acme.id}/transactions",
+        "/organization/{organizationId}/referral-stats": f"/organization/{world.acme.id}/referral-stats",
+        "/keys/api": f"/keys/api?projectId={world.project.id}",
+        "/auth/get-session": "/auth/get-session",
+        "/v1/models": "/v1/models",
+        "/": "/",
+    }
+    for path, real in asked.items():
+        schema = document["paths"][path]["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+        whole = {**schema, "components": document["components"]}
+        Draft202012Validator(whole, format_checker=Draft202012Validator.FORMAT_CHECKER).validate(
+            olivia.get(real).json()
+        )
+
+
+class TestThePage:
+    def test_loads_nothing_from_elsewhere(self) -> None:
+        response = Client().get("/docs")
+        assert response.status_code == 200
+        page = response.content.decode()
+        addresses = re.findall(r'(?:src|href|url)(?:=|: )"([^"]+)"', page)
+        assert len(addresses) == 4
+        assert all(address.startswith("/") and not address.startswith("//") for address in addresses)
+        files = [address.removeprefix("/static/") for address in addresses if address.startswith("/static/")]
+        assert len(files) == 3
+        assert all(finders.find(file) for file in files)
+
+    def test_forbids_the_browser_to(self) -> None:
+        response = Client().get("/docs")
+        policy = response.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'; ")
+        assert "http" not in policy
+        nonce = re.search(r"'nonce-([\w-]+)'", policy)
+        assert nonce is not None
+        assert f'<script nonce="{nonce[1]}">' in response.content.decode()
+        assert Client().get("/docs").headers["Content-Security-Policy"] != policy
+
+    @pytest.mark.parametrize("path", ["/docs", "/openapi.json"])
+    @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+    def test_is_read_alone(self, path: str, method: str) -> None:
+        response = Client().generic(method, path)
+        assert (response.status_code, response.headers["Allow"]) == (405, "GET, HEAD")

@@ -1,0 +1,130 @@
+"""The document against the running product: schemathesis asks what the document allows, and what it forbids.
+
+All of schemathesis' checks, a fixed seed, and few examples an operation; `SCHEMATHESIS_EXAMPLES` asks for more. What is
+told to it beside the document: who is signed in, things that exist, and where a schema cannot say all that a request
+must be (a password that is good, a model that exists, a moment still to come), so that a valid body may be refused.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from tests.stack.product import Product
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
+
+EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "3")
+# What a valid request may be answered: also that money, plan, key or thing is not there for it.
+TAKEN = '"2xx", 401, 402, 403, 404, 409, 410, 422, 429'
+# Operations whose body must be more than a schema can say.
+MORE_THAN_A_SCHEMA = (
+    *("postSignUp", "postApiKeys", "patchOneApiKey", "patchOneIamRule", "patchOneMember", "deleteOneMember"),
+    *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages"),
+)
+# They end what the others need: the session, the organization, the project.
+ENDS = ("deleteOneProject", "deleteOneOrganization", "postSignOut")
+CONFIGURATION = """
+base-url = "{url}"
+seed = 1
+continue-on-failure = true
+request-timeout = 30
+{parameters}
+[checks]
+positive_data_acceptance.expected-statuses = [{taken}]
+[auth.openapi]
+session.bearer = "{session}"
+apiKey.bearer = "{key}"
+xApiKey.api_key = "{key}"
+metricsToken.bearer = "none"
+[[operations]]
+include-operation-id = [{more}]
+checks.positive_data_acceptance.expected-statuses = [{taken}, 400, 413, 415]
+"""
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """A product of two workers, to be treated badly."""
+    product = Product(tmp_path_factory.mktemp("product home"), WEB_WORKERS="2", UPSTREAM_FIRST_BYTE_TIMEOUT="3")
+    yield product
+    assert product.stop() == 0
+
+
+def run(product: Product, folder: Path, parameters: dict[str, str], *options: str) -> None:
+    """Let schemathesis ask; what it finds is in the failure."""
+    quoted = (f'"{name}" = "{value}"' for name, value in parameters.items())
+    (folder / "schemathesis.toml").write_text(
+        CONFIGURATION.format(
+            url=product.url,
+            parameters="\n".join(["[parameters]", *quoted]),
+            taken=TAKEN,
+            session=product.demo["sessionToken"],
+            key=product.demo["apiKey"],
+            more=", ".join(f'"{name}"' for name in MORE_THAN_A_SCHEMA),
+        )
+    )
+    program = Path(sys.executable).with_name("schemathesis")
+    done = subprocess.run(
+        [program, "run", f"{product.url}/openapi.json", "--no-color", "--max-examples", EXAMPLES, *options],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-5_000:]
+
+
+def create(product: Product, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Create something as the owner of the demo organization."""
+    headers = {"Authorization": f"Bearer {product.demo['sessionToken']}"}
+    response = requests.post(product.url + path, json=body, headers=headers, timeout=10)
+    assert response.status_code == 200, response.text
+    created: dict[str, Any] = response.json()
+    return created
+
+
+def new_project(product: Product, organization: str, name: str) -> str:
+    """Create a project and return its id."""
+    return str(create(product, "/projects", {"name": name, "organizationId": organization})["project"]["id"])
+
+
+@pytest.fixture(scope="module")
+def things(product: Product) -> dict[str, str]:
+    """Things that exist, by the parameter that names them; the demo's own key must outlive the run."""
+    organization = product.demo["organizationId"]
+    project = new_project(product, organization, "Asked about")
+    key = create(product, "/keys/api", {"description": "asked about", "projectId": project})["apiKey"]["id"]
+    return {"path.organizationId": organization, "path.projectId": project, "path.keyId": key}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def doomed(product: Product) -> dict[str, str]:
+    """Things that are there to be ended; made before anything else, for there can be but so many."""
+    organization = create(product, "/organization", {"name": "To be ended"})["organization"]["id"]
+    project = new_project(product, product.demo["organizationId"], "To be ended")
+    return {"path.organizationId": organization, "path.projectId": project}
+
+
+def test_management_does_what_the_document_says(product: Product, things: dict[str, str], tmp_path: Path) -> None:
+    others = ["--exclude-tag", "models", *(option for name in ENDS for option in ("--exclude-operation-id", name))]
+    run(product, tmp_path, things, "--phases", "coverage,fuzzing", "--workers", "2", *others)
+
+
+def test_models_are_asked_as_the_document_says(product: Product, tmp_path: Path) -> None:
+    more = ("--max-examples", str(3 * int(EXAMPLES)))
+    run(product, tmp_path, {"path.modelId": "sandbox/echo"}, "--phases", "fuzzing", "--include-tag", "models", *more)
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_what_ends_things_does_so_as_the_document_says(
+    product: Product, doomed: dict[str, str], tmp_path: Path, name: str
+) -> None:
+    run(product, tmp_path, doomed, "--phases", "coverage", "--include-operation-id", name)

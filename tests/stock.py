@@ -1,0 +1,15 @@
+"""The catalog's data files in the tables, loaded once a run: a load takes longer than most tests.
+
+Knows when they have to be loaded again. Must never know what is tested.
+"""
+
+from __future__ import annotations
+
+from apps.catalog.load import load
+from apps.catalog.models import Provider
+
+
+def stock() -> None:
+    """Load the data files, unless they are there: tests that commit empty every table after themselves."""
+    if not Provider.objects.exists():
+        load()
