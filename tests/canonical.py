@@ -165,7 +165,7 @@ def chats(draw: st.DrawFn, dialect: str) -> Chat:
 def _conversations(draw: st.DrawFn, dialect: str) -> list[Message]:
     """Draw messages, each call with its result behind it."""
     messages: list[Message] = []
-    for message in draw(st.lists(_messages(dialect), min_size=1, max_size=3)):
+    for message in draw(st.lists(_messages(dialect), min_size=1, max_size=4)):
         messages.append(message)
         messages += [
             Message(role="tool", parts=[replace(draw(_results), call_id=part.id)], extra=draw(maybe(unknown)))

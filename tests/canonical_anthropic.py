@@ -105,7 +105,7 @@ _thinking: st.SearchStrategy[tuple[ReasoningRequest | None, dict[str, Any]]] = s
     (
         (None, {}),
         (None, {"thinking": {"type": "adaptive"}}),
-        (None, {"thinking": {"type": "disabled"}}),
+        (ReasoningRequest(effort="none"), {"thinking": {"type": "disabled"}}),
         (ReasoningRequest(max_tokens=2048), {"thinking": {"type": "enabled", "budget_tokens": 2048}}),
         (ReasoningRequest(exclude=True), {"thinking": {"type": "adaptive", "display": "omitted"}}),
     )

@@ -21,7 +21,8 @@ from redis import Redis
 from gateway_project import embedded
 
 _MADE_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_valkey_is_ours = not os.environ.get("REDIS_URL")
+_made = [name for name in ("DATABASE_URL", "REDIS_URL") if not os.environ.get(name)]
+_valkey_is_ours = "REDIS_URL" in _made
 _run = ExitStack()
 # Not a pytest hook: those are not called when the run ends while it is being configured.
 atexit.register(_run.close)
@@ -38,6 +39,13 @@ django.setup()
 _valkey: Redis = Redis.from_url(_stores.redis_url)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes() -> None:
+    """Let each process of a run side by side start stores of its own: it must not find this one's."""
+    for name in (*_made, "DJANGO_SETTINGS_MODULE"):
+        os.environ.pop(name, None)
+
+
 def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None:
     """Name a test the same in every process that collects it: without the ids that were made for it."""
     text = str(val) if isinstance(val, str | UUID) else ""
@@ -45,10 +53,10 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that start the whole product together: side by side they would take each other's time."""
+    """Keep the tests that start the whole product together: many side by side would take each other's time."""
     for item in items:
         if item.get_closest_marker("stack"):
-            item.add_marker(pytest.mark.xdist_group("stack"))
+            item.add_marker(pytest.mark.xdist_group("clients" if "tests/clients" in item.nodeid else "stack"))
 
 
 @pytest.fixture(scope="session")

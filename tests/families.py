@@ -83,7 +83,7 @@ def call(path: str, body: bytes, environ: dict[str, Any]) -> Answer:
         "wsgi.input": BytesIO(body),
         **environ,
     }
-    pieces = application(whole, lambda *status_and_headers: told.extend(status_and_headers))  # type: ignore[arg-type]
+    pieces = application(whole, lambda *status_and_headers: told.extend(status_and_headers))
     content = b"".join(pieces)
     getattr(pieces, "close", lambda: None)()
     return Answer(int(told[0].split()[0]), {name.lower(): value for name, value in told[1]}, content)

@@ -1,8 +1,8 @@
 """Which failures count against a provider: those that were not the request's own fault.
 
 A request that another provider answered was a good one, so whoever failed it before is to blame; a connection that
-broke is nobody else's doing. Of failures without such proof a tenant can add only a few a minute, so that nobody's bad
-requests take a provider away from the others. Must never know what was asked.
+broke is nobody else's doing. Failures without such proof count when more than one tenant has them, and of each only a
+few a minute, so that nobody's bad requests take a provider away from the others. Must never know what was asked.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from apps.gateway.credentials import API_KEYS
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.scoreboard import BOARD
 
-# Unproven failures of one organization at one mapping that count, a minute and a worker.
+# Unproven failures of one organization at one mapping that count, a minute and a worker; and only beside another's.
 UNPROVEN_A_MINUTE = 3
-_MOST_REMEMBERED = 10_000
+_RECENT, _MOST_REMEMBERED = 60.0, 10_000
 # Statuses that are about the credential, and say nothing of the provider when that is a tenant's own.
 _ABOUT_CREDENTIALS = frozenset({401, 402, 403, 404, 429})
-_counted: dict[tuple[str, UUID], tuple[int, int]] = {}
+# Mapping -> organization -> since when (monotonic), and how many.
+_counted: dict[str, dict[UUID, tuple[float, int]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +51,12 @@ def assign(suspicions: Iterable[Suspicion], *, answered: bool, organization_id: 
 
 
 def _is_allowed(mapping: str, organization_id: UUID) -> bool:
-    minute = int(time.monotonic() // 60)
-    since, count = _counted.get((mapping, organization_id), (minute, 0))
-    if since != minute:
-        count = 0
-    if count >= UNPROVEN_A_MINUTE:
-        return False
-    if len(_counted) >= _MOST_REMEMBERED:
+    """Note an unproven failure; return whether it counts: others had some too lately, and this one not too many."""
+    now = time.monotonic()
+    if mapping not in _counted and len(_counted) >= _MOST_REMEMBERED:
         _counted.clear()
-    _counted[mapping, organization_id] = (minute, count + 1)
-    return True
+    recent = {one: seen for one, seen in _counted.get(mapping, {}).items() if now - seen[0] < _RECENT}
+    since, count = recent.get(organization_id, (now, 0))
+    recent[organization_id] = (since, count + 1)
+    _counted[mapping] = recent
+    return len(recent) > 1 and count < UNPROVEN_A_MINUTE

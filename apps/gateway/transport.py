@@ -140,6 +140,8 @@ def _give_back(address: Address, connection: _Connection) -> None:
 
 def _readable(sock: socket.socket) -> bool:
     """Return whether an idle connection has something to say: only its end, or a protocol error."""
+    if sock.fileno() < 0:
+        return True
     poll = _poll()
     poll.register(sock.fileno(), POLLIN | POLLHUP | POLLERR)
     return bool(poll.poll(0))

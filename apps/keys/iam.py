@@ -66,7 +66,7 @@ def first_refusal(rules: Sequence[Rule], offer: Offered) -> Rule | None:
     for rule in rules:
         if not rule.allows and rule.covers(offer):
             return rule
-    for kind in {rule.type for rule in rules if rule.allows}:
+    for kind in dict.fromkeys(rule.type for rule in rules if rule.allows):
         same = [rule for rule in rules if rule.type == kind]
         if not any(rule.covers(offer) for rule in same):
             return same[0]

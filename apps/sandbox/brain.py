@@ -1,7 +1,7 @@
 """Answers conversations, always the same way. Pure and format-neutral; knows no wire and no time.
 
 What is said, first match wins: the scenario's own text (`empty`, `kb`, `words`, `verbatim`); calls, when tool_choice
-demands them or the user's last message asks for them (calls.py says how); JSON, when a schema asks for it;
+demands them or the user's last message asks for them (calls.py says how); JSON, when a schema or instructions want it;
 `<tool> answered: <result>` after tool results; else `You said: <the last user message>` with its attachments counted.
 
 A token is four bytes of UTF-8, the last one perhaps fewer. The prompt's tokens are those of each message's text (with
@@ -13,6 +13,7 @@ of each choice, never calls.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
@@ -34,6 +35,7 @@ THOUGHTS = {"none": 0, "minimal": 4, "low": 8, "medium": 16, "high": 32, "xhigh"
 """Words of reasoning at each effort."""
 
 _KILOBYTE = "sandbox " * 128
+_JSON_PLEASE = re.compile(r"\bone JSON object and nothing else\b")
 
 
 def answer_of(conversation: Conversation, scenario: Scenario) -> Answer:
@@ -109,7 +111,13 @@ def _example(schema: Schema | None, said: str) -> Any:
 
 
 def _wants_json(conversation: Conversation, scenario: Scenario) -> bool:
-    return scenario.json or conversation.schema is not None
+    return scenario.json or conversation.schema is not None or _is_told_to_write_json(conversation)
+
+
+def _is_told_to_write_json(conversation: Conversation) -> bool:
+    """Return whether the instructions ask for JSON and nothing else, where a format has no switch for it."""
+    told = [turn.text for turn in conversation.turns if turn.role == "system"]
+    return any(_JSON_PLEASE.search(text) for text in told)
 
 
 def _wanted_calls(conversation: Conversation, said: str) -> list[Call]:

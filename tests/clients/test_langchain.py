@@ -20,10 +20,6 @@ pytestmark = [pytest.mark.stack, pytest.mark.anyio, pytest.mark.usefixtures("one
 BEYOND_THE_SANDBOX = {
     (
         "anthropic",
-        "test_json_mode",
-    ): "Anthropic has no JSON mode without a schema: only the words ask for JSON, which the sandbox answers",
-    (
-        "anthropic",
         "test_anthropic_inputs",
     ): "its thinking is sealed by a real Claude; the sandbox takes its own seals only",
 }

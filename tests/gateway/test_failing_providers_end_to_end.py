@@ -202,3 +202,11 @@ class TestOtherTenants:
         BOARD.sync()
         assert BOARD.standing(ECHO).requests == 0
         self.assert_undisturbed(caller)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_is_told_not_to_try_again_when_every_provider_was_tried(caller: Caller, stream: bool) -> None:
+    refused = caller.chat("hi [[sandbox status=500]]", stream=stream)
+    assert (refused.status_code, refused["x-should-retry"]) == (502, "false")
+    assert not caller.chat("hi [[sandbox status=400]]", stream=stream).has_header("x-should-retry")
+    assert not caller.chat(model="nobody", stream=stream).has_header("x-should-retry")

@@ -1,4 +1,4 @@
-"""What each format cannot take, through HTTP for clients of both formats: noted, refused for the strict, or emulated."""
+"""What a format cannot take, through HTTP for clients of both formats: noted, refused for the strict, or emulated."""
 
 from __future__ import annotations
 
@@ -46,10 +46,6 @@ def wire_format(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def place(caller: Caller, wire_format: str, monkeypatch: pytest.MonkeyPatch, folder: Path, **fields: Any) -> None:
-    play(caller, wire_format, monkeypatch, folder, **fields)
-
-
 def params_of(metadata: dict[str, Any]) -> list[str]:
     return [loss["param"] for loss in metadata.get("warnings", [])]
 
@@ -63,7 +59,7 @@ def mark(text: str) -> tuple[str, str]:
 def test_a_hint_without_words_is_noted_and_refused_for_the_strict(
     caller: Caller, wire_format: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    place(caller, wire_format, monkeypatch, tmp_path)
+    play(caller, wire_format, monkeypatch, tmp_path)
     name, value = HINTS.get(wire_format, ("seed", 7))
     lost = [name] if wire_format in HINTS else []
     for stream in (False, True):
@@ -81,12 +77,13 @@ def test_a_hint_without_words_is_noted_and_refused_for_the_strict(
             assert caller.sent(tag) == []
         else:
             assert strict.status_code == 200
+            assert not stream or chunks_of(strict)
 
 
 def test_a_field_of_anthropics_alone_is_noted_and_refused_for_the_strict(
     caller: Caller, wire_format: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    place(caller, wire_format, monkeypatch, tmp_path)
+    play(caller, wire_format, monkeypatch, tmp_path)
     lost = "" if wire_format in ANTHROPICS else "context_management"
     for stream in (False, True):
         fields: dict[str, Any] = {"model": f"{OTHER}/echo", "stream": stream, "context_management": {"edits": []}}
@@ -103,12 +100,13 @@ def test_a_field_of_anthropics_alone_is_noted_and_refused_for_the_strict(
             assert caller.sent(tag) == []
         else:
             assert strict.status_code == 200
+            assert not stream or chunks_of(strict)
 
 
 def test_a_schema_is_kept_by_a_tool_that_no_client_ever_sees(
     caller: Caller, wire_format: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    place(caller, wire_format, monkeypatch, tmp_path, structured_outputs=False)
+    play(caller, wire_format, monkeypatch, tmp_path, structured_outputs=False)
     for surface, stream in product(("openai", "anthropic"), (False, True)):
         text, tag = mark("where?")
         fields: dict[str, Any] = {"model": f"{OTHER}/echo", "stream": stream, "headers": ALONE}

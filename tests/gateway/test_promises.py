@@ -18,7 +18,7 @@ from apps.kernel.money import NANO
 from apps.kernel.redis import client
 
 DOLLAR = 10**9
-amounts = st.integers(0, DOLLAR // 2)
+amounts = st.sampled_from([1, DOLLAR // 10, DOLLAR // 3, DOLLAR // 2, DOLLAR]) | st.integers(0, DOLLAR // 2)
 numbers = st.integers(0, 1_000)
 
 
@@ -63,7 +63,13 @@ class Promises(RuleBasedStateMachine):
             return sum(one.amount_nanos for one in every if one.from_credits)
         return sum(one.amount_nanos for one in every if one.api_key_id == key and one.key_limit_nanos is not None)
 
-    @rule(amount=amounts, which=numbers, worker=st.sampled_from((0, 1)), paid=st.booleans(), most=st.integers(1, 6))
+    @rule(
+        amount=amounts,
+        which=numbers,
+        worker=st.sampled_from((0, 1)),
+        paid=st.booleans(),
+        most=st.sampled_from([100, 100, 3]),
+    )
     def reserve(self, amount: int, which: int, worker: int, paid: bool, most: int) -> None:
         """Ask for a promise; it is made exactly when there is room for it."""
         key = list(self.limits)[which % 2]

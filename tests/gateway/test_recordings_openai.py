@@ -36,6 +36,7 @@ HOSTS = (
     "api.z.ai",
     "router.huggingface.co",
     "pydanticai7521574644.openai.azure.com",
+    "generativelanguage.googleapis.com",
 )
 # A provider that takes everything as it is: whatever is missing from the body then was lost by us.
 TAKES_ALL = {
@@ -111,7 +112,9 @@ def check_answer(exchange: dict[str, Any]) -> str:
         return "failed in its stream"
     reply = fold(events)
     said = streamed_choices(exchange["text"]) if streamed else plain_choices(exchange["json"])
-    assert {index: told_by(choice) for index, choice in enumerate(reply.choices)} == said, exchange["name"]
+    told = {index: told_by(choice) for index, choice in enumerate(reply.choices)}
+    said = {index: with_minted_ids(one, told[index]["calls"]) for index, one in said.items()}
+    assert told == said, exchange["name"]
     check_usage(exchange, reply.usage)
     if streamed:
         assert fold(events_of(exchange, size=1)) == reply
@@ -131,6 +134,13 @@ def told_by(choice: Choice) -> dict[str, Any]:
         "annotations": choice.annotations,
         "details": [(block.data, block.signature) for block in choice.reasoning if block.data or block.signature],
     }
+
+
+def with_minted_ids(said: dict[str, Any], told: list[tuple[str, str, str]]) -> dict[str, Any]:
+    """Return what was said, its calls with the ids that we gave those that had none."""
+    calls = [(said_id or told_id, *rest) for (said_id, *rest), (told_id, *_) in zip(said["calls"], told, strict=True)]
+    assert all(call_id for call_id, *_ in calls)
+    return {**said, "calls": calls}
 
 
 def plain_choices(answer: dict[str, Any]) -> dict[int, dict[str, Any]]:

@@ -53,7 +53,7 @@ class TestNamedProviders:
 CLAUDE_CODE = "user_0f_account__session_{}"
 CARRIERS: dict[str, Callable[[str], dict[str, Any]]] = {
     **{
-        name: lambda word, name=name: {"headers": {name: word}}  # type: ignore[misc]
+        name: lambda word, name=name: {"headers": {name: word}}
         for name in ("x-claude-code-session-id", "x-session-id", "x-session-affinity", "session-id")
     },
     "prompt_cache_key": lambda word: {"prompt_cache_key": word},

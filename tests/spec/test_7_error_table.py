@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import gevent
 import pytest
+from django.db import OperationalError
 
 from apps.catalog.models import ModelProvider
 from apps.gateway import policy, routing
@@ -230,7 +231,7 @@ def test_415_for_a_post_that_is_not_json(caller: Caller, content_type: str) -> N
 
 def test_429_for_too_many_requests(caller: Caller, settings: Any) -> None:
     settings.RATE_LIMITS = {**settings.RATE_LIMITS, "enterprise": 1}
-    assert post(caller, "chat").status == 200
+    assert [post(caller, route).status for route in ROUTES[:3]] == [200] * 3
     settle_all()
     words = r"More than 1 requests a minute; try again in (5\d\.\d|60\.0) s"
     headers = refused_everywhere(caller, 429, "rate_limit_error", "rate_limit_exceeded", words, None)
@@ -250,6 +251,15 @@ def test_500_says_nothing_of_the_inside(caller: Caller, monkeypatch: pytest.Monk
     monkeypatch.setattr(routing, "rank", break_down)
     words = "The gateway failed to answer this request"
     refused_everywhere(caller, 500, "api_error", "internal_error", words, None)
+
+
+def test_503_while_nobody_can_tell_whose_key_it_is(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    def be_away(_token: str) -> None:
+        raise OperationalError("connection to 10.1.2.3 refused")
+
+    monkeypatch.setattr(policy, "_read", be_away)
+    words = "The gateway cannot check API keys right now; try again shortly"
+    refused_everywhere(caller, 503, "api_error", "overloaded", words, None)
 
 
 def test_a_request_id_that_is_not_sane_is_replaced(caller: Caller) -> None:

@@ -38,7 +38,7 @@ def bucket_of(caller: Caller, route: str) -> str:
 
 def rate_of(answer: Answer) -> tuple[str, str, str]:
     """Return how the rate stands, as an answer tells it."""
-    return tuple(answer.headers[f"ratelimit-{name}"] for name in ("limit", "remaining", "reset"))  # type: ignore[return-value]
+    return tuple(answer.headers[f"ratelimit-{name}"] for name in ("limit", "remaining", "reset"))
 
 
 def assert_too_fast(answer: Answer, route: str, per_minute: int, wait: float) -> None:
@@ -86,6 +86,24 @@ def test_an_operator_may_state_other_rates_by_plan(caller: Caller, settings: Any
     on_plan(caller, "free")
     unlimited = post(caller, "messages")
     assert (unlimited.status, [name for name in unlimited.headers if name.startswith("ratelimit")]) == (200, [])
+
+
+def test_an_organization_and_a_key_may_have_rates_of_their_own(caller: Caller, settings: Any) -> None:
+    settings.RATE_LIMITS = {**settings.RATE_LIMITS, "enterprise": 1}
+    Organization.objects.filter(pk=caller.organization_id).update(requests_per_minute=3)
+    policy.forget_all()
+    assert rate_of(post(caller, "chat"))[:2] == ("3", "2")
+    type(caller.key).objects.filter(pk=caller.key.pk).update(requests_per_minute=1)
+    policy.forget_all()
+    assert rate_of(post(caller, "chat"))[:2] == ("1", "0")
+    assert_too_fast(post(caller, "chat"), "chat", 1, 60)
+    # The key's refusal has used up nothing of the organization's.
+    type(caller.key).objects.filter(pk=caller.key.pk).update(requests_per_minute=None)
+    policy.forget_all()
+    assert rate_of(post(caller, "chat"))[:2] == ("3", "0")
+    Organization.objects.filter(pk=caller.organization_id).update(requests_per_minute=0)
+    policy.forget_all()
+    assert "ratelimit-limit" not in post(caller, "chat").headers
 
 
 def test_each_family_of_routes_is_counted_apart_and_all_keys_of_an_organization_together(
@@ -219,7 +237,7 @@ def open_stream(caller: Caller, route: str) -> Any:
         "HTTP_AUTHORIZATION": f"Bearer {caller.token}",
         "wsgi.input": BytesIO(body),
     }
-    return application(environ, lambda *_: None)  # type: ignore[arg-type,return-value]
+    return application(environ, lambda *_: None)
 
 
 @pytest.mark.parametrize("route", ["chat", "messages"])

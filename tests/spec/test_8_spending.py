@@ -99,7 +99,7 @@ def test_a_keys_usage_and_the_credits_move_by_the_cost(caller: Caller) -> None:
     assert ApiKey.objects.get(pk=caller.key.pk).usage == cost
     assert Organization.objects.get(pk=caller.organization_id).credits == 100 - cost
     for scope, identifier in (("organization", caller.organization_id), ("key", caller.key.pk)):
-        assert valkey().hget(balances.key(scope, identifier), "held") == "0"  # type: ignore[arg-type]
+        assert valkey().hget(balances.key(scope, identifier), "held") == "0"
 
 
 def test_a_limit_of_nothing_lets_nothing_in_that_costs(caller: Caller) -> None:

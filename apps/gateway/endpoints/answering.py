@@ -21,6 +21,8 @@ from apps.keys.presented import presented_token
 
 log = structlog.get_logger(__name__)
 
+# Statuses that say that every provider has been tried.
+_EXHAUSTED = frozenset({502, 504})
 # Of the fields that were left out: how many a header names, with how many characters of each.
 _MAX_LOSSES, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
@@ -119,6 +121,9 @@ def _refusal(error: ApiError, dialect: Whole) -> Answer:
     body = dialect.write_error(error)
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
     headers += error.headers
+    if error.from_provider and error.status in _EXHAUSTED:
+        # Every provider was tried: a client library that tries again at once would only do the same again.
+        headers.append(("x-should-retry", "false"))
     if error.status in {408, 413}:
         # What the client has not sent yet would be taken for its next request.
         headers.append(("Connection", "close"))

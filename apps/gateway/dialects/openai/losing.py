@@ -30,7 +30,6 @@ from apps.gateway.dialects.tool_names import with_fitting_names
 Record = dict[str, Any]
 
 _NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
-_INSTRUCTIONS = frozenset({"system", "developer"})
 # Fields without which the client would get something else than what it asks for.
 _NEEDED = frozenset({"n", "logprobs", "top_logprobs", "modalities", "audio", "tools", "response_format"})
 

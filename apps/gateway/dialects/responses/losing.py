@@ -22,7 +22,6 @@ _NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
 _SEALS: Final = frozenset({SEAL, OPEN_SEAL})
 _OPENAI: Final = "openai"
 _SEARCH_OPTIONS: Final = "web_search_options"
-_INSTRUCTIONS: Final = frozenset({"system", "developer"})
 # What only bends the odds, or hurries the answer, and has no words here.
 _HINTS: Final = (
     "seed",
