@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from uuid import UUID
 
 import django
+import hypothesis
 import pytest
 from django.db import connection
 from pytest_django import DjangoDbBlocker
@@ -37,6 +38,11 @@ os.environ.update(
 )
 django.setup()
 _valkey: Redis = Redis.from_url(_stores.redis_url)
+
+
+# How long drawing takes says something about the machine, and nothing about what is tested.
+hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("suite")
 
 
 @pytest.hookimpl(optionalhook=True)

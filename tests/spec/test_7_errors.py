@@ -37,7 +37,7 @@ class TestBodies:
             (errors.PaymentRequired("x"), "billing_error"),
             (errors.Forbidden("x"), "permission_error"),
             (errors.NotFound("x"), "not_found_error"),
-            (errors.Gone("x"), "invalid_request_error"),
+            (errors.Gone("x"), "not_found_error"),
             (errors.BodyTooLarge("x"), "request_too_large"),
             (errors.UnsupportedMediaType("x"), "invalid_request_error"),
             (errors.RateLimited("x"), "rate_limit_error"),

@@ -27,7 +27,7 @@ TAKEN = '"2xx", 401, 402, 403, 404, 409, 410, 422, 429'
 # Operations whose body must be more than a schema can say.
 MORE_THAN_A_SCHEMA = (
     *("postSignUp", "postApiKeys", "patchOneApiKey", "patchOneIamRule", "patchOneMember", "deleteOneMember"),
-    *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages"),
+    *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
 )
 # They end what the others need: the session, the organization, the project.
 ENDS = ("deleteOneProject", "deleteOneOrganization", "postSignOut")
