@@ -15,7 +15,7 @@ from celery.signals import beat_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 
-app = Celery("gateway")
+app = Celery("gateway", task_cls="gateway_project.task_metrics:Measured")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
@@ -26,9 +26,29 @@ app.conf.beat_schedule = {
         "schedule": crontab(minute=5),
         "options": {"expires": 3600},
     },
+    "roll-up-activity": {
+        "task": "logs.roll_up",
+        "schedule": crontab(),
+        "options": {"expires": 60},
+    },
+    "blank-logs": {
+        "task": "logs.blank",
+        "schedule": crontab(minute="*/10"),
+        "options": {"expires": 600},
+    },
     "expire-logs": {
         "task": "logs.expire",
         "schedule": crontab(hour=3, minute=20),
+        "options": {"expires": 86_400},
+    },
+    "move-logs": {
+        "task": "logs.move",
+        "schedule": crontab(hour=5, minute=20),
+        "options": {"expires": 43_200},
+    },
+    "expire-violations": {
+        "task": "guardrails.expire",
+        "schedule": crontab(hour=3, minute=40),
         "options": {"expires": 86_400},
     },
     "erase-organizations": {
@@ -41,8 +61,38 @@ app.conf.beat_schedule = {
         "schedule": crontab(minute=35),
         "options": {"expires": 3600},
     },
-    "check-ledger": {
-        "task": "billing.check_ledger",
+    "top-up-automatically": {
+        "task": "billing.top_up_automatically",
+        "schedule": crontab(),
+        "options": {"expires": 60},
+    },
+    "recover-payments": {
+        "task": "billing.recover_payments",
+        "schedule": crontab(),
+        "options": {"expires": 60},
+    },
+    "tell-owners": {
+        "task": "billing.tell_owners",
+        "schedule": crontab(),
+        "options": {"expires": 60},
+    },
+    "sync-subscriptions": {
+        "task": "billing.sync_subscriptions",
+        "schedule": crontab(minute="*/15"),
+        "options": {"expires": 900},
+    },
+    "pay-referrers": {
+        "task": "billing.pay_referrers",
+        "schedule": crontab(hour=1, minute=40),
+        "options": {"expires": 86_400},
+    },
+    "sweep-processor-events": {
+        "task": "billing.sweep_processor_events",
+        "schedule": crontab(hour=2, minute=50),
+        "options": {"expires": 86_400},
+    },
+    "reconcile": {
+        "task": "gateway.reconcile",
         "schedule": crontab(hour=4, minute=10),
         "options": {"expires": 86_400},
     },
@@ -52,4 +102,8 @@ app.conf.beat_schedule = {
 @beat_init.connect
 def _begin(**_: Any) -> None:
     """Make the partitions at once: the schedule's next time may be an hour away."""
+    # Here and not above: it reaches for the settings.
+    from gateway_project import task_metrics
+
+    task_metrics.plan(one["task"] for one in app.conf.beat_schedule.values())
     app.send_task("logs.make_partitions", expires=3600)

@@ -20,9 +20,11 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 
+from apps.gateway import tally
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.redis import client
 from apps.kernel.rest.bearer import find_bearer
+from gateway_project import task_metrics
 
 log = structlog.get_logger(__name__)
 
@@ -93,5 +95,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     token = find_bearer(request.headers.get("Authorization")) or ""
     if settings.METRICS_TOKEN and not secrets.compare_digest(token.encode(), settings.METRICS_TOKEN.encode()):
         raise Unauthenticated("Missing or invalid metrics token")
+    tally.hand_over()
     response: HttpResponse = ExportToDjangoView(request)
+    response.write(task_metrics.exposition())
     return response

@@ -131,6 +131,9 @@ DATABASES["default"].setdefault("OPTIONS", {})["connect_timeout"] = 5
 if DATABASE_POOL_SIZE and DATABASE_URL:
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 10}
 
+# Where days of the log are moved that are older than a week; without it PostgreSQL keeps all of them.
+CLICKHOUSE_URL = str(env.env.str("CLICKHOUSE_URL", default=""))
+
 _redis = {
     "BACKEND": "django_redis.cache.RedisCache",
     "LOCATION": REDIS_URL or "redis://no-redis-is-running:6379/0",
@@ -189,6 +192,20 @@ SPECTACULAR_SETTINGS = {
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,
     "SORT_OPERATIONS": False,
 }
+
+# --- payments and e-mail ------------------------------------------------------------------------------------------
+# Without a secret key payments are off; without a webhook secret there is no webhook. Several secrets: any of them.
+STRIPE_SECRET_KEY = str(env.env.str("STRIPE_SECRET_KEY", default=""))
+STRIPE_PUBLISHABLE_KEY = str(env.env.str("STRIPE_PUBLISHABLE_KEY", default=""))
+STRIPE_WEBHOOK_SECRETS = env.words("STRIPE_WEBHOOK_SECRET")
+# The price (49 USD a month) of the pro plan there.
+STRIPE_PRO_PRICE = str(env.env.str("STRIPE_PRO_PRICE", default=""))
+# Where it is asked, when that is not Stripe itself.
+STRIPE_API_BASE = str(env.env.str("STRIPE_API_BASE", default="")).rstrip("/")
+# Written to the log until it says how it is sent.
+vars().update(env.env.email_url("EMAIL_URL", default="consolemail://"))
+EMAIL_TIMEOUT = 20
+DEFAULT_FROM_EMAIL = str(env.env.str("DEFAULT_FROM_EMAIL", default="gateway@localhost"))
 
 # --- the gateway --------------------------------------------------------------------------------------------------
 # Largest request body in bytes; past it 413.

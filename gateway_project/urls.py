@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.contrib import admin
 from django.urls import path
 from django.views.generic import RedirectView
 
+from apps.billing import payment_views as payments
 from apps.billing import views as billing
+from apps.billing import webhooks
 from apps.catalog import snapshot
 from apps.catalog import views as catalog
 from apps.catalog.offers import Provider
@@ -15,6 +18,7 @@ from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
 from apps.gateway.endpoints.route_explain import route_explain
 from apps.gateway.endpoints.serving import view_of
+from apps.guardrails import views as guardrails
 from apps.keys import provider_views as provider_keys
 from apps.keys import views as keys
 from apps.logs import views as logs
@@ -52,6 +56,18 @@ urlpatterns = [
     path("organization/<str:organization_id>/members", organizations.Members.as_view()),
     path("organization/<str:organization_id>/members/<str:member_id>", organizations.OneMember.as_view()),
     path("organization/<str:organization_id>/transactions", billing.Transactions.as_view()),
+    path("organization/<str:organization_id>/payment-methods", payments.PaymentMethods.as_view()),
+    path("organization/<str:organization_id>/payment-methods/setup", payments.CardSetup.as_view()),
+    path(
+        "organization/<str:organization_id>/payment-methods/<str:payment_method_id>",
+        payments.OnePaymentMethod.as_view(),
+    ),
+    path(
+        "organization/<str:organization_id>/payment-methods/<str:payment_method_id>/default",
+        payments.DefaultPaymentMethod.as_view(),
+    ),
+    path("organization/<str:organization_id>/top-ups", payments.TopUps.as_view()),
+    path("organization/<str:organization_id>/subscription", payments.ProSubscription.as_view()),
     path("organization/<str:organization_id>/referral-stats", organizations.ReferralStats.as_view()),
     path("projects", organizations.Projects.as_view()),
     path("projects/<str:project_id>", organizations.OneProject.as_view()),
@@ -62,13 +78,27 @@ urlpatterns = [
     path("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
     path("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
     path("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
+    path("guardrails/system-rules", guardrails.SystemRules.as_view()),
+    path("guardrails/config/<str:organization_id>", guardrails.GuardrailConfiguration.as_view()),
+    path("guardrails/config/<str:organization_id>/reset", guardrails.GuardrailReset.as_view()),
+    path("guardrails/rules/<str:organization_id>", guardrails.GuardrailRules.as_view()),
+    path("guardrails/rules/<str:organization_id>/<str:rule_id>", guardrails.OneGuardrailRule.as_view()),
+    path("guardrails/violations/<str:organization_id>", guardrails.GuardrailViolations.as_view()),
+    path("guardrails/stats/<str:organization_id>", guardrails.GuardrailStats.as_view()),
+    path("guardrails/test/<str:organization_id>", guardrails.GuardrailTest.as_view()),
     path("audit-logs/<str:organization_id>", audit_logs.AuditLogs.as_view()),
     path("logs", logs.Logs.as_view()),
+    path("logs/export", logs.LogsExport.as_view()),
     path("logs/unique-models", logs.UniqueModels.as_view()),
     path("logs/<str:log_id>", logs.Log.as_view()),
+    path("activity", logs.Activity.as_view()),
+    path("activity/export", logs.ActivityExport.as_view()),
     path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/", admin.site.urls),
 ]
+if settings.STRIPE_WEBHOOK_SECRETS:
+    # Without a secret nobody could tell the processor's messages from others'.
+    urlpatterns.append(path("webhooks/stripe", webhooks.stripe))
 
 handler400 = "apps.kernel.rest.handlers.bad_request"
 handler403 = "apps.kernel.rest.handlers.forbidden"

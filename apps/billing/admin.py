@@ -1,11 +1,16 @@
-"""Money in the admin: to be looked at. What moves it, the ledger writes; operators grant credits by command."""
+"""Money in the admin: to be looked at, and given back. The ledger writes what moves; credits are granted by command."""
 
 from __future__ import annotations
 
-from django.contrib import admin
+from typing import Any
 
-from apps.billing.models import Discount, LedgerEntry, PaymentMethod, Transaction
-from apps.kernel.admin import LongTableAdmin, RecordAdmin, RowAdmin
+from django.contrib import admin
+from django.http import HttpRequest
+
+from apps.billing.models import BillingAccount, Discount, LedgerEntry, PaymentMethod, ProcessorEvent, Transaction
+from apps.billing.refund_page import RefundingAdmin
+from apps.kernel.admin import LongTableAdmin, RecordAdmin
+from apps.organizations.audited_admin import AuditedAdmin
 
 
 @admin.register(LedgerEntry)
@@ -18,8 +23,8 @@ class LedgerEntryAdmin(LongTableAdmin):
 
 
 @admin.register(Transaction)
-class TransactionAdmin(RecordAdmin):
-    """Payments, refunds, gifts and subscriptions."""
+class TransactionAdmin(RefundingAdmin):
+    """Payments, refunds, gifts and subscriptions; a top-up has a button to refund it."""
 
     list_display = ("created_at", "organization", "type", "amount", "credit_amount", "currency", "status")
     list_filter = ("type", "status")
@@ -39,13 +44,43 @@ class PaymentMethodAdmin(RecordAdmin):
     fields = ("organization", "brand", "last_four", "is_default", "created_at", "updated_at")
 
 
-@admin.register(Discount)
-class DiscountAdmin(RowAdmin):
-    """Shares off the price of requests."""
+@admin.register(BillingAccount)
+class BillingAccountAdmin(RecordAdmin):
+    """What organizations are at the payment processor."""
 
+    list_display = ("organization", "processor_customer_id", "subscription_status", "top_up_declines", "next_top_up_at")
+    list_filter = ("subscription_status",)
+    list_select_related = ("organization",)
+    search_fields = ("organization__name", "processor_customer_id__exact", "subscription_id__exact")
+    ordering = ("-created_at",)
+
+
+@admin.register(ProcessorEvent)
+class ProcessorEventAdmin(RecordAdmin):
+    """What the payment processor told; one without an end could not be followed yet."""
+
+    list_display = ("id", "type", "received_at", "done_at")
+    search_fields = ("id__exact", "type__exact")
+    ordering = ("-received_at",)
+
+
+@admin.register(Discount)
+class DiscountAdmin(AuditedAdmin):
+    """Shares off the price of requests. Whose it is and for what stays: for another scope another one is made."""
+
+    thing = "discount"
     list_display = ("share", "provider", "model", "organization", "expires_at")
     list_filter = ("provider",)
     list_select_related = ("organization",)
     search_fields = ("provider", "model", "organization__name")
     autocomplete_fields = ("organization",)
     ordering = ("-id",)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """Return the scope of one that there is: copies of both scopes would become stale."""
+        return () if obj is None else ("organization", "provider", "model")
+
+    def _record(self, request: HttpRequest, verb: str, row: Any, details: dict[str, Any]) -> None:
+        """Take down what concerns one organization in its audit log; the admin's own history has the others too."""
+        if row.organization_id is not None:
+            super()._record(request, verb, row, details)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Literal
 from uuid import UUID
 
@@ -50,6 +51,7 @@ class Balance:
         return nanos_down(self.amount) if self.scope == "organization" else nanos_up(self.amount)
 
 
+@lru_cache(maxsize=8192)
 def key(scope: Scope, identifier: UUID) -> str:
     """Return the Redis key of a balance's copy."""
     return f"balance:{scope}:{identifier}"

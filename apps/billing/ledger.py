@@ -6,7 +6,7 @@ Knows what a movement is and in which order rows are locked. Must never know wha
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
+from django.db.models import F
 
 from apps.billing import balances
 from apps.billing.balances import Balance, Scope
@@ -33,7 +34,8 @@ _COLUMNS: dict[Scope, tuple[str, str]] = {
 class Charge:
     """What a request moves, in USD: the organization's credits (0 or less) and its key's usage (0 or more).
 
-    `reference` is the request's id; a request is charged once, however often it is asked for.
+    `reference` is the request's id; a request is charged once, however often it is asked for. `storage` is what the
+    credits pay besides for keeping its data (0 or more), as an entry of its own.
     """
 
     organization_id: UUID
@@ -41,6 +43,7 @@ class Charge:
     reference: UUID
     credits: Decimal
     usage: Decimal
+    storage: Decimal = ZERO
 
 
 class _Movement(NamedTuple):
@@ -59,17 +62,14 @@ def charge(charges: Sequence[Charge]) -> list[Balance]:
 
     Where the organization or the key is gone, the entry is written all the same. Raises DatabaseError.
     """
-    return _move(
-        _Movement(
-            LedgerEntry.Kind.USAGE,
-            one.reference,
-            one.organization_id,
-            one.api_key_id,
-            storable(one.credits),
-            storable(one.usage),
-        )
-        for one in charges
-    )
+    return _move(movement for one in charges for movement in _movements_of(one))
+
+
+def _movements_of(one: Charge) -> Iterator[_Movement]:
+    """Yield what a request's answer moves, and what keeping it does."""
+    ids = (one.reference, one.organization_id, one.api_key_id)
+    yield _Movement(LedgerEntry.Kind.USAGE, *ids, storable(one.credits), storable(one.usage))
+    yield _Movement(LedgerEntry.Kind.STORAGE, *ids, -storable(one.storage), ZERO)
 
 
 def grant(organization_id: UUID, amount: Decimal, description: str) -> Transaction:
@@ -91,6 +91,31 @@ def grant(organization_id: UUID, amount: Decimal, description: str) -> Transacti
         changed = _move([_Movement(LedgerEntry.Kind.GIFT, gift.id, organization_id, None, amount, ZERO)])
         transaction.on_commit(partial(balances.publish, changed))
     return gift
+
+
+def credit(row: Transaction) -> None:
+    """Move the credits of a completed top-up (they rise) or refund (they fall), once, inside the caller's transaction.
+
+    The copy of the balance follows when that commits. Credits may fall below nothing: what was refunded was paid back.
+    """
+    if row.credit_amount is None:
+        raise ValueError("A transaction that moves credits says how many")
+    kind = LedgerEntry.Kind.REFUND if row.type == Transaction.Type.CREDIT_REFUND else LedgerEntry.Kind.TOP_UP
+    changed = _move([_Movement(kind, row.id, row.organization_id, None, row.credit_amount, ZERO)])
+    transaction.on_commit(partial(balances.publish, changed))
+
+
+def reward(organization_id: UUID, amount: Decimal, reference: UUID) -> bool:
+    """Give an organization what a referral earned it, as credits and in `referral_earnings`, once per reference.
+
+    Tell whether that was news. Raises DatabaseError.
+    """
+    with transaction.atomic():
+        changed = _move([_Movement(LedgerEntry.Kind.REFERRAL, reference, organization_id, None, amount, ZERO)])
+        if changed:
+            Organization.objects.filter(id=organization_id).update(referral_earnings=F("referral_earnings") + amount)
+        transaction.on_commit(partial(balances.publish, changed))
+    return bool(changed)
 
 
 def balances_of(scope: Scope, ids: Iterable[UUID]) -> list[Balance]:

@@ -1,13 +1,16 @@
-"""Ledger, transactions, payment methods, discounts: columns and constraints.
+"""Ledger, transactions, how organizations pay, discounts: columns and constraints.
 
 The ledger is append-only (a trigger holds it); `ledger.py` is its only writer.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
+from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
 from apps.organizations.models import Organization
@@ -90,11 +93,41 @@ class Transaction(models.Model):
     description = models.TextField(blank=True)
     related_transaction = models.ForeignKey("self", models.PROTECT, null=True, blank=True)
     refund_reason = models.TextField(null=True, blank=True)
+    # What is not on the wire: with what to repeat an attempt word for word, and what it may not be made twice for.
+    processor_payment_method_id = models.CharField(max_length=255, null=True, blank=True)
+    processor_refund_id = models.CharField(max_length=255, null=True, blank=True, unique=True)
+    is_automatic = models.BooleanField(default=False)
+    request_key = models.CharField(max_length=64, null=True, blank=True, unique=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        indexes = [models.Index(fields=["organization", "-created_at"])]
+        indexes = [
+            models.Index(fields=["organization", "-created_at"]),
+            models.Index(fields=["created_at"], condition=models.Q(status="pending"), name="transaction_pending"),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization"],
+                condition=models.Q(type="credit_topup", status="pending", is_automatic=True),
+                name="one_automatic_top_up_at_a_time",
+            ),
+            models.UniqueConstraint(
+                fields=["organization"],
+                condition=models.Q(type="subscription_start", status="pending"),
+                name="one_subscription_at_a_time",
+            ),
+            models.UniqueConstraint(
+                fields=["processor_payment_intent_id"],
+                condition=models.Q(type="credit_topup"),
+                name="top_up_once_per_payment",
+            ),
+            models.UniqueConstraint(
+                fields=["processor_invoice_id"],
+                condition=models.Q(type="subscription_start"),
+                name="subscription_once_per_invoice",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.type} {self.amount} {self.currency}"
@@ -109,25 +142,114 @@ class PaymentMethod(models.Model):
     processor_payment_method_id = models.CharField(max_length=255, unique=True)
     brand = models.CharField(max_length=32, blank=True)
     last_four = models.CharField(max_length=4, blank=True)
+    exp_month = models.PositiveSmallIntegerField(null=True)
+    exp_year = models.PositiveSmallIntegerField(null=True)
     is_default = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization"], condition=models.Q(is_default=True), name="one_default_payment_method"
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.brand} {self.last_four}"
 
 
+class BillingAccount(models.Model):
+    """What an organization is at the payment processor: its customer, its subscription, its standing."""
+
+    class Notice(models.TextChoices):
+        """What its owners are yet to be told by e-mail."""
+
+        AUTO_TOP_UP_DECLINED = "auto_top_up_declined"
+        AUTO_TOP_UP_DISABLED = "auto_top_up_disabled"
+        SUBSCRIPTION_UNPAID = "subscription_unpaid"
+        SUBSCRIPTION_ENDED = "subscription_ended"
+
+    organization = models.OneToOneField(
+        Organization, models.CASCADE, primary_key=True, related_name="billing_account", editable=False
+    )
+    processor_customer_id = models.CharField(max_length=255, null=True, unique=True)
+    # Automatic top-ups that were declined one after the other, and when the next may be tried.
+    top_up_declines = models.PositiveSmallIntegerField(default=0)
+    next_top_up_at = models.DateTimeField(null=True)
+    subscription_id = models.CharField(max_length=255, null=True, unique=True)
+    # The processor's word for it; empty without a subscription that lives.
+    subscription_status = models.CharField(max_length=32, blank=True)
+    cancels_at_period_end = models.BooleanField(default=False)
+    # Counts what was taken over from the processor, so that older news never replaces newer.
+    revision = models.PositiveIntegerField(default=0)
+    notice = models.CharField(max_length=32, choices=Notice.choices, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["notice"], condition=~models.Q(notice=""), name="billing_account_notice")]
+
+    def __str__(self) -> str:
+        return self.processor_customer_id or "not a customer yet"
+
+
+class ProcessorEvent(models.Model):
+    """A message of the payment processor's, under its id there: one that was taken in is not looked at again."""
+
+    id = models.CharField(primary_key=True, max_length=255)
+    type = models.CharField(max_length=100)
+    received_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    done_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.id}"
+
+
 class Discount(models.Model):
-    """A share off the price of requests; the most specific that matches wins (organization, then model, provider)."""
+    """A share off the price of requests; a blank scope is every organization, provider or model.
+
+    The most specific that matches wins: an organization's own before everyone's, then model before provider.
+    Saving or deleting one makes what requests are decided by stale; bulk updates do not pass here.
+    """
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, null=True, blank=True, related_name="discounts")
-    provider = models.CharField(max_length=40, blank=True)
-    model = models.CharField(max_length=120, blank=True)
-    share = models.DecimalField(max_digits=4, decimal_places=3, validators=[MinValueValidator(0), MaxValueValidator(1)])
+    provider = models.CharField(max_length=40, blank=True, help_text="the catalog's id; blank is every provider")
+    model = models.CharField(max_length=120, blank=True, help_text="the catalog's id; blank is every model")
+    share = models.DecimalField(
+        max_digits=4,
+        decimal_places=3,
+        validators=[MinValueValidator(0), MaxValueValidator(1)],
+        help_text="0.2 takes 20 percent off; 0 takes nothing off, whatever a wider discount says",
+    )
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "provider", "model"], name="discount_once_per_scope", nulls_distinct=False
+            ),
+            models.CheckConstraint(condition=models.Q(share__gte=0, share__lte=1), name="discount_is_a_share"),
+        ]
+
     def __str__(self) -> str:
-        return f"{self.share:%} off {self.provider or 'every provider'} {self.model}".strip()
+        scope = "/".join((self.provider or "every provider", self.model or "every model"))
+        return f"{self.share * 100:.1f} % off {scope}"
+
+    @property
+    def scope(self) -> str:
+        """The generation that covers what this discount changes: its organization's policies, else the catalog."""
+        return generation.CATALOG if self.organization_id is None else generation.organization(self.organization_id)
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save, and make copies of the discounts stale on commit."""
+        super().save(*args, **kwargs)
+        generation.bump_on_commit(self.scope)
+
+    def delete(self, *args: Any, **kwargs: Any) -> tuple[int, dict[str, int]]:
+        """Delete, and make copies of the discounts stale on commit."""
+        generation.bump_on_commit(self.scope)
+        return super().delete(*args, **kwargs)

@@ -6,6 +6,7 @@ The formulae are the specification's (section 1): a missing price counts as 0; n
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 
@@ -38,6 +39,40 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
 FREE = Cost()
 
 
+class Bill(PriceCard, frozen=True, omit_defaults=True, kw_only=True):
+    """Everything that a request's cost follows from, kept with its log row: the prices in force, and what was used.
+
+    `discount` is a share, `outrun` what a hedged call costs that lost its race and `outrun_saved` what a discount took
+    off it, in USD; `waived` says why nothing is charged: `failed`, `empty` or `cached`.
+    """
+
+    discount: Decimal = ZERO
+    used: Usage = Usage()
+    outrun: Decimal = ZERO
+    outrun_saved: Decimal = ZERO
+    waived: str = ""
+
+
+def bill_at(card: PriceCard, **terms: Any) -> Bill:
+    """Return a bill at a card's prices; `terms` are a bill's own fields."""
+    return Bill(**{name: getattr(card, name) for name in PriceCard.__struct_fields__}, **terms)
+
+
+def cost_by(bill: Bill) -> Cost:
+    """Return what a bill comes to: of a log row's bill, to the last digit, the row's cost."""
+    if bill.waived:
+        return FREE
+    cost = cost_of(bill.used, bill, bill.discount)
+    if not (bill.outrun or bill.outrun_saved):
+        return cost
+    return msgspec.structs.replace(
+        cost,
+        total=cost.total + bill.outrun,
+        input=cost.input + bill.outrun,
+        discount_savings=cost.discount_savings + bill.outrun_saved,
+    )
+
+
 def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
     """Return the cost of `usage` at `card`'s prices less `discount` (a share, 0 to 1).
 
@@ -45,8 +80,9 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
     paid as output; audio has prices of its own and no part of its own. A picture is paid once: by its tokens where they
     were counted and have a price, else by the piece.
     """
-    tier = _tier_of(usage, card)
-    input_price, output_price = _first(tier.input, card.input), _first(tier.output, card.output)
+    tier = _tier_of(usage, card) if card.tiers else _NO_TIER
+    input_price = card.input if tier.input is None else tier.input
+    output_price = card.output if tier.output is None else tier.output
     cached_price = card.cached_input if tier.cached_input is None else tier.cached_input
     write_price = card.cache_write if tier.cache_write is None else tier.cache_write
 
@@ -59,27 +95,39 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
         plain_input += usage.image_input
     if card.image_output is None:
         plain_output += usage.image_output
-    parts = {
-        "input": plain_input * input_price + usage.audio_input * _first(card.audio_input, input_price),
-        "output": plain_output * output_price + usage.audio_output * _first(card.audio_output, output_price),
-        "cached_input": usage.cache_read * _first(cached_price),
-        "cache_write": (usage.cache_write + usage.cache_write_1h * LONG_WRITE) * _first(write_price),
-        "image_input": usage.image_input * _first(card.image_input),
-        "image_output": usage.image_output * _first(card.image_output),
-    }
-    parts = {name: amount / MILLION for name, amount in parts.items()}
+    audio_input_price = input_price if card.audio_input is None else card.audio_input
+    audio_output_price = output_price if card.audio_output is None else card.audio_output
     # Who states both prices means the same picture: its tokens are paid where they were counted.
-    if not (usage.image_output and card.image_output is not None):
-        parts["image_output"] += usage.images * _first(card.image)
-    parts["request"] = _first(card.request)
-    parts["web_search"] = usage.web_searches * _first(card.web_search)
-
-    full = sum(parts.values(), ZERO)
+    by_the_piece = 0 if usage.image_output and card.image_output is not None else usage.images
+    written = usage.cache_write + usage.cache_write_1h * LONG_WRITE if usage.cache_write_1h else usage.cache_write
+    parts = [
+        _paid(plain_input, input_price) + _paid(usage.audio_input, audio_input_price),
+        _paid(plain_output, output_price) + _paid(usage.audio_output, audio_output_price),
+        _paid(usage.cache_read, cached_price),
+        _paid(written, write_price),
+        _paid(usage.image_input, card.image_input),
+        _paid(usage.image_output, card.image_output) + by_the_piece * (card.image or ZERO),
+        card.request or ZERO,
+        usage.web_searches * (card.web_search or ZERO),
+    ]
+    full = sum(parts, ZERO)
     if discount:
-        parts = {name: amount * (1 - discount) for name, amount in parts.items()}
-    parts = {name: exact(amount) for name, amount in parts.items()}
-    total = sum(parts.values(), ZERO)
-    return Cost(total=total, discount_savings=exact(full) - total, unpriced=card.unpriced, **parts)
+        parts = [amount * (1 - discount) for amount in parts]
+    parts = [exact(amount) if amount else ZERO for amount in parts]
+    total = sum(parts, ZERO)
+    return Cost(
+        total=total,
+        discount_savings=exact(full) - total,
+        unpriced=card.unpriced,
+        input=parts[0],
+        output=parts[1],
+        cached_input=parts[2],
+        cache_write=parts[3],
+        image_input=parts[4],
+        image_output=parts[5],
+        request=parts[6],
+        web_search=parts[7],
+    )
 
 
 def _tier_of(usage: Usage, card: PriceCard) -> PriceTier:
@@ -88,6 +136,6 @@ def _tier_of(usage: Usage, card: PriceCard) -> PriceTier:
     return max(reached, key=lambda tier: tier.above_input_tokens, default=_NO_TIER)
 
 
-def _first(*prices: Decimal | None) -> Decimal:
-    """Return the first price that is stated, 0 when none is."""
-    return next((price for price in prices if price is not None), ZERO)
+def _paid(tokens: int | Decimal, price: Decimal | None) -> Decimal:
+    """Return what tokens cost at a price per million; nothing where no price is stated."""
+    return tokens * price / MILLION if tokens and price else ZERO

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from uuid import UUID
 
 import msgspec
@@ -191,6 +192,7 @@ class Request:
     flight_seconds: int = 3_600
 
 
+@lru_cache(maxsize=8192)
 def flight_key(organization_id: UUID) -> str:
     """Return the Redis key of an organization's requests in flight."""
     return f"flight:{organization_id}"
@@ -212,7 +214,7 @@ def reserve(request: Request) -> Answer:
         payload=request.payload,
         flight="" if request.most_in_flight is None else flight_key(request.organization_id),
     )
-    answer = _RESERVE(
+    answer = _RESERVE.together(
         [
             generation.key(generation.CATALOG),
             generation.key(generation.organization(request.organization_id)),

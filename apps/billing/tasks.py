@@ -1,22 +1,91 @@
-"""Scheduled work on the ledger."""
+"""Scheduled work on money: doors to the ledger and to payments. Each may run twice, and at once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import TypeVar
+from uuid import UUID
+
 import structlog
 from celery import shared_task
+from django.db import DatabaseError
+from django.db.models import Q
+from django.utils import timezone
 
-from apps.billing.audit import differences
-from apps.kernel.money import plain
+from apps.billing import auto_topup, closing, notices, processor, referrals, refunds, subscription, topup, webhooks
+from apps.billing.models import BillingAccount, Transaction
+from apps.billing.processor_answers import ProcessorAway, ProcessorOff, Refused
 
 log = structlog.get_logger(__name__)
+Thing = TypeVar("Thing")
+# So long whoever began a payment is left to finish it.
+UNDER_WAY = timedelta(minutes=2)
 
 
-@shared_task(name="billing.check_ledger", time_limit=1800)
-def check_ledger() -> None:
-    """Tell of every balance that the ledger contradicts."""
-    found = differences()
-    for one in found:
-        log.error(
-            "ledger.differs", scope=one.scope, id=str(one.id), balance=plain(one.balance), entries=plain(one.entries)
-        )
-    log.info("ledger.checked", differences=len(found))
+@shared_task(name="billing.top_up_automatically", time_limit=600)
+def top_up_automatically() -> None:
+    """Charge for the organizations whose credits ran low."""
+
+    def charge(organization_id: UUID) -> None:
+        row = auto_topup.begin(organization_id)
+        if row is not None:
+            topup.pay(row)
+
+    _each("top_up.automatic", auto_topup.due() if processor.is_on() else (), charge)
+
+
+@shared_task(name="billing.recover_payments", time_limit=600)
+def recover_payments() -> None:
+    """Find out what became of payments that nobody finished."""
+    recover: dict[str, Callable[[Transaction], object]] = {
+        Transaction.Type.CREDIT_TOPUP: topup.recover,
+        Transaction.Type.CREDIT_REFUND: refunds.recover,
+        Transaction.Type.SUBSCRIPTION_START: subscription.recover,
+    }
+    rows = Transaction.objects.filter(
+        # A top-up without a card was not begun with the processor.
+        Q(processor_payment_method_id__isnull=False) | ~Q(type=Transaction.Type.CREDIT_TOPUP),
+        status=Transaction.Status.PENDING,
+        type__in=recover,
+        created_at__lt=timezone.now() - UNDER_WAY,
+    )
+    _each("payment.recovered", rows.order_by("id") if processor.is_on() else (), lambda row: recover[row.type](row))
+
+
+@shared_task(name="billing.sync_subscriptions", time_limit=1800)
+def sync_subscriptions() -> None:
+    """Look at subscriptions whose paid time is over, and close the accounts of deleted organizations."""
+    if not processor.is_on():
+        return
+    living = BillingAccount.objects.exclude(subscription_status="").select_related("organization")
+    over = Q(organization__plan_expires_at__lte=timezone.now()) | Q(subscription_status=subscription.UNPAID)
+    _each("subscription.synced", living.filter(over), subscription.refresh)
+    _each("account.closed", closing.waiting(), closing.close)
+
+
+@shared_task(name="billing.tell_owners", time_limit=600)
+def tell_owners() -> None:
+    """Send the e-mail that is waiting to be sent."""
+    log.info("owners.told", organizations=notices.tell_owners())
+
+
+@shared_task(name="billing.pay_referrers", time_limit=1800)
+def pay_referrers() -> None:
+    """Pay for the referred organizations' use of the days that are over."""
+    log.info("referrers.paid", payments=referrals.pay_referrers())
+
+
+@shared_task(name="billing.sweep_processor_events", time_limit=600)
+def sweep_processor_events() -> None:
+    """Forget the processor's messages that it will not repeat."""
+    log.info("processor_events.swept", rows=webhooks.sweep())
+
+
+def _each(what: str, things: Iterable[Thing], act: Callable[[Thing], object]) -> None:
+    """Do it for one after the other; one that fails is told of, and tried again at the next run."""
+    for one in things:
+        try:
+            act(one)
+        except (ProcessorAway, ProcessorOff, Refused, DatabaseError) as error:
+            log.warning(f"{what}_not", id=str(getattr(one, "pk", one)), error=type(error).__name__)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
+from apps.catalog.cards import read_card
 from apps.catalog.models import CatalogRow, Model, ModelProvider, Provider
 from apps.kernel.admin import KeptAdmin
 
@@ -53,12 +55,38 @@ class ModelAdmin(CatalogAdmin):
     ordering = ("id",)
 
 
+class UnpricedFilter(admin.SimpleListFilter):
+    """Whether any price is known: what requests to the others cost counts as nothing, and their logs say so."""
+
+    title = "price"
+    parameter_name = "price"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Offer both."""
+        return [("known", "Known"), ("unpriced", "Unpriced")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+        """Return the mappings with a price, or those without; the catalog is small enough to read each card."""
+        if self.value() is None:
+            return queryset
+        unpriced = [row.pk for row in queryset.only("pk", "prices", "price_overrides") if _is_unpriced(row)]
+        return queryset.filter(pk__in=unpriced) if self.value() == "unpriced" else queryset.exclude(pk__in=unpriced)
+
+
+def _is_unpriced(row: ModelProvider) -> bool:
+    """Return whether a mapping states no price; one whose prices cannot be read is not served at all."""
+    try:
+        return read_card(row.prices | row.price_overrides).unpriced
+    except (ValueError, TypeError):
+        return False
+
+
 @admin.register(ModelProvider)
 class ModelProviderAdmin(CatalogAdmin):
     """Which provider serves which model, and at what price."""
 
     list_display = ("model", "provider", "model_name", "stability", "deactivated_at", "active", "priority")
-    list_filter = ("active", "stability", "provider")
+    list_filter = ("active", UnpricedFilter, "stability", "provider")
     list_editable = ("active", "priority")
     list_select_related = ("model", "provider")
     search_fields = ("model__id", "model_name", "provider__id")

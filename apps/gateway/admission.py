@@ -16,8 +16,8 @@ from django.db import DatabaseError, connection
 from redis.exceptions import RedisError
 
 from apps.billing import balances, ledger, reservations
-from apps.billing.pricing import cost_of
 from apps.billing.reservations import Outcome, Rate, RateLeft
+from apps.billing.storage import storage_cost_of
 from apps.catalog import snapshot
 from apps.catalog.snapshot import Catalog
 from apps.gateway import policy as policies
@@ -52,16 +52,23 @@ class Estimate:
     credits: bool
 
 
-def estimate(chat: Chat, candidates: Candidates, prompt: int, hedge: Hedge | None = None) -> Estimate:
-    """Return the worst case over all candidates for a prompt of about so many tokens, with a second call if hedged."""
+def estimate(
+    chat: Chat, candidates: Candidates, prompt: int, hedge: Hedge | None = None, retention: str = "none"
+) -> Estimate:
+    """Return the worst case over all candidates for a prompt of about so many tokens, with a second call if hedged.
+
+    Where credits pay for an answer that is retained, they pay for its storage as well.
+    """
     worst, credits = Decimal(0), False
     for one in candidates.fitting:
         usage = worst_usage_of(chat, prompt, one.offer)
-        cost = cost_of(usage, one.offer.prices).total
+        cost = one.cost_of(usage).total
+        if cost > 0:
+            cost += storage_cost_of(usage.total_tokens, retention)
         worst = max(worst, cost)
         credits = credits or (one.credential.mode == CREDITS and cost > 0)
     if hedge is not None:
-        worst += min(hedge.cap, max(loss_of(one, prompt) for one in candidates.fitting))
+        worst += min(hedge.cap, max(loss_of(one, prompt).total for one in candidates.fitting))
     return Estimate(prompt, worst, credits)
 
 

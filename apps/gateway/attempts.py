@@ -22,10 +22,12 @@ from apps.gateway.canonical.events import Event
 from apps.gateway.departure import Departure
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.hedge import Hedge, race
+from apps.gateway.measure import shown_name
 from apps.gateway.metrics import ATTEMPTS
 from apps.gateway.remote_media import RemoteMedia
 from apps.gateway.scoreboard import BOARD
 from apps.gateway.seal_store import Seals
+from apps.gateway.tally import add, child_of
 from apps.kernel.errors import ApiError, InvalidRequest
 
 MAX_RETRIES = 3
@@ -131,7 +133,7 @@ class Attempts:
             if attempt is not None and attempt.begun and not noted:
                 noted = True
                 self.tried.append(_line(attempt.candidate, attempt.status, "none", succeeded=True))
-                ATTEMPTS.labels(attempt.candidate.provider_id, "succeeded").inc()
+                _count(attempt.candidate, "succeeded")
             if self.seals is not None:
                 self.seals.watch(event)
             yield event
@@ -177,7 +179,7 @@ class Attempts:
                 if loser is not one:
                     self.outrun = loser.candidate
                     self.tried.append(_line(loser.candidate, loser.status, "hedge_lost", succeeded=False))
-                    ATTEMPTS.labels(loser.candidate.provider_id, "hedge_lost").inc()
+                    _count(loser.candidate, "hedge_lost")
 
     def _note(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Write down a failed attempt; one that had begun to answer is written over."""
@@ -186,7 +188,7 @@ class Attempts:
             self.tried[-1] = line
         else:
             self.tried.append(line)
-        ATTEMPTS.labels(attempt.candidate.provider_id, failure.error_type).inc()
+        _count(attempt.candidate, failure.error_type)
 
     def _strike_out(self, queue: deque[Candidate], candidate: Candidate, failure: UpstreamFailure | None) -> None:
         """Take a provider's other credentials off the queue too, unless the one used was what failed."""
@@ -199,6 +201,10 @@ class Attempts:
         suspicion = None if failure is None else suspicion_of(candidate, failure)
         if suspicion is not None:
             self.suspicions.append(suspicion)
+
+
+def _count(candidate: Candidate, outcome: str) -> None:
+    add(child_of(ATTEMPTS, shown_name(candidate.provider_id), outcome))
 
 
 def _line(candidate: Candidate, status: int | None, error_type: str, *, succeeded: bool) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
+from io import BytesIO
 from typing import Any
 
 import gevent
@@ -28,6 +28,7 @@ class Call:
 
     def __init__(self, environ: dict[str, Any]) -> None:
         self._environ = environ
+        self._request_id: str | None = None
         # The content types of bodies that are read.
         self.accepted: tuple[str, ...] = ("application/json",)
 
@@ -44,10 +45,12 @@ class Call:
         """Return whether a header says `true`."""
         return (self.header(name) or "").strip().lower() == "true"
 
-    @cached_property
+    @property
     def request_id(self) -> str:
         """The client's `x-request-id` when it is sane, else a new one."""
-        return request_id_of(self.header("x-request-id"))
+        if self._request_id is None:
+            self._request_id = request_id_of(self.header("x-request-id"))
+        return self._request_id
 
     @property
     def source(self) -> str | None:
@@ -99,16 +102,23 @@ class Call:
             raise InvalidRequest("Content-Length must be a number", code="invalid_parameters") from None
         if length is not None and length > limit:
             raise _too_large(limit)
-        try:
-            with gevent.Timeout(settings.BODY_TIMEOUT, _too_slow()):
-                body = self._environ["wsgi.input"].read(limit + 1 if length is None else length)
-        except OSError as error:
-            raise ClientGone("The client closed the connection before its request was complete") from error
+        body = self._read(limit + 1 if length is None else length)
         if len(body) > limit:
             raise _too_large(limit)
         if length is not None and len(body) < length:
             raise ClientGone("The client closed the connection before its request was complete")
-        return bytes(body)
+        return body
+
+    def _read(self, size: int) -> bytes:
+        source = self._environ["wsgi.input"]
+        if type(source) is BytesIO:
+            # It is all here: nothing to wait for.
+            return source.read(size)
+        try:
+            with gevent.Timeout(settings.BODY_TIMEOUT, _too_slow()):
+                return bytes(source.read(size))
+        except OSError as error:
+            raise ClientGone("The client closed the connection before its request was complete") from error
 
 
 def _too_slow() -> RequestTimeout:

@@ -5,22 +5,25 @@ Decides over values. Must never open a socket, ask a store, or prefer one candid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import NamedTuple
 
+from apps.billing.discounts import NOTHING_OFF, Discounts, Shares
+from apps.billing.pricing import Cost, cost_of
 from apps.catalog.resolve import resolve as resolve_name
 from apps.catalog.snapshot import Catalog, Model, Offer
 from apps.gateway.authorization import can_fill
-from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, WebSearchTool
-from apps.gateway.credentials import Credential, credentials_for
+from apps.gateway.canonical.chat import Audio, Chat
+from apps.gateway.credentials import CREDITS, Credential, credentials_for
 from apps.gateway.custom_providers import is_custom, resolve_custom
-from apps.gateway.facts import can_be_structured
-from apps.gateway.pictures import check_draws, dialect_of, draws, draws_in_chat, price_of, tests_of
+from apps.gateway.needs import Need, needs_of
+from apps.gateway.pictures import check_draws, dialect_of, draws, draws_in_chat, price_of
 from apps.gateway.policy import Policy
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.money import ZERO
+from apps.kernel.usage import Usage
 from apps.keys.errors import refused_by
 from apps.keys.iam import first_refusal
 
@@ -31,11 +34,15 @@ _UNSTABLE = {"unstable", "experimental"}
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An offer that fits, the way into its provider, and what to call the model there."""
+    """An offer that fits, the way into its provider, what to call the model there, and the share off its price.
+
+    A discount is off what the service charges: a call with the organization's own credential has none.
+    """
 
     offer: Offer
     credential: Credential
     model_name: str
+    discount: Decimal = ZERO
 
     @property
     def model_id(self) -> str:
@@ -67,6 +74,10 @@ class Candidate:
         """USD per million completion tokens."""
         return self.offer.prices.output
 
+    def cost_of(self, usage: Usage) -> Cost:
+        """Return what it charges for `usage`, its discount taken off."""
+        return cost_of(usage, self.offer.prices, self.discount)
+
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
@@ -76,21 +87,16 @@ class Candidates:
     fitting: tuple[Candidate, ...]
 
 
-class Need(NamedTuple):
-    """Something an offer must be able to do: its name for people, the test, and the client's field that asks for it."""
-
-    name: str
-    can: Callable[[Offer], bool]
-    param: str = "model"
-
-
-def resolve(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int = 0) -> Candidates:
-    """Return the candidates for a chat of about so many tokens.
+def resolve(
+    policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int = 0, everyones: Shares = NOTHING_OFF
+) -> Candidates:
+    """Return the candidates for a chat of about so many tokens, cheaper by the policy's discounts or by everyone's.
 
     Raises InvalidRequest (400), Forbidden (403) or Gone (410).
     """
+    discounts = Discounts(policy.discounts, everyones)
     if chat.model == AUTO:
-        return _resolve_auto(policy, catalog, chat, prompt_tokens)
+        return _resolve_auto(policy, catalog, chat, prompt_tokens, discounts)
     if is_custom(chat.model):
         own = [
             Candidate(offer, credential, offer.model_name) for offer, credential in resolve_custom(policy, chat.model)
@@ -99,11 +105,11 @@ def resolve(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int = 0
     resolved = resolve_name(catalog, chat.model)
     _check_kind(resolved.model, chat)
     requested = resolved.provider.id if resolved.provider else None
-    fitting = _fitting(policy, chat, resolved.model.offers, resolved.name, requested)
+    fitting = _fitting(policy, chat, resolved.model.offers, resolved.name, requested, discounts)
     return Candidates(requested, _roomy(chat, fitting, prompt_tokens, requested))
 
 
-def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int) -> Candidates:
+def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int, discounts: Discounts) -> Candidates:
     """Return the candidates of the cheapest model that suffices; a model for trying out only if there is no other."""
     offers = [
         offer
@@ -117,7 +123,7 @@ def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: i
         if not any(offer.active and credentials_for(policy, offer.provider) for offer in offers):
             message = f"auto: there is no model {wish.name} that this project can use"
             raise InvalidRequest(message, code="unsupported_feature", param=wish.param)
-    fitting = _roomy(chat, _fitting(policy, chat, offers, AUTO, None), prompt_tokens, None)
+    fitting = _roomy(chat, _fitting(policy, chat, offers, AUTO, None, discounts), prompt_tokens, None)
     real = [one for one in fitting if not one.offer.facts.get("development_only")] or fitting
     cheapest = min(real, key=lambda one: _list_price(chat, one))
     return Candidates(None, tuple(one for one in real if one.model_id == cheapest.model_id))
@@ -163,7 +169,7 @@ def _holds(limit: int | None, tokens: int) -> bool:
 
 
 def _fitting(
-    policy: Policy, chat: Chat, offers: Sequence[Offer], name: str, requested: str | None
+    policy: Policy, chat: Chat, offers: Sequence[Offer], name: str, requested: str | None, discounts: Discounts
 ) -> tuple[Candidate, ...]:
     """Return the offers that are live, have a credential, are allowed, and can do what is asked; in that order."""
     today = datetime.now(UTC).date()
@@ -171,7 +177,7 @@ def _fitting(
     if not live:
         raise InvalidRequest(f"No provider of {chat.model} can be reached", code="model_not_found", param="model")
     reachable = [
-        Candidate(offer, credential, offer.name_for(name))
+        Candidate(offer, credential, offer.name_for(name), _off(discounts, offer, credential))
         for offer in live
         for credential in credentials_for(policy, offer.provider)
         if credential.base_url or can_fill(offer.provider.auth, offer.provider.base_url)
@@ -179,6 +185,10 @@ def _fitting(
     if not reachable:
         raise InvalidRequest(_no_credential(policy, live), code="model_not_found", param="model")
     return _able(chat, _allowed(policy, reachable, requested), requested)
+
+
+def _off(discounts: Discounts, offer: Offer, credential: Credential) -> Decimal:
+    return discounts.on(offer.provider.id, offer.model_id) if credential.mode == CREDITS else ZERO
 
 
 def _allowed(policy: Policy, reachable: Sequence[Candidate], requested: str | None = None) -> Sequence[Candidate]:
@@ -219,31 +229,6 @@ def _lacks(chat: Chat, need: Need) -> InvalidRequest:
     return InvalidRequest(message, code="unsupported_feature", param=need.param)
 
 
-def needs_of(chat: Chat) -> list[Need]:
-    """Return what an offer must be able to do, each with its name for people."""
-    if chat.drawing is not None:
-        return [Need(*test) for test in tests_of(chat, chat.drawing)]
-    needs: list[Need] = []
-    parts = [part for message in chat.messages for part in message.parts]
-    if any(isinstance(part, Image) for part in parts):
-        needs.append(Need("image input", lambda offer: offer.vision))
-    if any(isinstance(tool, FunctionTool) for tool in chat.tools or ()):
-        needs.append(Need("tools", lambda offer: offer.tools))
-        if chat.parallel_tool_calls:
-            needs.append(Need("parallel tool calls", lambda offer: offer.parallel_tools))
-    if chat.web_search or any(isinstance(tool, WebSearchTool) for tool in chat.tools or ()):
-        needs.append(Need("web search", lambda offer: offer.web_search))
-    if chat.response_format is not None and chat.response_format.kind == "json_object":
-        needs.append(Need("JSON output", lambda offer: offer.json_output))
-    if chat.response_format is not None and chat.response_format.kind == "json_schema":
-        needs.append(Need("structured outputs", can_be_structured))
-    if chat.reasoning is not None and (chat.reasoning.max_tokens or chat.reasoning.effort not in {None, "none"}):
-        needs.append(Need("reasoning", lambda offer: offer.reasoning))
-    if chat.stream:
-        needs.append(Need("streaming", lambda offer: offer.streaming))
-    return needs
-
-
 def _check_kind(model: Model, chat: Chat) -> None:
     """Raise InvalidRequest unless the model chats and takes in what the conversation holds."""
     if chat.drawing is not None:
@@ -277,11 +262,13 @@ def _is_of_a_kind(model: Model, chat: Chat) -> bool:
 def _list_price(chat: Chat, one: Candidate) -> tuple[Decimal, str]:
     """Return what orders candidates by price, then the id, so that ties are stable.
 
-    Prompt and answer weigh alike; of pictures the price of those that are asked for counts.
+    Prompt and answer weigh alike; of pictures the price of those that are asked for counts. Discounts are taken off.
     """
     if chat.drawing is not None:
-        return price_of(chat, one.offer), one.model_id
-    return (one.input_price or Decimal(0)) + (one.output_price or Decimal(0)), one.model_id
+        price = price_of(chat, one.offer)
+    else:
+        price = (one.input_price or ZERO) + (one.output_price or ZERO)
+    return price * (1 - one.discount), one.model_id
 
 
 def _no_credential(policy: Policy, live: Sequence[Offer]) -> str:

@@ -24,6 +24,7 @@ from apps.gateway.facts import facts_of
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.policy import Policy, policy_of
 from apps.gateway.remote_media import RemoteMedia
+from apps.gateway.screening import Guard
 from apps.gateway.tenant_address import pinned_ip
 from apps.kernel.errors import ApiError
 
@@ -35,11 +36,15 @@ _MAX_BYTES = 64 * 1024
 
 
 def count_tokens(policy: Policy, chat: Chat, token: str) -> int:
-    """Return how many tokens a prompt has, at least about. Raises ApiError when the token is no longer good."""
+    """Return how many tokens a prompt has, at least about. Raises ApiError when the token is no longer good, and for
+    what a guardrail blocks."""
     estimate = prompt_tokens_of(chat)
     catalog = snapshot.current()
     if not admission.knew_the_latest(policy, catalog, token):
         policy, catalog = policy_of(token), snapshot.current()
+    if policy.guardrails is not None:
+        # Who counts reads it all.
+        Guard(policy.guardrails, policy.retention).screen(chat)
     try:
         fitting = candidates.resolve(policy, catalog, chat, estimate).fitting
         asked = next((one for one in fitting if hasattr(_dialect_of(one), "count_request")), None)

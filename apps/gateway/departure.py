@@ -7,47 +7,64 @@ socket on the way out. Knows sockets and greenlets. Must never know what is bein
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
 
 import gevent
-from greenlet import getcurrent
+from greenlet import getcurrent, greenlet
 
 from apps.kernel.errors import ClientGone
 
 
 class Departure:
-    """Watches one client. Without a socket (another server, a test client) it never interrupts."""
+    """Watches one client. Without a socket (another server, a test client) it never interrupts.
+
+    The watch begins with the first wait and goes on until `close`: to begin it anew for each chunk would cost more than
+    the chunk.
+    """
 
     def __init__(self, client: socket.socket | None) -> None:
         self._client = client
         self._gone = False
+        self._waiting: list[greenlet] = []
+        self._watcher: Any = None
 
-    @contextmanager
-    def interrupts(self) -> Iterator[None]:
+    def interrupts(self) -> Departure:
         """Within this block a wait ends with ClientGone when the client closes its side."""
+        return self
+
+    def __enter__(self) -> None:
         if self._client is None:
-            yield
             return
         if self._gone:
             raise ClientGone("The client closed the connection")
-        waiting = getcurrent()
-        watcher = gevent.get_hub().loop.io(self._client.fileno(), 1)
+        if self._watcher is None:
+            self._watcher = gevent.get_hub().loop.io(self._client.fileno(), 1)
+            self._watcher.start(self._look)
+        self._waiting.append(getcurrent())
 
-        def look() -> None:
-            if not _closed(self._client):
-                # More bytes of the client's: a pipelined request, which can wait.
-                watcher.stop()
-                return
-            self._gone = True
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            self._waiting.remove(getcurrent())
+
+    def close(self) -> None:
+        """End the watch."""
+        if self._watcher is not None:
+            self._watcher.stop()
+            self._watcher.close()
+            self._watcher = None
+        self._client = None
+
+    def _look(self) -> None:
+        self._watcher.stop()
+        # More bytes of the client's are a pipelined request, which can wait.
+        if not _closed(self._client):
+            return
+        self._gone = True
+        for waiting in list(self._waiting):
             waiting.throw(ClientGone("The client closed the connection"))
-
-        watcher.start(look)
-        try:
-            yield
-        finally:
-            watcher.stop()
-            watcher.close()
 
 
 def _closed(client: socket.socket | None) -> bool:

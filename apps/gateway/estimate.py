@@ -1,7 +1,7 @@
 """How many tokens something is, when nobody has counted yet: before a call, and after one that reported nothing.
 
-About four bytes of UTF-8 make a token in every script (characters do not: Japanese has one to two tokens each).
-Pure; an estimate is always marked as one by its caller.
+Four bytes of UTF-8 make a token of Latin script, code or JSON; of other scripts, what their characters weigh. Pure; an
+estimate is always marked as one by its caller.
 """
 
 from __future__ import annotations
@@ -28,7 +28,18 @@ from apps.gateway.canonical.chat import (
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
-BYTES_PER_TOKEN = 4
+# What text weighs, in twelfths of a token: so much a byte, and so much more or less a character of other scripts, found
+# by its first byte. Measured with the o200k tokenizer: a letter of Greek, Cyrillic, Hebrew, Arabic, Indic scripts, Thai
+# or Georgian is about a third of a token, one of Han, Kana or Hangul four fifths, an emoji one and a half.
+WEIGHT_OF_TOKEN = 12
+_WEIGHT_OF_BYTE = 3
+_OF_SCRIPTS = (
+    (range(0xCD, 0xE0), -2),
+    (range(0xE0, 0xE2), -5),
+    (range(0xE3, 0xEE), 1),
+    (range(0xF0, 0xF5), 6),
+)
+_OTHERS = tuple((bytes(set(range(256)) - set(first)), more) for first, more in _OF_SCRIPTS)
 TOKENS_PER_MESSAGE = 4
 # A picture of 1024 x 1024 costs between 765 (OpenAI) and 1,600 (Anthropic) tokens at the vendors' own formulae.
 TOKENS_PER_IMAGE = 1_600
@@ -40,10 +51,22 @@ UNSTATED_ANSWER_TOKENS = 1_024
 TOKENS_PER_PICTURE_MADE = 6_240
 
 
+def weight_of(text: str) -> int:
+    """Return what a text weighs in twelfths of a token; the weights of its pieces add up to that of the whole."""
+    if text.isascii():
+        return len(text) * _WEIGHT_OF_BYTE
+    data = text.encode("utf-8", "surrogatepass")
+    return len(data) * _WEIGHT_OF_BYTE + sum(len(data.translate(None, others)) * more for others, more in _OTHERS)
+
+
 def tokens_of(text: str) -> int:
     """Return about how many tokens a text is."""
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    return -(-size // BYTES_PER_TOKEN)
+    return tokens_in(weight_of(text))
+
+
+def tokens_in(weight: int) -> int:
+    """Return the tokens of a weight, the last one whole."""
+    return -(-weight // WEIGHT_OF_TOKEN)
 
 
 def prompt_tokens_of(chat: Chat) -> int:
@@ -89,7 +112,7 @@ def unreported_usage_of(prompt_tokens: int, answer_tokens: int, pictures: int, p
 
 
 def _json_tokens(value: object) -> int:
-    return 0 if value is None else -(-len(msgspec.json.encode(value)) // BYTES_PER_TOKEN)
+    return 0 if value is None else tokens_in(len(msgspec.json.encode(value)) * _WEIGHT_OF_BYTE)
 
 
 def _part_tokens(part: Part) -> int:

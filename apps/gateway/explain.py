@@ -11,17 +11,19 @@ from typing import Any
 
 import msgspec
 
+from apps.billing.discounts import everyones
 from apps.catalog import snapshot
 from apps.catalog.resolve import resolve as resolve_name
 from apps.catalog.snapshot import Catalog, Offer
 from apps.gateway import admission, candidates, routing
 from apps.gateway.attempt import target_of
 from apps.gateway.call import Call
-from apps.gateway.candidates import AUTO, Candidate, needs_of
+from apps.gateway.candidates import AUTO, Candidate
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.credentials import credentials_for
 from apps.gateway.custom_providers import is_custom
 from apps.gateway.dialects import find_dialect
+from apps.gateway.needs import needs_of
 from apps.gateway.policy import Policy, policy_of
 from apps.gateway.scoreboard import BOARD
 from apps.gateway.shape import shape_of
@@ -41,7 +43,7 @@ def explain(call: Call, token: str, read_request: Callable[[bytes], Chat]) -> di
     catalog = snapshot.current()
     if not admission.knew_the_latest(policy, catalog, token):
         policy, catalog = policy_of(token), snapshot.current()
-    fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens)
+    fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
     ranking = routing.rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
     worst = admission.estimate(chat, fitting, shape.prompt_tokens)
     first = ranking.candidates[0]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import gevent
 from django.conf import settings
 
-from apps.billing.pricing import cost_of
+from apps.billing.pricing import Cost
 from apps.gateway.attempt import Attempt
 from apps.gateway.call import Call
 from apps.gateway.candidates import Candidate
@@ -48,12 +48,12 @@ class Hedge:
 
     def allows(self, candidate: Candidate, prompt_tokens: int) -> bool:
         """Return whether losing the race costs no more than the cap with this candidate."""
-        return loss_of(candidate, prompt_tokens) <= self.cap
+        return loss_of(candidate, prompt_tokens).total <= self.cap
 
 
-def loss_of(candidate: Candidate, prompt_tokens: int) -> Decimal:
-    """Return what a call costs that was closed before its first token, in USD: the prompt has been read."""
-    return cost_of(Usage(input=prompt_tokens), candidate.offer.prices).total
+def loss_of(candidate: Candidate, prompt_tokens: int) -> Cost:
+    """Return what a call costs that was closed before its first token: the prompt has been read."""
+    return candidate.cost_of(Usage(input=prompt_tokens))
 
 
 def hedge_of(call: Call, *, by_default: bool) -> Hedge | None:

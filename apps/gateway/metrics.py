@@ -13,6 +13,7 @@ FIRST_TOKEN = Histogram(
 )
 TOKENS = Counter("gateway_tokens_total", "Tokens, by disjoint class", ["kind"])
 COST = Counter("gateway_cost_usd_total", "What requests cost, in USD (approximate: the ledger is exact)")
+UNPRICED = Counter("gateway_unpriced_requests_total", "Answers that nobody knows a price of", ["provider", "model"])
 ATTEMPTS = Counter("gateway_upstream_attempts_total", "Calls to providers", ["provider", "outcome"])
 IN_FLIGHT = Gauge("gateway_in_flight", "Requests being answered", multiprocess_mode="livesum")
 RECORDS_SPOOLED = Counter("gateway_records_spooled_total", "Records written to disk while Redis was away")
@@ -21,3 +22,15 @@ QUEUE_DEPTH = Gauge("gateway_outbox_depth", "Records waiting to be settled", mul
 QUEUE_AGE = Gauge("gateway_outbox_age_seconds", "Age of the oldest waiting record", multiprocess_mode="livemostrecent")
 SETTLED = Counter("gateway_settled_records_total", "Records written to the log and the ledger")
 SWEPT = Counter("gateway_swept_requests_total", "Requests whose worker died before it could record them")
+RECONCILED_DIFFERENCES = Gauge(
+    "gateway_reconciliation_differences",
+    "Differences that the last nightly reconciliation found",
+    ["kind"],
+    multiprocess_mode="livemostrecent",
+)
+RECONCILED_AGO = Gauge(
+    "gateway_reconciliation_age_seconds",
+    "Since the last nightly reconciliation ended",
+    multiprocess_mode="livemostrecent",
+)
+FINDINGS = Counter("gateway_guardrail_findings_total", "What guardrails found, and did about it", ["rule", "action"])

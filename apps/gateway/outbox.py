@@ -48,7 +48,7 @@ class Message:
 def push(worker: str, record: bytes, flight: str = "", identifier: str = "") -> None:
     """Put a record where it survives the death of any one process, and take its request out of those in flight."""
     try:
-        _PUSH([STREAM, flight or "flight"], [worker, record, identifier])
+        _PUSH.together([STREAM, flight or "flight"], [worker, record, identifier])
     except RedisError as error:
         log.warning("outbox.spooled", error=type(error).__name__)
         RECORDS_SPOOLED.inc()

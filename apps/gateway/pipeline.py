@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from apps.billing.discounts import everyones
 from apps.catalog import snapshot
 from apps.gateway import admission, candidates, record, routing, worker
 from apps.gateway.attempts import Attempts
@@ -18,6 +19,7 @@ from apps.gateway.policy import policy_of
 from apps.gateway.response_cache import place_of
 from apps.gateway.run import ChatRun
 from apps.gateway.scoreboard import BOARD
+from apps.gateway.screening import Guard
 from apps.gateway.seal_store import Seals
 from apps.gateway.shape import shape_of
 from apps.kernel.errors import ApiError, Overloaded
@@ -28,7 +30,8 @@ _MAX_READINGS = 5
 
 
 def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
-    """Return an admitted request, ready to run. Raises ApiError; then nothing was reserved and nothing is recorded."""
+    """Return an admitted request, ready to run. Raises ApiError; then nothing was reserved and nothing is recorded, but
+    for a request that a guardrail blocks."""
     started_at = time.monotonic()
     worker.start()
     policy = policy_of(token)
@@ -39,25 +42,28 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
     for _ in range(_MAX_READINGS):
         catalog = snapshot.current()
         try:
-            fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens)
+            fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
         except ApiError:
             if admission.knew_the_latest(policy, catalog, token):
                 raise
             policy = policy_of(token)
             continue
         ranking = routing.rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
-        worst = admission.estimate(chat, fitting, shape.prompt_tokens, hedge)
+        worst = admission.estimate(chat, fitting, shape.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.choose(entry, ranking.candidates[0], fitting.requested_provider)
         free = ranking.candidates[0].free
         admitted = admission.admit(policy, catalog, token, worst, entry, record.note_of(entry), free=free)
         if admitted is not None:
-            if ranking.probe:
-                BOARD.probing(ranking.candidates[0].mapping)
             strict, seals = call.switched_on("x-strict"), Seals(policy.project_id)
             attempts = Attempts(chat, ranking.candidates, call.departure(), seals, strict=strict, probe=ranking.probe)
             attempts.hedge, attempts.prompt_tokens = hedge, shape.prompt_tokens
             run = ChatRun(chat, policy, ranking, entry, attempts, worst.prompt_tokens, started_at, admitted.rate)
+            if policy.guardrails is not None:
+                run.screen(Guard(policy.guardrails, policy.retention))
+            record.keep_request(entry, chat, policy.retention)
+            if ranking.probe:
+                BOARD.probing(ranking.candidates[0].mapping)
             model, named = ranking.candidates[0].model_id, fitting.requested_provider
             run.cache = place_of(policy.project_id, policy.cache_seconds, model, named, chat, attempts.departure)
             return run

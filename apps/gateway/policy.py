@@ -18,7 +18,10 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from redis.exceptions import RedisError
 
+from apps.billing.discounts import Shares, own_of
 from apps.billing.periods import Ceiling, ceiling_of
+from apps.guardrails.engine import Compiled as Guardrails
+from apps.guardrails.in_force import find_guardrails
 from apps.kernel import generation
 from apps.kernel.errors import Gone, Overloaded, Unauthenticated
 from apps.keys.authenticate import find_api_key
@@ -72,7 +75,11 @@ class Policy:
     cache_seconds: int | None
     expires_at: datetime | None
     rules: tuple[Rule, ...]
+    # Its organization's own shares off the price.
+    discounts: Shares
     own_credentials: Mapping[str, tuple[OwnCredential, ...]]
+    # What its requests are held against; None where nothing is in force.
+    guardrails: Guardrails | None
     gone: str | None
     generation: str
     read_at: float
@@ -190,7 +197,9 @@ def _read(token: str) -> Policy | None:
         cache_seconds=project.cache_duration_seconds if project.caching_enabled else None,
         expires_at=key.expires_at,
         rules=_rules_of(key),
+        discounts=own_of(organization.id),
         own_credentials=_credentials_of(organization),
+        guardrails=find_guardrails(organization.id, organization.plan),
         gone=_why_gone(project, organization),
         generation=word,
         read_at=time.monotonic(),

@@ -10,14 +10,16 @@ from uuid import UUID
 
 import msgspec
 
-from apps.billing.pricing import FREE, Cost
+from apps.billing.pricing import Bill, Cost, bill_at, cost_by
+from apps.billing.storage import storage_cost_of
 from apps.gateway.call import Call
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, FunctionTool, ResponseFormat, ToolResult
 from apps.gateway.canonical.events import Reply
 from apps.gateway.policy import Policy
 from apps.kernel.errors import ApiError
-from apps.kernel.usage import Usage
+from apps.kernel.money import ZERO
+from apps.kernel.prices import PriceCard
 from apps.logs.entry import Entry
 
 _UNIFIED = {
@@ -47,21 +49,31 @@ def open_entry(identifier: UUID, route: str, policy: Policy, call: Call, chat: C
         has_error=True,
         error_details={"status": 500, "code": "worker_lost"},
         swept=True,
+        retention_level=policy.retention,
     )
     if policy.retention != "none":
         _keep_parameters(entry, chat, call)
-    if policy.retention == "retain":
+    return entry
+
+
+def keep_request(entry: Entry, chat: Chat, retention: str) -> None:
+    """Keep what is asked, once nothing is in it any more that must not be kept."""
+    if retention != "none":
+        if chat.tool_choice is not None:
+            entry.tool_choice = {"mode": chat.tool_choice.mode, "name": chat.tool_choice.name}
+        if chat.tools:
+            entry.tools = [tool.name for tool in chat.tools if isinstance(tool, FunctionTool)]
+        entry.response_format = {"type": chat.response_format.kind} if chat.response_format else None
+    if retention == "retain":
         entry.messages = _messages_of(chat)
         entry.tools = [_tool_of(tool) for tool in chat.tools] if chat.tools else None
         entry.tool_results = _tool_results_of(chat)
         entry.response_format = _response_format_of(chat.response_format)
-    return entry
 
 
 def note_of(entry: Entry) -> str:
-    """Return the entry without content, as the write-ahead note that the sweeper turns into a row."""
-    bare = msgspec.structs.replace(entry, messages=None, tools=None, tool_results=None, response_format=None)
-    return ENCODER.encode(bare).decode()
+    """Return the entry, which has no content yet, as the write-ahead note that the sweeper turns into a row."""
+    return ENCODER.encode(entry).decode()
 
 
 def choose(entry: Entry, candidate: Candidate, requested_provider: str | None) -> None:
@@ -75,8 +87,10 @@ def choose(entry: Entry, candidate: Candidate, requested_provider: str | None) -
     entry.prices = candidate.offer.prices
 
 
-def count(entry: Entry, usage: Usage, cost: Cost) -> None:
-    """Write down what was used and what it costs."""
+def count(entry: Entry, bill: Bill) -> Cost:
+    """Write down what was used, and what it costs by the prices that go with it; return the cost."""
+    usage, cost = bill.used, cost_by(bill)
+    entry.prices = bill
     entry.prompt_tokens = usage.prompt_tokens
     entry.completion_tokens = usage.completion_tokens
     entry.total_tokens = usage.total_tokens
@@ -95,8 +109,10 @@ def count(entry: Entry, usage: Usage, cost: Cost) -> None:
     entry.web_search_cost = cost.web_search
     entry.image_input_cost = cost.image_input
     entry.image_output_cost = cost.image_output
+    entry.data_storage_cost = ZERO if bill.waived else storage_cost_of(usage.total_tokens, entry.retention_level)
     entry.discount_savings = cost.discount_savings
     entry.unpriced = cost.unpriced
+    return cost
 
 
 def complete(entry: Entry, finish: str | None, native: str | None, retention: str) -> None:
@@ -120,7 +136,7 @@ def fail(entry: Entry, error: ApiError, retention: str) -> None:
         # A provider's words may quote the request.
         entry.error_details["message"] = error.message
     if entry.cost is None:
-        count(entry, Usage(), FREE)
+        count(entry, bill_at(entry.prices or PriceCard(), waived="failed"))
 
 
 def keep_answer(entry: Entry, reply: Reply) -> None:
@@ -147,11 +163,6 @@ def _keep_parameters(entry: Entry, chat: Chat, call: Call) -> None:
     entry.frequency_penalty, entry.presence_penalty = chat.frequency_penalty, chat.presence_penalty
     if chat.reasoning is not None:
         entry.reasoning_effort, entry.reasoning_max_tokens = chat.reasoning.effort, chat.reasoning.max_tokens
-    if chat.tool_choice is not None:
-        entry.tool_choice = {"mode": chat.tool_choice.mode, "name": chat.tool_choice.name}
-    if chat.tools:
-        entry.tools = [tool.name for tool in chat.tools if isinstance(tool, FunctionTool)]
-    entry.response_format = {"type": chat.response_format.kind} if chat.response_format else None
     entry.custom_headers, entry.source = call.tags, call.source
 
 

@@ -12,7 +12,6 @@ from hashlib import blake2b
 from statistics import median
 from typing import Any
 
-from apps.billing.pricing import cost_of
 from apps.gateway.candidates import Candidate, Candidates
 from apps.gateway.estimate import unreported_usage_of
 from apps.gateway.standing import Standing
@@ -183,7 +182,7 @@ def _price_of(one: Candidate, shape: Shape) -> float:
     if shape.pictures:
         usage = unreported_usage_of(shape.prompt_tokens, 0, shape.pictures, one.offer.prices)
     tokens = max(shape.prompt_tokens + shape.answer_tokens, 1)
-    return round(float(cost_of(usage, one.offer.prices).total) / tokens * 1e6, 6)
+    return round(float(one.cost_of(usage).total) / tokens * 1e6, 6)
 
 
 def _median(values: Iterable[float | None], otherwise: float) -> float:

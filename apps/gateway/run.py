@@ -8,12 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
 
 import msgspec
 import structlog
 
-from apps.billing.pricing import FREE, Cost, cost_of
+from apps.billing.pricing import FREE, Bill, bill_at
 from apps.billing.reservations import RateLeft, flight_key
 from apps.gateway import blame, outbox, record, worker
 from apps.gateway.attempts import Attempts
@@ -34,7 +33,7 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.canonical.fold import Fold
-from apps.gateway.estimate import BYTES_PER_TOKEN, unreported_usage_of
+from apps.gateway.estimate import tokens_in, unreported_usage_of, weight_of
 from apps.gateway.hedge import loss_of
 from apps.gateway.measure import measure
 from apps.gateway.metrics import IN_FLIGHT
@@ -43,6 +42,10 @@ from apps.gateway.policy import Policy
 from apps.gateway.response_cache import Cached
 from apps.gateway.routing import Ranking
 from apps.gateway.scoreboard import BOARD
+from apps.gateway.screened_answer import ScreenedAnswer
+from apps.gateway.screening import Guard
+from apps.gateway.tally import add
+from apps.gateway.told import metadata_of, parts_of
 from apps.kernel.errors import ApiError, ClientGone, InternalError
 from apps.kernel.usage import Usage
 from apps.logs.entry import Entry
@@ -66,12 +69,28 @@ class ChatRun:
     started_at: float
     rate: RateLeft | None = None
     cache: Cached | None = None
+    guard: Guard | None = None
     _fold: Fold | None = None
     _usage: Usage | None = None
     _finish: Finished | None = None
+    # What was written so far, as `weight_of` weighs it.
     _written: int = 0
     _pictures: int = 0
+    _screened: ScreenedAnswer | None = None
     _recorded: bool = field(default=False)
+
+    def screen(self, guard: Guard) -> None:
+        """Hold what is asked against guardrails, which may mask it. Raises ApiError; then the request has ended."""
+        self.guard = guard
+        try:
+            guard.screen(self.chat)
+        except ApiError as error:
+            self._end(error)
+            raise
+        except Exception as error:
+            failure = self._defect()
+            self._end(failure)
+            raise failure from error
 
     def events(self) -> Generator[Event, None, None]:
         """Yield the answer's events and, last, the summary. The record is made before the summary is yielded.
@@ -79,7 +98,7 @@ class ChatRun:
         Raises ApiError as long as nothing was yielded; after that an error is the last event (`Failed`).
         """
         begun = False
-        IN_FLIGHT.inc()
+        add(IN_FLIGHT, 1)
         if not self.chat.stream or self.policy.retention == "retain":
             self._fold = Fold()
         try:
@@ -101,16 +120,21 @@ class ChatRun:
             self._end(ClientGone("The client closed the connection"))
             raise
         except Exception as error:
-            log.exception("pipeline.failed", request_id=self.entry.request_id)
-            failure = InternalError("The gateway failed to answer this request")
+            failure = self._defect()
             self._end(failure)
             if not begun:
                 raise failure from error
             yield Failed(error=failure)
         finally:
-            IN_FLIGHT.dec()
+            add(IN_FLIGHT, -1)
+            self.attempts.departure.close()
             if self.cache is not None:
                 self.cache.close()
+
+    def _defect(self) -> InternalError:
+        """Log the exception that is being handled, and return what the client is told of it."""
+        log.exception("pipeline.failed", request_id=self.entry.request_id)
+        return InternalError("The gateway failed to answer this request")
 
     @property
     def cached(self) -> bool:
@@ -120,13 +144,20 @@ class ChatRun:
     def _answer(self) -> Iterator[Event]:
         """Yield the kept answer to the same question, else a provider's."""
         if self.cache is None:
-            yield from self.attempts.run()
+            yield from self._let_through(self.attempts.run())
             return
-        yield from self.cache.find()
+        yield from self._let_through(self.cache.find())
         if not self.cache.hit:
-            for event in self.attempts.run():
+            for event in self._let_through(self.attempts.run()):
                 self.cache.note(event)
                 yield event
+
+    def _let_through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Return what guardrails leave of an answer, where they look at answers."""
+        if self.guard is None or not self.guard.compiled.scan_output:
+            return events
+        self._screened = ScreenedAnswer(self.guard, self.chat.n or 1, whole=not self.chat.stream)
+        return self._screened.let_through(events)
 
     def reply(self) -> Reply:
         """Return the whole answer, for requests that do not stream."""
@@ -136,11 +167,11 @@ class ChatRun:
         """Take note of what passes by: usage, the end, how much was written."""
         match event:
             case TextDelta() | ReasoningDelta():
-                self._written += len(event.text)
+                self._written += weight_of(event.text)
             case ToolCallDelta():
-                self._written += len(event.arguments)
+                self._written += weight_of(event.arguments)
             case ToolCallStarted():
-                self._written += len(event.name)
+                self._written += weight_of(event.name)
             case Started():
                 event.model = self.attempts.latest.model_id
                 event.created = event.created or int(time.time())
@@ -160,10 +191,9 @@ class ChatRun:
         """Price and record an answer that came to its end."""
         usage = self._usage_so_far()
         # An empty answer is free, whatever the provider counts.
-        empty = not self._written and not usage.completion_tokens and not usage.images
-        free = empty or self.cached
-        cost = FREE if free else self._with_outrun(cost_of(usage, self.attempts.latest.offer.prices))
-        record.count(self.entry, usage, cost)
+        empty = not self._produced and not usage.completion_tokens and not usage.images
+        record.choose(self.entry, self.attempts.latest, self.entry.requested_provider)
+        cost = record.count(self.entry, self._bill(usage, "cached" if self.cached else "empty" if empty else ""))
         self.entry.cached = self.cached if self.cache is not None else None
         if self.cache is not None:
             self.cache.keep()
@@ -173,26 +203,34 @@ class ChatRun:
             self.entry, finish.reason if finish else None, finish.native if finish else None, self.policy.retention
         )
         self._push()
-        return Summary(usage=usage, cost=_parts_of(cost), metadata=self._metadata())
+        metadata = metadata_of(self.entry, self.attempts, self.ranking.explanation, self.guard, cached=self.cached)
+        return Summary(usage=usage, cost=parts_of(cost), metadata=metadata)
 
     def _end(self, error: ApiError) -> None:
         """Record a request that did not come to its end. A client that left pays what was produced for it."""
         if self._recorded:
             return
-        if error.status == 499 and (self._written or self._pictures):
-            usage = self._usage_so_far()
-            record.count(self.entry, usage, self._with_outrun(cost_of(usage, self.attempts.latest.offer.prices)))
+        record.choose(self.entry, self.attempts.latest, self.entry.requested_provider)
+        if error.status == 499 and (self._produced or self._pictures):
+            record.count(self.entry, self._bill(self._usage_so_far()))
         record.fail(self.entry, error, self.policy.retention)
         self._learn(None)
         self._push()
 
-    def _with_outrun(self, cost: Cost) -> Cost:
-        """Add what a provider is paid that was asked too and closed: it has read the prompt."""
-        outrun = self.attempts.outrun
-        if outrun is None or outrun.credential.mode != self.attempts.latest.credential.mode:
-            return cost
-        extra = loss_of(outrun, self.prompt_estimate)
-        return msgspec.structs.replace(cost, total=cost.total + extra, input=cost.input + extra)
+    def _bill(self, usage: Usage, waived: str = "") -> Bill:
+        """Return the bill, with what a provider is paid that was asked too and closed: it has read the prompt."""
+        latest, outrun = self.attempts.latest, self.attempts.outrun
+        lost = FREE
+        if outrun is not None and outrun.credential.mode == latest.credential.mode:
+            lost = loss_of(outrun, self.prompt_estimate)
+        return bill_at(
+            latest.offer.prices,
+            used=usage,
+            discount=latest.discount,
+            outrun=lost.total,
+            outrun_saved=lost.discount_savings,
+            waived=waived,
+        )
 
     def _learn(self, usage: Usage | None) -> None:
         """Tell the scoreboard how the providers did; `usage` is None when nobody answered.
@@ -215,22 +253,27 @@ class ChatRun:
             seconds=time.monotonic() - (current.first_content_at if streamed else current.started_at),
         )
 
+    @property
+    def _produced(self) -> int:
+        """What the model wrote so far, also what was not let through."""
+        return max(self._written, self._screened.produced if self._screened is not None else 0)
+
     def _usage_so_far(self) -> Usage:
         """Return the provider's counts, else an estimate that is marked as one; pictures are counted here."""
         if self._usage is not None:
             return msgspec.structs.replace(self._usage, images=max(self._usage.images, self._pictures))
-        written = -(-self._written // BYTES_PER_TOKEN)
+        written = tokens_in(self._produced)
         return unreported_usage_of(self.prompt_estimate, written, self._pictures, self.attempts.latest.offer.prices)
 
     def _push(self) -> None:
         """Hand the record over, once; nothing that goes wrong here may spoil the answer."""
         self._recorded = True
-        entry, latest = self.entry, self.attempts.latest
-        record.choose(entry, latest, entry.requested_provider)
+        entry = self.entry
         entry.duration = round((time.monotonic() - self.started_at) * 1000)
         if self.chat.stream and self.attempts.first_content_at is not None:
             entry.time_to_first_token = round((self.attempts.first_content_at - self.started_at) * 1000)
         entry.response_size = self.attempts.received
+        entry.violations = self.guard.noted if self.guard is not None and self.guard.noted else None
         if self.policy.retention != "none":
             lost = {"warnings": self.attempts.losses} if self.attempts.losses else {}
             entry.routing_metadata = {**self.ranking.explanation, "routing": self.attempts.tried, **lost}
@@ -241,30 +284,3 @@ class ChatRun:
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         measure(entry)
-
-    def _metadata(self) -> dict[str, object]:
-        entry = self.entry
-        return {
-            "requested_model": entry.requested_model,
-            "requested_provider": entry.requested_provider,
-            "used_model": entry.used_model,
-            "used_provider": entry.used_provider,
-            "underlying_used_model": entry.underlying_model,
-            "routing": self.attempts.tried,
-            **self.ranking.explanation,
-            **({"warnings": msgspec.to_builtins(self.attempts.losses)} if self.attempts.losses else {}),
-            **({"healed": True} if self.attempts.healed else {}),
-            **({"cached": True} if self.cached else {}),
-        }
-
-
-def _parts_of(cost: Cost) -> dict[str, Decimal]:
-    pictures = {"image_input": cost.image_input, "image_output": cost.image_output}
-    return {
-        "total": cost.total,
-        "input": cost.input,
-        "output": cost.output,
-        "cached_input": cost.cached_input,
-        "request": cost.request,
-        **{name: amount for name, amount in pictures.items() if amount},
-    }

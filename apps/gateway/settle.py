@@ -19,6 +19,8 @@ from apps.gateway.credentials import CREDITS
 from apps.gateway.metrics import SETTLED, SWEPT
 from apps.gateway.outbox import Message
 from apps.gateway.record import encode
+from apps.guardrails import writer as violations
+from apps.guardrails.violations import Noted
 from apps.kernel.redis import client
 from apps.logs import writer
 from apps.logs.entry import Entry
@@ -38,6 +40,7 @@ def settle(messages: Sequence[Message]) -> int:
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
         changed = ledger.charge([_charge_of(entry) for _, entry in entries if entry.id in written])
+        violations.write([_found_in(entry) for _, entry in entries if entry.violations and entry.id in written])
     balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
     reservations.release([(message.worker, entry.id) for message, entry in entries])
     outbox.finish(messages)
@@ -85,6 +88,17 @@ def _read(messages: Sequence[Message]) -> list[tuple[Message, Entry]]:
     return entries
 
 
+def _found_in(entry: Entry) -> violations.Request:
+    """Return what guardrails found in a request."""
+    return violations.Request(
+        log_id=entry.id,
+        organization_id=entry.organization_id,
+        api_key_id=entry.api_key_id,
+        model=entry.used_model or entry.requested_model,
+        noted=msgspec.convert(entry.violations, tuple[Noted, ...]),
+    )
+
+
 def _charge_of(entry: Entry) -> ledger.Charge:
     """Return what a record moves: always the key's usage, the credits only when the service's credentials were used."""
     cost = entry.cost or Decimal(0)
@@ -94,4 +108,5 @@ def _charge_of(entry: Entry) -> ledger.Charge:
         reference=entry.id,
         credits=-cost if entry.used_mode == CREDITS else Decimal(0),
         usage=cost,
+        storage=entry.data_storage_cost or Decimal(0),
     )

@@ -16,11 +16,11 @@ import structlog
 from redis.exceptions import RedisError
 
 from apps.billing import reservations
-from apps.gateway import outbox, scoreboard
+from apps.gateway import outbox, scoreboard, tally
 
 log = structlog.get_logger(__name__)
 
-BEAT_SECONDS = 3.0
+BEAT_SECONDS, COUNT_SECONDS = 3.0, 1.0
 _started: set[int] = set()
 
 
@@ -44,6 +44,7 @@ def start() -> None:
     _beat()
     gevent.spawn(_live)
     gevent.spawn(scoreboard.keep)
+    gevent.spawn(_count)
 
 
 def _live() -> None:
@@ -52,6 +53,12 @@ def _live() -> None:
         gevent.sleep(BEAT_SECONDS)
         if _beat():
             outbox.replay()
+
+
+def _count() -> None:
+    while True:
+        gevent.sleep(COUNT_SECONDS)
+        tally.hand_over()
 
 
 def _beat() -> bool:
@@ -65,6 +72,7 @@ def _beat() -> bool:
 
 def retire() -> None:
     """Say that this process ends: what it still holds is swept at once."""
+    tally.hand_over()
     try:
         reservations.retire(name())
     except RedisError as error:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import models
+from django.utils import timezone
 
+from apps.guardrails.rules import system_rules
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization
 from apps.organizations.policy_source import PolicySource
@@ -21,14 +23,9 @@ class Action(models.TextChoices):
 
 
 def default_system_rules() -> dict[str, dict[str, Any]]:
-    """Return the system rules as a configuration starts out (specification 2.8)."""
+    """Return the system rules as a configuration starts out: as each says of itself."""
     return {
-        "prompt_injection": {"enabled": True, "action": "block"},
-        "jailbreak": {"enabled": True, "action": "block"},
-        "pii_detection": {"enabled": True, "action": "redact"},
-        "secrets": {"enabled": True, "action": "block"},
-        "file_types": {"enabled": True, "action": "block"},
-        "document_leakage": {"enabled": False, "action": "warn"},
+        name: {"enabled": rule.default_enabled, "action": rule.default_action} for name, rule in system_rules().items()
     }
 
 
@@ -45,10 +42,11 @@ class GuardrailConfig(PolicySource):
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization = models.OneToOneField(Organization, models.CASCADE, related_name="guardrail_config")
     enabled = models.BooleanField(default=True)
-    system_rules = models.JSONField(default=default_system_rules)
-    max_file_size_mb = models.DecimalField(max_digits=8, decimal_places=2, default=10)
-    allowed_file_types = models.JSONField(default=default_file_types)
-    pii_action = models.CharField(max_length=8, choices=Action.choices, null=True, default=Action.REDACT)
+    # `blank`: no rule that is not as it came, and no type that is allowed, are choices as well.
+    system_rules = models.JSONField(default=default_system_rules, blank=True)
+    max_file_size_mb = models.DecimalField(max_digits=8, decimal_places=2, default=10, help_text="megabytes")
+    allowed_file_types = models.JSONField(default=default_file_types, blank=True)
+    pii_action = models.CharField(max_length=8, choices=Action.choices, null=True, blank=True, default=Action.REDACT)
     scan_output = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -76,13 +74,14 @@ class CustomRule(PolicySource):
     config = models.JSONField()
     priority = models.IntegerField(default=100)
     enabled = models.BooleanField(default=True)
-    observe_only = models.BooleanField(default=False)
+    observe_only = models.BooleanField(default=False, help_text="Record what it would have done, and do nothing")
     action = models.CharField(max_length=8, choices=Action.choices, default=Action.BLOCK)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        indexes = [models.Index(fields=["organization", "-priority"])]
+        # The order in which rules are looked at, and listed.
+        indexes = [models.Index(fields=["organization", "-priority", "created_at", "id"], name="custom_rule_order")]
 
     def __str__(self) -> str:
         return self.name
@@ -97,6 +96,8 @@ class Violation(models.Model):
         BLOCKED = "blocked"
         REDACTED = "redacted"
         WARNED = "warned"
+        # Nothing: the rule only observes, and would have acted.
+        OBSERVED = "observed"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     organization_id = models.UUIDField()
@@ -111,10 +112,16 @@ class Violation(models.Model):
     matched_content = models.TextField(blank=True)
     content_hash = models.CharField(max_length=64)
     model = models.CharField(max_length=255)
-    created_at = models.DateTimeField(auto_now_add=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
-        indexes = [models.Index(fields=["organization_id", "-created_at", "id"])]
+        # Read backwards, newest first. What was done always leads: pages of several are walks that are merged.
+        indexes = [
+            models.Index(fields=["organization_id", "action_taken", "created_at", "id"], name="violation_action"),
+            models.Index(
+                fields=["organization_id", "rule_id", "action_taken", "created_at", "id"], name="violation_rule"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.rule_name} {self.action_taken}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable
+from functools import lru_cache
+from uuid import UUID
 
 import structlog
 from django.db import transaction
@@ -26,7 +28,8 @@ def key(scope: str) -> str:
     return f"gen:{scope}"
 
 
-def organization(organization_id: object) -> str:
+@lru_cache(maxsize=8192)
+def organization(organization_id: UUID) -> str:
     """Return the scope that covers all of an organization: its plan, projects, keys, rules and guardrails."""
     return f"org:{organization_id}"
 

@@ -41,22 +41,27 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     @property
     def unpriced(self) -> bool:
         """True when no price is stated at all: the cost is 0 and must be marked as unknown."""
-        return all(
-            price is None
-            for price in (
-                self.input,
-                self.output,
-                self.image_input,
-                self.image_output,
-                self.audio_input,
-                self.audio_output,
-                self.image,
-                self.request,
-            )
+        return (
+            self.input is None
+            and self.output is None
+            and self.image_input is None
+            and self.image_output is None
+            and self.audio_input is None
+            and self.audio_output is None
+            and self.image is None
+            and self.request is None
         )
 
     @property
     def free(self) -> bool:
-        """True when prices are stated and every one is zero."""
-        stated = [self.input, self.output, self.image_output, self.image, self.request]
-        return any(price is not None for price in stated) and not any(stated)
+        """True when prices are stated and every one is zero, whatever is used and however long the prompt is."""
+        if self.input or self.output:
+            return False
+        cards = (self, *self.tiers)
+        stated = [
+            price
+            for card in cards
+            for name in card.__struct_fields__
+            if isinstance(price := getattr(card, name), Decimal)
+        ]
+        return bool(stated) and not any(stated)

@@ -1,4 +1,4 @@
-"""The one connection pool to Redis/Valkey of this process, and scripts by name.
+"""The connections of this process to Redis/Valkey, and scripts by name.
 
 Knows how to reach the store within its time budget. Must never know what is stored.
 """
@@ -6,11 +6,15 @@ Knows how to reach the store within its time budget. Must never know what is sto
 from __future__ import annotations
 
 from functools import cache
+from hashlib import sha1
 from typing import Any, cast
 
 from django_redis import get_redis_connection
+from gevent.monkey import is_module_patched
 from redis import Redis
-from redis.commands.core import Script
+from redis.exceptions import NoScriptError
+
+from apps.kernel.store_line import StoreLine
 
 
 @cache
@@ -22,15 +26,32 @@ def client() -> Redis:
     return cast(Redis, get_redis_connection("store"))
 
 
+@cache
+def _line() -> StoreLine:
+    pool = client().connection_pool
+    return StoreLine(pool.make_connection, pool.connection_kwargs["socket_timeout"])
+
+
 class LuaScript:
     """An atomic script, sent by its digest and loaded on first use or after the store was restarted."""
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._script: Script | None = None
+        self._digest = sha1(source.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, keys: list[str], args: list[str | int | bytes]) -> Any:
         """Run the script in one round trip. Raises RedisError."""
-        if self._script is None:
-            self._script = client().register_script(self._source)
-        return self._script(keys=keys, args=args)
+        return self._run(client().execute_command, keys, args)
+
+    def together(self, keys: list[str], args: list[str | int | bytes]) -> Any:
+        """Run the script in a round trip shared with whatever else the process asks just now. Raises RedisError.
+
+        When the connection is lost on the way it may run twice. Where sockets do not switch greenlets it runs alone.
+        """
+        return self._run(_line().ask if is_module_patched("socket") else client().execute_command, keys, args)
+
+    def _run(self, execute: Any, keys: list[str], args: list[str | int | bytes]) -> Any:
+        try:
+            return execute("EVALSHA", self._digest, len(keys), *keys, *args)
+        except NoScriptError:
+            return execute("EVAL", self._source, len(keys), *keys, *args)

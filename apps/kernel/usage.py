@@ -25,6 +25,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     images: int = 0
     estimated: bool = False
 
+    def __post_init__(self) -> None:
+        """Count what cannot be as nothing: whatever a provider says, no class is below 0, and so is no bill."""
+        for name in self.__struct_fields__:
+            if getattr(self, name) < 0:
+                msgspec.structs.force_setattr(self, name, 0)
+
     @property
     def prompt_tokens(self) -> int:
         """Everything the model read, cached or not."""

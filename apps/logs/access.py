@@ -13,9 +13,9 @@ from uuid import UUID
 from apps.kernel.errors import Forbidden
 from apps.kernel.ids import find_id
 from apps.keys.models import ApiKey, ProviderKey
-from apps.logs.retention import visible_since
+from apps.logs.retention import visible_to
 from apps.organizations.access import roles_of
-from apps.organizations.models import Organization, Project, User
+from apps.organizations.models import Project, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,12 @@ class Named:
 
 def scope_of_key(key: ApiKey, now: datetime) -> Scope:
     """Return what an API key sees: its own project."""
-    organization = key.project.organization
-    return Scope({organization.id: visible_since(organization.plan, now)}, key.project_id)
+    return Scope(visible_to([key.project.organization_id], now), key.project_id)
 
 
 def scope_of_user(user: User, now: datetime) -> Scope:
     """Return what a user sees: every organization that the user is a member of."""
-    plans = Organization.objects.filter(id__in=roles_of(user)).values_list("id", "plan")
-    return Scope({identifier: visible_since(plan, now) for identifier, plan in plans})
+    return Scope(visible_to(roles_of(user), now))
 
 
 def access_logs(scope: Scope, named: Named) -> Scope:

@@ -14,7 +14,7 @@ import msgspec
 
 
 class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
-    """One finished request. Field names are the columns of `RequestLog`; units as there.
+    """One finished request. Field names are the columns of `RequestLog`, where nothing else is said; units as there.
 
     `created_at` is not here: it is the time inside `id`.
     """
@@ -90,4 +90,7 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     used_mode: str = ""
     source: str | None = None
     routing_metadata: Any = None
+    # What guardrails found, as they note it; no column of the log.
+    violations: Any = None
     swept: bool = False
+    retention_level: str = "none"

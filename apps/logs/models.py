@@ -1,4 +1,4 @@
-"""One row a request, one row a day: columns and indexes.
+"""One row a request, sums of days, how long and how much is kept: columns and indexes.
 
 Rows keep plain ids, not foreign keys, so that retention can drop whole days. `request_log` is partitioned by day of
 `created_at`, which is the time inside the UUIDv7 `id`: the id alone finds its partition.
@@ -11,11 +11,13 @@ from typing import Any, Self
 from uuid import UUID
 
 from django.contrib.postgres.indexes import GinIndex
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.money import MoneyField
+from apps.organizations.models import Organization, RetentionLevel
 
 
 def find_time(identifier: UUID) -> datetime | None:
@@ -121,6 +123,10 @@ class RequestLog(models.Model):
     routing_metadata = models.JSONField(null=True)
     # True while only the sweeper has spoken for a request whose worker died; the worker's own record replaces it.
     swept = models.BooleanField(default=False)
+    # As what the row was written, or what has been left of it since.
+    retention_level = models.CharField(
+        max_length=16, choices=RetentionLevel.choices, default=RetentionLevel.NONE, db_default=RetentionLevel.NONE
+    )
 
     objects = RequestLogQuerySet.as_manager()
 
@@ -144,16 +150,20 @@ class RequestLog(models.Model):
                 condition=Q(source__isnull=False),
             ),
             GinIndex(fields=["custom_headers"], name="log_headers", condition=Q(custom_headers__isnull=False)),
+            models.Index(
+                fields=["organization_id", "retention_level"],
+                name="log_kept",
+                condition=~Q(retention_level=RetentionLevel.NONE),
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.created_at:%Y-%m-%d %H:%M:%S} {self.used_provider}/{self.used_model}"
 
 
-class ActivityDay(models.Model):
-    """The sums of one UTC day of one key's requests to one model at one provider; what activity is added up from."""
+class ActivitySums(models.Model):
+    """What some of one key's requests to one model at one provider on one UTC day add up to."""
 
-    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     date = models.DateField()
     organization_id = models.UUIDField()
     project_id = models.UUIDField()
@@ -184,13 +194,50 @@ class ActivityDay(models.Model):
     api_keys_data_storage_cost = MoneyField(default=0)
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["date", "organization_id", "project_id", "api_key_id", "model", "provider"],
-                name="activity_day_once",
-            )
-        ]
-        indexes = [models.Index(fields=["organization_id", "date"]), models.Index(fields=["project_id", "date"])]
+        abstract = True
 
     def __str__(self) -> str:
         return f"{self.date} {self.model}"
+
+
+class ActivityDay(ActivitySums):
+    """The sums of a whole day, but for what still waits as `ActivityDelta`.
+
+    Kept three times: of a key, of a project with all its keys, of an organization with all its projects. `EVERY`
+    stands for those that are added up.
+    """
+
+    EVERY = UUID(int=0)
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization_id", "project_id", "api_key_id", "date", "model", "provider"],
+                name="activity_day_once",
+            )
+        ]
+
+
+class ActivityDelta(ActivitySums):
+    """What one batch of rows adds to a day: written with the rows, folded into the day soon after. Less where a row
+    was replaced."""
+
+    id = models.BigAutoField(primary_key=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["organization_id", "date"], name="activity_delta_organization")]
+
+
+class LogRetention(models.Model):
+    """How many days the log of one organization is kept, where that is not its plan's number."""
+
+    organization = models.OneToOneField(Organization, models.CASCADE, primary_key=True, related_name="+")
+    days = models.PositiveIntegerField(validators=[MinValueValidator(1), MaxValueValidator(3650)])
+
+    class Meta:
+        verbose_name_plural = "log retention"
+
+    def __str__(self) -> str:
+        return f"{self.days} days"

@@ -5,7 +5,7 @@ Knows names, bounds and locks of partitions. Must never know what a row says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, date, datetime, timedelta
 
 import structlog
@@ -67,23 +67,34 @@ def ensure(days: Iterable[date]) -> list[date]:
 
 
 def drop_before(day: date) -> list[date]:
-    """Drop the partitions of earlier days; return their days.
-
-    A drop waits for whoever is reading; one that would wait for long is left to the next time.
-    """
+    """Drop the partitions of earlier days; return their days. Stops at one that is in use."""
     dropped = []
     for old in (known for known in existing() if known < day):
-        try:
-            with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute(f"SET LOCAL lock_timeout = '{_DROP_PATIENCE}'")
-                cursor.execute(f"DROP TABLE IF EXISTS {name_of(old)}")
-        except OperationalError as error:
-            if not isinstance(error.__cause__, LockNotAvailable):
-                raise
-            log.warning("partitions.in_use", partition=name_of(old))
+        if not drop(old):
             break
         dropped.append(old)
     return dropped
+
+
+def drop(day: date, may_go: Callable[[], bool] = lambda: True) -> bool:
+    """Drop a day's partition if, with nobody else at the table, `may_go` says so; tell whether it is gone.
+
+    A drop waits for whoever is reading; one that would wait for long is left to the next time.
+    """
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = '{_DROP_PATIENCE}'")
+            # In the order in which readers and writers lock: the whole, then its part.
+            cursor.execute("LOCK TABLE ONLY request_log IN ACCESS EXCLUSIVE MODE")
+            if not may_go():
+                return False
+            cursor.execute(f"DROP TABLE IF EXISTS {name_of(day)}")
+    except OperationalError as error:
+        if not isinstance(error.__cause__, LockNotAvailable):
+            raise
+        log.warning("partitions.in_use", partition=name_of(day))
+        return False
+    return True
 
 
 def _missing(names: Iterable[str]) -> list[str]:

@@ -1,6 +1,8 @@
 """How logs are found: pages by key, one by its id, the models in use. Every question is answered from an index.
 
-Knows which columns answer which filter. Must never know HTTP, nor who asks: a scope says what may be seen.
+Asks PostgreSQL, then the store of older days for those that may have left it: in this order a row that is just being
+moved is seen. Knows which columns answer which filter. Must never know HTTP, nor who asks: a scope says what may be
+seen.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from django.db.models import BooleanField, F, Func, JSONField, Q, QuerySet, Text
 from django.db.models.functions import Cast
 
 from apps.kernel.ids import time_of
+from apps.logs import store
 from apps.logs.access import Scope
-from apps.logs.models import RequestLog
+from apps.logs.models import RequestLog, find_time
 from apps.organizations.models import Project
 
 # The finest difference between two moments in the table.
@@ -29,7 +32,7 @@ _TICK = timedelta(microseconds=1)
 # A row by column; JSON columns are the text they are and go out unread.
 Row = dict[str, Any]
 
-_FIELDS = [field for field in RequestLog._meta.concrete_fields if field.name != "swept"]
+_FIELDS = [field for field in RequestLog._meta.concrete_fields if field.name not in {"swept", "retention_level"}]
 COLUMNS = tuple(field.name for field in _FIELDS)
 JSON_COLUMNS = frozenset(field.name for field in _FIELDS if isinstance(field, JSONField))
 _TEXTS = {f"{name}_text": Cast(name, TextField()) for name in JSON_COLUMNS}
@@ -58,13 +61,29 @@ def find_page(scope: Scope, filters: Filters, *, count: int, after: UUID | None,
     """Return at most `count` rows in order of time: those that come after the row of the id `after`."""
     if not scope.since:
         return []
-    low, high = min(scope.since.values()), datetime.now(UTC) + timedelta(days=1)  # Clocks differ, but not by more.
+    now = datetime.now(UTC)
+    low, high = min(scope.since.values()), now + timedelta(days=1)  # Clocks differ, but not by more.
     low, high = max(low, filters.start or low), min(high, filters.end or high)
-    wanted = _conditions_of(filters)
     if after is not None:
         # An id begins with its time: the order of ids is the order of (created_at, id).
         moment = time_of(after)
         low, high = (max(low, moment), high) if ascending else (low, min(high, moment))
+    rows = _find_here(scope, filters, low=low, high=high, after=after, count=count, ascending=ascending)
+    older, boundary = store.older(), store.moved_before(now)
+    full_of_newer = len(rows) == count and not ascending and rows[-1]["created_at"] >= boundary
+    if older is None or low >= boundary or full_of_newer:
+        return rows
+    high = min(high, boundary)
+    moved = older.find_page(scope, filters, low=low, high=high, after=after, count=count, ascending=ascending)
+    return store.merged(rows, moved, count=count, ascending=ascending)
+
+
+def _find_here(
+    scope: Scope, filters: Filters, *, low: datetime, high: datetime, after: UUID | None, count: int, ascending: bool
+) -> list[Row]:
+    """Return what PostgreSQL has of a page."""
+    wanted = _conditions_of(filters)
+    if after is not None:
         wanted &= Q(id__gt=after) if ascending else Q(id__lt=after)
     rows: list[Row] = []
     for start, end in _stretches(low, high, ascending):
@@ -110,7 +129,10 @@ def find_row(scope: Scope, identifier: UUID) -> Row | None:
         row = _select(_of_organization(scope, organization_id).filter(id=identifier)).first()
         if row is not None:
             return dict(zip(COLUMNS, row, strict=True))
-    return None
+    older, moment = store.older(), find_time(identifier)
+    if older is None or moment is None or moment >= store.moved_before(datetime.now(UTC)):
+        return None
+    return older.find_row(scope, identifier)
 
 
 def find_used(scope: Scope) -> tuple[list[str], list[str]]:
@@ -127,7 +149,9 @@ def find_used(scope: Scope) -> tuple[list[str], list[str]]:
     }
     with connection.cursor() as cursor:
         cursor.execute(_USED, [list(since), list(since.values())])
-        pairs = cursor.fetchall()
+        pairs = set(cursor.fetchall())
+    if (older := store.older()) is not None:
+        pairs |= older.find_used(scope)
     return sorted({model for model, _ in pairs}), sorted({provider for _, provider in pairs})
 
 

@@ -53,6 +53,14 @@ class LogsQuery(CamelSerializer):
     order_by = Choice(["createdAt_asc", "createdAt_desc"], default="createdAt_desc")
 
 
+class LogsExportQuery(LogsQuery):
+    """The query of `GET /logs/export`: that of `GET /logs`, but all of it at once."""
+
+    cursor = None  # type: ignore[assignment]  # the framework's way to leave a field out
+    limit = None  # type: ignore[assignment]  # likewise
+    format = Choice(["csv", "jsonl"], default="csv")
+
+
 class UsedQuery(CamelSerializer):
     """The query of `GET /logs/unique-models`."""
 
@@ -115,4 +123,5 @@ def _writer_of(column: str) -> Callable[[Any], Any]:
     return _number if column.endswith("cost") or column == "discount_savings" else _as_it_is
 
 
+LOG_FIELDS = tuple(camel(column) for column in COLUMNS)
 _WIRE = tuple((column, camel(column), _writer_of(column)) for column in COLUMNS)

@@ -1,11 +1,12 @@
-"""`/logs`: parse, query, present."""
+"""`/logs` and `/activity`: parse, query, present."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 from uuid import UUID
 
-from django.http import HttpResponse
+from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 
@@ -17,9 +18,24 @@ from apps.kernel.rest.pages import page_of
 from apps.keys.authenticate import ApiKeyOrSession, Recognized
 from apps.keys.models import ApiKey
 from apps.logs.access import Scope, access_logs, scope_of_key, scope_of_user
+from apps.logs.activity import Day, find_days, window_of
+from apps.logs.activity_access import access_activity
+from apps.logs.activity_shapes import DAY_FIELDS, ActivityDayShape, ActivityExportQuery, ActivityQuery, day_of
+from apps.logs.export import FORMATS, Record, find_pages, write_file
+from apps.logs.export_described import exports
 from apps.logs.search import find_page, find_row, find_used
-from apps.logs.serializers import LogsQuery, UsedQuery, encode, entry_of, filters_of, named_of
+from apps.logs.serializers import (
+    LOG_FIELDS,
+    LogsExportQuery,
+    LogsQuery,
+    UsedQuery,
+    encode,
+    entry_of,
+    filters_of,
+    named_of,
+)
 from apps.organizations.models import User
+from apps.organizations.sessions import MemberEndpoint
 
 
 class LogsEndpoint(Endpoint):
@@ -56,6 +72,18 @@ class Logs(LogsEndpoint):
         return _answer({"logs": [entry_of(row) for row in page.rows], "pagination": page.pagination})
 
 
+class LogsExport(LogsEndpoint):
+    """`GET /logs/export`."""
+
+    @exports(LogsExportQuery, refuses=(403,))
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Answer all entries that a query of `GET /logs` finds, as a file: CSV or JSON lines."""
+        query = self.read_query(LogsExportQuery)
+        scope = access_logs(self.scope(), named_of(query))
+        pages = find_pages(scope, filters_of(query), ascending=query["order_by"] == "createdAt_asc")
+        return _file("logs", query["format"], LOG_FIELDS, ([entry_of(row) for row in page] for page in pages))
+
+
 class Log(LogsEndpoint):
     """`GET /logs/{logId}`."""
 
@@ -78,6 +106,47 @@ class UniqueModels(LogsEndpoint):
         query = self.read_query(UsedQuery)
         models, providers = find_used(access_logs(self.scope(), named_of(query)))
         return _answer({"models": models, "providers": providers})
+
+
+class ActivityEndpoint(MemberEndpoint):
+    """What the endpoints of activity share: whose days, and which."""
+
+    def find_days(self, query: dict[str, Any]) -> list[Day]:
+        """Return the days that a query asks for. Raises NotFound, Forbidden."""
+        scope = access_activity(
+            self.user,
+            organization_id=query.get("org_id"),
+            project_id=query.get("project_id"),
+            api_key_id=query.get("api_key_id"),
+        )
+        window = window_of(timezone.now(), days=query["days"], first=query.get("from"), last=query.get("to"))
+        return find_days(scope, window)
+
+
+class Activity(ActivityEndpoint):
+    """`GET /activity`."""
+
+    @described({"activity": ActivityDayShape(many=True)}, query=ActivityQuery, refuses=(403, 404))
+    def get(self, request: Request) -> HttpResponse:
+        """List the days (UTC) on which there were requests, newest first."""
+        return _answer({"activity": [day_of(day) for day in self.find_days(self.read_query(ActivityQuery))]})
+
+
+class ActivityExport(ActivityEndpoint):
+    """`GET /activity/export`."""
+
+    @exports(ActivityExportQuery, refuses=(403, 404))
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Answer the days that `GET /activity` lists as a file: CSV or JSON lines."""
+        query = self.read_query(ActivityExportQuery)
+        days = self.find_days(query)
+        return _file("activity", query["format"], DAY_FIELDS, ([day_of(day)] for day in days))
+
+
+def _file(name: str, form: str, fields: Sequence[str], pages: Iterable[Sequence[Record]]) -> StreamingHttpResponse:
+    response = StreamingHttpResponse(write_file(FORMATS[form], fields, pages), content_type=FORMATS[form].content_type)
+    response["Content-Disposition"] = f'attachment; filename="{name}.{form}"'
+    return response
 
 
 def _answer(body: dict[str, Any]) -> HttpResponse:

@@ -10,10 +10,11 @@ from uuid import UUID
 
 import structlog
 from django.db import DatabaseError, connection, transaction
+from django.db.backends.utils import CursorWrapper
 from msgspec.structs import replace
 
 from apps.kernel.ids import time_of
-from apps.logs import partitions
+from apps.logs import partitions, rollup
 from apps.logs.entry import Entry
 from apps.logs.rows import COLUMNS, Row, row_of, row_without_content
 from apps.organizations.models import Organization
@@ -21,12 +22,21 @@ from apps.organizations.models import Organization
 log = structlog.get_logger(__name__)
 
 _NAMES = ", ".join(COLUMNS)
-_REPLACED = ", ".join(f"{name} = excluded.{name}" for name in COLUMNS if name not in {"id", "created_at"})
+_REPLACED = ", ".join(f"{name} = incoming_log.{name}" for name in COLUMNS if name not in {"id", "created_at"})
 # One order for every writer: two that meet on the same rows wait for each other instead of locking each other out.
 _INSERT = f"""
     INSERT INTO request_log ({_NAMES}) SELECT {_NAMES} FROM incoming_log ORDER BY created_at, id
-    ON CONFLICT (created_at, id) DO UPDATE SET {_REPLACED} WHERE request_log.swept AND NOT excluded.swept
-    RETURNING id
+    ON CONFLICT (created_at, id) DO NOTHING RETURNING id
+"""  # noqa: S608 - the names are the model's
+# What was there already, was written by the sweeper, and now comes from the worker itself.
+_KNOWN = "SELECT created_at, id FROM incoming_log WHERE NOT swept AND NOT id = ANY(%s)"
+_SWEPT = """
+    SELECT created_at, id FROM request_log WHERE created_at = ANY(%s) AND id = ANY(%s) AND swept
+    ORDER BY created_at, id FOR UPDATE
+"""
+_REPLACE = f"""
+    UPDATE request_log SET {_REPLACED} FROM incoming_log
+    WHERE request_log.created_at = ANY(%s) AND request_log.id = ANY(%s) AND incoming_log.id = request_log.id
 """  # noqa: S608 - the names are the model's
 # SQLSTATE classes that speak of what a row holds: data exceptions, and what is too large or too complex.
 _ABOUT_CONTENT = ("22", "54")
@@ -96,15 +106,36 @@ def _write_alone(entry: Entry, row: Row) -> set[UUID]:
 
 def _insert(rows: Iterable[Row]) -> set[UUID]:
     """Insert rows, all or none. Raises DatabaseError."""
+    given = 0
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("CREATE TEMPORARY TABLE incoming_log (LIKE request_log)")
         with connection.wrap_database_errors, cursor.copy(f"COPY incoming_log ({_NAMES}) FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
+                given += 1
         cursor.execute(_INSERT)
-        written = {identifier for (identifier,) in cursor.fetchall()}
+        written = [identifier for (identifier,) in cursor.fetchall()]
+        if len(written) < given:
+            written += _replace(cursor, written)
+        if written:
+            rollup.add(cursor, "incoming_log", written)
         cursor.execute("DROP TABLE incoming_log")
-    return written
+    return set(written)
+
+
+def _replace(cursor: CursorWrapper, written: list[UUID]) -> list[UUID]:
+    """Let workers' own words replace the sweeper's; return the ids of those rows."""
+    cursor.execute(_KNOWN, [written])
+    known = cursor.fetchall()
+    if known:
+        cursor.execute(_SWEPT, [[moment for moment, _ in known], [identifier for _, identifier in known]])
+        known = cursor.fetchall()
+    if not known:
+        return []
+    moments, ids = [moment for moment, _ in known], [identifier for _, identifier in known]
+    rollup.take_back(cursor, moments, ids)
+    cursor.execute(_REPLACE, [moments, ids])
+    return ids
 
 
 def _reason(error: DatabaseError) -> str | None:

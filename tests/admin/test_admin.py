@@ -18,15 +18,16 @@ from django.urls import reverse
 from knox.models import AuthToken
 
 from apps.billing import ledger
-from apps.billing.models import Discount, LedgerEntry, PaymentMethod, Transaction
+from apps.billing.models import BillingAccount, Discount, LedgerEntry, PaymentMethod, ProcessorEvent, Transaction
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel import generation
 from apps.kernel.ids import new_id, time_of
+from apps.gateway.models import Difference, Reconciliation
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt
 from apps.logs import partitions
-from apps.logs.models import ActivityDay, RequestLog
+from apps.logs.models import ActivityDay, ActivityDelta, LogRetention, RequestLog
 from apps.organizations import throttle
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Plan, Project, User
@@ -76,6 +77,8 @@ def rows(world: World) -> dict[type[Row], Row]:
             organization=world.acme, provider="acme-ai", encrypted_token=encrypt(SECRET), last_four="tial"
         ),
         PaymentMethod.objects.create(organization=world.acme, processor_customer_id=SECRET, brand="visa"),
+        BillingAccount.objects.create(organization=world.acme, processor_customer_id="cus_1"),
+        ProcessorEvent.objects.create(id="evt_1", type="invoice.paid"),
         Discount.objects.create(share=Decimal("0.1")),
         GuardrailConfig.objects.create(organization=world.acme),
         CustomRule.objects.create(organization=world.acme, name="rule", type="custom_regex", config={}),
@@ -105,8 +108,12 @@ def rows(world: World) -> dict[type[Row], Row]:
             **ids,
         ),
         ActivityDay.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
+        ActivityDelta.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
+        LogRetention.objects.create(organization=world.acme, days=30),
     ]
-    return {type(row): row for row in made}
+    compared = Reconciliation.objects.create(compared=1, counts={"amount": 1})
+    found = compared.differences.create(kind=Difference.Kind.AMOUNT, subject_id=world.acme.id)
+    return {type(row): row for row in (*made, compared, found)}
 
 
 def page(row: Row | type[Row], name: str, *arguments: Any) -> str:
@@ -155,7 +162,9 @@ class TestEveryTable:
 
 
 class TestWhatMayBeDone:
-    @pytest.mark.parametrize("model", [LedgerEntry, Transaction, PaymentMethod, RequestLog, ActivityDay, Violation])
+    @pytest.mark.parametrize(
+        "model", [LedgerEntry, Transaction, PaymentMethod, RequestLog, ActivityDay, ActivityDelta, Violation]
+    )
     def test_records_cannot_be_made_changed_or_deleted(
         self, operator: Client, rows: dict[type[Row], Row], model: type[Row]
     ) -> None:

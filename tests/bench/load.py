@@ -51,35 +51,55 @@ def _complete(answer: bytearray) -> bool:
     return answer.endswith(b"\r\n0\r\n\r\n")
 
 
-def run(port: int, request: bytes, connections: int, seconds: float) -> dict[str, float]:
-    """Return requests per second, latencies in milliseconds (p50, p99, first byte's p50), and failures."""
+def run(port: int, request: bytes, connections: int, seconds: float, rate: float | None = None) -> dict[str, float]:
+    """Return requests per second, latencies in milliseconds (p50, p99, first byte's p50), and failures.
+
+    Each connection asks again as soon as it is answered; with a `rate`, requests go out at so many a second instead,
+    over whichever connection is free, and one that must wait for a connection counts from when it was due.
+    """
     waiting = selectors.DefaultSelector()
     clients = [Client(socket.create_connection(("127.0.0.1", port))) for _ in range(connections)]
     for client in clients:
         client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         waiting.register(client.sock, selectors.EVENT_READ, client)
-        client.ask(request)
+    free = clients.copy()
     latencies: list[float] = []
     firsts: list[float] = []
     failures = 0
     started = time.perf_counter()
-    until = started + seconds
-    while time.perf_counter() < until:
-        for key, _ in waiting.select(0.1):
+    until, due = started + seconds, started
+    while (now := time.perf_counter()) < until:
+        while free and (rate is None or due <= now):
+            client = free.pop()
+            client.ask(request)
+            if rate is not None:
+                client.asked_at = due
+                due += 1 / rate
+        patience = 0.1 if rate is None else max(min(due - now, 0.1), 0) if free else 0.1
+        for key, _ in waiting.select(patience):
             client = key.data
             if client.take():
-                now = time.perf_counter()
-                latencies.append(now - client.asked_at)
+                ended = time.perf_counter()
+                latencies.append(ended - client.asked_at)
                 firsts.append(client.first_at - client.asked_at)
                 failures += not client.received.startswith(b"HTTP/1.1 200")
-                client.ask(request)
+                free.append(client)
     took = time.perf_counter() - started
+    answered = len(latencies)
+    # What is under way is answered too, so that nothing is canceled and everything is on record.
+    busy = [client for client in clients if client not in free]
+    patience_ends = time.perf_counter() + 30
+    while busy and time.perf_counter() < patience_ends:
+        for key, _ in waiting.select(1):
+            if key.data.take():
+                answered += 1
+                busy.remove(key.data)
     for client in clients:
         client.sock.close()
     latencies.sort()
     firsts.sort()
     return {
-        "requests": len(latencies),
+        "requests": answered,
         "per_second": len(latencies) / took,
         "p50_ms": latencies[len(latencies) // 2] * 1000,
         "p99_ms": latencies[int(len(latencies) * 0.99)] * 1000,
@@ -90,4 +110,5 @@ def run(port: int, request: bytes, connections: int, seconds: float) -> dict[str
 
 if __name__ == "__main__":
     task = json.load(sys.stdin)
-    json.dump(run(task["port"], task["request"].encode(), task["connections"], task["seconds"]), sys.stdout)
+    task["request"] = task["request"].encode()
+    json.dump(run(**task), sys.stdout)

@@ -1,6 +1,8 @@
-"""`script/bench`: the fixed upstream alone, then the gateway in front of it, at several numbers of connections.
+"""`script/bench`: the gateway beside its own upstream, a gateway that does nothing, and its rivals, in one run.
 
-Everything is on: authentication, reservation, routing, the log, settlement. One web worker.
+Who is measured has one core for itself; clients, upstream and stores share the other. Everything of the product is on:
+authentication, limits, reservation, routing, the log, settlement. Knows how to measure; what it measures is in
+`subjects.py`, how figures are shown in `report.py`.
 """
 
 from __future__ import annotations
@@ -11,80 +13,181 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.stack.product import Product, eventually
+from tests.bench import report
+from tests.bench.subjects import Subject, gateway, litellm, passthrough, portkey, upstream
+from tests.stack.product import PROJECT, descendants, eventually
 
-PROMPT = "Tell me about the weather in the mountains. " * 20
+CONNECTIONS = (1, 32, 128)
+CACHE = PROJECT / ".local" / "bench"
+# The rates at which latency is looked at without a queue: a tenth of what a saturated worker does.
+CALM_SHARE = 0.1
+Row = dict[str, Any]
 
 
 def main() -> None:
-    """Measure and print a table; `--json FILE` keeps the figures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=5, help="seconds per measurement")
+    """Measure and show."""
+    parser = argparse.ArgumentParser(prog="script/bench", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=8, help="seconds a measurement")
     parser.add_argument("--json", type=Path, help="write the figures to this file")
+    parser.add_argument("--svg", type=Path, help="draw them into this file")
+    parser.add_argument("--compare", type=Path, help="figures of an earlier run to compare with")
+    parser.add_argument("--alone", action="store_true", help="without the rivals")
+    parser.add_argument("--short", action="store_true", help="only what tells a change: one number of connections")
+    parser.add_argument("--soak", type=int, metavar="REQUESTS", help="only watch memory over so many requests")
     chosen = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="gateway-bench-") as home:
-        product = Product(Path(home), RATE_LIMIT_ENTERPRISE="0")
-        try:
-            rows = measure(product, chosen.seconds)
-        finally:
-            product.stop()
-    show(rows)
+    with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder, upstream() as fixed:
+        pin(fixed.workers, OTHERS)
+        home = Path(folder)
+        rows = soak(fixed, home, chosen.soak) if chosen.soak else list(measure_all(fixed, home, chosen))
+    report.show(rows)
+    if chosen.compare:
+        report.compare(rows, json.loads(chosen.compare.read_text()))
     if chosen.json:
         chosen.json.write_text(json.dumps(rows, indent=1) + "\n")
+    if chosen.svg:
+        chosen.svg.write_text(report.drawn(rows))
 
 
-def measure(product: Product, seconds: float) -> list[dict[str, Any]]:
-    """Return one row a measurement."""
-    (sandbox,) = product.processes("-m apps.sandbox")[-1:]
-    command = Path(f"/proc/{sandbox}/cmdline").read_bytes().split(b"\0")
-    upstream_port = int(command[command.index(b"--port") + 1])
-    # The youngest of gunicorn's processes is its worker.
-    worker = product.processes("gunicorn")[-1]
-    product.manage("grant_credits", product.demo["organizationId"], "1000000")
-    rows = []
+def _cores() -> tuple[set[int], set[int]]:
+    """Return the core of who is measured, and those of all others; on a machine with one core they share it."""
+    cores = sorted(os.sched_getaffinity(0))
+    return {cores[0]}, set(cores[1:]) or {cores[0]}
+
+
+MEASURED, OTHERS = _cores()
+
+
+def pin(pids: list[int], cores: set[int]) -> None:
+    """Keep processes, with all of their threads and children, on some cores."""
+    for pid in pids:
+        for one in [pid, *descendants(pid)]:
+            for task in Path(f"/proc/{one}/task").iterdir():
+                os.sched_setaffinity(int(task.name), cores)
+
+
+def measure_all(fixed: Subject, folder: Path, chosen: argparse.Namespace) -> Iterator[Row]:
+    """Yield one row a measurement."""
+    port = fixed.port
+    subjects: list[Callable[[], AbstractContextManager[Subject]]] = [
+        lambda: _given(fixed),
+        lambda: passthrough(port),
+        lambda: gateway(port, folder / "plain"),
+    ]
+    if not chosen.short:
+        subjects.append(lambda: gateway(port, folder / "guarded", guarded=True))
+        if len(OTHERS | MEASURED) > 1:
+            subjects.append(lambda: gateway(port, folder / "two", workers=2))
+        if not chosen.alone:
+            subjects += [lambda: portkey(port, CACHE), lambda: litellm(port, CACHE, folder)]
+    for make in subjects:
+        try:
+            with make() as subject:
+                yield from measure(subject, chosen.seconds, (32,) if chosen.short else CONNECTIONS)
+        except (OSError, AssertionError) as error:
+            print(f"left out: {error}", flush=True)
+
+
+@contextmanager
+def _given(subject: Subject) -> Iterator[Subject]:
+    yield subject
+
+
+def measure(subject: Subject, seconds: float, connections: tuple[int, ...]) -> Iterator[Row]:
+    """Yield a subject's rows: plain and streamed answers at several numbers of connections, and at an easy pace."""
+    print(f"measuring {subject.name} ", end="", flush=True)
+    if subject.product is not None:
+        pin([subject.product.pid], OTHERS)
+    many = len(subject.workers) > 1 and subject.product is not None
+    pin(subject.workers, MEASURED | OTHERS if many else MEASURED)
+    load(subject, stream=False, connections=32, seconds=2)
+    before = settled(subject)
+    answered = 0.0
     for stream in (False, True):
-        for connections in (1, 32, 128):
-            for name, port, model, pid in (
-                ("upstream alone", upstream_port, "echo-fast", sandbox),
-                ("gateway", product.port, "sandbox/echo-fast", worker),
-            ):
-                request = request_of(port, product.demo["apiKey"], model, stream=stream)
-                load(port, request, connections, 1)
-                cpu = cpu_seconds(pid)
-                figures = load(port, request, connections, seconds)
-                used = (cpu_seconds(pid) - cpu) / max(figures["requests"], 1) * 1000
-                rows.append({"what": name, "stream": stream, "connections": connections, "cpu_ms": used, **figures})
-                print(".", end="", flush=True)
-    eventually(lambda: product.metrics()["gateway_outbox_depth"] == 0, patience=300)
-    answered = sum(row["requests"] for row in rows if row["what"] == "gateway")
-    print(f"\nanswered while measured {answered:.0f}; settled {product.metrics()['gateway_settled_records_total']:.0f}")
-    return rows
+        best = 0.0
+        for number in connections:
+            row = _row(subject, stream=stream, connections=number, seconds=seconds)
+            answered += row["requests"]
+            best = max(best, row["per_second"])
+            yield row
+        if subject.name == "upstream alone" or len(connections) > 1:
+            row = _row(subject, stream=stream, connections=32, seconds=seconds, rate=best * CALM_SHARE)
+            answered += row["requests"]
+            yield row
+    print(flush=True)
+    if subject.product is not None:
+        yield {"what": subject.name, "kind": "records", "dropped": answered - (recorded(subject) - before)}
 
 
-def load(port: int, request: bytes, connections: int, seconds: float) -> dict[str, float]:
+def _row(subject: Subject, *, stream: bool, connections: int, seconds: float, rate: float | None = None) -> Row:
+    cpu = sum(map(cpu_seconds, subject.workers))
+    figures = load(subject, stream=stream, connections=connections, seconds=seconds, rate=rate)
+    used = (sum(map(cpu_seconds, subject.workers)) - cpu) / max(figures["requests"], 1) * 1000
+    print(".", end="", flush=True)
+    kind = "stream" if stream else "plain"
+    memory = sum(map(resident_mb, subject.workers))
+    calm = {"rate": rate} if rate else {}
+    return {
+        "what": subject.name,
+        "kind": kind,
+        "connections": connections,
+        **calm,
+        "cpu_ms": used,
+        "memory_mb": memory,
+        **figures,
+    }
+
+
+def load(
+    subject: Subject, *, stream: bool, connections: int, seconds: float, rate: float | None = None
+) -> dict[str, float]:
     """Run the clients in a process of their own."""
-    task = {"port": port, "request": request.decode(), "connections": connections, "seconds": seconds}
+    task = {
+        "port": subject.port,
+        "request": subject.request(stream=stream).decode(),
+        "connections": connections,
+        "seconds": seconds,
+        "rate": rate,
+    }
     done = subprocess.run(
         [sys.executable, "-m", "tests.bench.load"],
         input=json.dumps(task),
         capture_output=True,
         text=True,
-        check=True,
-        timeout=seconds + 60,
+        check=False,
+        timeout=seconds + 120,
+        preexec_fn=lambda: os.sched_setaffinity(0, OTHERS),
     )
+    if done.returncode:
+        raise ChildProcessError(f"{subject.name}: {done.stderr[-200:]}")
     return dict(json.loads(done.stdout))
 
 
-def request_of(port: int, key: str, model: str, *, stream: bool) -> bytes:
-    """Return the bytes of a request of about 1 KB."""
-    body = json.dumps({"model": model, "messages": [{"role": "user", "content": PROMPT}], "stream": stream})
-    return (
-        f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {key}\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
-    ).encode()
+def settled(subject: Subject) -> float:
+    """Return how many records of a product have been settled, once none waits any more; 0 for any other."""
+    return 0.0 if subject.product is None else recorded(subject)
+
+
+def recorded(subject: Subject) -> float:
+    """Return how many records the product has written, once none waits any more."""
+    product = subject.product
+    assert product is not None
+    counts = [-1.0, -2.0]
+
+    def is_still() -> bool:
+        # Depth is looked at now and then only.
+        time.sleep(2)
+        told = product.metrics()
+        counts.append(told["gateway_settled_records_total"])
+        return bool(told["gateway_outbox_depth"] == 0 and counts[-1] == counts[-2])
+
+    eventually(is_still, patience=600)
+    return counts[-1]
 
 
 def cpu_seconds(pid: int) -> float:
@@ -93,15 +196,31 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def show(rows: list[dict[str, Any]]) -> None:
-    """Print the table."""
-    print(f"{'':16}{'':8}{'conns':>6}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'CPU ms':>9}{'failed':>8}")
-    for row in rows:
-        kind = "stream" if row["stream"] else "plain"
-        print(
-            f"{row['what']:16}{kind:8}{row['connections']:>6}{row['per_second']:>9.0f}{row['p50_ms']:>9.2f}"
-            f"{row['p99_ms']:>9.2f}{row['cpu_ms']:>9.3f}{row['failures']:>8.0f}"
-        )
+def resident_mb(pid: int) -> float:
+    """Return a process's memory that is its own, in MB."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) / 1024
+
+
+def soak(fixed: Subject, folder: Path, requests: int) -> list[Row]:
+    """Return the worker's memory along so many requests, plain and streamed by turns."""
+    rows: list[Row] = []
+    with gateway(fixed.port, folder / "soak") as subject:
+        assert subject.product is not None
+        pin([subject.product.pid], OTHERS)
+        pin(subject.workers, MEASURED)
+        before = settled(subject)
+        load(subject, stream=False, connections=32, seconds=5)
+        answered, stream = 0.0, False
+        while answered < requests:
+            figures = load(subject, stream=stream, connections=32, seconds=10)
+            answered += figures["requests"]
+            memory = sum(map(resident_mb, subject.workers))
+            rows.append({"what": subject.name, "kind": "soak", "requests": answered, "memory_mb": memory})
+            print(f"{answered:>10.0f} requests  {memory:7.1f} MB  {figures['failures']:.0f} failed", flush=True)
+            stream = not stream
+        print(f"settled {recorded(subject) - before:.0f}", flush=True)
+    return rows
 
 
 if __name__ == "__main__":

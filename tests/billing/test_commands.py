@@ -11,7 +11,6 @@ from django.core.management import CommandError, call_command
 from apps.billing import ledger
 from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry
-from apps.billing.tasks import check_ledger
 from apps.kernel.ids import new_id
 from apps.keys.models import ApiKey
 from apps.organizations.models import Organization
@@ -80,23 +79,3 @@ def test_check_ledger_names_every_difference_and_fails(world: World, charged: Ap
         f"organization {world.elsewhere.id}: credits 0.000000000001, entries 0",
         f"API key {charged.id}: usage 1, entries 0.25",
     ]
-
-
-def test_the_nightly_check_tells_of_every_difference(
-    world: World, charged: ApiKey, caplog: pytest.LogCaptureFixture
-) -> None:
-    Organization.objects.filter(id=world.acme.id).update(credits=Decimal(9))
-    with caplog.at_level("INFO", "apps.billing.tasks"):
-        check_ledger()
-    told = [record.msg for record in caplog.records if record.name == "apps.billing.tasks"]
-    assert [(line["level"], line["event"]) for line in told] == [
-        ("error", "ledger.differs"),
-        ("info", "ledger.checked"),
-    ]
-    assert {name: told[0][name] for name in ("scope", "id", "balance", "entries")} == {
-        "scope": "organization",
-        "id": str(world.acme.id),
-        "balance": "9",
-        "entries": "9.75",
-    }
-    assert told[1]["differences"] == 1

@@ -30,12 +30,9 @@ def valkey_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
         def __getattr__(self, name: str) -> object:
             raise RedisConnectionError("away")
 
-    def no_script(keys: object, args: object) -> None:
-        raise RedisConnectionError("away")
-
     with monkeypatch.context() as patch:
         patch.setattr(outbox, "client", lambda: Away())
-        patch.setattr(outbox, "_PUSH", no_script)
+        patch.setattr(outbox, "_PUSH", Away())
         yield patch
 
 

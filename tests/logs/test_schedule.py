@@ -1,4 +1,4 @@
-"""What happens by the clock: the schedule names tasks that exist, and a real worker and beat run them."""
+"""What happens by the clock, by a real worker and beat."""
 
 from __future__ import annotations
 
@@ -12,41 +12,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from celery.schedules import crontab
 from django.db import connection
 
 from apps.logs import partitions
-from gateway_project.celery import app
 from gateway_project.home import PROJECT
-
-
-def test_every_scheduled_task_exists_and_cannot_run_forever() -> None:
-    app.loader.import_default_modules()
-    scheduled = {one["task"] for one in app.conf.beat_schedule.values()}
-    assert scheduled == {
-        "logs.make_partitions",
-        "logs.expire",
-        "organizations.erase_deleted",
-        "organizations.sweep_idempotent_answers",
-        "billing.check_ledger",
-    }
-    visible = app.conf.broker_transport_options["visibility_timeout"]
-    # Past it the broker hands the message to another worker.
-    assert {name: 0 < (app.tasks[name].time_limit or 0) < visible for name in scheduled} == dict.fromkeys(
-        scheduled, True
-    )
-
-
-def test_the_schedule() -> None:
-    schedule = {one["task"]: one["schedule"] for one in app.conf.beat_schedule.values()}
-    assert schedule == {
-        "logs.make_partitions": crontab(minute=5),
-        "logs.expire": crontab(hour=3, minute=20),
-        "organizations.erase_deleted": crontab(minute="*/5"),
-        "organizations.sweep_idempotent_answers": crontab(minute=35),
-        "billing.check_ledger": crontab(hour=4, minute=10),
-    }
-    assert app.conf.timezone == "UTC"
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 The table has a row for every method of every path that people sign in for; one without a row fails. Whoever is refused
 has changed nothing.
 """
+# length: a row for every endpoint
 
 from __future__ import annotations
 
@@ -14,12 +15,16 @@ import pytest
 from django.db import connection
 from django.urls import URLPattern, get_resolver
 
+from apps.billing import subscription
 from apps.billing.models import Transaction
+from apps.guardrails.models import CustomRule
 from apps.kernel.ids import new_id
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt
 from apps.organizations.models import AuditEntry, Membership, Plan, Role
 from apps.organizations.sessions import MemberEndpoint
+from tests.payments import add_card
+from tests.stripe_stub import StripeStub
 from tests.world import Caller, World, join, make_key, make_user, signed_in
 
 OWNER, ADMINS, MEMBERS = {"olivia"}, {"olivia", "adam"}, {"olivia", "adam", "dana"}
@@ -27,6 +32,11 @@ EVERYONE = {*MEMBERS, "sam"}
 KEY, RULE = "keys/api/<str:key_id>", "keys/api/<str:key_id>/iam/<str:rule_id>"
 ORGANIZATION = "organization/<str:organization_id>"
 MEMBER = f"{ORGANIZATION}/members/<str:member_id>"
+CARDS, SUBSCRIPTION = f"{ORGANIZATION}/payment-methods", f"{ORGANIZATION}/subscription"
+CARD = f"{CARDS}/<str:payment_method_id>"
+GUARDRAILS = "guardrails/config/<str:organization_id>"
+GUARDRAIL = "guardrails/rules/<str:organization_id>/<str:rule_id>"
+NEW_GUARDRAIL = {"name": "No falcons", "type": "custom_regex", "config": {"pattern": "falcon"}}
 NEW_RULE = {"ruleType": "deny_models", "ruleValue": {"models": ["echo"]}}
 
 
@@ -52,6 +62,8 @@ DANAS_RULE = {**DANAS, "rule_id": "danas_rule"}
 OLIVIAS_RULE = {**OLIVIAS, "rule_id": "olivias_rule"}
 PROJECT = {"project_id": "project"}
 PROVIDER_KEY = {"key_id": "provider_key"}
+ACMES_CARD = {**IN_ACME, "payment_method_id": "other_card"}
+ACMES_GUARDRAIL = {**IN_ACME, "rule_id": "guardrail"}
 
 
 def member(name: str) -> dict[str, str]:
@@ -76,8 +88,22 @@ ROWS = [
     Row("DELETE", ORGANIZATION, OWNER, IN_ACME),
     Row("GET", f"{ORGANIZATION}/projects", MEMBERS, IN_ACME),
     Row("GET", f"{ORGANIZATION}/transactions", ADMINS, IN_ACME),
+    Row("GET", CARDS, ADMINS, IN_ACME),
+    Row("POST", CARDS, OWNER, IN_ACME, {"paymentMethodId": "<new_card>"}),
+    Row("POST", f"{CARDS}/setup", OWNER, IN_ACME),
+    Row("DELETE", CARD, OWNER, ACMES_CARD),
+    Row("POST", f"{CARD}/default", OWNER, ACMES_CARD),
+    Row("POST", f"{ORGANIZATION}/top-ups", OWNER, IN_ACME, {"amount": 10}),
+    Row("GET", SUBSCRIPTION, ADMINS, IN_ACME),
+    Row("POST", SUBSCRIPTION, OWNER, IN_ACME),
+    Row("DELETE", SUBSCRIPTION, OWNER, IN_ACME),
     Row("GET", f"{ORGANIZATION}/referral-stats", MEMBERS, IN_ACME),
     Row("GET", "audit-logs/<str:organization_id>", ADMINS, IN_ACME),
+    Row("GET", "activity", EVERYONE),
+    Row("GET", "activity", MEMBERS, query="projectId=<project>"),
+    Row("GET", "activity", MEMBERS, query="apiKeyId=<olivias_key>"),
+    Row("GET", "activity", MEMBERS, query="orgId=<acme>"),
+    Row("GET", "activity/export", MEMBERS, query="orgId=<acme>&format=jsonl"),
     Row("GET", f"{ORGANIZATION}/members", MEMBERS, IN_ACME),
     Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "developer"}),
     Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "admin"}),
@@ -128,11 +154,24 @@ ROWS = [
     ),
     Row("PATCH", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY, {"status": "inactive"}),
     Row("DELETE", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY),
+    Row("GET", "guardrails/system-rules", EVERYONE),
+    Row("GET", GUARDRAILS, ADMINS, IN_ACME),
+    Row("PUT", GUARDRAILS, ADMINS, IN_ACME, {"enabled": False}),
+    Row("POST", f"{GUARDRAILS}/reset", ADMINS, IN_ACME),
+    Row("GET", "guardrails/rules/<str:organization_id>", ADMINS, IN_ACME),
+    Row("POST", "guardrails/rules/<str:organization_id>", ADMINS, IN_ACME, NEW_GUARDRAIL),
+    Row("PATCH", GUARDRAIL, ADMINS, ACMES_GUARDRAIL, {"enabled": False}),
+    Row("DELETE", GUARDRAIL, ADMINS, ACMES_GUARDRAIL),
+    Row("GET", "guardrails/violations/<str:organization_id>", ADMINS, IN_ACME),
+    Row("GET", "guardrails/stats/<str:organization_id>", ADMINS, IN_ACME),
+    Row("POST", "guardrails/test/<str:organization_id>", ADMINS, IN_ACME, {"content": "hello"}),
 ]
 
 
 # What changes nothing of an organization, and is in no audit log.
 OF_NO_ORGANIZATION = {"auth/sign-out"}
+# What is asked by POST, and changes nothing at all.
+QUESTIONS = {"guardrails/test/<str:organization_id>", f"{CARDS}/setup"}
 
 
 def endpoints() -> Iterator[tuple[str, str]]:
@@ -150,10 +189,28 @@ def test_every_endpoint_has_its_rows() -> None:
 
 
 @pytest.fixture
-def things(world: World) -> dict[str, str]:
-    """The ids of Acme's things by name; it is on the plan enterprise and has a second owner, Olga."""
-    world.acme.plan = Plan.ENTERPRISE
-    world.acme.save()
+def cards(world: World, request: pytest.FixtureRequest) -> dict[str, str]:
+    """The ids of Acme's second card and of one to be added, for rows about payments; Acme has a subscription then."""
+    row = getattr(request.node, "callspec", None) and request.node.callspec.params.get("row")
+    if row is None or not row.route.startswith((CARDS, SUBSCRIPTION, f"{ORGANIZATION}/top-ups")):
+        return {}
+    stripe: StripeStub = request.getfixturevalue("stripe")
+    _, other = (add_card(stripe, world.acme) for _ in range(2))
+    if (row.method, row.route) != ("POST", SUBSCRIPTION):
+        subscription.start(world.acme)
+    return {"other_card": str(other.pk), "new_card": stripe.make_card()}
+
+
+@pytest.fixture
+def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) -> dict[str, str]:
+    """The ids of Acme's things by name; it has a second owner, Olga, and is on the plan enterprise.
+
+    But where the plan pro is to begin, it is on the plan free.
+    """
+    row = getattr(request.node, "callspec", None) and request.node.callspec.params.get("row")
+    if row is None or (row.method, row.route) != ("POST", SUBSCRIPTION):
+        world.acme.plan = Plan.ENTERPRISE
+        world.acme.save()
     join(world.acme, make_user("Olga"), Role.OWNER)
     make_user("Nora")
     found: dict[str, Any] = {"acme": world.acme, "project": world.project}
@@ -167,8 +224,11 @@ def things(world: World) -> dict[str, str]:
     found["provider_key"] = ProviderKey.objects.create(
         organization=world.acme, provider="openai", encrypted_token=encrypt("secret"), last_four="cret"
     )
+    found["guardrail"] = CustomRule.objects.create(
+        organization=world.acme, name="No tickets", type="custom_regex", config={"pattern": "ticket"}
+    )
     Transaction.objects.create(organization=world.acme, type="credit_topup", amount=10)
-    return {name: str(row.pk) for name, row in found.items()}
+    return {name: str(row.pk) for name, row in found.items()} | cards
 
 
 def state() -> dict[str, list[str]]:
@@ -209,11 +269,12 @@ def test_who_may(world: World, things: dict[str, str], row: Row, name: str) -> N
     allowed = name in row.may
     expected = 200 if allowed else 401 if name == "nobody" else 403
     assert response.status_code == expected, response.content
-    assert (state() != before) == (allowed and row.method != "GET")
+    changes = row.method != "GET" and row.route not in QUESTIONS
+    assert (state() != before) == (allowed and changes)
     newest = AuditEntry.objects.order_by("-id").first()
     if not allowed:
         assert set(response.json()) == {"message"}
-    elif row.method != "GET" and row.route not in OF_NO_ORGANIZATION:
+    elif changes and row.route not in OF_NO_ORGANIZATION:
         assert newest is not None
         assert (newest.actor_type, newest.actor_email) == ("session", getattr(world, name).email)
         assert AuditEntry.objects.count() > recorded

@@ -52,6 +52,11 @@ class Product:
         self._wait_until_ready()
         self.demo: dict[str, Any] = json.loads(self.manage("demo", "--json"))
 
+    @property
+    def pid(self) -> int:
+        """The id of the process that holds all others."""
+        return self._process.pid
+
     def _wait_until_ready(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:

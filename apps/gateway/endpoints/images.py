@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 
 from apps.gateway.call import Answer, Call
 from apps.gateway.canonical.chat import Chat, Image
@@ -31,7 +32,8 @@ def images_edits(call: Call) -> Answer:
     def read(body: bytes) -> Chat:
         if call.content_type == MULTIPART:
             return client.read_edit_form(read_form(body, call.content_type_header))
-        return _fetched(client.read_edit(body), departure)
+        with closing(departure):
+            return _fetched(client.read_edit(body), departure)
 
     return _answer(call, "images_edits", read)
 

@@ -107,6 +107,8 @@ def _first(record: Record, *names: str) -> int:
 
 def _count(record: Record, name: str) -> int:
     value = record.get(name)
+    if type(value) is int and 0 <= value <= _MOST:
+        return value
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST:
         return int(value)
     return 0

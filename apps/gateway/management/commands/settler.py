@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from apps.gateway import outbox
 from apps.gateway.metrics import QUEUE_AGE, QUEUE_DEPTH
+from apps.gateway.reconcile import show_last
 from apps.gateway.settle import settle, sweep
 
 log = structlog.get_logger(__name__)
@@ -25,6 +26,7 @@ log = structlog.get_logger(__name__)
 BATCH = 500
 WAIT_MS = 200
 LOOK_SECONDS = 1.0
+SHOW_SECONDS = 60.0
 MAX_PAUSE = 5.0
 # After an outage the workers' heartbeats come back one by one; nobody is declared dead before they had time to.
 STEADY_SECONDS = 10.0
@@ -41,7 +43,7 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         reader = f"{socket.gethostname()}:{getpid()}"
-        pause, next_look, steady_since = 0.0, 0.0, time.monotonic()
+        pause, next_look, next_show, steady_since = 0.0, 0.0, 0.0, time.monotonic()
         log.info("settler.started", reader=reader)
         while not self._stopping:
             try:
@@ -51,6 +53,9 @@ class Command(BaseCommand):
                     if time.monotonic() - steady_since >= STEADY_SECONDS:
                         sweep()
                     next_look = time.monotonic() + LOOK_SECONDS
+                if time.monotonic() >= next_show:
+                    show_last()
+                    next_show = time.monotonic() + SHOW_SECONDS
                 pause = 0.0
             except (RedisError, DatabaseError, InterfaceError) as error:
                 # What was taken stays ours in the stream and is taken again.

@@ -1,0 +1,18 @@
+"""The door to an organization's payment methods. Must never write."""
+
+from __future__ import annotations
+
+from apps.billing.cards import NO_CARD
+from apps.billing.models import PaymentMethod
+from apps.kernel.errors import NotFound
+from apps.organizations.access import access_organization, identify
+from apps.organizations.models import Role, User
+
+
+def access_payment_method(user: User, organization_id: str, payment_method_id: str) -> PaymentMethod:
+    """Return a payment method that the user may change: an owner's. Raises NotFound, Forbidden."""
+    organization, _ = access_organization(user, organization_id, Role.OWNER)
+    row = PaymentMethod.objects.filter(organization=organization, pk=identify(payment_method_id, NO_CARD)).first()
+    if row is None:
+        raise NotFound(NO_CARD)
+    return row

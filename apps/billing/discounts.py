@@ -1,0 +1,98 @@
+"""Shares off the price: which one holds for a request, the most specific of those that have not expired.
+
+An organization's own go before everyone's; among either, one for a model goes before one for a provider, and one for
+both before either. They are not added up. Everyone's are kept by each process under the catalog's generation, an
+organization's own in the policies of its keys: a warm request asks nobody. Must never know a price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from types import MappingProxyType
+from typing import NamedTuple
+from uuid import UUID
+
+import structlog
+from django.db import DatabaseError, connection, models
+
+from apps.billing.models import Discount
+from apps.kernel.money import ZERO
+
+log = structlog.get_logger(__name__)
+
+
+class Share(NamedTuple):
+    """A share off, 0 to 1, until it expires."""
+
+    share: Decimal
+    expires_at: datetime | None
+
+
+# By provider and model; "" is every one.
+Shares = Mapping[tuple[str, str], Share]
+NOTHING_OFF: Shares = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Discounts:
+    """The discounts that a request is priced by: its organization's own, and everyone's."""
+
+    own: Shares
+    everyones: Shares
+
+    def on(self, provider: str, model: str) -> Decimal:
+        """Return the share that a model at a provider is cheaper by, now; 0 when nothing is taken off."""
+        if not self.own and not self.everyones:
+            return ZERO
+        now = datetime.now(UTC)
+        for shares in (self.own, self.everyones):
+            for scope in ((provider, model), ("", model), (provider, ""), ("", "")):
+                found = shares.get(scope)
+                if found is not None and (found.expires_at is None or now < found.expires_at):
+                    return found.share
+        return ZERO
+
+
+def own_of(organization_id: UUID) -> Shares:
+    """Return an organization's own discounts. Raises DatabaseError."""
+    return _read(Discount.objects.filter(organization=organization_id))
+
+
+class _Everyones:
+    """This process's copy of the discounts for everyone, and the catalog's generation that it was read under."""
+
+    def __init__(self) -> None:
+        self._shares: Shares | None = None
+        self._word: str | None = None
+
+    def under(self, word: str) -> Shares:
+        """Return the copy if it was read under this generation, else what the database says now.
+
+        The word is read before the rows, so a change in between makes the copy stale, never one wrongly fresh. While
+        the database is away the copy there is serves on; raises DatabaseError when there is none.
+        """
+        if self._shares is not None and self._word == word:
+            return self._shares
+        try:
+            self._shares = _read(Discount.objects.filter(organization=None))
+            self._word = word
+        except DatabaseError as error:
+            if self._shares is None:
+                raise
+            log.warning("discounts.kept", error=type(error).__name__)
+        finally:
+            # A worker must not hold a database connection while a model answers.
+            if not connection.in_atomic_block:
+                connection.close()
+        return self._shares
+
+
+_copy = _Everyones()
+everyones = _copy.under
+
+
+def _read(rows: models.QuerySet[Discount]) -> Shares:
+    return {(row.provider, row.model): Share(row.share, row.expires_at) for row in rows}

@@ -1,0 +1,70 @@
+"""E-mail to the owners about their payments: the account remembers what they are yet to be told, until it is sent.
+
+Knows the words. A process that dies after sending and before forgetting sends twice; none is lost. Must never hold up
+a payment.
+"""
+
+from __future__ import annotations
+
+from smtplib import SMTPException
+
+import structlog
+from django.core.mail import EmailMessage
+
+from apps.billing.models import BillingAccount
+from apps.organizations.models import Membership, Role
+
+log = structlog.get_logger(__name__)
+_Notice = BillingAccount.Notice
+_WORDS: dict[str, tuple[str, str]] = {
+    _Notice.AUTO_TOP_UP_DECLINED: (
+        "Automatic top-up of {name} was declined",
+        "The card on file for {name} was declined when its credits were to be topped up. It will be tried again "
+        "later. To have it tried at once, add another payment method, or make another one the default.",
+    ),
+    _Notice.AUTO_TOP_UP_DISABLED: (
+        "Automatic top-up of {name} was turned off",
+        "The card on file for {name} was declined three times in a row, so automatic top-up was turned off. Requests "
+        "that are paid with credits will be refused once the credits are used up. Add another payment method and turn "
+        "automatic top-up on again.",
+    ),
+    _Notice.SUBSCRIPTION_UNPAID: (
+        "The pro plan of {name} could not be renewed",
+        "The payment for the pro plan of {name} failed. It will be tried again; the plan stays for seven days after "
+        "the end of what was paid for. Add another payment method to keep it.",
+    ),
+    _Notice.SUBSCRIPTION_ENDED: (
+        "The pro plan of {name} has ended",
+        "The subscription of {name} has ended, and with it the pro plan. It can be begun again at any time.",
+    ),
+}
+
+
+def tell_owners() -> int:
+    """Send what is waiting to be told; return how many organizations were told. What cannot be sent stays."""
+    told = 0
+    for account in BillingAccount.objects.exclude(notice="").select_related("organization"):
+        subject, text = (words.format(name=account.organization.name) for words in _WORDS[account.notice])
+        try:
+            # A name with a line break is not to write headers of its own.
+            _send(" ".join(subject.split()), text, _addresses_of(account))
+        except (OSError, SMTPException) as error:
+            log.warning("notice.not_sent", organization=str(account.organization_id), error=type(error).__name__)
+            continue
+        # Unless there is something newer to be told by now.
+        told += BillingAccount.objects.filter(pk=account.pk, notice=account.notice).update(notice="")
+    return told
+
+
+def _send(subject: str, text: str, addresses: list[str]) -> None:
+    if addresses:
+        EmailMessage(subject, text, bcc=addresses).send()
+
+
+def _addresses_of(account: BillingAccount) -> list[str]:
+    """Return the owners' addresses and the one for bills."""
+    owners = Membership.objects.filter(organization=account.organization_id, role=Role.OWNER, user__is_active=True)
+    addresses = set(owners.values_list("user__email", flat=True))
+    if account.organization.billing_email:
+        addresses.add(account.organization.billing_email)
+    return sorted(addresses)

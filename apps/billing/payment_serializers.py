@@ -1,0 +1,67 @@
+"""The shapes of payment methods, top-ups and the subscription on the wire."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.billing.auto_topup import CENT, HIGHEST, LOWEST
+from apps.billing.models import PaymentMethod
+from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Money, Text
+from apps.organizations.serializers import Amount
+
+
+class PaymentMethodShape(CamelModelSerializer):
+    """A card, to the admins of its organization."""
+
+    # As the processor writes it.
+    last4 = serializers.CharField(source="last_four")
+
+    class Meta:
+        model = PaymentMethod
+        fields = read_only_fields = ["id", "brand", "last4", "exp_month", "exp_year", "is_default", "created_at"]
+
+
+class NewPaymentMethodShape(CamelSerializer):
+    """`POST /organization/{orgId}/payment-methods`: the card that the processor's form in the browser brought about."""
+
+    payment_method_id = Text(max_length=255)
+
+
+class CardSetupShape(CamelSerializer):
+    """What the processor's form in the browser needs to take a card."""
+
+    client_secret = serializers.CharField()
+    publishable_key = serializers.CharField(allow_null=True)
+
+
+class TopUpAmount(Amount):
+    """Whole cents within the bounds of one top-up."""
+
+    def to_internal_value(self, data: Any) -> Decimal:
+        """Return the amount. Raises ValidationError."""
+        amount = super().to_internal_value(data)
+        if amount > HIGHEST:
+            raise serializers.ValidationError(f"Must be at most {HIGHEST} USD")
+        if amount != amount.quantize(CENT):
+            raise serializers.ValidationError("Must be in whole cents")
+        return amount
+
+
+class NewTopUpShape(CamelSerializer):
+    """`POST /organization/{orgId}/top-ups`."""
+
+    amount = TopUpAmount(minimum=int(LOWEST))
+
+
+class SubscriptionShape(CamelSerializer):
+    """The pro plan's subscription."""
+
+    plan = serializers.CharField()
+    status = serializers.CharField()
+    amount = Money()
+    currency = serializers.CharField()
+    current_period_end = serializers.DateTimeField(allow_null=True)
+    cancel_at_period_end = serializers.BooleanField()

@@ -1,0 +1,203 @@
+"""`/organization/{orgId}/payment-methods`, `.../top-ups`, `.../subscription`: parse, act or query, present.
+
+What asks the processor is done in `prepare`, before the transaction in which a repeated POST finds its answer.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from django.conf import settings
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.billing import cards, processor, subscription, topup
+from apps.billing.access import access_payment_method
+from apps.billing.models import BillingAccount, PaymentMethod
+from apps.billing.payment_serializers import (
+    CardSetupShape,
+    NewPaymentMethodShape,
+    NewTopUpShape,
+    PaymentMethodShape,
+    SubscriptionShape,
+)
+from apps.billing.processor_answers import Declined, ProcessorAway, ProcessorOff, Refused
+from apps.billing.serializers import TransactionShape
+from apps.kernel.errors import InvalidRequest, Overloaded, PaymentRequired
+from apps.kernel.rest.describe import described, said
+from apps.kernel.rest.serializers import Nothing
+from apps.organizations import idempotency
+from apps.organizations.access import access_organization
+from apps.organizations.models import Organization, Role
+from apps.organizations.sessions import MemberEndpoint
+
+
+class PaymentEndpoint(MemberEndpoint):
+    """An endpoint that asks the payment processor: what that says no to, in our words."""
+
+    def handle_exception(self, exc: Exception) -> Response:
+        """Word what the processor raised; the rest as everywhere."""
+        match exc:
+            case ProcessorOff():
+                exc = Overloaded("Payments are not set up here", code="payments_off")
+            case ProcessorAway():
+                exc = Overloaded("The payment processor cannot be reached", code="payments_away", retry_after=60)
+            case Declined():
+                exc = PaymentRequired(exc.message, code="card_declined")
+            case Refused():
+                exc = InvalidRequest(exc.message, code="payment_refused")
+        answer: Response = super().handle_exception(exc)
+        return answer
+
+    def access(self, needs: Role = Role.OWNER) -> Organization:
+        """Return the organization of the path. Raises NotFound, Forbidden."""
+        return access_organization(self.user, self.kwargs["organization_id"], needs).organization
+
+    def request_key(self, organization: Organization) -> str | None:
+        """Return what a row is found by when its request comes again; None without an `Idempotency-Key`."""
+        claim = idempotency.claim_of(self.request, self.user.id)
+        if claim is None:
+            return None
+        said = "\n".join((str(claim.user_id), claim.route, str(organization.id), claim.key))
+        return sha256(said.encode()).hexdigest()
+
+
+class PaymentMethods(PaymentEndpoint):
+    """`GET /organization/{orgId}/payment-methods`, `POST /organization/{orgId}/payment-methods`."""
+
+    @described({"paymentMethods": PaymentMethodShape(many=True)}, refuses=(403, 404))
+    def get(self, request: Request, organization_id: str) -> Response:
+        """List the organization's cards, the newest first."""
+        rows = PaymentMethod.objects.filter(organization=self.access(Role.ADMIN)).order_by("-id")
+        return Response({"paymentMethods": PaymentMethodShape(rows, many=True).data})
+
+    def prepare(self) -> None:
+        """Ask the processor for the card."""
+        self.organization = self.access()
+        self.card = cards.fetch(self.organization, self.read(NewPaymentMethodShape)["payment_method_id"])
+
+    @described({"paymentMethod": PaymentMethodShape()}, body=NewPaymentMethodShape, refuses=(402, 403, 404, 503))
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Keep a card that the processor's form in the browser has taken; the first one is the default."""
+        kept = cards.keep(self.organization, self.card)
+        return Response({"paymentMethod": PaymentMethodShape(kept).data})
+
+
+class CardSetup(PaymentEndpoint):
+    """`POST /organization/{orgId}/payment-methods/setup`."""
+
+    def prepare(self) -> None:
+        """Ask the processor for the form's secret."""
+        self.read(Nothing)
+        self.client_secret = cards.begin(self.access())
+
+    @described(
+        {
+            "clientSecret": CardSetupShape().fields["clientSecret"],
+            "publishableKey": CardSetupShape().fields["publishableKey"],
+        },
+        body=Nothing,
+        refuses=(403, 404, 503),
+    )
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Begin taking a card: what the processor's form in the browser needs."""
+        key = settings.STRIPE_PUBLISHABLE_KEY or None
+        return Response({"clientSecret": self.client_secret, "publishableKey": key})
+
+
+class OnePaymentMethod(PaymentEndpoint):
+    """`DELETE /organization/{orgId}/payment-methods/{id}`."""
+
+    @described({"message": said()}, refuses=(403, 404, 409, 503))
+    def delete(self, request: Request, organization_id: str, payment_method_id: str) -> Response:
+        """Forget a card."""
+        cards.remove(access_payment_method(self.user, organization_id, payment_method_id))
+        return Response({"message": "Payment method deleted"})
+
+
+class DefaultPaymentMethod(PaymentEndpoint):
+    """`POST /organization/{orgId}/payment-methods/{id}/default`."""
+
+    def prepare(self) -> None:
+        """Tell the processor, and write it down."""
+        self.read(Nothing)
+        self.row = cards.make_default(access_payment_method(self.user, **self.kwargs))
+
+    @described({"message": said(), "paymentMethod": PaymentMethodShape()}, body=Nothing, refuses=(403, 404, 503))
+    def post(self, request: Request, organization_id: str, payment_method_id: str) -> Response:
+        """Let a card be the one that is charged."""
+        return Response({"message": "Default changed", "paymentMethod": PaymentMethodShape(self.row).data})
+
+
+class TopUps(PaymentEndpoint):
+    """`POST /organization/{orgId}/top-ups`."""
+
+    def prepare(self) -> None:
+        """Charge the card. Under an `Idempotency-Key` the same row is gone on with, even where the answer was lost."""
+        organization = self.access()
+        amount = self.read(NewTopUpShape)["amount"]
+        processor.require()
+        self.attempt = topup.pay(topup.begin(organization, amount, self.request_key(organization)))
+        topup.require_paid(self.attempt)
+
+    @described(
+        {"transaction": TransactionShape(), "clientSecret": serializers.CharField(allow_null=True)},
+        body=NewTopUpShape,
+        refuses=(402, 403, 404, 429, 503),
+    )
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Charge the default card and add the credits. A secret means that the card's holder has to confirm."""
+        row, client_secret = self.attempt
+        return Response({"transaction": TransactionShape(row).data, "clientSecret": client_secret or None})
+
+
+class ProSubscription(PaymentEndpoint):
+    """`GET /organization/{orgId}/subscription`, `POST`, `DELETE`."""
+
+    @described({"subscription": SubscriptionShape(allow_null=True)}, refuses=(403, 404))
+    def get(self, request: Request, organization_id: str) -> Response:
+        """Show the pro plan's subscription; null without one."""
+        return Response({"subscription": _subscription_of(self.access(Role.ADMIN))})
+
+    def prepare(self) -> None:
+        """Subscribe."""
+        self.read(Nothing)
+        self.organization = self.access()
+        self.begun = subscription.start(self.organization, self.request_key(self.organization))
+
+    @described(
+        {"subscription": SubscriptionShape(allow_null=True), "transaction": TransactionShape(allow_null=True)},
+        body=Nothing,
+        refuses=(402, 403, 404, 409, 429, 503),
+    )
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Begin the pro plan, paid monthly with the default card; or go on with one that was cancelled."""
+        row = TransactionShape(self.begun).data if self.begun else None
+        return Response({"subscription": _subscription_of(self.organization), "transaction": row})
+
+    @described({"message": said(), "subscription": SubscriptionShape()}, refuses=(403, 404, 503))
+    def delete(self, request: Request, organization_id: str) -> Response:
+        """Cancel: the plan stays until the end of what is paid for."""
+        organization = self.access()
+        subscription.cancel(organization)
+        message = "The subscription ends with the period that is paid for"
+        return Response({"message": message, "subscription": _subscription_of(organization)})
+
+
+def _subscription_of(organization: Organization) -> Any:
+    organization.refresh_from_db(fields=["plan", "plan_expires_at"])
+    account = BillingAccount.objects.filter(organization=organization).first()
+    if account is None or not account.subscription_status:
+        return None
+    return SubscriptionShape(
+        {
+            "plan": "pro",
+            "status": account.subscription_status,
+            "amount": subscription.PRICE,
+            "currency": "USD",
+            "current_period_end": organization.plan_expires_at,
+            "cancel_at_period_end": account.cancels_at_period_end,
+        }
+    ).data

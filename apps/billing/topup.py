@@ -1,0 +1,199 @@
+"""Top-ups: a pending row, then the charge under the row's id, then completion and credits in one transaction.
+
+Whatever dies in between, `recover` finds out: the row knows with which words it was asked, and the same words under the
+same key are done once. The processor's answer decides, whoever brings it: the charge itself, a message, a look later.
+Must never call the processor inside a transaction, nor credit what it has not confirmed.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import NamedTuple
+from uuid import UUID
+
+import structlog
+from django.db import transaction
+from django.utils import timezone
+
+from apps.billing import auto_topup, ledger, processor
+from apps.billing.accounts import account_of, locked_account, locked_transaction
+from apps.billing.cards import default_card, refuse_card_testing
+from apps.billing.models import Transaction
+from apps.billing.processor_answers import Payment, ProcessorAway, Refused
+from apps.kernel.errors import InvalidRequest, PaymentRequired
+from apps.kernel.ids import find_id
+from apps.organizations import audit
+from apps.organizations.models import Organization
+
+log = structlog.get_logger(__name__)
+
+# So long an attempt is made again with the same words; after it, it is only looked for.
+FRESH = timedelta(hours=1)
+# So long a card's holder may take to confirm.
+CONFIRMING = timedelta(hours=23)
+MAX_DESCRIPTION = 500
+
+
+class Attempt(NamedTuple):
+    """A top-up as it stands; `client_secret` is there when the card's holder has to confirm."""
+
+    transaction: Transaction
+    client_secret: str = ""
+
+
+def begin(organization: Organization, amount: Decimal, request_key: str | None = None) -> Transaction:
+    """Write down that an organization pays `amount` USD; the same request again is the same row.
+
+    Raises InvalidRequest without a card, and (422) when `request_key` stood for another amount; RateLimited.
+    """
+    card = default_card(organization)
+    if card is None:
+        raise InvalidRequest("There is no payment method; add one first", code="no_payment_method")
+    fields = {
+        "organization": organization,
+        "type": Transaction.Type.CREDIT_TOPUP,
+        "amount": amount,
+        "credit_amount": amount,
+        "description": f"Top-up, {card}".strip(),
+        "processor_payment_method_id": card.processor_payment_method_id,
+    }
+    if request_key is None or not Transaction.objects.filter(request_key=request_key).exists():
+        refuse_card_testing(organization)
+    with transaction.atomic():
+        if request_key is None:
+            row, created = Transaction.objects.create(**fields), True
+        else:
+            row, created = Transaction.objects.get_or_create(request_key=request_key, defaults=fields)
+        if created:
+            audit.record("top_up.create", organization_id=organization.id, resource=row, details={"amount": amount})
+    if (row.organization_id, row.amount) != (organization.id, amount):
+        raise InvalidRequest(
+            "This Idempotency-Key was used for another request; use a new one",
+            status=422,
+            code="idempotency_key_reused",
+        )
+    return row
+
+
+def pay(row: Transaction) -> Attempt:
+    """Charge for a row, once however often it is called; return what has become of it.
+
+    It stays pending when the processor gave no answer. A decline makes it failed; nothing is raised for it.
+    """
+    if row.status != Transaction.Status.PENDING:
+        return Attempt(row)
+    account = account_of(row.organization_id)
+    try:
+        payment = processor.charge(
+            key=str(row.id),
+            customer=account.processor_customer_id or "",
+            card=row.processor_payment_method_id or "",
+            amount=row.amount,
+            metadata={"transaction": str(row.id), "organization": str(row.organization_id)},
+            holder_is_here=not row.is_automatic,
+        )
+        return follow(row, payment)
+    except Refused as refusal:
+        return Attempt(_fail(row.id, refusal.message))
+    except ProcessorAway:
+        return Attempt(row)
+
+
+def require_paid(attempt: Attempt) -> None:
+    """Raise PaymentRequired for a top-up that was declined."""
+    if attempt.transaction.status == Transaction.Status.FAILED:
+        raise PaymentRequired(attempt.transaction.description, code="card_declined")
+
+
+def recover(row: Transaction) -> Transaction:
+    """Find out what became of a row that is still pending. Raises ProcessorAway, Refused."""
+    if row.processor_payment_intent_id:
+        return follow(row, processor.payment(row.processor_payment_intent_id)).transaction
+    if row.created_at > timezone.now() - FRESH:
+        return pay(row).transaction
+    customer = account_of(row.organization_id).processor_customer_id
+    payment = processor.find_payment(customer, str(row.id), row.created_at) if customer else None
+    if payment is None:
+        return _fail(row.id, "the payment processor was not reached")
+    return follow(row, payment).transaction
+
+
+def follow(row: Transaction, payment: Payment) -> Attempt:
+    """Take over what the processor says of a row's payment. Raises ProcessorAway, Refused.
+
+    Nothing that is not exactly what was asked for changes anything. A payment that failed, or that nobody will confirm,
+    is cancelled there first: what is failed here can then no longer be paid.
+    """
+    customer = account_of(row.organization_id).processor_customer_id
+    asked = (str(row.id), row.amount, row.currency, customer)
+    if (payment.transaction, payment.amount, payment.currency, payment.customer) != asked:
+        log.error("payment.differs", transaction=str(row.id), payment=payment.id)
+        return Attempt(row)
+    if payment.status == "failed" or (payment.status == "requires_action" and _is_abandoned(row)):
+        processor.cancel_payment(payment.id)
+        problem, payment = payment.problem, processor.payment(payment.id)
+        if payment.status == "failed":
+            return Attempt(_fail(row.id, problem or "the payment was not confirmed", payment.id))
+    if payment.status == "succeeded":
+        return Attempt(_complete(row.id, payment.id))
+    changed = _note(row.id, payment.id)
+    return Attempt(changed, payment.client_secret if payment.status == "requires_action" else "")
+
+
+def find_row(payment: Payment) -> Transaction | None:
+    """Return the top-up that a payment was made for, if it is one of ours."""
+    rows = Transaction.objects.filter(type=Transaction.Type.CREDIT_TOPUP)
+    identifier = find_id(payment.transaction)
+    return rows.filter(pk=identifier).first() if identifier else None
+
+
+def _is_abandoned(row: Transaction) -> bool:
+    return row.is_automatic or row.created_at < timezone.now() - CONFIRMING
+
+
+@transaction.atomic
+def _complete(row_id: UUID, payment_id: str) -> Transaction:
+    """Complete and credit, once. What was paid is credited even where it had been given up."""
+    row = locked_transaction(row_id)
+    if row.status == Transaction.Status.COMPLETED:
+        return row
+    row.status, row.processor_payment_intent_id = Transaction.Status.COMPLETED, payment_id
+    row.save(update_fields=["status", "processor_payment_intent_id", "updated_at"])
+    ledger.credit(row)
+    if row.is_automatic:
+        account = locked_account(row.organization_id)
+        auto_topup.succeeded(account)
+        account.save()
+    audit.record(
+        "top_up.complete", organization_id=row.organization_id, resource=row, details={"credits": row.credit_amount}
+    )
+    return row
+
+
+@transaction.atomic
+def _fail(row_id: UUID, reason: str, payment_id: str | None = None) -> Transaction:
+    """Give a pending row up; nothing was paid."""
+    row = locked_transaction(row_id)
+    if row.status != Transaction.Status.PENDING:
+        return row
+    row.status = Transaction.Status.FAILED
+    row.description = f"{row.description}: {reason}"[:MAX_DESCRIPTION]
+    row.processor_payment_intent_id = payment_id or row.processor_payment_intent_id
+    row.save(update_fields=["status", "description", "processor_payment_intent_id", "updated_at"])
+    audit.record("top_up.fail", organization_id=row.organization_id, resource=row, details={"reason": reason})
+    if row.is_automatic:
+        account = locked_account(row.organization_id)
+        auto_topup.declined(account)
+        account.save()
+    return row
+
+
+@transaction.atomic
+def _note(row_id: UUID, payment_id: str) -> Transaction:
+    """Remember under which payment a row is under way."""
+    row = locked_transaction(row_id)
+    if row.status == Transaction.Status.PENDING:
+        row.processor_payment_intent_id = payment_id
+        row.save(update_fields=["processor_payment_intent_id", "updated_at"])
+    return row

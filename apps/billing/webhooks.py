@@ -1,0 +1,98 @@
+"""`POST /webhooks/stripe`: what the payment processor tells. It says where to look; what is true is asked for.
+
+So a message may come twice, late or out of order, and a forged one changes nothing. One that cannot be followed now is
+answered 503: it then comes again. Must never read an amount, a status or an owner from a message.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import structlog
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_POST
+
+from apps.billing import cards, processor, refunds, subscription, topup
+from apps.billing.accounts import find_account
+from apps.billing.models import ProcessorEvent, Transaction
+from apps.billing.processor_answers import Event, Forged, Missing, ProcessorAway, Refused
+from apps.kernel.errors import BodyTooLarge, InvalidRequest, Overloaded
+from apps.organizations import audit
+
+log = structlog.get_logger(__name__)
+
+# Bytes of one message.
+MOST_BYTES = 512 * 1024
+KEPT = timedelta(days=90)
+
+
+@csrf_exempt
+@require_POST
+def stripe(request: HttpRequest) -> HttpResponse:
+    """Take a message in.
+
+    Raises InvalidRequest for one that is not the processor's, BodyTooLarge, Overloaded to have it sent again.
+    """
+    if int(request.META.get("CONTENT_LENGTH") or 0) > MOST_BYTES or len(request.body) > MOST_BYTES:
+        raise BodyTooLarge(f"A message is at most {MOST_BYTES} bytes")
+    try:
+        event = processor.read_event(request.body, request.headers.get("Stripe-Signature", ""))
+    except (Forged, ValueError) as error:
+        raise InvalidRequest("The message is not signed by the payment processor") from error
+    take_in(event)
+    return JsonResponse({"received": True})
+
+
+def take_in(event: Event) -> None:
+    """Follow a message that is genuine, unless that was done before. Raises Overloaded when it cannot be now."""
+    row, _ = ProcessorEvent.objects.get_or_create(id=event.id[:255], defaults={"type": event.type[:100]})
+    if row.done_at is not None:
+        return
+    try:
+        _follow(event)
+    except ProcessorAway as error:
+        raise Overloaded("The payment processor cannot be asked right now") from error
+    except Missing:
+        log.warning("webhook.about_nothing", event_id=event.id, type=event.type)
+    except Refused as error:
+        log.error("webhook.refused", event_id=event.id, type=event.type, code=error.code)
+        raise Overloaded("The payment processor refused to tell more") from error
+    ProcessorEvent.objects.filter(pk=row.pk).update(done_at=timezone.now())
+
+
+def sweep() -> int:
+    """Forget messages older than the processor repeats any; return how many."""
+    return ProcessorEvent.objects.filter(received_at__lt=timezone.now() - KEPT).delete()[0]
+
+
+def _follow(event: Event) -> None:
+    """Look at what the message is about."""
+    match event.subject:
+        case "payment_intent":
+            payment = processor.payment(event.subject_id)
+            row = topup.find_row(payment)
+            if row is not None:
+                topup.follow(row, payment)
+        case "charge" | "refund" if event.payment:
+            refunds.follow(event.payment)
+        case "dispute":
+            _note_dispute(event)
+        case "subscription" | "invoice":
+            account = find_account(event.customer)
+            if account is not None:
+                subscription.sync(account)
+        case "payment_method":
+            cards.follow(event.subject_id, event.customer)
+
+
+def _note_dispute(event: Event) -> None:
+    """Tell operators that a payment is contested: what becomes of the credits is theirs to decide."""
+    row = Transaction.objects.filter(
+        type=Transaction.Type.CREDIT_TOPUP, processor_payment_intent_id=event.payment or None
+    ).first()
+    log.error("payment.disputed", type=event.type, dispute=event.subject_id, transaction=str(row.id) if row else None)
+    if row is not None:
+        details = {"dispute": event.subject_id, "event": event.type}
+        audit.record("top_up.dispute", organization_id=row.organization_id, resource=row, details=details)

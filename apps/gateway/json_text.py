@@ -1,0 +1,191 @@
+"""A JSON value as it reads, one `name: value` a line, and the way back from places in that text to the value.
+
+A model reads names and values together, without the marks of JSON and its escapes: so do those who search it. Pure.
+Must never know what is searched for, nor whose value it is.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{200,}={0,2}")
+# Characters of base64 that are looked at to tell whether it is a text.
+_HEAD = 1024
+
+
+class Cut(NamedTuple):
+    """A part of a text, `text[start:end]`, never empty, and what takes its place."""
+
+    start: int
+    end: int
+    word: str
+
+
+class Enclosed(NamedTuple):
+    """A file within a JSON value: a data URL, or base64 with the media type beside it."""
+
+    media_type: str
+    data: str
+
+
+class _Leaf(NamedTuple):
+    """Where a name, a string or a number of the value stands in the text."""
+
+    start: int
+    end: int
+    container: Any
+    key: Any
+    is_name: bool
+
+
+def masked(text: str, cuts: Iterable[Cut]) -> str:
+    """Return the text with the words in the place of what is cut: from left to right, and nothing twice."""
+    pieces, at = [], 0
+    for cut in cuts:
+        pieces += [text[at : cut.start], cut.word]
+        at = cut.end
+    return "".join([*pieces, text[at:]])
+
+
+class JsonText:
+    """A JSON value as text. `strings` are its strings, `enclosed` the files within it, which are no part of the text.
+
+    Members of the names in `beside` are left out.
+    """
+
+    def __init__(self, value: Any, *, beside: Collection[str] = ()) -> None:
+        self._root = [value]
+        self._pieces: list[str] = []
+        self._length = 0
+        self._leaves: list[_Leaf] = []
+        self.strings: list[str] = []
+        self.enclosed: list[Enclosed] = []
+        pending: list[tuple[Any, Any]] = [(self._root, 0)]
+        while pending:
+            container, key = pending.pop()
+            if isinstance(container, dict):
+                self._leaf(container, key, key, is_name=True)
+                self._add(": ")
+            inner = container[key]
+            if isinstance(inner, dict):
+                inside = self._without_file(inner)
+                pending.extend((inner, name) for name in reversed(inside) if name not in beside)
+            elif isinstance(inner, list):
+                pending.extend((inner, index) for index in reversed(range(len(inner))))
+            elif isinstance(inner, str):
+                self.strings.append(inner)
+                if not self._is_file(inner):
+                    self._leaf(container, key, inner)
+            elif isinstance(inner, int | float) and not isinstance(inner, bool):
+                self._leaf(container, key, str(inner))
+            self._add("\n")
+        self.text = "".join(self._pieces)
+
+    def cut(self, cuts: Iterable[Cut]) -> Any:
+        """Change the value itself where the text is cut, and return it; a number that is cut becomes its word."""
+        wanted = list(cuts)
+        names: list[tuple[_Leaf, str]] = []
+        at = 0
+        for leaf in self._leaves:
+            while at < len(wanted) and wanted[at].end <= leaf.start:
+                at += 1
+            within = _within(leaf, wanted, at)
+            if not within:
+                continue
+            if leaf.is_name:
+                names.append((leaf, masked(leaf.key, within)))
+                continue
+            old = leaf.container[leaf.key]
+            leaf.container[leaf.key] = masked(old, within) if isinstance(old, str) else within[0].word
+        for leaf, name in names:
+            _rename(leaf.container, leaf.key, name)
+        return self._root[0]
+
+    def _leaf(self, container: Any, key: Any, text: str, *, is_name: bool = False) -> None:
+        start = self._length
+        self._add(text)
+        self._leaves.append(_Leaf(start, self._length, container, key, is_name))
+
+    def _add(self, piece: str) -> None:
+        self._pieces.append(piece)
+        self._length += len(piece)
+
+    def _without_file(self, value: dict[str, Any]) -> list[str]:
+        """Return an object's names, without that of a file's bytes, which is put aside."""
+        media_type, data = value.get("media_type"), value.get("data")
+        if isinstance(media_type, str) and isinstance(data, str) and value.get("type") == "base64":
+            self.strings.append(data)
+            self.enclosed.append(Enclosed(media_type, data))
+            return [name for name in value if name != "data"]
+        return list(value)
+
+    def _is_file(self, text: str) -> bool:
+        """Return whether a string is no text: a data URL, which is put aside, or bytes that somebody sealed."""
+        if text[:5].lower() == "data:" and "," in text:
+            self.enclosed.append(Enclosed("", text))
+            return True
+        return len(text) >= 200 and _BASE64.fullmatch(text) is not None and not _is_text(text)
+
+
+def encoded(value: Any) -> str:
+    """Return a JSON value as JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def strings_of(value: Any, beside: Collection[str] = ()) -> Iterator[str]:
+    """Yield the strings of a JSON value, those of members of the names in `beside` aside."""
+    pending = [value]
+    while pending:
+        inner = pending.pop()
+        if isinstance(inner, str):
+            yield inner
+        elif isinstance(inner, dict):
+            pending.extend(one for name, one in inner.items() if name not in beside)
+        elif isinstance(inner, list):
+            pending.extend(inner)
+
+
+def read_json_text(text: str) -> Any:
+    """Return the object or array that a text is as JSON; None for any other text."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+
+
+def _within(leaf: _Leaf, wanted: list[Cut], at: int) -> list[Cut]:
+    """Return the parts of the cuts, from one on, that fall into a leaf."""
+    found = []
+    while at < len(wanted) and wanted[at].start < leaf.end:
+        start, end, word = wanted[at]
+        found.append(Cut(max(start, leaf.start) - leaf.start, min(end, leaf.end) - leaf.start, word))
+        at += 1
+    return found
+
+
+def _is_text(base64: str) -> bool:
+    head = base64[:_HEAD].rstrip("=")
+    try:
+        told = b64decode(head[: len(head) // 4 * 4].replace("-", "+").replace("_", "/"))
+    except ValueError:
+        return True
+    # The head may end within a character.
+    return "\N{REPLACEMENT CHARACTER}" not in told.decode("utf-8", "replace")[:-1]
+
+
+def _rename(value: dict[str, Any], name: str, new: str) -> None:
+    """Rename a member where it stands; never onto another."""
+    taken, number = new, 1
+    while taken in value and taken != name:
+        number += 1
+        taken = f"{new} {number}"
+    members = [(taken if one == name else one, inner) for one, inner in value.items()]
+    value.clear()
+    value.update(members)

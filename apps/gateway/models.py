@@ -1,0 +1,68 @@
+"""What the nightly reconciliation found: one row a run, one row a difference. Columns alone.
+
+Rows keep plain ids: what they speak of may be gone.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+
+from apps.kernel.ids import new_id
+
+
+class Reconciliation(models.Model):
+    """One comparison of requests, log, ledger and balances; unfinished where the process died."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    started_at = models.DateTimeField(auto_now_add=True)
+    finished_at = models.DateTimeField(null=True)
+    # The UTC days of the log that were compared with the ledger, as `YYYY-MM-DD`.
+    days = models.JSONField(default=list)
+    # How many log rows with a cost were compared, and how many differences of each kind were found.
+    compared = models.BigIntegerField(default=0)
+    counts = models.JSONField(default=dict)
+
+    class Meta:
+        indexes = [models.Index(fields=["-finished_at"], name="reconciliation_last")]
+
+    def __str__(self) -> str:
+        return f"{self.started_at:%Y-%m-%d %H:%M:%S}"
+
+    @property
+    def found(self) -> int:
+        """How many differences there are."""
+        return sum(self.counts.values())
+
+
+class Difference(models.Model):
+    """Two things that should be one and are not; amounts in USD. Only so many of a kind are kept of a run."""
+
+    class Kind(models.TextChoices):
+        """What was compared."""
+
+        CREDITS = "credits", "credits are not the sum of their ledger entries"
+        USAGE = "usage", "a key's usage is not the sum of its ledger entries"
+        PARTS = "parts", "a log row's cost is not the sum of its parts"
+        NOT_CHARGED = "not_charged", "a log row with a cost has no ledger entry"
+        NOT_LOGGED = "not_logged", "a ledger entry has no log row"
+        AMOUNT = "amount", "a ledger entry moves something else than its log row says"
+        OPEN = "open", "a request was let in and never recorded"
+        WAITING = "waiting", "a record has been waiting to be settled for too long"
+        UNREADABLE = "unreadable", "a record could not be read and was put aside"
+        HELD = "held", "what is held on a balance is not what open requests hold"
+        COPY = "copy", "the copy of a balance is not the balance"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    reconciliation = models.ForeignKey(Reconciliation, models.CASCADE, related_name="differences")
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    # The organization, key, request or log row that it is about.
+    subject_id = models.UUIDField(null=True)
+    organization_id = models.UUIDField(null=True)
+    expected = models.CharField(max_length=64, blank=True)
+    found = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["subject_id"], name="difference_subject")]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()}: {self.subject_id}"

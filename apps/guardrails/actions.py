@@ -1,0 +1,163 @@
+"""What can be done to an organization's guardrails: each verb one transaction.
+
+Knows what a configuration may hold and how many rules there may be. Must never know HTTP, nor whether the caller may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+
+from apps.guardrails.access import NO_RULE
+from apps.guardrails.configuration import PII, states_of
+from apps.guardrails.custom import MOST_RULES
+from apps.guardrails.custom_config import read_config, require_room
+from apps.guardrails.models import CustomRule, GuardrailConfig
+from apps.guardrails.rules import system_rules
+from apps.guardrails.values import issues_of_rules, merged_rules
+from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.organizations import audit
+from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.models import Organization
+
+# The columns of a configuration that people choose; a reset gives each its default.
+_CHOSEN = ("enabled", "system_rules", "max_file_size_mb", "allowed_file_types", "pii_action", "scan_output")
+
+
+@transaction.atomic
+def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> GuardrailConfig:
+    """Set columns of the configuration, which is created when there is none. `system_rules` names what is to change.
+
+    `piiAction` is the action on personal data: when only the rule's own action is given, it follows. Raises
+    InvalidFields for rules and fields that there are not, NotFound when the organization was deleted meanwhile.
+    """
+    given = dict(changes)
+    rules = given.pop("system_rules", {})
+    if issues := issues_of_rules(rules, system_rules()):
+        raise InvalidFields(issues)
+    _lock(organization)
+    row = GuardrailConfig.objects.filter(organization=organization).first() or GuardrailConfig(
+        organization=organization
+    )
+    if rules:
+        given["system_rules"] = merged_rules(states_of(row), rules)
+        said = rules.get(PII, {}).get("action")
+        if said is not None and row.pii_action is not None:
+            given.setdefault("pii_action", said)
+    return _save_config(row, "create" if row._state.adding else "update", given)
+
+
+@transaction.atomic
+def reset_config(*, organization: Organization) -> GuardrailConfig:
+    """Return the configuration to its defaults; one is created when there is none. Custom rules stay as they are.
+
+    Raises NotFound when the organization was deleted meanwhile.
+    """
+    _lock(organization)
+    row = GuardrailConfig.objects.filter(organization=organization).first() or GuardrailConfig(
+        organization=organization
+    )
+    defaults = GuardrailConfig()
+    return _save_config(row, "reset", {name: getattr(defaults, name) for name in _CHOSEN})
+
+
+@transaction.atomic
+def create_rule(*, organization: Organization, type: str, config: Mapping[str, Any], **columns: Any) -> CustomRule:
+    """Add a rule of a type to an organization. `columns` are its name and what else is not left at its default.
+
+    Raises InvalidFields for a configuration that is not of the type, or that is too much beside the other rules,
+    InvalidRequest for one rule too many, NotFound when the organization was deleted meanwhile.
+    """
+    rule = CustomRule(organization=organization, type=type, config=read_config(type, config), **columns)
+    _lock(organization)
+    if CustomRule.objects.filter(organization=organization).count() >= MOST_RULES:
+        raise InvalidRequest(f"Maximum {MOST_RULES} guardrail rules per organization", code="guardrail_rule_limit")
+    _require_room(rule)
+    rule.save(force_insert=True)
+    told = {name: getattr(rule, name) for name in ("name", "type", "config", "priority", "enabled", "action")}
+    _record("guardrail_rule.create", rule, _brief({**told, "observe_only": rule.observe_only}))
+    return rule
+
+
+@transaction.atomic
+def change_rule(*, rule: CustomRule, changes: Mapping[str, Any]) -> CustomRule:
+    """Set columns of a rule; its type is for good.
+
+    Raises InvalidFields for another type, or a configuration that is not of its own or is too much beside the other
+    rules; NotFound when it is gone.
+    """
+    given = dict(changes)
+    if given.pop("type", rule.type) != rule.type:
+        raise InvalidFields([Issue("type", "Cannot be changed; create another rule")])
+    if "config" in given:
+        given["config"] = read_config(rule.type, given["config"])
+        _lock(rule.organization)
+    row = CustomRule.objects.select_for_update().filter(pk=rule.pk).first()
+    if row is None:
+        raise NotFound(NO_RULE)
+    before, after = ({name: getattr(row, name) for name in given}, given)
+    _record("guardrail_rule.update", row, _changes(before, after))
+    for name, value in given.items():
+        setattr(row, name, value)
+    if "config" in given:
+        _require_room(row)
+    row.save(update_fields=[*given, "updated_at"])
+    return row
+
+
+@transaction.atomic
+def delete_rule(*, rule: CustomRule) -> None:
+    """Remove a rule; what it found stays. Raises NotFound when it is gone."""
+    row = CustomRule.objects.select_for_update().filter(pk=rule.pk).first()
+    if row is None:
+        raise NotFound(NO_RULE)
+    _record("guardrail_rule.delete", row, {"name": row.name, "type": row.type})
+    row.delete()
+
+
+def _require_room(rule: CustomRule) -> None:
+    """Hold a rule to what can be looked for together; one that is switched off counts, for it may be switched on."""
+    others = CustomRule.objects.filter(organization=rule.organization_id, type=rule.type).exclude(pk=rule.pk)
+    require_room(rule.type, [*others.values_list("config", flat=True), rule.config])
+
+
+def _find_or_new(organization: Organization) -> GuardrailConfig:
+    known = GuardrailConfig.objects.filter(organization=organization).first()
+    return known or GuardrailConfig(organization=organization)
+
+
+def _save_config(row: GuardrailConfig, verb: str, columns: Mapping[str, Any]) -> GuardrailConfig:
+    told = audit.changes_of(row, columns)
+    for name, value in columns.items():
+        setattr(row, name, value)
+    row.save()
+    _record(f"guardrail_config.{verb}", row, told)
+    return row
+
+
+def _record(action: str, row: GuardrailConfig | CustomRule, details: Mapping[str, Any]) -> None:
+    audit.record(action, organization_id=row.organization_id, resource=row, details=details)
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is changed, as the audit log tells it, long lists and texts cut short."""
+    old, new = _brief(before), _brief(after)
+    return {"changes": {name: {"from": old[name], "to": new[name]} for name in after if before[name] != after[name]}}
+
+
+def _brief(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns with what is long in a rule's configuration cut short."""
+    return {
+        name: {inner: audit.told(one) for inner, one in value.items()} if isinstance(value, dict) else audit.told(value)
+        for name, value in columns.items()
+    }
+
+
+def _lock(organization: Organization) -> None:
+    """Let those who change the guardrails of an organization, or delete it, wait for each other. Raises NotFound."""
+    living = Organization.objects.exclude(status=Organization.Status.DELETED).filter(pk=organization.pk)
+    if living.select_for_update(no_key=True).first() is None:
+        raise NotFound(NO_ORGANIZATION)

@@ -1,0 +1,71 @@
+"""The type `blocked_terms`: texts that contain one of a list of terms.
+
+Knows how terms are compared. Must never know what is done about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from apps.guardrails.custom import BadConfig, fields_of, read_texts
+from apps.guardrails.custom.custom_regex import Expressions, Owned, compile_pattern
+from apps.guardrails.findings import UNFINISHED, Span
+from apps.guardrails.folding import spellings_of
+from apps.guardrails.linear import Effort
+from apps.guardrails.phrases import Phrase, Phrases
+from apps.guardrails.text import Text
+
+TYPE = "blocked_terms"
+LABEL = "TERM"
+MOST_TERMS = 1000
+LONGEST_TERM = 200
+# The characters of all terms of an organization.
+MOST_CHARACTERS = 200_000
+MATCH_TYPES = ("exact", "contains", "regex")
+
+
+def read_config(config: object) -> dict[str, Any]:
+    """Return `{terms, matchType, caseSensitive}`, each term once. Raises BadConfig."""
+    fields = fields_of(config)
+    terms = read_texts(fields.get("terms"), "terms", most=MOST_TERMS, longest=LONGEST_TERM, fewest=1)
+    match_type = fields.get("matchType", "contains")
+    if match_type not in MATCH_TYPES:
+        raise BadConfig("matchType", f"Must be one of {', '.join(MATCH_TYPES)}")
+    case_sensitive = fields.get("caseSensitive", False)
+    if not isinstance(case_sensitive, bool):
+        raise BadConfig("caseSensitive", "Must be a valid boolean.")
+    for index, term in enumerate(terms):
+        if match_type == "regex":
+            compile_pattern(term, f"terms[{index}]")
+        elif not any(form.strip() for form in spellings_of(term)):
+            raise BadConfig(f"terms[{index}]", "Must contain something visible")
+    return {"terms": list(dict.fromkeys(terms)), "matchType": match_type, "caseSensitive": case_sensitive}
+
+
+def compile_rules(configs: Sequence[dict[str, Any]]) -> Terms:
+    """Return the matcher of all rules; a rule's index is its place in `configs`."""
+    return Terms(configs)
+
+
+class Terms:
+    """The terms of many rules."""
+
+    def __init__(self, configs: Sequence[dict[str, Any]]) -> None:
+        phrases, expressions = [], []
+        for index, config in enumerate(configs):
+            cased, whole = config["caseSensitive"], config["matchType"] == "exact"
+            if config["matchType"] == "regex":
+                expressions += [Owned(index, term, term if cased else f"(?i:{term})") for term in config["terms"]]
+            else:
+                phrases += [Phrase(index, term, whole, cased) for term in config["terms"]]
+        if sum(len(phrase.text) for phrase in phrases) > MOST_CHARACTERS:
+            raise BadConfig("terms", f"All terms together have more than {MOST_CHARACTERS} characters")
+        self._phrases = Phrases(phrases)
+        self._expressions = Expressions(expressions, "terms", LABEL)
+
+    def find(self, text: Text, effort: Effort) -> Iterator[tuple[int, Span]]:
+        """Yield every occurrence: a rule's index and the span."""
+        for found in self._phrases.find(text):
+            yield found.owner, Span(found.start, found.end, found.phrase or UNFINISHED, LABEL)
+        yield from self._expressions.find(text, effort)

@@ -1,0 +1,95 @@
+"""The type `custom_regex`: texts that match a regular expression of the organization's own.
+
+Knows which expressions are taken: RE2's, of bounded size, that match something. Must never know who wrote them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import re2
+
+from apps.guardrails.custom import BadConfig, fields_of
+from apps.guardrails.findings import MOST_SPANS, UNFINISHED, Span
+from apps.guardrails.linear import HEAVIEST, Effort, Group, options, weight_of
+from apps.guardrails.text import Text
+
+TYPE = "custom_regex"
+LABEL = "PATTERN"
+LONGEST_PATTERN = 1000
+# The positions of all expressions of an organization; twenty are usual for one.
+MOST_POSITIONS = 20_000
+# How much of an expression is told where something matched it.
+_SHOWN = 200
+# Whoever matches nothing in one of these matches between all letters.
+_PROBES = ("", "a", " ", "a a", "1", "_", "-", "\n", "é", "中")
+_LAYOUT = str.maketrans("\n\t", "  ")
+_ONE_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
+
+
+def read_config(config: object) -> dict[str, Any]:
+    """Return `{pattern}`. Raises BadConfig with RE2's own words where it does not take the expression."""
+    pattern = fields_of(config).get("pattern")
+    if not isinstance(pattern, str) or not 0 < len(pattern) <= LONGEST_PATTERN:
+        raise BadConfig("pattern", f"Must be a regular expression of 1 to {LONGEST_PATTERN} characters")
+    compile_pattern(pattern, "pattern")
+    return {"pattern": pattern}
+
+
+def compile_rules(configs: Sequence[dict[str, Any]]) -> Expressions:
+    """Return the matcher of all rules; a rule's index is its place in `configs`."""
+    patterns = [config["pattern"] for config in configs]
+    return Expressions([Owned(index, pattern, pattern) for index, pattern in enumerate(patterns)], "pattern", LABEL)
+
+
+def compile_pattern(pattern: str, path: str) -> re2._Regexp:
+    """Return the expression. Raises BadConfig naming `path`."""
+    if not pattern.translate(_LAYOUT).isprintable():
+        raise BadConfig(path, "Must not contain control characters; write them as escapes")
+    if _ONE_BYTE.search(pattern):
+        raise BadConfig(path, r"invalid escape sequence: \C (it would cut characters apart)")
+    try:
+        expression = re2.compile(pattern, options())
+    except re2.error as error:
+        raise BadConfig(path, _words_of(error)) from error
+    if weight_of(expression) > HEAVIEST:
+        raise BadConfig(path, f"The expression is too large: with all repetitions, more than {HEAVIEST} positions")
+    for probe in _PROBES:
+        if any(found.start() == found.end() for found in expression.finditer(probe)):
+            raise BadConfig(path, "The expression must not match the empty text")
+    return expression
+
+
+class Owned(NamedTuple):
+    """An expression of the rule at `owner`, told as `name`."""
+
+    owner: int
+    name: str
+    pattern: str
+
+
+class Expressions:
+    """Expressions of many rules."""
+
+    def __init__(self, owned: Sequence[Owned], path: str, label: str) -> None:
+        """Raises BadConfig where they are too large together."""
+        self._owned = owned
+        self._label = label
+        compiled = [compile_pattern(one.pattern, path) for one in owned]
+        if sum(map(weight_of, compiled)) > MOST_POSITIONS:
+            raise BadConfig(path, f"All expressions together have more than {MOST_POSITIONS} positions")
+        self._group = Group(compiled)
+
+    def find(self, text: Text, effort: Effort) -> Iterator[tuple[int, Span]]:
+        """Yield every match: a rule's index and the span."""
+        for match in self._group.find(text.utf8, MOST_SPANS, effort):
+            owner, name, _ = self._owned[match.expression]
+            start, end = text.byte_origin(match.start, match.end)
+            yield owner, Span(start, end, name[:_SHOWN] if match.sure else UNFINISHED, self._label)
+
+
+def _words_of(error: re2.error) -> str:
+    words = error.args[0] if error.args else "The expression does not compile"
+    return words.decode("utf-8", "replace") if isinstance(words, bytes) else str(words)

@@ -1,0 +1,172 @@
+"""The type `topic_restriction`: topics that are not spoken about, and topics beside which nothing is.
+
+Knows topics with their synonyms and when a text is about one. Must never know any topic: organizations name them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from apps.guardrails.custom import BadConfig, fields_of, read_texts
+from apps.guardrails.findings import Segment, Span
+from apps.guardrails.linear import Effort
+from apps.guardrails.phrases import Phrase, Phrases
+from apps.guardrails.stems import LANGUAGES, Stem, Stems
+from apps.guardrails.text import Text
+
+TYPE = "topic_restriction"
+LABEL = "TOPIC"
+OFF_TOPIC = "off_topic"
+MOST_TOPICS = 100
+LONGEST_TOPIC = 500
+MOST_SYNONYMS = 100
+LONGEST_WORD = 100
+# The words and phrases of all topics of an organization.
+MOST_PHRASES = 5000
+# Words of a text that says too little to be about anything, and of one that may follow up on an earlier one.
+GREETING, FOLLOW_UP = 3, 8
+_WORD = re.compile(r"\w+")
+
+
+def read_config(config: object) -> dict[str, Any]:
+    """Return `{blockedTopics, allowedTopics, synonyms, language}`. Raises BadConfig.
+
+    A topic is a word or phrase, alone or with others that mean it: "gambling: casino, betting, slot machine".
+    `synonyms` says the same the long way: `{"gambling": ["casino", …]}`.
+    """
+    fields = fields_of(config)
+    read = {
+        name: read_texts(fields.get(name, []), name, most=MOST_TOPICS, longest=LONGEST_TOPIC)
+        for name in ("blockedTopics", "allowedTopics")
+    }
+    if not any(read.values()):
+        raise BadConfig("blockedTopics", "Must name a topic, unless allowedTopics does")
+    for name, topics in read.items():
+        for index, topic in enumerate(topics):
+            if not all(_WORD.search(Text(phrase).folded) for phrase in _phrases_of(topic, {})):
+                raise BadConfig(f"{name}[{index}]", "Must consist of words, as in `gambling: casino, betting`")
+    names = {name_of(topic) for topics in read.values() for topic in topics}
+    synonyms = _read_synonyms(fields.get("synonyms", {}), names)
+    language = fields.get("language", "english")
+    if language not in LANGUAGES:
+        raise BadConfig("language", f"Must be one of {', '.join(LANGUAGES)}")
+    return {**read, "synonyms": synonyms, "language": language}
+
+
+def compile_rules(configs: Sequence[dict[str, Any]]) -> Topics:
+    """Return the matcher of all rules; a rule's index is its place in `configs`."""
+    return Topics(configs)
+
+
+def name_of(topic: str) -> str:
+    """Return a topic's name: what stands before the colon."""
+    return topic.partition(":")[0].strip()
+
+
+class _Topic(NamedTuple):
+    rule: int
+    name: str
+    phrases: tuple[str, ...]
+
+
+class _Finder:
+    """Topics found by their phrases as they are written, and by the stems of their words."""
+
+    def __init__(self, topics: Sequence[tuple[str, _Topic]]) -> None:
+        self._topics = [topic for _, topic in topics]
+        by_language: defaultdict[str, list[Stem]] = defaultdict(list)
+        for owner, (language, topic) in enumerate(topics):
+            by_language[language] += [Stem(owner, phrase) for phrase in topic.phrases]
+        self._stems = [Stems(language, stems) for language, stems in by_language.items()]
+        self._phrases = Phrases(
+            Phrase(owner, phrase) for owner, (_, topic) in enumerate(topics) for phrase in topic.phrases
+        )
+
+    def find(self, text: Text) -> Iterator[tuple[_Topic, int, int]]:
+        """Yield every mention as (topic, start, end)."""
+        for found in self._phrases.find(text):
+            yield self._topics[found.owner], found.start, found.end
+        for stems in self._stems:
+            for phrase, start, end in stems.find(text):
+                yield self._topics[phrase.owner], start, end
+
+
+class Topics:
+    """The topics of many rules."""
+
+    def __init__(self, configs: Sequence[dict[str, Any]]) -> None:
+        blocked = [(config["language"], topic) for config, topic in _topics_of(configs, "blockedTopics")]
+        allowed = [(config["language"], topic) for config, topic in _topics_of(configs, "allowedTopics")]
+        if sum(len(topic.phrases) for _, topic in blocked + allowed) > MOST_PHRASES:
+            raise BadConfig("blockedTopics", f"All topics together have more than {MOST_PHRASES} words and phrases")
+        self._blocked, self._allowed = _Finder(blocked), _Finder(allowed)
+        self._restricted = sorted({topic.rule for _, topic in allowed})
+
+    def find(self, text: Text, effort: Effort) -> Iterator[tuple[int, Span]]:
+        """Yield every mention of a blocked topic: a rule's index and the span."""
+        for topic, start, end in self._blocked.find(text):
+            yield topic.rule, Span(start, end, topic.name, LABEL)
+
+    def find_in_conversation(self, segments: Sequence[Segment]) -> Iterator[tuple[int, int, Span]]:
+        """Yield what users say beside the allowed topics: a rule's index, the segment's, and all of its text.
+
+        The texts of one message count together. A message of fewer than `GREETING` words says nothing yet; one of up to
+        `FOLLOW_UP` words passes when an earlier message of the same user was about an allowed topic.
+        """
+        if not self._restricted:
+            return
+        messages: defaultdict[str, list[int]] = defaultdict(list)
+        for index, segment in enumerate(segments):
+            if segment.role == "user":
+                messages[segment.place.partition(".")[0]].append(index)
+        known: set[int] = set()
+        for indexes in messages.values():
+            texts = [segments[index].text for index in indexes]
+            about = {topic.rule for text in texts for topic, _, _ in self._allowed.find(text)}
+            words = sum(count_words(text) for text in texts)
+            for rule in self._restricted:
+                if rule in about or words < GREETING or (words <= FOLLOW_UP and rule in known):
+                    continue
+                for index in indexes:
+                    if segments[index].text.raw:
+                        yield rule, index, Span(0, len(segments[index].text.raw), OFF_TOPIC, LABEL)
+            known |= about
+
+
+def count_words(text: Text) -> int:
+    """Return about how many words a text has, at least whether there are many; two letters of Chinese are one."""
+    beginning = text.folded[:400]
+    return sum(1 if word.isascii() else max(1, _unspaced(word) // 2) for word in _WORD.findall(beginning))
+
+
+def _unspaced(word: str) -> int:
+    return sum("\u0e00" <= character <= "\u0eff" or "\u3040" <= character <= "\u9fff" for character in word)
+
+
+def _topics_of(configs: Sequence[dict[str, Any]], field: str) -> Iterator[tuple[dict[str, Any], _Topic]]:
+    for rule, config in enumerate(configs):
+        for topic in config[field]:
+            yield config, _Topic(rule, name_of(topic), _phrases_of(topic, config["synonyms"]))
+
+
+def _phrases_of(topic: str, synonyms: dict[str, list[str]]) -> tuple[str, ...]:
+    name, _, others = topic.partition(":")
+    inline = [other.strip() for other in others.split(",") if other.strip()]
+    return tuple(dict.fromkeys([name.strip(), *inline, *synonyms.get(name.strip(), ())]))
+
+
+def _read_synonyms(value: object, names: set[str]) -> dict[str, list[str]]:
+    if not isinstance(value, dict):
+        raise BadConfig("synonyms", "Must be an object of lists by topic")
+    read = {}
+    for topic, words in value.items():
+        if topic not in names:
+            raise BadConfig(f"synonyms.{str(topic)[:LONGEST_WORD]}", "Not a topic of this rule")
+        read[topic] = read_texts(words, f"synonyms.{topic}", most=MOST_SYNONYMS, longest=LONGEST_WORD)
+        for index, word in enumerate(read[topic]):
+            if not _WORD.search(Text(word).folded):
+                raise BadConfig(f"synonyms.{topic}[{index}]", "Must consist of words")
+    return read

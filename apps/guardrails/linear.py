@@ -1,0 +1,148 @@
+"""Regular expressions that no text can hold up: RE2, groups of them in one pass, bounded matches, bounded time.
+
+Knows bytes (UTF-8) and offsets in them. Must never know what a match means.
+
+RE2 is linear in the text, and that alone is not enough. Finding *all* matches can take the square (`a(.*b)?` reads to
+the end of the text after every `a`), so a match is at most `LONGEST_MATCH` bytes long and no search reads further than
+a window. And a byte can cost as much as an expression is large (`[ab]*a[ab]{500}c`), so that expressions are weighed,
+and what they take in all is bounded by `Effort`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import re2
+
+LONGEST_MATCH = 2048
+_WINDOW = 4 * LONGEST_MATCH
+# The positions of one expression, and of those that go in one pass: each costs at worst some 20 ns a byte.
+HEAVIEST = 1000
+# Bytes that one expression, and one pass, may take; an automaton that is full starts afresh.
+_MEMORY = 4 << 20
+# Seconds of computing that the expressions of an organization get for one request.
+_EFFORT = 0.25
+
+
+class Effort:
+    """How long looking may take, in seconds of this thread's computing; ordinary expressions need a hundredth."""
+
+    def __init__(self, seconds: float = _EFFORT) -> None:
+        self._end = time.thread_time() + seconds
+
+    def is_spent(self) -> bool:
+        """Tell whether it is time to stop."""
+        return time.thread_time() > self._end
+
+
+class Match(NamedTuple):
+    """`utf8[start:end]` matches the expression of that place; if not `sure`, nobody had the time to look."""
+
+    expression: int
+    start: int
+    end: int
+    sure: bool = True
+
+
+def options(encoding: re2.Options.Encoding = re2.Options.Encoding.UTF8) -> re2.Options:
+    """Return how every expression is compiled."""
+    chosen = re2.Options()
+    chosen.log_errors = False
+    chosen.max_mem = _MEMORY
+    chosen.encoding = encoding
+    return chosen
+
+
+def weight_of(expression: re2._Regexp) -> int:
+    """Return how many positions an expression has: what a byte can cost at worst.
+
+    In Latin-1, where a class of characters is one position; in UTF-8 `\\pL` alone has a thousand, one at a time.
+    """
+    try:
+        latin = re2.compile(expression.pattern.encode("latin-1"), options(re2.Options.Encoding.LATIN1))
+    except (re2.error, UnicodeEncodeError):
+        return int(expression.programsize)
+    return int(min(latin.programsize, expression.programsize))
+
+
+class Group:
+    """Expressions looked for together: a few passes tell which of them match, and only those are searched for."""
+
+    def __init__(self, expressions: Sequence[re2._Regexp]) -> None:
+        self._expressions = expressions
+        self._gates: list[tuple[re2.Set, list[int]]] = []
+        members: list[int] = []
+        weight = 0
+        for index, expression in enumerate(expressions):
+            weighs = weight_of(expression)
+            if members and weight + weighs > HEAVIEST:
+                self._close(members)
+                members, weight = [], 0
+            members.append(index)
+            weight += weighs
+        if members:
+            self._close(members)
+
+    def find(self, utf8: bytes, most: int, effort: Effort) -> Iterator[Match]:
+        """Yield the matches of every expression, none of them empty, each expression's from left to right.
+
+        After `most` of one expression everything that is left counts as one more: looking stays bounded, and masking
+        leaves nothing behind. The same when `effort` is spent.
+        """
+        for number, (gate, members) in enumerate(self._gates):
+            if number and effort.is_spent():
+                yield from (Match(index, 0, len(utf8), sure=False) for index in members if utf8)
+                continue
+            for index, first in self._hits(gate, members, utf8, effort):
+                yield from self._spans(index, first, utf8, most, effort)
+
+    def _close(self, members: list[int]) -> None:
+        """Compile a gate. Its members may be too many for one automaton: then each half gets its own."""
+        gate = re2.Set.SearchSet(options())
+        for index in members:
+            gate.Add(self._expressions[index].pattern)
+        try:
+            gate.Compile()
+        except re2.error:
+            if len(members) == 1:
+                raise
+            half = len(members) // 2
+            self._close(members[:half])
+            self._close(members[half:])
+            return
+        self._gates.append((gate, members))
+
+    def _hits(self, gate: re2.Set, members: list[int], utf8: bytes, effort: Effort) -> list[tuple[int, int]]:
+        """Return the expressions that may match, each with where to begin looking."""
+        first: dict[int, int] = {}
+        for start in range(0, max(len(utf8) - LONGEST_MATCH, 1), _WINDOW - LONGEST_MATCH):
+            if start and effort.is_spent():
+                return [(index, first.get(index, start)) for index in members]
+            # A character more in front, for what looks back at it.
+            for hit in gate.Match(utf8[max(start - 4, 0) : start + _WINDOW]) or ():
+                first.setdefault(members[hit], max(start - 4, 0))
+        return sorted(first.items())
+
+    def _spans(self, index: int, position: int, utf8: bytes, most: int, effort: Effort) -> Iterator[Match]:
+        expression, size, searches = self._expressions[index], len(utf8), 0
+        while position < size:
+            if effort.is_spent():
+                yield Match(index, position, size, sure=False)
+                return
+            end = min(position + _WINDOW, size)
+            # Whatever begins before it ends within the window, or is too long to be a match.
+            limit = size if end == size else end - LONGEST_MATCH
+            found = expression.search(utf8, position, end)
+            if found is None or found.start() >= limit:
+                position = limit
+                continue
+            start, stop = found.span()
+            if searches == most:
+                yield Match(index, start, size)
+                return
+            searches += 1
+            if stop > start:
+                yield Match(index, start, stop)
+            position = max(stop, start + 1)

@@ -1,0 +1,23 @@
+"""Regular expressions as the rules use them: linear, silent, over UTF-8.
+
+Knows the engine of expressions. Must never know what is looked for.
+"""
+
+from __future__ import annotations
+
+import re2
+
+_MOST_MEMORY = 64 << 20
+
+
+def options() -> re2.Options:
+    """Return how every pattern is compiled: with room for its states, and without a word on standard error."""
+    chosen = re2.Options()
+    chosen.max_mem = _MOST_MEMORY
+    chosen.log_errors = False
+    return chosen
+
+
+def compiled(pattern: str) -> re2._Regexp:
+    """Return a pattern ready to search UTF-8."""
+    return re2.compile(pattern, options())

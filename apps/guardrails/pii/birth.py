@@ -1,0 +1,74 @@
+"""Dates of birth: a whole date behind a word that says so, of somebody who may be alive."""
+
+from __future__ import annotations
+
+from datetime import date
+
+from apps.guardrails.patterns import compiled
+from apps.guardrails.pii.named import digits_of, named
+from apps.guardrails.sought import Hit
+
+_BORN = (
+    r"(?i:\bdate[ _]of[ _]birth\b|\bd\.?o\.?b\b\.?|\bbirth[ _]?da(?:te|y)\b|\bborn(?: on(?: the)?|:| in \w+ on)?|"
+    r"\bgeboren(?: am| op)?|\bgeb\.|"
+    r"\bgeburtsdatum|\bn[ée]e? le|\bdate de naissance|\bfecha de nacimiento|\bnacid[oa] el|\bdata di nascita|"
+    r"\bnat[oa] il|"
+    r"\bdata de nascimento|\bnascid[oa] em|\bgeboortedatum|\bdata urodzenia|\burodzon[ya]|\bf[øö]dselsdato|"
+    r"\bf[öø]delsedatum|"
+    r"дата рождения|родил(?:ся|ась))|出生日期|出生于|生年月日|생년월일|जन्म तिथि|تاريخ الميلاد"
+)
+_MONTHS = {
+    name: number
+    for number, names in enumerate(
+        (
+            "jan january januar janvier enero ene gennaio janeiro januari",
+            "feb february februar février fevrier febrero febbraio fevereiro februari",
+            "mar march märz maerz mars marzo março marco maart",
+            "apr april avril abril abr aprile",
+            "may mai mayo maggio maio mei",
+            "jun june juni juin junio giugno junho",
+            "jul july juli juillet julio luglio julho",
+            "aug august août aout agosto ago augustus",
+            "sep sept september septembre septiembre settembre setembro",
+            "oct okt october oktober octobre octubre ottobre outubro",
+            "nov november novembre noviembre novembro",
+            "dec dez december dezember décembre decembre diciembre dic dicembre dezembro",
+        ),
+        start=1,
+    )
+    for name in names.split()
+}
+_MONTH = "(?i:" + "|".join(sorted(_MONTHS, key=len, reverse=True)) + ")"
+_DATE = (
+    r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}\b|\d{1,2}[-/.] ?\d{1,2}[-/.] ?(?:19|20)?\d\d\b|"
+    r"\d{4} ?[年년] ?\d{1,2} ?[月월] ?\d{1,2} ?[日일]|"
+    rf"\d{{1,2}}(?i:st|nd|rd|th|\.|er|º)?[ -](?i:of |de )?{_MONTH}\.?,?[ -](?i:de |del )?\d{{4}}\b|"
+    rf"{_MONTH}\.? \d{{1,2}}(?i:st|nd|rd|th)?,? \d{{4}}\b"
+)
+_EARLIEST, _LATEST = 1900, 2100
+_WORDS = compiled(r"\d+|\p{L}+")
+
+
+def _check(hit: Hit) -> Hit | None:
+    parts = _WORDS.findall(hit.text)
+    numbers = [int(part) for part in parts if part.isdigit()]
+    month = next((_MONTHS[part.lower()] for part in parts if part.lower() in _MONTHS), None)
+    if month is not None:
+        return hit if len(numbers) == 2 and _is_day(numbers[1], month, numbers[0]) else None
+    if len(numbers) != 3:
+        return None
+    first, second, third = numbers
+    if len(parts[0]) == 4:
+        return hit if _is_day(first, second, third) else None
+    year = third + 1900 if len(digits_of(parts[-1])) == 2 else third
+    return hit if _is_day(year, second, first) or _is_day(year, first, second) else None
+
+
+def _is_day(year: int, month: int, day: int) -> bool:
+    try:
+        return _EARLIEST <= date(year, month, day).year <= _LATEST
+    except ValueError:
+        return False
+
+
+KINDS = (named("date_of_birth", "DATE_OF_BIRTH", _BORN, _DATE, _check),)

@@ -1,0 +1,65 @@
+"""Numbers of payment cards (ISO/IEC 7812).
+
+Knows the issuers' ranges and lengths, how the digits are grouped, and the check digit (Luhn). Cards published for
+testing count: by their form they are cards.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.patterns import compiled
+from apps.guardrails.pii.named import digits_of
+from apps.guardrails.sought import Hit, Sought
+
+# First digits and length.
+_ISSUED = compiled(
+    r"4\d{12}(?:\d{3}(?:\d{3})?)?"  # Visa
+    r"|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}"  # Mastercard
+    r"|3[47]\d{13}"  # American Express
+    r"|6(?:011|4[4-9]\d|5\d\d)\d{12}(?:\d{3})?"  # Discover
+    r"|3(?:0[0-5]|[689]\d)\d{11}"  # Diners Club
+    r"|35(?:2[89]|[3-8]\d)\d{12}(?:\d{3})?"  # JCB
+    r"|62\d{14}(?:\d{3})?"  # UnionPay
+    r"|220[0-4]\d{12}(?:\d{3})?"  # Mir
+    r"|(?:50[18]\d|5[6-8]\d\d|6[37]\d\d)\d{12}(?:\d{3})?"  # Maestro
+    r"|60(?:69|8\d)\d{12}|6521\d{12}|508[5-9]\d{12}|81\d{14}"  # RuPay
+    r"|(?:636368|438935|504175|451416|636297|5067\d\d|4576\d\d|4011\d\d)\d{10}"  # Elo
+)
+# Runs of these lengths are too often something else: moments in milliseconds, serial numbers.
+_AMBIGUOUS = frozenset({13, 14, 19})
+# What Luhn makes of every second digit: its double, and that one's digits added up.
+_DOUBLED = {str(digit): sum(divmod(2 * digit, 10)) for digit in range(10)}
+_CARD = compiled(
+    r"(?i)card|visa|master|amex|diners|maestro|discover|jcb|unionpay|karte|carte|tarjeta|cart[aã]o|carta|卡|カード|"
+    r"pan\b|карт"
+)
+_OTHER = compiled(
+    r"(?i)(?:order|tracking|shipment|invoice|serial|timestamp|trace|span|request|message|event|snowflake|tweet|status)"
+    r"[_ ]?(?:id|no|number|nr|#)?\W{0,8}$"
+)
+
+
+def _check(hit: Hit) -> Hit | None:
+    digits = digits_of(hit.text)
+    # What refuses most, and costs least, comes first.
+    if not _has_check_digit(digits) or not hit.stands_alone() or not _ISSUED.fullmatch(digits) or len(set(digits)) < 2:
+        return None
+    if _OTHER.search(hit.before(32)):
+        return None
+    bare = len(digits) == len(hit.text)
+    return None if bare and len(digits) in _AMBIGUOUS and not _CARD.search(hit.before(48)) else hit
+
+
+def _has_check_digit(digits: str) -> bool:
+    return (sum(map(int, digits[::-2])) + sum(map(_DOUBLED.__getitem__, digits[-2::-2]))) % 10 == 0
+
+
+KINDS = (
+    Sought(
+        "credit_card",
+        "CREDIT_CARD",
+        r"\b\d{4}(?:\d{9,15}|(?: +| ?[-.] ?)\d{4}(?: +| ?[-.] ?)\d{4}(?: +| ?[-.] ?)\d{4}(?:(?: +| ?[-.] ?)\d{3})?"
+        r"|[ .-]\d{6}[ .-]\d{4,5})\b",
+        _check,
+        overlapping=True,
+    ),
+)

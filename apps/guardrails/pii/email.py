@@ -1,0 +1,61 @@
+"""E-mail addresses.
+
+Knows their form (RFC 5321: at most 64 characters before the @, 254 in all) and what only looks like one. Addresses at
+example.com and its like count (nobody can tell them from others by their form); addresses at names that reach nobody
+(RFC 2606 and 6761: .test, .invalid, .localhost, .local) do not.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.patterns import compiled
+from apps.guardrails.sought import Hit, Sought
+
+_LETTER = r"\p{Latin}\p{Cyrillic}\p{Greek}"
+_LONGEST_LOCAL, _LONGEST = 64, 254
+_NOBODY = frozenset({"test", "invalid", "localhost", "local", "localdomain", "internal", "example", "lan"})
+# Last parts of a name in a file's name or a program, which no domain ends with.
+_FILE_ENDINGS = (
+    "png jpg jpeg gif svg webp avif ico css scss js mjs cjs ts jsx tsx json xml html htm yml yaml toml txt log "
+    "map min exe dll so pdf csv mp3 mp4 woff woff2 ttf latest next"
+)
+_NO_DOMAIN = frozenset(_FILE_ENDINGS.split())
+_USER_OF_ADDRESS = compiled(r"://[^/?#\s\"'<>]*$")
+
+
+def _check(hit: Hit) -> Hit | None:
+    local, _, domain = hit.text.rpartition("@")
+    last = domain.rpartition(".")[2].lower()
+    if not 1 <= len(local.encode()) <= _LONGEST_LOCAL or len(local) + len(domain) >= _LONGEST:
+        return None
+    if local.endswith(".") or ".." in local or last in _NOBODY or last in _NO_DOMAIN or domain.startswith("-"):
+        return None
+    after = hit.after(2)
+    if after[:1] in (b"(", b"@") or hit.before(1) in (b"@", b"/") or after in (b":/", b":~"):
+        return None  # a call, a handle, a path, a place on another machine
+    if local == "git" and after[:1] in (b":", b"/"):
+        return None
+    return None if _USER_OF_ADDRESS.search(hit.before(160)) else hit
+
+
+def _check_spelled(hit: Hit) -> Hit | None:
+    return hit if hit.stands_alone() else None
+
+
+KINDS = (
+    Sought(
+        "email",
+        "EMAIL",
+        rf"[{_LETTER}0-9!#$*^_{{}}~](?:[{_LETTER}0-9!#$*^_{{}}~.%+'-]*[{_LETTER}0-9!#$*^_{{}}~+-])?"
+        rf"@[{_LETTER}0-9-]+(?:\.[{_LETTER}0-9-]+)*\.[{_LETTER}]{{2,24}}",
+        _check,
+    ),
+    Sought(
+        "email_spelled",
+        "EMAIL",
+        r"(?i)\b[A-Z0-9][A-Z0-9._+-]{0,63}(?: ?[\[({<] ?dot ?[\])}>] ?[A-Z0-9_+-]{1,63}){0,3} ?[\[({<] ?(?:at|"
+        r"@) ?[\])}>] ?[A-Z0-9-]{1,63}"
+        r"(?: ?(?:\.|[\[({<] ?(?:dot|\.) ?[\])}>]) ?[A-Z0-9-]{1,63}){0,3} ?(?:\.|[\[({<] ?(?:dot|"
+        r"\.) ?[\])}>]) ?[A-Z]{2,24}\b",
+        _check_spelled,
+    ),
+)

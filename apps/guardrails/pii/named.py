@@ -1,0 +1,42 @@
+"""Numbers that only the word beside them tells apart: "BSN: 111222333".
+
+Knows how a name and its number stand together. Must never know which names there are.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.patterns import compiled
+from apps.guardrails.sought import Check, Hit, Sought
+
+# Between a name and its number: "no. is:", `" : "`, one line's end.
+_GAP = r"[^0-9\n]{0,28}?\n?[^0-9A-Za-z\n]{0,8}?"
+_NEXT = r"(?:[\s,;/|&]|and|und|et|or|y|e|o)*[\s,;|&]"
+# What says that the number is another one after all.
+_OTHER = compiled(
+    r"(?i)\b(?:order|ticket|invoice|version|model|serial|case|price|port|line|build|part|sku|digits?|characters?|"
+    r"bestellung|rechnung|commande|facture|pedido|factura)\b"
+)
+
+
+def named(name: str, label: str, words: str, number: str, check: Check) -> Sought:
+    """Return what finds `number` behind one of `words` (both patterns), and the rest of a list of them."""
+
+    def check_with_name(hit: Hit) -> Hit | None:
+        if not hit.stands_alone() or _OTHER.search(hit.before(28)):
+            return None
+        return check(hit)
+
+    return Sought(
+        name,
+        label,
+        pattern=rf"(?:{words}){_GAP}({number})",
+        gate=rf"(?:{words})[^0-9\n]*\n?[^0-9\n]*[0-9]",
+        check=check_with_name,
+        overlapping=True,
+        follow=rf"{_NEXT}({number})",
+    )
+
+
+def digits_of(text: str) -> str:
+    """Return only the digits of a number as it was written."""
+    return "".join(filter(str.isdigit, text))

@@ -1,0 +1,46 @@
+"""Numbers of passports: six to nine letters and digits behind a word that says so, and the lines machines read.
+
+Knows the check digits of ICAO document 9303. A passport's number has no form of its own.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.pii.named import digits_of, named
+from apps.guardrails.sought import Hit, Sought
+
+_NAMES = (
+    r"(?i:\bpassports?\b|\breisepass\w*|\bpassnummer\b|\bpasseport\b|\bpasaporte\b|\bpassaporto\b|\bpassaporte\b|"
+    r"\bpaspoort\w*|"
+    r"\bpaszport\w*|\bpassnr\.?|паспорт\w*)|护照|護照|パスポート|旅券|여권"
+)
+_NUMBER = r"[A-Z]{1,3}\d{5,8}[A-Z]?\d?|\d{8,9}|[CFGHJK][0-9CFGHJKLMNPRTVWXYZ]{8}|\d{2}[A-Z]{2}\d{5}"
+_FEWEST_DIGITS = 3
+
+
+def _check(hit: Hit) -> Hit | None:
+    if len(digits_of(hit.text)) < _FEWEST_DIGITS:
+        return None
+    return None if hit.text.startswith(("RFC", "ISO", "CVE")) else hit
+
+
+def _check_lines(hit: Hit) -> Hit | None:
+    """Accept two lines whose second has right check digits for number, birth and expiry."""
+    line = hit.text.split("\n")[-1].strip("\r ")
+    fields = ((line[:9], line[9]), (line[13:19], line[19]), (line[21:27], line[27]))
+    return hit if all(_check_digit(field) == digit for field, digit in fields) else None
+
+
+def _check_digit(field: str) -> str:
+    values = (0 if character == "<" else int(character, 36) for character in field)
+    return str(sum(value * (7, 3, 1)[place % 3] for place, value in enumerate(values)) % 10)
+
+
+KINDS = (
+    named("passport", "PASSPORT", _NAMES, _NUMBER, _check),
+    Sought(
+        "passport",
+        "PASSPORT",
+        r"\bP[A-Z<][A-Z]{3}[A-Z<]{39}\r?\n ?[A-Z0-9<]{9}\d[A-Z<]{3}\d{7}[MFX<]\d{7}[A-Z0-9<]{16}",
+        _check_lines,
+    ),
+)

@@ -1,0 +1,32 @@
+"""United States social security and taxpayer numbers.
+
+Knows the ranges that were never issued and the numbers made famous by advertisements. Nine digits in a row need the
+word beside them; there is no check digit.
+"""
+
+from __future__ import annotations
+
+from stdnum.us import itin, ssn
+
+from apps.guardrails.pii.named import digits_of, named
+from apps.guardrails.sought import Hit, Sought
+
+_NAMES = (
+    r"(?i:\bssns?\b|\bsocial security\b|\bsoc\.? sec\.?|\bss#|\btaxpayer id\w*|\bitin\b|social_security\w*|"
+    r"seguro social)"
+)
+
+
+def _issued(hit: Hit) -> Hit | None:
+    digits = digits_of(hit.text)
+    return hit if ssn.is_valid(digits) or itin.is_valid(digits) else None
+
+
+def _check(hit: Hit) -> Hit | None:
+    return _issued(hit) if hit.stands_alone() and hit.before(1) not in (b"#", b"$") else None
+
+
+KINDS = (
+    Sought("ssn", "SSN", r"\b\d{3}-\d\d-\d{4}\b", _check, overlapping=True),
+    named("ssn", "SSN", _NAMES, r"\d{3}[ -]?\d\d[ -]?\d{4}", _issued),
+)

@@ -1,0 +1,70 @@
+"""The system rules: one file each in this folder, found by looking.
+
+A rule's file holds `ID`, `NAME`, `CATEGORY`, `DEFAULT_ENABLED`, `DEFAULT_ACTION`, and `find(text, settings)`, which
+returns spans, or `find_in_file(file, settings)`, which says in words what is wrong with a file, or both.
+Rules about what models are told (`TOLD`) do not judge what models say.
+Must never know an organization, a chat format, or another rule.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable
+from types import MappingProxyType, ModuleType
+
+import msgspec
+
+from apps.guardrails.findings import Action, File, RuleSettings, Span
+from apps.guardrails.text import Text
+
+# Categories of attacks on a model: an answer that speaks of one is none.
+TOLD = frozenset({"injection", "jailbreak"})
+FindInText = Callable[[Text, RuleSettings], list[Span]]
+FindInFile = Callable[[File, RuleSettings], str | None]
+
+
+class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
+    """One system rule as its file describes it."""
+
+    id: str
+    name: str
+    category: str
+    default_enabled: bool
+    default_action: Action
+    find: FindInText | None = None
+    find_in_file: FindInFile | None = None
+
+    @property
+    def rule_id(self) -> str:
+        """Its name in violations and descriptors: `system:<id>`."""
+        return f"system:{self.id}"
+
+    @property
+    def in_answers(self) -> bool:
+        """Whether it looks at what models say as well."""
+        return self.category not in TOLD
+
+
+@functools.cache
+def system_rules() -> MappingProxyType[str, SystemRule]:
+    """Return every rule of this folder by its id, in the order of their ids."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    found = [_rule_of(importlib.import_module(f"{__name__}.{name}")) for name in names]
+    return MappingProxyType({rule.id: rule for rule in found if rule is not None})
+
+
+def _rule_of(module: ModuleType) -> SystemRule | None:
+    """Return the rule a file describes; None for a file with no `ID`, which is a part of a rule."""
+    if not hasattr(module, "ID"):
+        return None
+    return SystemRule(
+        id=module.ID,
+        name=module.NAME,
+        category=module.CATEGORY,
+        default_enabled=module.DEFAULT_ENABLED,
+        default_action=module.DEFAULT_ACTION,
+        find=getattr(module, "find", None),
+        find_in_file=getattr(module, "find_in_file", None),
+    )

@@ -1,0 +1,232 @@
+"""Markings of documents that were not meant to leave: confidential, for internal use, secret, legally privileged.
+
+Knows how markings stand in documents: on a line of their own, in a header or footer, as a banner, behind the word
+"Classification:", as a legend, in a file's name. The same words inside a sentence are only words.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.findings import File, RuleSettings, Span
+from apps.guardrails.patterns import compiled
+from apps.guardrails.sought import Hit, Search, Sought
+from apps.guardrails.text import Text
+
+ID = "document_leakage"
+NAME = "Document Leakage Prevention"
+CATEGORY = "document_leakage"
+DEFAULT_ENABLED = False
+DEFAULT_ACTION = "warn"
+
+_LABEL = "MARKING"
+_MARKINGS = (
+    r"(?:(?:strictly|highly|company|business|most|client|(?:personal|private|privileged|proprietary) (?:and|&)) |"
+    r"(?:commercial|medical)[- ]in[- ])?confiden(?:tial|ce)(?: (?:and|&) (?:proprietary|privileged|private)|"
+    r" information| - do not (?:distribute|copy|forward))?|"
+    r"(?:for )?internal (?:use|distribution|eyes) only|(?:for )?internal use|company internal|internal only|"
+    r"official use only|for official use only|"
+    r"strictly private(?: (?:and|&) confidential)?|private and confidential|top[ -]secret|secret|restricted|"
+    r"trade secret|eyes only|"
+    r"need[- ]to[- ]know(?: basis)?(?: only)?|do not (?:distribute|copy|forward|share)(?: (?:externally|"
+    r"outside)[a-z ]{0,20})?|"
+    r"not for (?:public |external |further )?(?:release|distribution|circulation|publication|disclosure)|"
+    r"board (?:eyes|members) only|"
+    r"attorney[- ]client (?:privileged?(?: communication)?|communication)(?: (?:and|&) confidential)?|"
+    r"attorney(?:'s)? work product|"
+    r"legally privileged|without prejudice|under (?:nda|embargo)|embargoed|nda required|"
+    r"(?:nur )?(?:für den|zum) internen gebrauch|nur für den dienstgebrauch|(?:streng )?vertraulich|"
+    r"(?:streng )?geheim|verschlusssache|betriebsgeheimnis|"
+    r"(?:strictement |très )?confidentiel(?:le)?(?: défense| entreprise)?|(?:à )?usage interne(?: uniquement|"
+    r" exclusivement)?|diffusion restreinte|secret défense|"
+    r"(?:estrictamente |altamente )?confidencial|(?:solo )?(?:para )?uso interno(?: (?:solamente|exclusivo|apenas|"
+    r"esclusivo))?|estritamente confidencial|"
+    r"(?:strettamente )?(?:riservato|confidenziale)(?: e confidenziale)?|(?:strikt )?vertrouwelijk|"
+    r"alleen voor intern gebruik|poufne|ściśle tajne"
+)
+_MARKINGS_BEYOND = (
+    r"绝密|機密|机密|内部资料|内部文件|仅供内部使用|商业机密|公司机密|社外秘|"
+    r"極秘|部外秘|関係者外秘|取扱注意|대외비|극비|기밀|사내한|سري للغاية|"
+    r"(?i:конфиденциально|"
+    r"(?:совершенно )?секретно|для служебного пользования)"
+)
+# Single words that also are headings, levels in a list, and adjectives.
+_PLAIN_WORDS = frozenset(
+    [
+        "confidential",
+        "secret",
+        "restricted",
+        "vertraulich",
+        "geheim",
+        "confidentiel",
+        "confidencial",
+        "riservato",
+        "vertrouwelijk",
+        "poufne",
+        "embargoed",
+        "internal",
+    ]
+) | {
+    "internal use",
+    "need to know",
+    "need-to-know",
+    "without prejudice",
+    "top secret",
+    "top-secret",
+    "trade secret",
+    "confidence",
+    "конфиденциально",
+    "секретно",
+}
+_QUOTES = "\"'“”‘’«»「」『』`„‹›"  # noqa: RUF001 - these letters are meant
+_DECORATION = " \t\r*#=_~<>[](){}|/\\•·!.:-–—+^†‡【】《》〔〕★☆※©️⚠"  # noqa: RUF001 - these letters are meant
+_SEPARATORS = ("|", "•", "·", "—", "–", " - ", " / ", "//", "--")  # noqa: RUF001 - these letters are meant
+_SENTENCE = compiled(
+    r"(?i)[?;,]|\b(?:is|are|was|were|be|it|this|that|what|why|how|when|who|keep|please|means?|you|we|i|they|should|"
+    r"must|can|will|mark(?:ed)?|"
+    r"the|a|an|my|our|your|in|if|not|of which|because|word|stamp\w*|label\w*)\b"
+)
+_BULLET = compiled(r"^\s*(?:[-*+•]|\d{1,3}[.)]|\|)\s")
+_LINE, _LONGEST_LINE, _LONGEST_BESIDE = 160, 110, 60
+
+
+def find(text: Text, settings: RuleSettings) -> list[Span]:
+    """Return every marking in a text, by place."""
+    return _SEARCH.find(text.plain)
+
+
+def find_in_file(file: File, settings: RuleSettings) -> str | None:
+    """Return the marking in a file's name, in words, or None."""
+    match = _FILE_NAME.search(file.name.replace("_", " ").replace("-", " ").replace(".", " "))
+    return f"the file's name is marked {(match.group(1) or match.group(2)).strip()!r}" if match else None
+
+
+def _marking(hit: Hit) -> Hit | None:
+    """Accept what stands as a marking does: alone on its line, or at the side of a short header or footer."""
+    text = hit.text.strip()
+    left, right = _line_around(hit)
+    if (left[-1:] and left[-1] in _QUOTES) or (right[:1] and right[0] in _QUOTES) or "?" in left + right:
+        return None
+    if (left[-1:].isalnum() or right[:1].isalnum()) or _BULLET.search(left + text):
+        return None
+    before, after = left.strip(_DECORATION), right.strip(_DECORATION)
+    plain_word = text.lower() in _PLAIN_WORDS
+    if not before and not after:
+        return hit if text.isupper() or not plain_word or _has_room(hit) else None
+    if len(left) + len(text) + len(right) > _LONGEST_LINE or max(len(before), len(after)) > _LONGEST_BESIDE:
+        return None
+    if _SENTENCE.search(before) or _SENTENCE.search(after):
+        return None
+    return hit if _stands_apart(text, left, right) or (left + text + right).isupper() else None
+
+
+def _stands_apart(text: str, left: str, right: str) -> bool:
+    """Tell whether separators part the marking from what else is on its line."""
+    if not text[:1].isupper() and text.isascii():
+        return False
+    before = (
+        not left.strip()
+        or left.strip(" \t").endswith(tuple(mark.strip() for mark in _SEPARATORS))
+        or not left.strip(_DECORATION)
+    )
+    after = not right.strip(_DECORATION) or right.strip(" \t").startswith(tuple(mark.strip() for mark in _SEPARATORS))
+    return before and after
+
+
+def _line_around(hit: Hit) -> tuple[str, str]:
+    before = hit.before(_LINE).rpartition(b"\n")[2].decode("utf-8", "ignore")
+    return before, hit.after(_LINE).partition(b"\n")[0].decode("utf-8", "ignore")
+
+
+def _has_room(hit: Hit) -> bool:
+    """Tell whether the line is the text's only one, its first or last, or has empty lines around it, and is no
+    other's word.
+    """
+    if not hit.text[:1].isupper():
+        return False
+    above = hit.before(_LINE).rpartition(b"\n")
+    below = hit.after(_LINE).partition(b"\n")
+    above_blank = not above[1] or not above[0].rpartition(b"\n")[2].strip()
+    return above_blank and (not below[1] or not below[2].partition(b"\n")[0].strip())
+
+
+def _legend(hit: Hit) -> Hit | None:
+    """Accept a sentence of a legend that nobody quotes or asks about."""
+    left, right = _line_around(hit)
+    before = left.rstrip(" \t*_>#/-—–|")  # noqa: RUF001 - these letters are meant
+    if (left[-1:] and left[-1] in _QUOTES) or (before[-1:] and before[-1] not in ".!)]:;©»" and before[-1:].isalnum()):
+        return None
+    if hit.text[-4:].lower() in ("only", "auch") and right.lstrip()[:1].isalpha():
+        return None
+    return None if right.lstrip(" .")[:1] == "?" or (right[:1] in _QUOTES and right[:1]) else hit
+
+
+def _as_is(hit: Hit) -> Hit | None:
+    before, after = hit.before(3).decode("utf-8", "ignore"), hit.after(3).decode("utf-8", "ignore")
+    return None if (before[-1:] and before[-1] in _QUOTES) and (after[:1] and after[0] in _QUOTES) else hit
+
+
+_DOCUMENT = (
+    r"(?:document|e-?mail|message|memo(?:randum)?|presentation|report|file|deck|draft|communication|transmission|"
+    r"material|information|"
+    r"source code|software|proposal|agreement|letter)"
+)
+_SEARCH = Search(
+    (
+        # The banners and portion marks of the United States (ISOO's marking booklet) and NATO; the traffic
+        # light protocol.
+        Sought(
+            "classification_banner",
+            _LABEL,
+            r"\b(?:TOP SECRET|SECRET|CONFIDENTIAL|UNCLASSIFIED|CUI)//(?:[A-Z][A-Z0-9 ,/-]{1,60}[A-Z0-9])|"
+            r"\((?:TS|S|C|U)//[A-Z][A-Z0-9 ,/-]{0,40}\)|\bTLP:(?:RED|AMBER(?:\+STRICT)?)\b|"
+            r"\bNATO (?:RESTRICTED|CONFIDENTIAL|SECRET)\b|\bCOSMIC TOP SECRET\b|\bVS[-–](?:NfD|"  # noqa: RUF001 - these letters are meant
+            r"NUR FÜR DEN DIENSTGEBRAUCH|VERTRAULICH)\b",
+            _as_is,
+        ),
+        Sought(
+            "classification_label",
+            _LABEL,
+            r"(?i)\b(?:(?:data |document |information |security )?classification|sensitivity(?: label)?|"
+            r"security level|confidentiality(?: level)?|"
+            r"protective marking|klassifizierung|vertraulichkeit(?:sstufe)?|clasificaci[oó]n|classifica[cç][aã]o|"
+            r"classificazione|niveau de confidentialité)"
+            r"[\"']? ?[:=] ?[\"']?((?:strictly |highly |company |top |streng )?(?:confidential|secret|restricted|"
+            r"internal(?: use)?(?: only)?|vertraulich|geheim|"
+            r"confidentiel|confidencial|riservato)\b)",
+            lambda hit: hit,
+        ),
+        Sought(
+            "legend",
+            _LABEL,
+            rf"(?i)\b(?:this|the contents? of this|the information (?:contained "
+            rf")?in this) {_DOCUMENT}[a-z ,()-]{{0,60}} (?:is|are|contains?|may contain|remains?) "
+            r"(?:[a-z]+(?:,| and| or|/)? ){0,4}(?:confidential|proprietary|privileged|trade secrets?)(?: (?:and|"
+            r"or) (?:[a-z]+ )?(?:confidential|proprietary|privileged))?\b|"
+            r"\bunauthori[sz]ed (?:disclosure|distribution|copying|use|reproduction|"
+            r"review)[a-z ,]{0,80} is (?:strictly )?prohibited|"
+            r"\bdo not (?:distribute|share|forward|disclose) (?:this )?(?:outside|beyond)(?: of)? [a-z0-9 ]{2,40}|"
+            r"\b(?:this|these|the (?:attached|enclosed)) [a-z ]{2,40} (?:is|are) (?:subject to|disclosed under|"
+            r"covered by|provided under) "
+            r"(?:a |an |the |our )?(?:mutual )?(?:non-?disclosure agreement|nda)\b|"
+            r"\bfor internal (?:use|distribution) only\b|\bnur (?:für den|zum) internen gebrauch\b|\bne pas diffuser\b|"
+            r"\b(?:dieses dokument|diese e-?mail|ce document|este documento|"
+            r"questo documento)[a-zäöüéèàçñ ]{0,40}(?:vertraulich|confidentiel|confidencial|riservato|"
+            r"confidenziale)\w*|"
+            r"本(?:文档|文件|资料|邮件)(?:为|属于|包含|含有)?[^\n，。]{0,12}(?:机密|保密)|(?:本資料|本書|この文書)は[^\n、。]{0,12}(?:社外秘|機密)",  # noqa: RUF001 - these letters are meant
+            _legend,
+        ),
+        Sought("marking", _LABEL, rf"(?i)\b(?:{_MARKINGS})\b|(?:{_MARKINGS_BEYOND})", _marking),
+        Sought(
+            "file_name",
+            _LABEL,
+            r"(?i)[\w-]*(?:confidential|internal[_-]?(?:use[_-]?)?only|top[_-]?secret|do[_-]not[_-]distribute|"
+            r"strictly[_-]private|vertraulich|confidentiel|confidencial)[\w-]*"
+            r"\.(?:pdf|docx?|xlsx?|pptx?|txt|csv|odt|rtf|zip|eml|msg)\b",
+            _as_is,
+        ),
+    )
+)
+_FILE_NAME = compiled(
+    r"(?i)(?:^|[^\pL])(confidential|internal (?:use )?only|internal use|top ?secret|do not distribute|"
+    r"strictly private|privileged|vertraulich|streng geheim|"
+    r"confidentiel|confidencial|riservato|vertrouwelijk|конфиденциально)(?:[^\pL]|$)|(机密|絶密|绝密|社外秘|極秘|대외비)"
+)

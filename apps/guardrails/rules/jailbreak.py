@@ -1,0 +1,25 @@
+"""The rule against jailbreaks: frames in which a model would be free of its limits and is asked for harm.
+
+Knows what such frames look like (the table beside this file). Must never know where a text comes from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from apps.guardrails.findings import Action, RuleSettings, Span
+from apps.guardrails.signals import load
+from apps.guardrails.text import Text
+
+ID = "jailbreak"
+NAME = "Jailbreak"
+CATEGORY = "jailbreak"
+DEFAULT_ENABLED = True
+DEFAULT_ACTION: Action = "block"
+
+_SIGNALS = load(Path(__file__).with_suffix(".toml"))
+
+
+def find(text: Text, settings: RuleSettings) -> list[Span]:
+    """Return the attacks in a text as it stands and in whatever is encoded in it."""
+    return _SIGNALS.spans(text)

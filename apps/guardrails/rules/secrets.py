@@ -1,0 +1,25 @@
+"""Secrets that should not be sent to a model: keys, tokens, passwords, private keys.
+
+Knows the families of forms and which wins where two see the same characters. Must never know what becomes of a
+finding.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.findings import RuleSettings, Span
+from apps.guardrails.secret_formats import assignments, keys, urls, vendors
+from apps.guardrails.sought import Search
+from apps.guardrails.text import Text
+
+ID = "secrets"
+NAME = "Secrets Detection"
+CATEGORY = "secrets"
+DEFAULT_ENABLED = True
+DEFAULT_ACTION = "block"
+
+_SEARCH = Search((*keys.FORMS, *vendors.FORMS, *urls.FORMS, *assignments.FORMS))
+
+
+def find(text: Text, settings: RuleSettings) -> list[Span]:
+    """Return every secret in a text, by place, none overlapping another."""
+    return _SEARCH.find(text.plain)

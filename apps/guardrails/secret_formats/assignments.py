@@ -1,0 +1,179 @@
+"""Secrets that only their name gives away: `password = "…"`, `api_key: …`, "my password is …", `Authorization:
+Bearer …`.
+
+Knows how settings, programs and people write a name and its value. A value counts when it could not be a word, a
+type, a variable or a call; the span is the value alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from apps.guardrails.patterns import compiled
+from apps.guardrails.secret_formats.doubt import classes, entropy, has_letters_and_digits, is_random, is_stand_in
+from apps.guardrails.sought import Hit, Sought
+
+_PASSWORDS = (
+    r"pass(?:word|wd|phrase|wort)|(?:\b|_)pass(?:code)?|(?:\b|_)pw|pwd|kennwort|contrase[nñ]a|senha|"
+    r"mot[_ ]de[_ ]passe|wachtwoord|парол[ья]"
+)
+_TOKENS = (
+    r"api[_-]?(?:key|token|secret)|(?:access|auth|refresh|bearer|bot|personal)[_-]?(?:access[_-]?)?(?:key|token)|"
+    r"consumer[_-]?key|(?:client|app|consumer|signing|shared|webhook|jwt|session|master|django)[_-]?(?:secret|token)(?:[_-]?key)?|"
+    r"secret[_-]?(?:access[_-]?)?(?:key|token)|(?:encryption|private|account|subscription|service|license)[_-]?key|"
+    r"secret|token|x-api-key|credentials?|pepper"
+)
+# What may follow a name: "API_KEY_PROD", "secret_key_base".
+_SUFFIX = r"(?:[_-](?:base|value|string|prod(?:uction)?|live|dev|staging|main|default|root|admin))?[0-9]?"
+_QUOTE = r"(?:\\?[\"'`])"
+_IS = rf"{_QUOTE}? ?(?::=|=>|==?|:) ?"
+# How a value begins; the check takes the rest of it, which costs less than having the pattern do so.
+_VALUE = r"[^\s\"'`<>]{6}"
+_LONGEST_REST = 250
+_REST = compiled(r"[^\s\"'`<>，。；、！？）」]*")  # noqa: RUF001 - these letters are meant
+_PROSE_WORDS = rf"\b(?:{_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:is|was|lautet|ist|es|est|é|to)|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
+_CODE = compiled(
+    r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
+    r"secrets|vault)[.\[]"
+    r"|^[a-z_]+(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^[a-z_]\w*(?:\.[A-Z]\w*)+$|^https?://|^(?:~|\.{1,2})/|"
+    r"^/[\w.-]*/|^\$[A-Za-z_]"
+)
+_HASH = compiled(r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt)")
+_NAME = compiled(r"^[A-Za-z]+(?:[_-][A-Za-z]+)*$")
+_DATE = compiled(r"^\d{4}-\d\d-\d\d")
+_COMMON = compiled(
+    r"(?i)^(?:password|passwd|secret|admin|welcome|letmein|qwerty|test|changeme|pass|root|user)[0-9!@#$._-]{0,4}$"
+)
+# Names of tokens that open nothing.
+_NO_SECRET = compiled(
+    r"(?i)(?:next|page|csrf|xsrf|continuation|cursor|sync|pagination|change|idempotency|cache|"
+    r"public)[_-]?(?:page)?[_-]?(?:token|key)\W{0,6}$"
+)
+_LEAST_TOKEN, _LEAST_PASSWORD = 16, 8
+
+
+def _whole(hit: Hit) -> Hit:
+    rest = _REST.match(hit.utf8, hit.end, hit.end + _LONGEST_REST)
+    return Hit(hit.utf8, hit.start, rest.end())
+
+
+def _value(hit: Hit) -> Hit | None:
+    """Return the candidate without what belongs to the sentence or the program around it."""
+    hit = _whole(hit)
+    text = hit.text
+    if hit.before(1) not in (b'"', b"'", b"`"):
+        text = text.rstrip(".,;:)")
+    elif hit.after(1) not in (b'"', b"'", b"`"):
+        return None  # a quoted phrase of several words
+    text = text.rstrip("\\").removesuffix("\\n")
+    return hit.cut(len(text.encode())) if text else None
+
+
+def _is_something_else(text: str) -> bool:
+    return bool(_CODE.search(text) or _HASH.search(text) or _NAME.match(text) or _DATE.match(text)) or is_stand_in(text)
+
+
+def _password(hit: Hit) -> Hit | None:
+    value = _value(hit)
+    if value is None or len(value.text) < _LEAST_PASSWORD:
+        return None
+    text = value.text
+    if not (has_letters_and_digits(text) or classes(text) >= 3):
+        return None
+    return None if _COMMON.match(text) or _is_something_else(text) or entropy(text) < 2.5 else value
+
+
+def _token(hit: Hit) -> Hit | None:
+    value = _value(hit)
+    if value is None or len(value.text) < _LEAST_TOKEN or not has_letters_and_digits(value.text):
+        return None
+    if _NO_SECRET.search(hit.before(48)) or _is_something_else(value.text):
+        return None
+    return value if is_random(value.text, 3.0) else None
+
+
+def _said(hit: Hit) -> Hit | None:
+    """Accept a password told in a sentence: mixed, and no word of the sentence."""
+    hit = _whole(hit)
+    text = hit.text.rstrip(".,;:?)\"'`")
+    if len(text) < _LEAST_PASSWORD or not has_letters_and_digits(text) or text[0] in "-/" or "://" in text:
+        return None
+    if _is_something_else(text) or _COMMON.match(text) or (classes(text) < 3 and entropy(text) < 3.0):
+        return None
+    return hit.cut(len(text.encode()))
+
+
+def _quoted(hit: Hit) -> Hit | None:
+    """Accept a value that follows its quoted name in a list or a call, where names and labels stand as well."""
+    value = _said(hit)
+    if value is None or value.text.islower() or classes(value.text) < 3:
+        return None
+    return value if value.after(1) in (b'"', b"'") else None
+
+
+def _bearer(hit: Hit) -> Hit | None:
+    return hit if has_letters_and_digits(hit.text) and is_random(hit.text, 3.0) and not _CODE.search(hit.text) else None
+
+
+def _basic(hit: Hit) -> Hit | None:
+    """Accept what decodes to `user:password`."""
+    try:
+        user, colon, password = base64.b64decode(hit.text, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return None
+    printable = (user + password).isprintable()
+    return hit if colon and printable and len(password) >= 6 and not is_stand_in(password) else None
+
+
+def _login(hit: Hit) -> Hit | None:
+    text = hit.text
+    if is_stand_in(text) or _CODE.search(text) or _COMMON.match(text) or text[0] == "$":
+        return None
+    return hit if classes(text) >= 3 or (has_letters_and_digits(text) and is_random(text, 3.0)) else None
+
+
+FORMS = (
+    Sought(
+        "bearer_token",
+        "SECRET",
+        r"(?i)\b(?:bearer|authorization[\"']? ?[:=] ?[\"']?token) +([A-Z0-9._~+/-]{16,400}=*)",
+        _bearer,
+    ),
+    Sought("basic_auth", "SECRET", r"(?i)authorization[\"']? ?[:=] ?[\"']?basic +([A-Z0-9+/]{8,400}={0,2})", _basic),
+    Sought("login", "PASSWORD", r"(?:^|\s)(?:-u|--user)[ =]?[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,100})", _login),
+    Sought(
+        "password",
+        "PASSWORD",
+        rf"(?i)(?:{_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
+        _password,
+        overlapping=True,
+    ),
+    Sought("password", "PASSWORD", rf"(?i)<[\w.:-]{{0,40}}(?:{_PASSWORDS}|{_TOKENS})>({_VALUE})", _password),
+    Sought("password", "PASSWORD", rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _said),
+    Sought("password", "PASSWORD", rf"(?i)(?:{_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted),
+    Sought("login", "PASSWORD", r"\bsshpass +-p ?[\"']?([^\s\"']{6,100})", _login),
+    Sought(
+        "login",
+        "PASSWORD",
+        r"(?i)(?:\bauth ?= ?\(|\.login\() ?[\"'][^\"'\n]{1,64}[\"'], ?[\"']([^\"'\s]{6,100})[\"']",
+        _login,
+    ),
+    Sought("password", "PASSWORD", rf"(?i)--?(?:password|pass|pwd)[= ][\"']?({_VALUE})", _password, overlapping=True),
+    Sought("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _said, overlapping=True),
+    Sought("password", "PASSWORD", r"(?:密码|密碼|口令|パスワード|비밀번호)[^\n0-9A-Za-z]{0,6}([!-~]{6})", _said),
+    Sought(
+        "api_key",
+        "SECRET",
+        rf"(?i)(?:{_TOKENS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
+        _token,
+        overlapping=True,
+    ),
+    Sought(
+        "api_key",
+        "SECRET",
+        rf"(?i)(?:{_TOKENS}|api key|secret key)(?: \w{{1,12}}){{0,2}}? (?:is|was|=) [\"'`]?({_VALUE})",
+        _token,
+        overlapping=True,
+    ),
+)

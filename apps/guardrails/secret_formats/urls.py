@@ -1,0 +1,47 @@
+"""Passwords inside addresses: databases, brokers, basic authentication.
+
+Knows an address's user part (RFC 3986). Only the password is the secret.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.patterns import compiled
+from apps.guardrails.secret_formats.doubt import is_stand_in
+from apps.guardrails.sought import REACH, Hit, Sought
+
+_GUESSED = (
+    "password pass passwd pwd secret postgres root admin user username test guest changeme mysql mongo redis "
+    "rabbitmq example token key mypassword mypass db dbpass dbpassword db_password foo bar baz app dev local "
+    "letmein s3cret s3cr3t supersecret mysecretpassword postgrespw hunter2 x-oauth-basic x-access-token p4ssw0rd "
+    "passw0rd"
+)
+_WEAK = frozenset(_GUESSED.split())
+
+_LOCAL = compiled(r"@(?:localhost|127\.0\.0\.1|\[::1\]|(?:[a-z0-9-]+\.)*example\.(?:com|org|net))(?:[:/\s]|$)")
+
+
+def _check(hit: Hit) -> Hit | None:
+    password = hit.text
+    if (
+        password.lower() in _WEAK
+        or (password.isupper() and "_" in password)
+        or is_stand_in(password)
+        or len(set(password)) < 4
+    ):
+        return None
+    if password[0] in "<{[$%" or password.endswith(("}", ">")):
+        return None
+    if password.isalpha() and password.islower() and _LOCAL.match(hit.utf8, hit.end, hit.end + REACH):
+        return None
+    user = hit.before(80).rpartition(b"://")[2].rstrip(b":").decode("utf-8", "replace")
+    return None if user == password or (password.isdigit() and len(password) < 6) else hit
+
+
+FORMS = (
+    Sought(
+        "address_password",
+        "PASSWORD",
+        r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[^\s:@/?#\"'<>]{0,80}:([^\s@/\"'<>]{4,128})@[^\s@/\"'<>]{1,255}",
+        _check,
+    ),
+)

@@ -1,0 +1,177 @@
+"""Keys and tokens whose issuers gave them a form of their own.
+
+Knows the forms from the issuers' documentation of their tokens (GitHub's "authentication token formats",
+Stripe's "API keys", Slack's "token types", GitLab's "token overview", AWS's "unique identifiers" and so on).
+Keys for a vendor's test mode are no secrets.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+
+import re2
+
+from apps.guardrails.secret_formats.doubt import is_random
+from apps.guardrails.sought import Check, Hit, Sought
+
+_LABEL = "SECRET"
+_ENOUGH, _ENOUGH_HEX = 3.2, 2.7
+_ENOUGH_TO_BEGIN = 12
+_BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+
+
+def _is_whole(hit: Hit) -> bool:
+    before, after = hit.before(1), hit.after(1)
+    return not ((before and before[0] in _TAIL) or (after and after[0] in _TAIL))
+
+
+def _random(least: float = _ENOUGH, prefix: int = 0) -> Check:
+    """Return the check of a token that is random from its `prefix`th character on."""
+    return lambda hit: hit if _is_whole(hit) and is_random(hit.text[prefix:], least) else None
+
+
+def _github(hit: Hit) -> Hit | None:
+    """Accept a right checksum (the last six characters) at once, and without one what is random."""
+    body = hit.text[4:]
+    if len(body) == 36 and _base62(zlib.crc32(body[:30].encode())) == body[30:]:
+        return hit
+    return hit if _is_whole(hit) and is_random(body, _ENOUGH) else None
+
+
+def _base62(number: int) -> str:
+    digits = ""
+    for _ in range(6):
+        number, digit = divmod(number, 62)
+        digits = _BASE62[digit] + digits
+    return digits
+
+
+def _discord(hit: Hit) -> Hit | None:
+    """Accept a token whose first part is the number of an account."""
+    first = hit.text.partition(".")[0]
+    try:
+        account = base64.urlsafe_b64decode(first + "=" * (-len(first) % 4))
+    except (binascii.Error, ValueError):
+        return None
+    return hit if account.isdigit() and _is_whole(hit) else None
+
+
+# Name, pattern, length of what all tokens of the form begin with, least entropy of the rest.
+_TOKENS: tuple[tuple[str, str, int, float], ...] = (
+    ("gateway_key", r"\bgw_(?:live|dev)_[0-9A-Za-z]{40}", 8, _ENOUGH),
+    ("aws_access_key", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}", 4, 2.5),
+    ("github_fine_grained", r"\bgithub_pat_[0-9A-Za-z]{22}_[0-9A-Za-z]{59}", 11, _ENOUGH),
+    ("gitlab", r"\bgl(?:pat|dt|rt|cbt|ptt|soat|ft|imt|agent)-[0-9A-Za-z_-]{20,200}(?:\.[0-9a-z.]{6,20})?", 6, _ENOUGH),
+    ("slack", r"\bxox[abeoprs](?:\.xox[bp])?-[0-9A-Za-z-]{20,250}", 5, 2.7),
+    ("slack", r"\bxapp-\d-[A-Z0-9]{8,15}-\d{8,15}-[0-9a-f]{30,80}", 7, _ENOUGH_HEX),
+    (
+        "slack_webhook",
+        r"https://hooks\.slack\.com/(?:services/T[A-Z0-9]{6,14}/B[A-Z0-9]{6,14}|"
+        r"workflows/[A-Z0-9/]{8,40})/[0-9A-Za-z]{16,40}",
+        30,
+        _ENOUGH,
+    ),
+    ("stripe", r"\b[sr]k_live_[0-9A-Za-z]{16,250}", 8, 3.0),
+    ("stripe_webhook", r"\bwhsec_[0-9A-Za-z+/]{32,64}", 6, _ENOUGH),
+    ("openai", r"\bsk-(?:proj|svcacct|admin|None)-[0-9A-Za-z_-]{32,250}", 8, _ENOUGH),
+    ("openai", r"\bsk-[0-9A-Za-z]{32,64}", 3, 3.0),
+    ("openrouter", r"\bsk-or-v1-[0-9a-f]{64}", 9, _ENOUGH_HEX),
+    ("anthropic", r"\bsk-ant-(?:api|admin|oat|ort|sid)\d\d-[0-9A-Za-z_-]{40,250}", 13, _ENOUGH),
+    ("google_api_key", r"\bAIza[0-9A-Za-z_-]{35}", 4, _ENOUGH),
+    ("google_oauth", r"\bGOCSPX-[0-9A-Za-z_-]{28}", 7, _ENOUGH),
+    ("google_oauth", r"\bya29\.[0-9A-Za-z_-]{30,400}", 5, _ENOUGH),
+    ("azure_client_secret", r"[0-9A-Za-z_~.-]{3}[78]Q~[0-9A-Za-z_~.-]{31,34}", 0, _ENOUGH),
+    ("npm", r"\bnpm_[0-9A-Za-z]{36}", 4, _ENOUGH),
+    ("pypi", r"\bpypi-AgE[0-9A-Za-z_-]{50,400}", 8, _ENOUGH),
+    ("hugging_face", r"\b(?:hf|api_org)_[0-9A-Za-z]{34}", 3, _ENOUGH),
+    ("twilio", r"\bSK[0-9a-f]{32}", 2, _ENOUGH_HEX),
+    ("sendgrid", r"\bSG\.[0-9A-Za-z_-]{22}\.[0-9A-Za-z_-]{43}", 3, _ENOUGH),
+    ("mailgun", r"\bkey-[0-9a-f]{32}", 4, _ENOUGH_HEX),
+    ("digitalocean", r"\bdo[opr]_v1_[0-9a-f]{64}", 7, _ENOUGH_HEX),
+    ("heroku", r"\bHRKU-[0-9A-Za-z_-]{36,65}", 5, 3.0),
+    ("cloudflare", r"\bv1\.0-[0-9a-f]{24}-[0-9a-f]{146}", 5, _ENOUGH_HEX),
+    ("shopify", r"\bshp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}", 6, _ENOUGH_HEX),
+    ("telegram", r"\b\d{8,10}:AA[0-9A-Za-z_-]{33}", 13, _ENOUGH),
+    (
+        "discord_webhook",
+        r"https://(?:\w{2,8}\.)?discord(?:app)?\.com/api/webhooks/\d{17,20}/[0-9A-Za-z_-]{60,80}",
+        50,
+        _ENOUGH,
+    ),
+    ("groq", r"\bgsk_[0-9A-Za-z]{52}", 4, _ENOUGH),
+    ("xai", r"\bxai-[0-9A-Za-z]{80}", 4, _ENOUGH),
+    ("perplexity", r"\bpplx-[0-9A-Za-z]{48}", 5, _ENOUGH),
+    ("replicate", r"\br8_[0-9A-Za-z]{37}", 3, _ENOUGH),
+    ("databricks", r"\bdapi[0-9a-f]{32}(?:-\d)?", 4, _ENOUGH_HEX),
+    ("linear", r"\blin_(?:api|oauth)_[0-9A-Za-z]{40}", 8, _ENOUGH),
+    ("notion", r"\b(?:ntn_[0-9A-Za-z]{46}|secret_[0-9A-Za-z]{43})", 7, _ENOUGH),
+    ("grafana", r"\bglsa_[0-9A-Za-z]{32}_[0-9a-f]{8}", 5, _ENOUGH),
+    ("new_relic", r"\bNRAK-[A-Z0-9]{27}", 5, 3.0),
+    ("vault", r"\bhv[sb]\.[0-9A-Za-z_-]{24,250}", 4, _ENOUGH),
+    ("terraform", r"\b[0-9A-Za-z]{14}\.atlasv1\.[0-9A-Za-z_-]{60,80}", 0, _ENOUGH),
+    ("docker", r"\bdckr_[po]at_[0-9A-Za-z_-]{27}", 9, _ENOUGH),
+    ("atlassian", r"\bATATT3[0-9A-Za-z_=-]{180,220}", 6, _ENOUGH),
+    ("square", r"\bsq0(?:atp-[0-9A-Za-z_-]{22}|csp-[0-9A-Za-z_-]{43})", 7, _ENOUGH),
+    ("supabase", r"\bsbp_[0-9a-f]{40}", 4, _ENOUGH_HEX),
+    ("netlify", r"\bnfp_[0-9A-Za-z]{36,40}", 4, _ENOUGH),
+    ("sentry", r"\bsntry[su]_[0-9A-Za-z+/=_]{40,250}", 7, _ENOUGH_HEX),
+    ("airtable", r"\bpat[0-9A-Za-z]{14}\.[0-9a-f]{64}", 3, _ENOUGH_HEX),
+    ("age", r"\bAGE-SECRET-KEY-1[0-9A-Z]{58}", 16, _ENOUGH),
+    ("pulumi", r"\bpul-[0-9a-f]{40}", 4, _ENOUGH_HEX),
+    ("rubygems", r"\brubygems_[0-9a-f]{48}", 9, _ENOUGH_HEX),
+    ("figma", r"\bfig[dou]r?_[0-9A-Za-z_-]{40,50}", 5, _ENOUGH),
+    ("postman", r"\bPMAK-[0-9a-f]{24}-[0-9a-f]{34}", 5, _ENOUGH_HEX),
+    ("planetscale", r"\bpscale_(?:tkn|pw|oauth)_[0-9A-Za-z_.-]{32,64}", 11, _ENOUGH),
+)
+
+
+def _beginning(pattern: str) -> str:
+    """Return a pattern for how a token begins, which costs less to look for than the whole."""
+    if pattern.startswith(("[", r"\b[")):
+        return pattern
+    for repeat in re2.finditer(r"\{(\d+)(?:,\d+)?\}", pattern):
+        head = pattern[: repeat.start()]
+        if int(repeat.group(1)) >= _ENOUGH_TO_BEGIN and head.count("(") == head.count(")"):
+            return f"{head}{{{_ENOUGH_TO_BEGIN}}}"
+    return pattern
+
+
+FORMS = (
+    *(
+        Sought(name, _LABEL, pattern, _random(least, prefix), _beginning(pattern))
+        for name, pattern, prefix, least in _TOKENS
+    ),
+    Sought("github", _LABEL, r"\bgh[oprsu]_[0-9A-Za-z]{36,250}", _github, r"\bgh[oprsu]_[0-9A-Za-z]{12}"),
+    Sought(
+        "discord",
+        _LABEL,
+        r"\b[MNO][0-9A-Za-z_-]{22,27}\.[0-9A-Za-z_-]{6}\.[0-9A-Za-z_-]{27,38}",
+        _discord,
+        r"\b[MNO][0-9A-Za-z_-]{22,27}\.[0-9A-Za-z_-]{6}\.",
+    ),
+    # The account's name and address around these are not secret; the span is the key.
+    Sought("azure_storage", _LABEL, r"(?i:AccountKey) ?= ?([0-9A-Za-z+/]{86}==)", _random(4.0)),
+    Sought("azure_bus", _LABEL, r"(?i:SharedAccessKey) ?= ?([0-9A-Za-z+/]{43}=)", _random(3.8)),
+    Sought(
+        "azure_signature",
+        _LABEL,
+        r"(?i)[?&]s(?:v|e|p|r|t|s)=[^\s\"'<>]{0,400}&sig=([0-9A-Z%+/-]{40,72}(?:=|%3D)?)",
+        _random(3.5),
+    ),
+    Sought(
+        "aws_secret",
+        _LABEL,
+        r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b[^\n]{0,40}?\n?[^\n]{0,30}?[\s\"'=:,>]([0-9A-Za-z/+]{40})(?:[^0-9A-Za-z/+=]|$)",
+        _random(3.8),
+    ),
+    Sought(
+        "aws_secret",
+        _LABEL,
+        r"(?i:aws_?secret|secret_?access_?key|aws.{0,20}secret|secret access "
+        r"key)[^\n]{0,24}?[\s\"'=:>]([0-9A-Za-z/+]{40})(?:[^0-9A-Za-z/+=]|$)",
+        _random(3.8),
+    ),
+)

@@ -1,0 +1,244 @@
+"""The shapes of guardrails on the wire (specification 2.8 to 2.11, 4.3)."""
+
+from __future__ import annotations
+
+from datetime import time
+from decimal import Decimal
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.guardrails.configuration import states_of
+from apps.guardrails.models import Action, CustomRule, GuardrailConfig, Violation
+from apps.guardrails.search import PLACE, Filters, Place
+from apps.guardrails.values import issues_of_types, merged_rules, read_megabytes, read_types
+from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
+from apps.kernel.rest.serializers import (
+    CamelModelSerializer,
+    CamelSerializer,
+    Choice,
+    Flag,
+    Moment,
+    QueryWhole,
+    Text,
+    Whole,
+)
+
+# What a column of whole numbers holds is more; nobody needs it.
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -1_000_000, 1_000_000
+# Characters of a text that is tried out.
+MAX_CONTENT = 1_000_000
+MAX_DAYS = 90
+
+
+class Megabytes(serializers.Field[Decimal, Any, Any, Any]):
+    """A file's size in megabytes, a number."""
+
+    def to_internal_value(self, data: Any) -> Decimal:
+        """Return the size. Raises ValidationError."""
+        try:
+            return read_megabytes(data)
+        except ValueError as error:
+            raise serializers.ValidationError(str(error)) from error
+
+    def to_representation(self, value: Decimal) -> int | float:
+        """Return the number, whole ones without a point."""
+        return int(value) if value == int(value) else float(value)
+
+
+class FileTypes(serializers.Field[list[str], Any, Any, Any]):
+    """A list of MIME types."""
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        """Return the types as they are compared. Raises InvalidFields."""
+        if issues := issues_of_types(data):
+            raise InvalidFields(issues)
+        return read_types(data)
+
+    def to_representation(self, value: list[str]) -> list[str]:
+        """Return the types."""
+        return value
+
+
+class GuardrailChangesShape(CamelSerializer):
+    """`PUT /guardrails/config/{orgId}`: whatever is to be changed, down to a field of one system rule."""
+
+    enabled = Flag(required=False)
+    system_rules = serializers.DictField(required=False)
+    max_file_size_mb = Megabytes(required=False)
+    allowed_file_types = FileTypes(required=False)
+    pii_action = Choice(Action.choices, required=False, allow_null=True)
+    scan_output = Flag(required=False)
+
+
+class GuardrailConfigShape(CamelModelSerializer):
+    """A configuration, whole."""
+
+    system_rules = serializers.SerializerMethodField("system_rules_of")
+    max_file_size_mb = Megabytes(read_only=True)
+
+    class Meta:
+        model = GuardrailConfig
+        fields = read_only_fields = [
+            "id",
+            "organization_id",
+            "enabled",
+            "system_rules",
+            "max_file_size_mb",
+            "allowed_file_types",
+            "pii_action",
+            "scan_output",
+            "created_at",
+            "updated_at",
+        ]
+
+    def system_rules_of(self, row: GuardrailConfig) -> dict[str, dict[str, Any]]:
+        """Return every system rule; `observe` where it is so."""
+        return merged_rules(states_of(row), {})
+
+
+class NewCustomRuleShape(CamelSerializer):
+    """`POST /guardrails/rules/{orgId}`."""
+
+    name = Text(max_length=255)
+    type = Choice(CustomRule.Type.choices)
+    config = serializers.DictField()
+    priority = Whole(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
+    enabled = Flag(required=False)
+    action = Choice(Action.choices, required=False)
+    observe = Flag(required=False, source="observe_only")
+
+
+class CustomRuleChangesShape(CamelSerializer):
+    """`PATCH /guardrails/rules/{orgId}/{ruleId}`: whatever is to be changed; the type can only be repeated."""
+
+    name = Text(max_length=255, required=False)
+    type = Choice(CustomRule.Type.choices, required=False)
+    config = serializers.DictField(required=False)
+    priority = Whole(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
+    enabled = Flag(required=False)
+    action = Choice(Action.choices, required=False)
+    observe = Flag(required=False, source="observe_only")
+
+
+class CustomRuleShape(CamelModelSerializer):
+    """A rule of an organization's own."""
+
+    config = serializers.DictField(read_only=True)
+    observe = serializers.BooleanField(source="observe_only", read_only=True)
+
+    class Meta:
+        model = CustomRule
+        fields = read_only_fields = [
+            "id",
+            "organization_id",
+            "name",
+            "type",
+            "config",
+            "priority",
+            "enabled",
+            "action",
+            "observe",
+            "created_at",
+            "updated_at",
+        ]
+
+
+class SystemRuleShape(serializers.Serializer[Any]):
+    """What a system rule says of itself."""
+
+    id = serializers.CharField(source="rule_id")
+    name = serializers.CharField()
+    category = serializers.CharField()
+    defaultEnabled = serializers.BooleanField(source="default_enabled")  # noqa: N815 - the name on the wire
+    defaultAction = serializers.ChoiceField(Action.choices, source="default_action")  # noqa: N815 - the name on the wire
+
+
+class PlaceCursor(Text):
+    """Where a page of violations goes on: the `nextCursor` of an earlier answer."""
+
+    pattern = f"^{PLACE}$"
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the place. Raises InvalidFields."""
+        try:
+            return Place.read(super().to_internal_value(data))
+        except ValueError as error:
+            raise InvalidFields([Issue("cursor", "Must be the nextCursor of an earlier answer")]) from error
+
+
+class ViolationsQuery(CamelSerializer):
+    """The query of `GET /guardrails/violations/{orgId}`."""
+
+    action_taken = Choice(Violation.ActionTaken.choices, required=False)
+    rule_id = Text(max_length=60, required=False)
+    start_date = Moment(required=False)
+    end_date = Moment(required=False, of_a_day=time.max)
+    cursor = PlaceCursor(required=False)
+    limit = QueryWhole(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
+
+
+class StatsQuery(CamelSerializer):
+    """The query of `GET /guardrails/stats/{orgId}`: how many times 24 hours to look back."""
+
+    days = QueryWhole(low=1, high=MAX_DAYS, default=7)
+
+
+class ViolationShape(CamelModelSerializer):
+    """What a rule found, to the admins of the organization."""
+
+    class Meta:
+        model = Violation
+        fields = read_only_fields = [
+            "id",
+            "organization_id",
+            "log_id",
+            "rule_id",
+            "rule_name",
+            "category",
+            "action_taken",
+            "matched_pattern",
+            "matched_content",
+            "content_hash",
+            "api_key_id",
+            "model",
+            "created_at",
+        ]
+
+
+class Content(Text):
+    """A text as it is, white space included."""
+
+    pattern = r"^[^\x00]*$"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(trim_whitespace=False, **options)
+
+
+class TriedContentShape(CamelSerializer):
+    """`POST /guardrails/test/{orgId}`."""
+
+    content = Content(max_length=MAX_CONTENT)
+
+
+class TriedFindingShape(CamelSerializer):
+    """What a rule found in a text that was tried out."""
+
+    rule_id = serializers.CharField()
+    rule_name = serializers.CharField()
+    category = serializers.CharField()
+    action = serializers.ChoiceField(Action.choices)
+    matched_pattern = serializers.CharField()
+    matched_content = serializers.CharField()
+    observed = serializers.BooleanField()
+
+
+def filters_of(query: dict[str, Any]) -> Filters:
+    """Return what a query asks violations to be like."""
+    return Filters(
+        action_taken=query.get("action_taken"),
+        rule_id=query.get("rule_id"),
+        start=query.get("start_date"),
+        end=query.get("end_date"),
+    )

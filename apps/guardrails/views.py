@@ -1,0 +1,187 @@
+"""`/guardrails`: parse, act or query, present."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.http import HttpResponse, JsonResponse
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.guardrails import actions
+from apps.guardrails.access import access_custom_rule, access_guarded
+from apps.guardrails.configuration import rules_of
+from apps.guardrails.models import GuardrailConfig
+from apps.guardrails.rules import system_rules
+from apps.guardrails.search import ACTED, Place, count_since, find_page
+from apps.guardrails.serializers import (
+    CustomRuleChangesShape,
+    CustomRuleShape,
+    GuardrailChangesShape,
+    GuardrailConfigShape,
+    NewCustomRuleShape,
+    StatsQuery,
+    SystemRuleShape,
+    TriedContentShape,
+    TriedFindingShape,
+    ViolationShape,
+    ViolationsQuery,
+    filters_of,
+)
+from apps.guardrails.trial import try_out
+from apps.kernel.rest.describe import PaginationShape, described
+from apps.kernel.rest.pages import Page
+from apps.kernel.rest.serializers import Nothing
+from apps.organizations import idempotency
+from apps.organizations.sessions import MemberEndpoint
+
+
+class GuardrailConfiguration(MemberEndpoint):
+    """`GET /guardrails/config/{orgId}`, `PUT /guardrails/config/{orgId}`."""
+
+    @described("GuardrailConfigurationOrNull", refuses=(403, 404))
+    def get(self, request: Request, organization_id: str) -> HttpResponse:
+        """Read what is configured; null when nothing ever was."""
+        organization = access_guarded(self.user, organization_id)
+        row = GuardrailConfig.objects.filter(organization=organization).first()
+        return Response(GuardrailConfigShape(row).data) if row else JsonResponse(None, safe=False)
+
+    @described("GuardrailConfiguration", body=GuardrailChangesShape, refuses=(403, 404))
+    def put(self, request: Request, organization_id: str) -> Response:
+        """Change what is named, and nothing else; whatever was never named has its default."""
+        organization = access_guarded(self.user, organization_id)
+        changed = actions.change_config(organization=organization, changes=self.read(GuardrailChangesShape))
+        return Response(GuardrailConfigShape(changed).data)
+
+
+class GuardrailReset(MemberEndpoint):
+    """`POST /guardrails/config/{orgId}/reset`."""
+
+    @described("GuardrailConfiguration", body=Nothing, refuses=(403, 404))
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Return the configuration to its defaults; custom rules stay."""
+        organization = access_guarded(self.user, organization_id)
+        self.read(Nothing)
+        return Response(GuardrailConfigShape(actions.reset_config(organization=organization)).data)
+
+
+class GuardrailRules(MemberEndpoint):
+    """`GET /guardrails/rules/{orgId}`, `POST /guardrails/rules/{orgId}`."""
+
+    @described({"rules": CustomRuleShape(many=True)}, refuses=(403, 404))
+    def get(self, request: Request, organization_id: str) -> Response:
+        """List the organization's own rules, in the order in which they are looked at."""
+        organization = access_guarded(self.user, organization_id)
+        return Response({"rules": CustomRuleShape(rules_of(organization.id), many=True).data})
+
+    @described("CustomRule", body=NewCustomRuleShape, refuses=(403, 404))
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Add a rule."""
+        organization = access_guarded(self.user, organization_id)
+        created = actions.create_rule(organization=organization, **self.read(NewCustomRuleShape))
+        return Response(CustomRuleShape(created).data)
+
+
+class OneGuardrailRule(MemberEndpoint):
+    """`PATCH /guardrails/rules/{orgId}/{ruleId}`, `DELETE /guardrails/rules/{orgId}/{ruleId}`."""
+
+    @described("CustomRule", body=CustomRuleChangesShape, refuses=(403, 404))
+    def patch(self, request: Request, organization_id: str, rule_id: str) -> Response:
+        """Change a rule; a `config` replaces the one there was."""
+        rule = access_custom_rule(self.user, organization_id, rule_id)
+        return Response(CustomRuleShape(actions.change_rule(rule=rule, changes=self.read(CustomRuleChangesShape))).data)
+
+    @described({"success": serializers.BooleanField()}, refuses=(403, 404))
+    def delete(self, request: Request, organization_id: str, rule_id: str) -> Response:
+        """Remove a rule; what it found stays."""
+        actions.delete_rule(rule=access_custom_rule(self.user, organization_id, rule_id))
+        return Response({"success": True})
+
+
+class GuardrailViolations(MemberEndpoint):
+    """`GET /guardrails/violations/{orgId}`."""
+
+    @described(
+        {"violations": ViolationShape(many=True), "pagination": PaginationShape()},
+        query=ViolationsQuery,
+        refuses=(403, 404),
+    )
+    def get(self, request: Request, organization_id: str) -> Response:
+        """List what rules found, newest first, a page at a time.
+
+        What rules in observe mode would have done is listed for `actionTaken=observed` alone.
+        """
+        organization = access_guarded(self.user, organization_id)
+        query = self.read_query(ViolationsQuery)
+        limit = query["limit"]
+        # One more tells whether there are more.
+        rows = find_page(organization.id, filters_of(query), count=limit + 1, after=query.get("cursor"))
+        page = Page(rows[:limit], limit, Place.of(rows[limit - 1]).write() if len(rows) > limit else None)
+        return Response({"violations": ViolationShape(page.rows, many=True).data, "pagination": page.pagination})
+
+
+class GuardrailStats(MemberEndpoint):
+    """`GET /guardrails/stats/{orgId}`."""
+
+    @described(
+        {
+            name: serializers.IntegerField(min_value=0)
+            for name in ("blocked", "redacted", "warned", "total", "observed")
+        },
+        query=StatsQuery,
+        refuses=(403, 404),
+    )
+    def get(self, request: Request, organization_id: str) -> Response:
+        """Count what rules did; what was observed alone is beside the total."""
+        organization = access_guarded(self.user, organization_id)
+        days = self.read_query(StatsQuery)["days"]
+        counted = count_since(organization.id, timezone.now() - timedelta(days=days))
+        return Response({**counted, "total": sum(counted[kind] for kind in ACTED)})
+
+
+class GuardrailTest(MemberEndpoint):
+    """`POST /guardrails/test/{orgId}`."""
+
+    @described(
+        {
+            "passed": serializers.BooleanField(),
+            "blocked": serializers.BooleanField(),
+            "violations": TriedFindingShape(many=True),
+            "rulesChecked": serializers.IntegerField(min_value=0),
+        },
+        body=TriedContentShape,
+        refuses=(403, 404),
+    )
+    def post(self, request: Request, organization_id: str) -> Response:
+        """Try the rules on a text, switched on or not; nothing is recorded.
+
+        Where nothing was ever configured, the defaults are tried.
+        """
+        organization = access_guarded(self.user, organization_id)
+        tried = try_out(organization.id, self.read(TriedContentShape)["content"])
+        return Response(
+            {
+                "passed": tried.passed,
+                "blocked": tried.blocked,
+                "violations": TriedFindingShape(tried.findings, many=True).data,
+                "rulesChecked": tried.rules_checked,
+            }
+        )
+
+    def _post_once(self, post: Callable[..., HttpResponseBase], request: Request, **names: str) -> HttpResponseBase:
+        """Do it whenever it is asked: nothing changes, and neither the text nor what is said of it is kept."""
+        idempotency.claim_of(request, self.user.id)
+        return post(request, **names)
+
+
+class SystemRules(MemberEndpoint):
+    """`GET /guardrails/system-rules`."""
+
+    @described({"rules": SystemRuleShape(many=True)})
+    def get(self, request: Request) -> Response:
+        """List the rules that the product brings along; anybody who is signed in may."""
+        return Response({"rules": SystemRuleShape(system_rules().values(), many=True).data})

@@ -1,0 +1,236 @@
+"""Older days of the log in ClickHouse: the same questions, the same rows, the same order.
+
+Knows ClickHouse's language. Needs the extra `clickhouse`. Must never decide what is moved, or how long it is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+from uuid import UUID
+
+import clickhouse_connect
+from clickhouse_connect.driver.client import Client
+
+from apps.kernel.ids import time_of
+from apps.logs.access import Scope
+from apps.logs.clickhouse_table import NEW_COLUMNS, TABLE, TABLE_COLUMNS
+from apps.logs.search import COLUMNS, Filters, Row
+
+# Seconds: to connect, for an answer, for a change of many rows.
+_CONNECT, _ANSWER, _CHANGE = 5, 30, 1800
+# Each row once, as it was added last; one day's rows are never another's.
+_READING = {
+    "final": 1,
+    "do_not_merge_across_partitions_select_final": 1,
+    "use_skip_indexes_if_final": 1,
+    "max_execution_time": _ANSWER,
+}
+_NAMES = ", ".join(COLUMNS)
+_DAYS = """
+    SELECT DISTINCT partition FROM system.parts
+    WHERE active AND database = currentDatabase() AND table = 'request_log'
+"""
+_MOMENT = "DateTime64(6, 'UTC')"
+_HEADERS = "ifNull(custom_headers, '{}')"
+# JSON without one of its fields.
+_WITHOUT_MESSAGE = (
+    "if(error_details IS NULL, NULL, concat('{', arrayStringConcat("
+    "arrayMap(pair -> concat(toJSONString(pair.1), ': ', pair.2), "
+    "arrayFilter(pair -> pair.1 != 'message', JSONExtractKeysAndValuesRaw(ifNull(error_details, '{}')))"
+    "), ', '), '}'))"
+)
+
+
+class _Question:
+    """A condition that grows, with its parameters beside it."""
+
+    def __init__(self) -> None:
+        self._conditions: list[str] = []
+        self.parameters: dict[str, Any] = {}
+
+    def bind(self, value: Any, kind: str) -> str:
+        """Return what stands for a value in the text."""
+        name = f"p{len(self.parameters)}"
+        self.parameters[name] = value
+        return f"{{{name}:{kind}}}"
+
+    def ask(self, condition: str) -> None:
+        """Ask for this as well."""
+        self._conditions.append(condition)
+
+    @property
+    def text(self) -> str:
+        """The whole condition."""
+        return " AND ".join(f"({condition})" for condition in self._conditions)
+
+
+class ClickHouse:
+    """One database of a ClickHouse server. Raises clickhouse_connect's errors when it is away."""
+
+    def __init__(self, url: str) -> None:
+        """Remember where it is: `clickhouse://user:password@host:8123/database`, as `get_client` takes it for `dsn`."""
+        self._url = url
+        self._clients: dict[int, Client] = {}
+
+    def find_page(
+        self,
+        scope: Scope,
+        filters: Filters,
+        *,
+        low: datetime,
+        high: datetime,
+        after: UUID | None,
+        count: int,
+        ascending: bool,
+    ) -> list[Row]:
+        """Return at most `count` rows from `low` to `high` in order."""
+        if low > high or not scope.since:
+            return []
+        question = _within(scope)
+        question.ask(f"created_at >= {question.bind(low, _MOMENT)} AND created_at <= {question.bind(high, _MOMENT)}")
+        if after is not None:
+            question.ask(f"id {'>' if ascending else '<'} {question.bind(after.int, 'UInt128')}")
+        _ask_filters(question, filters)
+        order = "created_at, id" if ascending else "created_at DESC, id DESC"
+        # Which rows, by narrow columns; only then what they say.
+        key = "organization_id, created_at, id"
+        which = f"SELECT {key} FROM request_log WHERE {question.text} ORDER BY {order} LIMIT {count:d}"  # noqa: S608 - bound
+        return self._rows(f"SELECT {_NAMES} FROM request_log WHERE ({key}) IN ({which}) ORDER BY {order}", question)  # noqa: S608 - bound
+
+    def find_row(self, scope: Scope, identifier: UUID) -> Row | None:
+        """Return a row by its id, or None."""
+        if not scope.since:
+            return None
+        question = _within(scope)
+        question.ask(f"created_at = {question.bind(time_of(identifier), _MOMENT)}")
+        question.ask(f"id = {question.bind(identifier.int, 'UInt128')}")
+        rows = self._rows(f"SELECT {_NAMES} FROM request_log WHERE {question.text}", question)  # noqa: S608 - bound
+        return rows[0] if rows else None
+
+    def find_used(self, scope: Scope) -> set[tuple[str, str]]:
+        """Return the pairs of model and provider that answered, to the day of the scope's beginning."""
+        if not scope.since:
+            return set()
+        question = _within(scope, whole_days=True)
+        question.ask("used_model != ''")
+        text = f"SELECT DISTINCT used_model, used_provider FROM request_log WHERE {question.text}"  # noqa: S608 - bound
+        return {(model, provider) for model, provider in self._read(text, question.parameters)}
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Add rows in the order of `TABLE_COLUMNS`."""
+        place = TABLE_COLUMNS.index("id")
+        written = [[*row[:place], row[place].int, *row[place + 1 :]] for row in rows]
+        self._client(_CHANGE).insert("request_log", written, column_names=TABLE_COLUMNS)
+
+    def oldest(self) -> dict[UUID, datetime]:
+        """Return the moment of the oldest row of each organization that has any."""
+        return dict(self._read("SELECT organization_id, min(created_at) FROM request_log GROUP BY organization_id", {}))
+
+    def levels(self) -> set[tuple[UUID, str]]:
+        """Return the organizations that have rows with a retention level above the lowest, and those levels."""
+        text = "SELECT DISTINCT organization_id, retention_level FROM request_log WHERE retention_level != 'none'"
+        return {(organization_id, level) for organization_id, level in self._read(text, {})}
+
+    def delete(self, organizations: Collection[UUID], before: datetime | None = None) -> None:
+        """Delete organizations' rows: those before a moment, or all."""
+        question = _Question()
+        question.ask(f"organization_id IN {question.bind(list(organizations), 'Array(UUID)')}")
+        if before is not None:
+            question.ask(f"created_at < {question.bind(before, _MOMENT)}")
+        self._change(f"DELETE FROM request_log WHERE {question.text}", question, lightweight_deletes_sync=2)  # noqa: S608 - bound
+
+    def drop_before(self, day: date) -> None:
+        """Drop earlier days whole."""
+        for (name,) in self._client(_ANSWER).query(_DAYS).result_rows:
+            if name < f"{day:%Y%m%d}":
+                self._client(_CHANGE).command(f"ALTER TABLE request_log DROP PARTITION {int(name)}")
+
+    def blank(self, organization_id: UUID, level: str, allowed: str, columns: Sequence[str]) -> None:
+        """Empty columns of an organization's rows of a level; they have the level `allowed` then."""
+        question = _Question()
+        changes = [f"retention_level = {question.bind(allowed, 'String')}", f"error_details = {_WITHOUT_MESSAGE}"]
+        changes += [f"{name} = NULL" for name in columns]
+        question.ask(f"organization_id = {question.bind(organization_id, 'UUID')}")
+        question.ask(f"retention_level = {question.bind(level, 'String')}")
+        text = f"ALTER TABLE request_log UPDATE {', '.join(changes)} WHERE {question.text}"
+        self._change(text, question, mutations_sync=2)
+
+    def _rows(self, text: str, question: _Question) -> list[Row]:
+        rows = [dict(zip(COLUMNS, row, strict=True)) for row in self._read(text, question.parameters)]
+        for row in rows:
+            row["id"] = UUID(int=row["id"])
+        return rows
+
+    def _read(self, text: str, parameters: dict[str, Any]) -> Sequence[Any]:
+        return self._client(_ANSWER).query(text, parameters=parameters, settings=_READING).result_rows
+
+    def _change(self, text: str, question: _Question, **settings: int) -> None:
+        self._client(_CHANGE).command(text, parameters=question.parameters, settings=settings)
+
+    def _client(self, patience: int) -> Client:
+        """Return this process's client: made, and the table with it, when it is first needed; shared by all."""
+        if patience not in self._clients:
+            client = clickhouse_connect.get_client(
+                dsn=self._url,
+                tz_mode="aware",
+                connect_timeout=_CONNECT,
+                send_receive_timeout=patience,
+                autogenerate_session_id=False,  # Sessions take no two questions at once.
+            )
+            client.command(TABLE)
+            client.command(NEW_COLUMNS)
+            self._clients[patience] = client
+        return self._clients[patience]
+
+
+def _within(scope: Scope, *, whole_days: bool = False) -> _Question:
+    """Return the question for all rows in a scope."""
+    question = _Question()
+    parts = []
+    for organization_id, moment in scope.since.items():
+        since = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) if whole_days else moment
+        owner = question.bind(organization_id, "UUID")
+        parts.append(f"organization_id = {owner} AND created_at >= {question.bind(since, _MOMENT)}")
+    question.ask(" OR ".join(f"({part})" for part in parts))
+    narrowed = {
+        "project_id": scope.project_id,
+        "api_key_id": scope.api_key_id,
+        "provider_key_id": scope.provider_key_id,
+    }
+    for column, value in narrowed.items():
+        if value is not None:
+            question.ask(f"{column} = {question.bind(value, 'UUID')}")
+    return question
+
+
+def _ask_filters(question: _Question, filters: Filters) -> None:
+    equal = {
+        "used_provider": filters.provider,
+        "finish_reason": filters.finish_reason,
+        "unified_finish_reason": filters.unified_finish_reason,
+        "source": filters.source,
+    }
+    for column, value in equal.items():
+        if value is not None:
+            question.ask(f"{column} = {question.bind(value, 'String')}")
+    if filters.model is not None:
+        question.ask(_is_model(question, filters.model))
+    if filters.header_key is not None:
+        key = question.bind(filters.header_key.lower(), "String")
+        question.ask(f"has(JSONExtractKeys({_HEADERS}), {key})")
+        if filters.header_value is not None:
+            question.ask(f"JSONExtractString({_HEADERS}, {key}) = {question.bind(filters.header_value, 'String')}")
+    elif filters.header_value is not None:
+        values = f"arrayMap(pair -> pair.2, JSONExtractKeysAndValues({_HEADERS}, 'String'))"
+        question.ask(f"has({values}, {question.bind(filters.header_value, 'String')})")
+
+
+def _is_model(question: _Question, name: str) -> str:
+    provider, slash, model = name.partition("/")
+    is_model = f"used_model = {question.bind(name, 'String')}"
+    if not slash:
+        return is_model
+    provider, model = question.bind(provider, "String"), question.bind(model, "String")
+    return f"{is_model} OR used_provider = {provider} AND used_model = {model}"

@@ -1,0 +1,109 @@
+"""Many rows as one file: CSV or JSON lines, made a page at a time, so that a long answer needs little memory.
+
+Knows how a value becomes a cell or a line, and how rows are fetched while nobody holds a database connection for a
+client that reads slowly. Must never know HTTP.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import msgspec
+from django.db import connection
+
+from apps.logs.access import Scope
+from apps.logs.search import Filters, Row, find_page
+
+Record = dict[str, Any]
+
+# Rows of a page: few at first, for each may hold megabytes; later as many as make about so many bytes.
+FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES = 16, 256, 1024 * 1024
+# With what a spreadsheet lets a formula begin, full-width forms included; a number is none.
+_FORMULA = ("=", "+", "-", "@", *"\uff1d\uff0b\uff0d\uff20")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_ENCODER = msgspec.json.Encoder(uuid_format="canonical")
+
+
+class Format(NamedTuple):
+    """A kind of file: its content type, what it begins with, and how records are written."""
+
+    content_type: str
+    begin: Callable[[Sequence[str]], bytes]
+    write: Callable[[Iterable[Record]], bytes]
+
+
+def write_file(form: Format, names: Sequence[str], pages: Iterable[Sequence[Record]]) -> Iterator[bytes]:
+    """Yield the file of the records, whose fields are `names`, a page at a time."""
+    yield form.begin(names)
+    for page in pages:
+        yield form.write(page)
+
+
+def find_pages(scope: Scope, filters: Filters, *, ascending: bool) -> Iterator[list[Row]]:
+    """Yield the rows that there are by now, in order, a page at a time."""
+    # Those that come meanwhile could go on for ever.
+    now = datetime.now(UTC)
+    filters = replace(filters, end=min(now, filters.end or now))
+    after, count = None, FIRST_PAGE
+    while True:
+        rows = find_page(scope, filters, count=count, after=after, ascending=ascending)
+        _let_go()
+        if rows:
+            after = rows[-1]["id"]
+            yield rows
+        if len(rows) < count:
+            return
+        count = _next_count(rows)
+
+
+def _next_count(rows: Sequence[Row]) -> int:
+    """Return how many rows the next page has, by the size of these: at most twice as many."""
+    size = sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
+    return max(1, min(LARGEST_PAGE, 2 * len(rows), PAGE_BYTES * len(rows) // max(size, 1)))
+
+
+def _let_go() -> None:
+    """Give the connection back: the client may take its time over a page."""
+    if not connection.in_atomic_block:
+        connection.close()
+
+
+def _lines(records: Iterable[Record]) -> bytes:
+    return b"".join(_ENCODER.encode(record) + b"\n" for record in records)
+
+
+def _table(rows: Iterable[Sequence[str]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\r\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def _cell(value: Any) -> str:
+    """Return a value as a cell: null is empty, text is never a formula, whatever is in parts is JSON."""
+    match value:
+        case None:
+            return ""
+        case str():
+            text = value
+        case msgspec.Raw():
+            text = bytes(value).decode()
+        case _:
+            # Ids and times are texts in JSON; what is in parts is JSON itself.
+            text = _ENCODER.encode(value).decode().strip('"')
+    return f"'{text}" if text.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
+
+
+FORMATS = {
+    "csv": Format(
+        "text/csv; charset=utf-8",
+        begin=lambda names: _table([names]),
+        write=lambda records: _table([_cell(value) for value in record.values()] for record in records),
+    ),
+    "jsonl": Format("application/jsonl", begin=lambda names: b"", write=_lines),
+}

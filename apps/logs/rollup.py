@@ -1,0 +1,126 @@
+"""From log rows to sums of days: what a batch of rows adds is noted with the rows and folded into the days later.
+
+Notes are only ever appended, in the transaction that writes the rows, so writers wait for nobody; a fold moves notes
+into days in one statement. Days and notes together are exact at any moment, whoever dies when: what a row adds is in
+one of the two. What retention removes from the log changes no sum. Must never know who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+from django.db import connection, models
+from django.db.backends.utils import CursorWrapper
+
+from apps.kernel.money import LARGEST
+from apps.logs.models import ActivityDay, ActivityDelta
+
+# Notes folded by one statement: some tens of milliseconds.
+BATCH = 10_000
+
+# What sums are kept apart by. A request that nobody was asked to answer counts for the model that it named.
+_DIMENSIONS = {
+    "date": "(created_at AT TIME ZONE 'UTC')::date",
+    "organization_id": "organization_id",
+    "project_id": "project_id",
+    "api_key_id": "api_key_id",
+    "model": "coalesce(nullif(used_model, ''), requested_model)",
+    "provider": "used_provider",
+}
+_CREDITS = "used_mode = 'credits'"
+_PAID = "coalesce(cost, 0) + coalesce(data_storage_cost, 0)"
+# What a row adds to each sum. Parts with no sum of their own are in one that they are a kind of, so that parts add up
+# to the whole: writing to a cache is input, a search is paid by the call. Storage comes on top of a request's cost.
+_PARTS = {
+    "request_count": "1",
+    "input_tokens": "prompt_tokens",
+    "output_tokens": "completion_tokens",
+    "cached_tokens": "cached_tokens",
+    "total_tokens": "total_tokens",
+    "error_count": "has_error::int",
+    "cache_count": "cached::int",
+    "credits_request_count": f"({_CREDITS})::int",
+    "api_keys_request_count": f"(NOT {_CREDITS})::int",
+    "cost": _PAID,
+    "input_cost": "coalesce(input_cost, 0) + coalesce(cache_write_cost, 0)",
+    "output_cost": "output_cost",
+    "cached_input_cost": "cached_input_cost",
+    "request_cost": "coalesce(request_cost, 0) + coalesce(web_search_cost, 0)",
+    "data_storage_cost": "data_storage_cost",
+    "image_input_cost": "image_input_cost",
+    "image_output_cost": "image_output_cost",
+    "discount_savings": "discount_savings",
+    "credits_cost": f"CASE WHEN {_CREDITS} THEN {_PAID} END",
+    "api_keys_cost": f"CASE WHEN NOT {_CREDITS} THEN {_PAID} END",
+    "credits_data_storage_cost": f"CASE WHEN {_CREDITS} THEN data_storage_cost END",
+    "api_keys_data_storage_cost": f"CASE WHEN NOT {_CREDITS} THEN data_storage_cost END",
+}
+SUMS = tuple(_PARTS)
+_DAYS, _NOTES = ActivityDay._meta.db_table, ActivityDelta._meta.db_table
+_NAMES = ", ".join((*_DIMENSIONS, *SUMS))
+_KEY = ", ".join(_DIMENSIONS)
+
+
+def _bounded(name: str, total: str) -> str:
+    """Return what a column of sums holds of a total: absurd counts of one request must not hold up all others."""
+    is_money = isinstance(ActivityDay._meta.get_field(name), models.DecimalField)
+    largest = LARGEST if is_money else models.BigIntegerField.MAX_BIGINT
+    return f"least(greatest({total}, -{largest}), {largest})"
+
+
+def _note(sign: str) -> str:
+    """Return the statement that notes what rows of a table add, or no longer add."""
+    dimensions = ", ".join(f"{expression} AS {name}" for name, expression in _DIMENSIONS.items())
+    totals = (_bounded(name, f"{sign}coalesce(sum({part}), 0)") for name, part in _PARTS.items())
+    return f"INSERT INTO {_NOTES} ({_NAMES}) SELECT {dimensions}, {', '.join(totals)} FROM "  # noqa: S608 - names are ours
+
+
+_EVERY_PROJECT, _EVERY_KEY = (f"coalesce({name}, '{ActivityDay.EVERY}')" for name in ("project_id", "api_key_id"))
+_ADD, _TAKE_BACK = _note(""), _note("-")
+_FOLD = f"""
+    WITH taken AS (
+        DELETE FROM {_NOTES} WHERE id = ANY(ARRAY(
+            SELECT id FROM {_NOTES} ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+        )) RETURNING {_NAMES}
+    ), folded AS (
+        INSERT INTO {_DAYS} AS day (id, {_NAMES})
+        SELECT gen_random_uuid(), date, organization_id, {_EVERY_PROJECT}, {_EVERY_KEY}, model, provider,
+            {", ".join(_bounded(name, f"sum({name})") for name in SUMS)}
+        FROM taken GROUP BY date, organization_id, model, provider, ROLLUP (project_id, api_key_id)
+        ORDER BY date, organization_id, {_EVERY_PROJECT}, {_EVERY_KEY}, model, provider
+        ON CONFLICT ({_KEY}) DO UPDATE SET
+            {", ".join(f"{name} = {_bounded(name, f'day.{name}::numeric + excluded.{name}')}" for name in SUMS)}
+    )
+    SELECT count(*) FROM taken
+"""  # noqa: S608 - names are ours
+
+
+def add(cursor: CursorWrapper, table: str, ids: Sequence[UUID]) -> None:
+    """Note what rows of a table with the log's columns add. In the transaction that makes them rows of the log."""
+    cursor.execute(f"{_ADD} {table} WHERE id = ANY(%s) GROUP BY {_KEY}", [list(ids)])
+
+
+def take_back(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[UUID]) -> None:
+    """Note that rows of the log, made at these moments, no longer add what they did: before they are replaced."""
+    cursor.execute(
+        f"{_TAKE_BACK} request_log WHERE created_at = ANY(%s) AND id = ANY(%s) GROUP BY {_KEY}",
+        [list(moments), list(ids)],
+    )
+
+
+def fold() -> int:
+    """Fold the notes there are into their days; return how many. Any number of processes may fold at once."""
+    folded = 0
+    while taken := _fold_batch():
+        folded += taken
+        if taken < BATCH:
+            break
+    return folded
+
+
+def _fold_batch() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(_FOLD, [BATCH])
+        return int(cursor.fetchone()[0])

@@ -1,0 +1,103 @@
+"""Where rows of the log are found that are not in PostgreSQL any more: nowhere, or in a column store for older days.
+
+Knows what such a store must be able to do, and which one is configured. Must never know how it does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+from uuid import UUID
+
+from django.conf import settings
+from django.db import connection
+
+if TYPE_CHECKING:
+    from apps.logs.access import Scope
+    from apps.logs.search import Filters, Row
+
+# Days that are always in PostgreSQL, today included: whatever still comes for a request of theirs finds its row there.
+KEPT_DAYS = 7
+# Any number, as long as nothing else locks it.
+_LOCK = 7_301_002
+
+
+class OlderLogs(Protocol):
+    """A store of days that have left PostgreSQL. Rows are told apart by their ids: one added twice is there once."""
+
+    def find_page(
+        self,
+        scope: Scope,
+        filters: Filters,
+        *,
+        low: datetime,
+        high: datetime,
+        after: UUID | None,
+        count: int,
+        ascending: bool,
+    ) -> list[Row]:
+        """Return at most `count` rows from `low` to `high`, both included: as `search.find_page` does."""
+
+    def find_row(self, scope: Scope, identifier: UUID) -> Row | None:
+        """Return a row by its id, or None."""
+
+    def find_used(self, scope: Scope) -> set[tuple[str, str]]:
+        """Return the pairs of model and provider that answered."""
+
+    def add(self, rows: Sequence[Sequence[Any]]) -> None:
+        """Add rows in the order of the table's columns; one that is there already is replaced."""
+
+    def oldest(self) -> dict[UUID, datetime]:
+        """Return the moment of the oldest row of each organization that has any."""
+
+    def levels(self) -> set[tuple[UUID, str]]:
+        """Return the organizations that have rows with a retention level above the lowest, and those levels."""
+
+    def delete(self, organizations: Collection[UUID], before: datetime | None = None) -> None:
+        """Delete organizations' rows: those before a moment, or all."""
+
+    def drop_before(self, day: date) -> None:
+        """Drop earlier days whole."""
+
+    def blank(self, organization_id: UUID, level: str, allowed: str, columns: Sequence[str]) -> None:
+        """Empty columns of an organization's rows of a level; they have the level `allowed` then."""
+
+
+def older() -> OlderLogs | None:
+    """Return the store of older days, None where PostgreSQL has them all."""
+    return _clickhouse(settings.CLICKHOUSE_URL) if settings.CLICKHOUSE_URL else None
+
+
+def moved_before(now: datetime) -> datetime:
+    """Return the moment since which every row is in PostgreSQL; earlier ones may have been moved."""
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight - timedelta(days=KEPT_DAYS - 1)
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Change the older days for as long as the block with nobody else doing so: what is removed must not come back."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+
+def merged(rows: Sequence[Row], moved: Sequence[Row], *, count: int, ascending: bool) -> list[Row]:
+    """Return the first `count` rows of both in order; of a row that both have, the first's."""
+    found: Mapping[UUID, Row] = {row["id"]: row for row in (*moved, *rows)}
+    return sorted(found.values(), key=lambda row: (row["created_at"], row["id"]), reverse=not ascending)[:count]
+
+
+@cache
+def _clickhouse(url: str) -> OlderLogs:
+    # Not above: its library is an extra.
+    from apps.logs.clickhouse import ClickHouse
+
+    return ClickHouse(url)

@@ -1,0 +1,113 @@
+"""What scheduled work counts about itself, where every process can read it: in the store, not in files of the worker.
+
+Knows runs, failures, time and the last success of each task. Must never know what a task does, nor fail one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from celery import Task
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from redis.exceptions import RedisError
+
+from apps.kernel.redis import client
+
+log = structlog.get_logger(__name__)
+
+# A hash: `<task> <what>` -> a number.
+_KEY = "tasks"
+_RUNS, _FAILURES, _SECONDS, _SUCCEEDED_AT, _PLANNED_AT = "runs", "failures", "seconds", "succeeded_at", "planned_at"
+
+if TYPE_CHECKING:
+    _Task = Task[Any, Any]
+else:
+    _Task = Task
+
+
+class Measured(_Task):
+    """A task whose runs are counted, however they end."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run, and take it down. Raises what the task raises."""
+        began, succeeded = time.monotonic(), False
+        try:
+            result = super().__call__(*args, **kwargs)
+            succeeded = True
+            return result
+        finally:
+            _count(str(self.name), time.monotonic() - began, succeeded=succeeded)
+
+
+def plan(names: Iterable[str]) -> None:
+    """Take down that these tasks are scheduled: one that never succeeds is then as old as the schedule."""
+    now = time.time()
+    try:
+        with client().pipeline(transaction=False) as pipeline:
+            for name in names:
+                pipeline.hsetnx(_KEY, f"{name} {_PLANNED_AT}", str(now))
+            pipeline.execute()
+    except RedisError as error:
+        log.warning("tasks.not_counted", error=type(error).__name__)
+
+
+def exposition() -> bytes:
+    """Return what there is to tell in Prometheus' format; nothing while the store is away."""
+    return generate_latest(_REGISTRY)
+
+
+def _count(name: str, seconds: float, *, succeeded: bool) -> None:
+    try:
+        with client().pipeline(transaction=False) as pipeline:
+            pipeline.hincrby(_KEY, f"{name} {_RUNS}", 1)
+            pipeline.hincrbyfloat(_KEY, f"{name} {_SECONDS}", round(seconds, 6))
+            if succeeded:
+                pipeline.hset(_KEY, f"{name} {_SUCCEEDED_AT}", str(time.time()))
+            else:
+                pipeline.hincrby(_KEY, f"{name} {_FAILURES}", 1)
+            pipeline.execute()
+    except RedisError as error:
+        log.warning("tasks.not_counted", task=name, error=type(error).__name__)
+
+
+class _Tasks(Collector):
+    """The numbers of all tasks, read when they are asked for."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each number for every task that has run or is scheduled."""
+        runs = CounterMetricFamily("gateway_task_runs", "Runs of scheduled tasks", labels=["task"])
+        failures = CounterMetricFamily("gateway_task_failures", "Runs that failed", labels=["task"])
+        seconds = CounterMetricFamily("gateway_task_seconds", "Time that runs took", labels=["task"])
+        age = GaugeMetricFamily(
+            "gateway_task_success_age_seconds", "Time since the last success, else since scheduled", labels=["task"]
+        )
+        now = time.time()
+        for name, numbers in sorted(_read().items()):
+            runs.add_metric([name], numbers.get(_RUNS, 0.0))
+            failures.add_metric([name], numbers.get(_FAILURES, 0.0))
+            seconds.add_metric([name], numbers.get(_SECONDS, 0.0))
+            since = numbers.get(_SUCCEEDED_AT, numbers.get(_PLANNED_AT))
+            if since is not None:
+                age.add_metric([name], max(0.0, now - since))
+        yield from (runs, failures, seconds, age)
+
+
+def _read() -> dict[str, dict[str, float]]:
+    """Return the numbers by task; none while the store is away."""
+    found: dict[str, dict[str, float]] = {}
+    try:
+        for field, number in client().hgetall(_KEY).items():
+            name, _, what = str(field).rpartition(" ")
+            found.setdefault(name, {})[what] = float(number)
+    except RedisError as error:
+        log.warning("tasks.not_read", error=type(error).__name__)
+    return found
+
+
+_REGISTRY = CollectorRegistry(auto_describe=False)
+_REGISTRY.register(_Tasks())

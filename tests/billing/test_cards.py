@@ -1,0 +1,139 @@
+"""Payment methods: taken at the processor, kept by their outward marks, one of them the default."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from apps.billing import tasks
+from apps.billing.models import BillingAccount, PaymentMethod
+from apps.organizations.models import AuditEntry
+from tests.payments import add_card
+from tests.stripe_stub import StripeStub
+from tests.world import World, signed_in
+
+
+def path_of(world: World, rest: str = "") -> str:
+    """Return a path of Acme's."""
+    return f"/organization/{world.acme.id}/payment-methods{rest}"
+
+
+def listed(world: World) -> list[tuple[str, bool]]:
+    """Return last four digits and default mark, as an admin sees them."""
+    shown = signed_in(world.adam).get(path_of(world)).json()["paymentMethods"]
+    return [(one["last4"], one["isDefault"]) for one in shown]
+
+
+def test_a_card_is_set_up_kept_and_shown(world: World, stripe: StripeStub) -> None:
+    caller = signed_in(world.olivia)
+    begun = caller.post(path_of(world, "/setup"))
+    [customer], [intent] = stripe.of_kind("customer"), stripe.of_kind("setup_intent")
+    assert begun.json() == {"clientSecret": intent["client_secret"], "publishableKey": "pk_test_12345"}
+    assert (intent["customer"], intent["usage"]) == (customer["id"], "off_session")
+    assert (customer["email"], customer["name"]) == ("olivia@example.com", "Acme")
+    assert customer["metadata"] == {"organization": str(world.acme.id)}
+    kept = caller.post(path_of(world), {"paymentMethodId": stripe.make_card(customer=customer["id"])})
+    row = PaymentMethod.objects.get()
+    shown = {"id": str(row.id), "brand": "visa", "last4": "4242", "expMonth": 12, "expYear": 2030, "isDefault": True}
+    answer = kept.json()["paymentMethod"]
+    assert answer.pop("createdAt")
+    assert answer == shown
+    assert (listed(world), len(stripe.of_kind("customer"))) == ([("4242", True)], 1)
+    assert customer["invoice_settings"] == {"default_payment_method": row.processor_payment_method_id}
+    entry = AuditEntry.objects.get(action="payment_method.create")
+    assert entry.details == {"brand": "visa", "last4": "4242", "isDefault": True}
+
+
+def test_the_same_card_again_is_the_same_row(world: World, stripe: StripeStub) -> None:
+    row = add_card(stripe, world.acme)
+    caller = signed_in(world.olivia)
+    again = caller.post(path_of(world), {"paymentMethodId": row.processor_payment_method_id})
+    assert again.json()["paymentMethod"]["id"] == str(row.id)
+    assert AuditEntry.objects.filter(action="payment_method.create").count() == 1
+
+
+def test_another_ones_card_is_refused(world: World, stripe: StripeStub) -> None:
+    theirs = add_card(stripe, world.elsewhere)
+    for identifier in (theirs.processor_payment_method_id, "pm_nobody", "pi_1", "../customers", "x" * 255):
+        response = signed_in(world.olivia).post(path_of(world), {"paymentMethodId": identifier})
+        assert response.status_code == 400, response.content
+    assert (listed(world), PaymentMethod.objects.count()) == ([], 1)
+    assert stripe.things[theirs.processor_payment_method_id]["customer"] == theirs.processor_customer_id
+
+
+def test_no_more_cards_than_may_be_kept(world: World, stripe: StripeStub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("apps.billing.cards.MOST", 1)
+    add_card(stripe, world.acme)
+    response = signed_in(world.olivia).post(path_of(world), {"paymentMethodId": stripe.make_card()})
+    assert (response.status_code, response.json()) == (
+        400,
+        {"message": "Maximum 1 payment methods per organization"},
+    )
+    assert PaymentMethod.objects.count() == 1
+
+
+def test_the_default_moves_there_and_here(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    other = add_card(stripe, world.acme, number="1111")
+    assert listed(world) == [("1111", False), ("4242", True)]
+    response = signed_in(world.olivia).post(path_of(world, f"/{other.id}/default"))
+    assert response.json()["paymentMethod"]["isDefault"] is True
+    assert listed(world) == [("1111", True), ("4242", False)]
+    [customer] = stripe.of_kind("customer")
+    assert customer["invoice_settings"]["default_payment_method"] == other.processor_payment_method_id
+
+
+def test_a_card_that_goes_leaves_the_default_to_the_newest(world: World, stripe: StripeStub) -> None:
+    first, *_ = [add_card(stripe, world.acme, number=number) for number in ("4242", "1111", "2222")]
+    response = signed_in(world.olivia).send("DELETE", path_of(world, f"/{first.id}"), {})
+    assert response.json() == {"message": "Payment method deleted"}
+    assert listed(world) == [("2222", True), ("1111", False)]
+    assert stripe.things[first.processor_payment_method_id]["customer"] is None
+
+
+def test_the_card_of_a_subscription_stays(world: World, stripe: StripeStub) -> None:
+    row = add_card(stripe, world.acme)
+    caller = signed_in(world.olivia)
+    assert caller.post(f"/organization/{world.acme.id}/subscription").status_code == 200
+    assert caller.send("DELETE", path_of(world, f"/{row.id}"), {}).status_code == 409
+    assert listed(world) == [("4242", True)]
+    caller.send("DELETE", f"/organization/{world.acme.id}/subscription", {})
+    assert caller.send("DELETE", path_of(world, f"/{row.id}"), {}).status_code == 200
+    assert listed(world) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "rest"), [("POST", "/setup"), ("POST", ""), ("DELETE", "/<id>"), ("POST", "/<id>/default")]
+)
+def test_without_an_answer_nothing_changes(world: World, stripe: StripeStub, method: str, rest: str) -> None:
+    row = add_card(stripe, world.acme)
+    stripe.lose(".*", "request")
+    body = {"paymentMethodId": stripe.make_card()} if rest == "" else {}
+    response = signed_in(world.olivia).send(method, path_of(world, rest.replace("<id>", str(row.id))), body)
+    assert (response.status_code, response.json()) == (503, {"message": "The payment processor cannot be reached"})
+    assert listed(world) == [("4242", True)]
+
+
+def test_a_customer_is_made_once_even_where_the_answer_was_lost(world: World, stripe: StripeStub) -> None:
+    stripe.lose("/v1/customers", "answer")
+    caller = signed_in(world.olivia)
+    assert caller.post(path_of(world, "/setup")).status_code == 503
+    assert caller.post(path_of(world, "/setup")).status_code == 200
+    assert len(stripe.of_kind("customer")) == 1
+
+
+def test_a_deleted_organization_is_forgotten_there(world: World, stripe: StripeStub) -> None:
+    add_card(stripe, world.acme)
+    caller: Any = signed_in(world.olivia)
+    assert caller.post(f"/organization/{world.acme.id}/subscription").status_code == 200
+    assert caller.send("DELETE", f"/organization/{world.acme.id}", {}).status_code == 200
+    tasks.sync_subscriptions()
+    tasks.sync_subscriptions()
+    assert stripe.of_kind("customer") == []
+    assert [one["status"] for one in stripe.of_kind("subscription")] == ["canceled"]
+    account = BillingAccount.objects.get()
+    assert (account.processor_customer_id, account.subscription_status) == (None, "")
+    assert account.updated_at > timezone.now() - timedelta(minutes=1)

@@ -1,0 +1,192 @@
+"""The nightly reconciliation of balances, holds and queues, and what becomes of what it finds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from apps.billing import balances, ledger, reconciliation, reservations
+from apps.billing.balances import Balance
+from apps.billing.ledger import Charge
+from apps.gateway import outbox, worker
+from apps.gateway import reconcile as nightly
+from apps.gateway.metrics import RECONCILED_AGO, RECONCILED_DIFFERENCES
+from apps.gateway.models import Difference, Reconciliation
+from apps.gateway.settle import BROKEN, settle
+from apps.gateway.tasks import reconcile
+from apps.kernel.ids import new_id
+from apps.kernel.money import NANO, plain
+from apps.kernel.redis import client as valkey
+from apps.keys.models import ApiKey
+from apps.logs.models import RequestLog
+from apps.organizations.actions import create_operator
+from tests.billing.past import NOTHING, NOW, at_once, found, key, settled, unguarded
+from tests.logs.entries import id_at
+from tests.upstream import Caller, settle_all
+from tests.world import PASSWORD, World
+
+__all__ = ["at_once", "key"]
+
+
+@pytest.fixture
+def reserved(key: ApiKey) -> UUID:
+    """A request of the key's that holds 0.5 USD of Acme's credits, let in five hours ago."""
+    organization = key.project.organization_id
+    balances.put(ledger.balances_of("organization", [organization]))
+    valkey().set("gen:catalog", "c")
+    valkey().set(f"gen:org:{organization}", "o")
+    request = reservations.Request(
+        id=id_at(NOW - timedelta(hours=5)),
+        worker=worker.name(),
+        organization_id=organization,
+        api_key_id=key.id,
+        amount_nanos=NANO // 2,
+        from_credits=True,
+        key_limit_nanos=None,
+        catalog_word="c",
+        organization_word="o",
+        payload="{}",
+    )
+    reservations.beat(request.worker)
+    assert reservations.reserve(request).outcome is reservations.Outcome.HELD
+    return request.id
+
+
+def test_a_request_that_was_never_recorded(world: World, reserved: UUID) -> None:
+    assert found(nightly.reconcile(NOW)) == [("open", reserved, "0", "0.5")]
+    assert Difference.objects.get().organization_id == world.acme.id
+    # One that may still be answered is nobody's loss.
+    assert nightly.reconcile(NOW - timedelta(hours=4)).counts["open"] == 0
+    reservations.release([(worker.name(), reserved)])
+    assert nightly.reconcile(NOW).counts == NOTHING
+
+
+def test_what_is_held_by_nobody(world: World, reserved: UUID) -> None:
+    name = balances.key("organization", world.acme.id)
+    valkey().hincrby(name, "held", 3)
+    assert list(reconciliation.held()) == [
+        reconciliation.Difference("held", world.acme.id, world.acme.id, "0.5", "0.500000003")
+    ]
+    valkey().hincrby(name, "held", -3)
+    assert list(reconciliation.held()) == []
+    valkey().delete(reservations.notes_key(worker.name()))
+    assert list(reconciliation.held()) == [reconciliation.Difference("held", world.acme.id, world.acme.id, "0", "0.5")]
+
+
+def test_a_copy_that_is_behind_is_told_and_moved_on(world: World, key: ApiKey) -> None:
+    name = balances.key("organization", world.acme.id)
+    balances.put(ledger.balances_of("organization", [world.acme.id]))
+    assert nightly.reconcile(NOW).counts == NOTHING
+    ledger.charge([Charge(world.acme.id, key.id, new_id(), Decimal("-0.5"), Decimal("0.5"))])
+    assert found(nightly.reconcile(NOW)) == [("copy", world.acme.id, "9.5", "10")]
+    assert valkey().hget(name, "amount") == str(int(Decimal("9.5") * NANO))
+    assert nightly.reconcile(NOW).counts == NOTHING
+
+
+def test_a_copy_that_is_ahead_or_says_something_else(world: World, key: ApiKey) -> None:
+    (true,) = ledger.balances_of("organization", [world.acme.id])
+    balances.put([Balance("organization", world.acme.id, Decimal(11), true.version + 1)])
+    assert found(nightly.reconcile(NOW)) == [("copy", world.acme.id, "10", "11")]
+    valkey().hset(balances.key("organization", world.acme.id), mapping={"amount": 5, "version": true.version})
+    assert found(nightly.reconcile(NOW)) == [("copy", world.acme.id, "10", plain(Decimal(5) / NANO))]
+
+
+def test_a_copy_of_what_no_longer_exists_is_nobodys(world: World, key: ApiKey) -> None:
+    balances.put([Balance("organization", new_id(), Decimal(1), 1), Balance("key", new_id(), Decimal(1), 1)])
+    assert nightly.reconcile(NOW).counts == NOTHING
+
+
+def test_a_copy_that_moved_meanwhile_is_being_settled(
+    world: World, key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    balances.put(ledger.balances_of("organization", [world.acme.id]))
+    ledger.charge([Charge(world.acme.id, key.id, new_id(), Decimal("-0.5"), Decimal("0.5"))])
+    (halfway,) = ledger.balances_of("organization", [world.acme.id])
+
+    def meanwhile(_: float) -> None:
+        ledger.charge([Charge(world.acme.id, key.id, new_id(), Decimal("-0.5"), Decimal("0.5"))])
+        balances.put([halfway])
+
+    monkeypatch.setattr(reconciliation.time, "sleep", meanwhile)
+    assert list(reconciliation.copies()) == []
+
+
+def test_records_that_wait_and_records_that_nobody_can_read(
+    world: World, key: ApiKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    valkey().xadd(outbox.STREAM, {"worker": "w", "record": "not a record"}, id="1000-0")
+    ((kind, _, expected, told),) = found(nightly.reconcile(NOW))
+    assert (kind, expected, told.startswith("1 records, the oldest for ")) == ("waiting", "0 records", True)
+    settle(outbox.take("test", 10, 1))
+    assert found(nightly.reconcile(NOW)) == [("unreadable", None, "0 records", "1 records")]
+    assert valkey().xlen(BROKEN) == 1
+
+
+# --- all of it
+
+
+def test_what_the_gateway_did_today_agrees_tomorrow(caller: Caller) -> None:
+    """Real requests of every outcome: paid, empty, failed, estimated; and one whose settler has stopped."""
+    ledger.grant(caller.organization_id, Decimal(1), "")
+    unguarded(
+        "INSERT INTO billing_ledgerentry (id, kind, reference, organization_id, credits, usage, created_at) "
+        "VALUES (%s, 'gift', %s, %s, 100, 0, now())",
+        new_id(),
+        new_id(),
+        caller.organization_id,
+    )
+    for script in ("usage=1000,200", "empty", "status=500", "no-usage", "usage=1000,200,300"):
+        caller.chat(f"hi [[sandbox {script}]]")
+    settle_all()
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    run = nightly.reconcile(tomorrow)
+    assert (run.counts, run.compared) == (NOTHING, 3)
+    caller.chat("hi [[sandbox usage=1000,200]]")
+    assert nightly.reconcile(tomorrow).counts["open"] == 1, "answered, and not settled for a day"
+    settle_all()
+    assert nightly.reconcile(tomorrow).counts == NOTHING
+
+
+def test_the_task_keeps_its_run_and_the_metrics_show_it(world: World, key: ApiKey) -> None:
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    lost = settled(key, yesterday)
+    RequestLog.objects.filter(id=lost.id).delete()
+    reconcile()
+    nightly.show_last()
+    shown = {kind: RECONCILED_DIFFERENCES.labels(kind)._value.get() for kind in NOTHING}
+    assert shown == {**NOTHING, "not_logged": 1}
+    assert 0 <= RECONCILED_AGO._value.get() < 60
+    Reconciliation.objects.create(counts={"open": 5})
+    nightly.show_last()
+    assert RECONCILED_DIFFERENCES.labels("open")._value.get() == 0, "a run that did not finish says nothing"
+
+
+def test_more_than_can_be_kept_is_counted(world: World, key: ApiKey, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nightly, "MOST_KEPT", 2)
+    for _ in range(3):
+        settled(key)
+    unguarded("DELETE FROM billing_ledgerentry WHERE kind = 'usage'")
+    run = nightly.reconcile(NOW)
+    assert run.counts["not_charged"] == 3
+    assert [kind for kind, *_ in found(run)].count("not_charged") == 2
+
+
+def test_operators_see_it_and_change_nothing(world: World, key: ApiKey) -> None:
+    lost = settled(key)
+    RequestLog.objects.filter(id=lost.id).delete()
+    nightly.reconcile(NOW)
+    operator = Client()
+    operator.force_login(create_operator(email="op@example.com", password=PASSWORD))
+    page = operator.get(reverse("admin:gateway_difference_changelist"), {"q": str(lost.id)})
+    assert page.status_code == 200
+    assert b"a ledger entry has no log row" in page.content
+    assert operator.get(reverse("admin:gateway_reconciliation_changelist")).status_code == 200
+    assert operator.get(reverse("admin:gateway_difference_add")).status_code == 403
+    one = Difference.objects.get()
+    assert operator.post(reverse("admin:gateway_difference_delete", args=[one.pk])).status_code == 403
+    assert Difference.objects.count() == 1

@@ -1,0 +1,141 @@
+"""The shared connection to the store, over a real one and over one that misbehaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gevent
+import pytest
+from django.conf import settings
+from gevent import socket as green
+from redis.connection import parse_url
+from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from apps.kernel.redis import client
+from apps.kernel.store_line import StoreLine
+
+
+class Wire:
+    """What the line needs of the library's connection, over a socket that switches greenlets, counting what is sent."""
+
+    sent: list[bytes]
+
+    def __init__(self, address: Any = None) -> None:
+        self._address = address
+        self.sent = []
+
+    def connect(self) -> None:
+        where = parse_url(settings.REDIS_URL)
+        path = self._address or where.get("path")
+        family = green.AF_UNIX if path else green.AF_INET
+        sock = green.socket(family, green.SOCK_STREAM)
+        sock.connect(path or (where["host"], where["port"]))
+        self._sock = _Counting(sock, self.sent)
+
+    def disconnect(self) -> None:
+        self._sock.close()
+
+
+class _Counting:
+    def __init__(self, sock: Any, sent: list[bytes]) -> None:
+        self._sock, self._sent = sock, sent
+
+    def sendall(self, data: bytes) -> None:
+        self._sent.append(data)
+        self._sock.sendall(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+class Line(StoreLine):
+    """A line that remembers its wires."""
+
+    def __init__(self, budget: float = 5.0, address: Any = None) -> None:
+        self.wires: list[Wire] = []
+        super().__init__(lambda: self.wires.append(Wire(address)) or self.wires[-1], budget)
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    one = Line()
+    yield one
+    one.close()
+
+
+def test_answers_find_whoever_asked(line: Line) -> None:
+    greenlets = [gevent.spawn(line.ask, "ECHO", f"word {number}") for number in range(200)]
+    gevent.joinall(greenlets, raise_error=True)
+    assert [one.value for one in greenlets] == [f"word {number}" for number in range(200)]
+
+
+def test_what_is_asked_at_the_same_time_leaves_together(line: Line) -> None:
+    assert line.ask("PING") == "PONG"
+    gevent.joinall([gevent.spawn(line.ask, "PING") for _ in range(50)], raise_error=True)
+    (wire,) = line.wires
+    assert [data.count(b"PING") for data in wire.sent] == [1, 50]
+
+
+def test_a_refusal_is_for_whoever_asked_and_for_nobody_else(line: Line) -> None:
+    bad, worse, good = (
+        gevent.spawn(line.ask, *words) for words in (("NONSENSE",), ("EVALSHA", "0" * 40, 0), ("PING",))
+    )
+    gevent.joinall([bad, worse, good])
+    assert isinstance(bad.exception, ResponseError)
+    assert isinstance(worse.exception, NoScriptError)
+    assert good.value == "PONG"
+
+
+def test_a_connection_that_was_closed_meanwhile_is_opened_anew(line: Line) -> None:
+    name = line.ask("CLIENT", "ID")
+    client().execute_command("CLIENT", "KILL", "ID", name)
+    assert line.ask("PING") == "PONG"
+    assert len(line.wires) == 2
+
+
+def test_who_waits_when_the_connection_is_lost_asks_once_more(line: Line) -> None:
+    name = line.ask("CLIENT", "ID")
+    waiting = gevent.spawn(line.ask, "BLPOP", "test:never", 1)
+    gevent.sleep(0)
+    client().execute_command("CLIENT", "KILL", "ID", name)
+    assert waiting.get(timeout=5) is None
+    assert len(line.wires) == 2
+
+
+def test_a_store_that_hangs_costs_the_budget_and_its_late_answer_is_nobodys() -> None:
+    line = Line(budget=0.2)
+    hanging = gevent.spawn(line.ask, "BLPOP", "test:never", 2)
+    gevent.sleep(0)
+    behind = gevent.spawn(line.ask, "ECHO", "behind")
+    gevent.joinall([hanging, behind], timeout=5)
+    assert isinstance(hanging.exception, RedisTimeoutError)
+    # It had waited no longer than its own budget, and is asked again on a new connection.
+    assert behind.value == "behind"
+    assert line.ask("ECHO", "after") == "after"
+    line.close()
+
+
+def test_a_store_that_is_away_is_an_error_at_once(tmp_path: Any) -> None:
+    line = Line(address=str(tmp_path / "nowhere"))
+    with pytest.raises(OSError):
+        line.ask("PING")
+
+
+def test_whoever_waits_is_told_when_the_line_is_closed(line: Line) -> None:
+    line.ask("PING")
+    waiting = gevent.spawn(line.ask, "BLPOP", "test:never", 1)
+    gevent.sleep(0)
+    line.close()
+    # Once more on a new connection, as after any loss.
+    assert waiting.get(timeout=5) is None
+
+
+def test_one_that_stops_waiting_leaves_the_others_their_answers(line: Line) -> None:
+    line.ask("PING")
+    leaver = gevent.spawn(line.ask, "ECHO", "left")
+    stayer = gevent.spawn(line.ask, "ECHO", "stayed")
+    gevent.sleep(0)
+    leaver.kill()
+    assert stayer.get(timeout=5) == "stayed"

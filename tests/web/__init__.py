@@ -1,0 +1,1 @@
+"""HTTP towards clients: the worker that serves them, asked over plain sockets."""

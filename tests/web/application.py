@@ -1,0 +1,58 @@
+"""A small WSGI application that tells what it was asked. Knows WSGI; nothing of the gateway."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import gevent
+
+_TOLD = ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "REMOTE_ADDR", "wsgi.url_scheme")
+
+
+def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    """Answer by the path: see each branch."""
+    path = environ["PATH_INFO"]
+    if path == "/unread":
+        return _plain(start_response, b"refused unread", "413 Content Too Large")
+    if path == "/pieces":
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return _Pieces(environ)
+    if path == "/bare":
+        start_response("204 No Content", [])
+        return []
+    if path == "/splitting":
+        start_response("200 OK", [("X-Word", "a\r\nX-Injected: b")])
+        return [b"never"]
+    if path == "/failing":
+        raise RuntimeError("of no interest to clients")
+    if path == "/short":
+        start_response("200 OK", [("Content-Length", "10")])
+        return [b"four"]
+    if path == "/slow":
+        gevent.sleep(0.5)
+        return _plain(start_response, b"slept")
+    body = environ["wsgi.input"].read()
+    told = {name: environ[name] for name in _TOLD}
+    told["headers"] = {name: value for name, value in sorted(environ.items()) if name.startswith("HTTP_")}
+    told["body"] = body.decode("latin-1")
+    return _plain(start_response, json.dumps(told).encode())
+
+
+def _plain(start_response: Any, body: bytes, status: str = "200 OK") -> list[bytes]:
+    start_response(status, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))])
+    return [body]
+
+
+class _Pieces:
+    """Three pieces, and a note on the socket's other end when it is closed."""
+
+    def __init__(self, environ: dict[str, Any]) -> None:
+        self._head = environ["REQUEST_METHOD"] == "HEAD"
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield b"one "
+        yield b""
+        yield b"two "
+        yield b"three"
