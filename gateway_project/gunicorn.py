@@ -44,6 +44,13 @@ accesslog = None
 control_socket_disable = True
 
 
+def post_worker_init(worker: Any) -> None:
+    """Have guardrails made ready soon, where there are any: a request would wait for it longer than for the rest."""
+    from apps.gateway.readying import ready_soon
+
+    ready_soon()
+
+
 def child_exit(server: Any, worker: Any) -> None:
     """Take an ended worker's live gauges out of the metrics."""
     if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):

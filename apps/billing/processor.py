@@ -13,9 +13,8 @@ from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import stripe
 import structlog
 from django.conf import settings
 
@@ -39,6 +38,10 @@ from apps.billing.processor_answers import (
     refund_of,
     subscription_of,
 )
+
+if TYPE_CHECKING:
+    # Loaded when it is first needed: no worker pays for it where payments are off.
+    import stripe
 
 log = structlog.get_logger(__name__)
 # The library tells of every question, and in whose words it was declined.
@@ -198,6 +201,8 @@ def paid_invoices(subscription: str) -> list[Invoice]:
 
 def read_event(payload: bytes, signature: str) -> Event:
     """Return what a message says it is about. Raises Forged; ValueError for one that is signed and makes no sense."""
+    import stripe
+
     for secret in settings.STRIPE_WEBHOOK_SECRETS:
         try:
             # Text that is not UTF-8 is a ValueError of its own.
@@ -210,6 +215,8 @@ def read_event(payload: bytes, signature: str) -> Event:
 
 @cache
 def _client(secret_key: str, address: str) -> stripe.StripeClient:
+    import stripe
+
     base: Any = {"api": address} if address else {}
     return stripe.StripeClient(
         secret_key,
@@ -222,6 +229,8 @@ def _client(secret_key: str, address: str) -> stripe.StripeClient:
 def _ask(question: Callable[[stripe.StripeClient], Any]) -> dict[str, Any]:
     """Return the processor's answer as plain values. Raises ProcessorOff, ProcessorAway, Refused."""
     require()
+    import stripe
+
     try:
         answer: dict[str, Any] = question(_client(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)).to_dict()
     except stripe.CardError as error:

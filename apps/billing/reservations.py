@@ -26,9 +26,9 @@ LEASE_SECONDS = 20.0
 _RESERVE = LuaScript(
     """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
-    --       and a bucket for each rate
+    --       the workers, and a bucket for each rate
     -- ARGV: two known words, a fresh word, amount, from credits ('1'/''), key limit or '', reservation id, note,
-    --       most in flight or '', lease of one in flight (seconds), and requests a minute for each rate
+    --       most in flight or '', lease of one in flight (seconds), worker, and requests a minute for each rate
     local words = {}
     for i = 1, 2 do
       words[i] = redis.call('GET', KEYS[i])
@@ -46,7 +46,7 @@ _RESERVE = LuaScript(
     local clock = redis.call('TIME')
     local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
     local full, tight = {}, nil
-    for i = 7, #KEYS do
+    for i = 8, #KEYS do
       local each = 60 / tonumber(ARGV[i + 4])
       full[i] = math.max(tonumber(redis.call('GET', KEYS[i]) or '0'), now) + each
       local left = math.floor((60 - (full[i] - now)) / each + 1e-9)
@@ -80,7 +80,9 @@ _RESERVE = LuaScript(
     end
     if ARGV[6] ~= '' then redis.call('HINCRBY', KEYS[4], 'held', ARGV[4]) end
     redis.call('HSET', KEYS[5], ARGV[7], ARGV[8])
-    for i = 7, #KEYS do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
+    -- A worker whose heartbeat has not come through yet may die before it does: its notes must be found all the same.
+    if redis.call('HLEN', KEYS[5]) == 1 then redis.call('ZADD', KEYS[7], 'NX', now, ARGV[11]) end
+    for i = 8, #KEYS do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
     if ARGV[9] ~= '' then
       redis.call('ZADD', KEYS[6], now + tonumber(ARGV[10]), ARGV[7])
       redis.call('EXPIRE', KEYS[6], ARGV[10])
@@ -109,6 +111,9 @@ _RELEASE = LuaScript(
     return released
     """
 )
+
+# In one step: a worker believed dead may just be making a reservation.
+_FORGET = LuaScript("return redis.call('EXISTS', KEYS[1]) == 0 and redis.call('ZREM', KEYS[2], ARGV[1]) + 1 or 0")
 
 
 class Outcome(StrEnum):
@@ -222,6 +227,7 @@ def reserve(request: Request) -> Answer:
             api_key,
             notes_key(request.worker),
             flight_key(request.organization_id),
+            WORKERS,
             *(f"rate:{rate.bucket}" for rate in request.rates),
         ],
         [
@@ -235,11 +241,11 @@ def reserve(request: Request) -> Answer:
             msgspec.json.encode(note),
             "" if request.most_in_flight is None else request.most_in_flight,
             request.flight_seconds,
+            request.worker,
             *(rate.per_minute for rate in request.rates),
         ],
     )
-    outcome = Outcome(answer[0])
-    match outcome:
+    match outcome := Outcome(answer[0]):
         case Outcome.STALE:
             return Answer(outcome, words=(answer[1], answer[2]))
         case Outcome.UNKNOWN:
@@ -285,10 +291,7 @@ def notes_of(worker: str) -> dict[UUID, Note]:
 
 def forget(worker: str) -> bool:
     """Strike a dead worker off once all its notes are released; return whether it was. Raises RedisError."""
-    if client().exists(notes_key(worker)):
-        return False
-    client().zrem(WORKERS, worker)
-    return True
+    return bool(_FORGET([notes_key(worker), WORKERS], [worker]))
 
 
 def _now() -> float:

@@ -75,17 +75,17 @@ class Attempt:
         return self.first_content_at is not None
 
     def events(self) -> Iterator[Event]:
-        """Yield `Waiting` while the provider is silent, then its events from the first content on, all held ones first.
+        """Return `Waiting` while the provider is silent, then its events from the first content on, held ones first.
 
-        Raises UpstreamFailure, InvalidRequest for what the provider's format cannot say (it was not called then), and
-        ClientGone.
+        They, or this, raise UpstreamFailure, InvalidRequest for what the provider's format cannot say (it was not
+        called then), and ClientGone.
         """
         dialect = dialect_of(self.chat, self.candidate.offer)
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
         target = target_of(self.candidate)
         self.healing = Healing(self.chat, target, settings.HEARTBEAT_INTERVAL)
-        yield from self.healing.heal(self._answer(dialect, target))
+        return self.healing.heal(self._answer(dialect, target))
 
     def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
         """Yield what the provider answers, as `events` does."""

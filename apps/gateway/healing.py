@@ -100,10 +100,10 @@ class Healing:
     _called: set[int] = field(default_factory=set)
 
     def heal(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Yield an answer's events, its text whole and put right before the answer's end."""
-        if self.chat.response_format is None:
-            yield from events
-            return
+        """Return an answer's events, its text whole and put right before the answer's end."""
+        return iter(events) if self.chat.response_format is None else self._healed(events)
+
+    def _healed(self, events: Iterable[Event]) -> Iterator[Event]:
         heard_at = self.now()
         for event in events:
             for one in self._passed(event):

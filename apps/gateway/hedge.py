@@ -129,8 +129,8 @@ def race(
 
 def _begin(attempt: Attempt) -> Iterator[Event] | Exception:
     """Run an attempt to its first content; return all of its events, or what it failed with."""
-    events = attempt.events()
     try:
+        events = attempt.events()
         for event in events:
             if not isinstance(event, Waiting):
                 return _from(event, events)

@@ -6,11 +6,13 @@ settles writes each id once. Knows streams and files. Must never know what a rec
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -124,19 +126,45 @@ def _spool_folder() -> Path:
     return folder
 
 
+@cache
+def _spool_name(pid: int) -> str:
+    """Return the name of a process's file: never that of an earlier one, which may end in half a line."""
+    return f"{pid}-{uuid4().hex}.spool"
+
+
 def _spool(worker: str, record: bytes) -> None:
     """Append a record to this process's spool file, on disk before it returns: one line, the worker and the JSON.
 
-    Nothing here switches to another greenlet, so the file is never half written or renamed in between.
+    Nothing here switches to another greenlet, so the file is never half written or renamed in between. Raises OSError.
     """
     line = worker.encode() + b"\t" + record.replace(b"\n", b" ") + b"\n"
-    descriptor = os.open(_spool_folder() / f"{os.getpid()}.spool", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.write(descriptor, line)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    path = _spool_folder() / _spool_name(os.getpid())
+    while True:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # Another process may have taken the file away before it was locked: what is added now is never read.
+            if _is_at(path, descriptor):
+                _append(descriptor, line)
+                return
+        finally:
+            os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Is the open file still the one of that name?"""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    return False
+
+
+def _append(descriptor: int, line: bytes) -> None:
+    """Write a line to its end and to the disk. Raises OSError when there is no room; then nothing of it stays."""
+    length = os.fstat(descriptor).st_size
+    if os.write(descriptor, line) < len(line):
+        os.ftruncate(descriptor, length)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    os.fsync(descriptor)
 
 
 def replay() -> int:

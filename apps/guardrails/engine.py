@@ -30,7 +30,9 @@ from apps.guardrails.findings import (
 )
 from apps.guardrails.linear import Effort
 from apps.guardrails.masking import mask
+from apps.guardrails.pieces import pieces_of
 from apps.guardrails.rules import SystemRule, system_rules
+from apps.guardrails.text import Text
 
 PII = "pii_detection"
 
@@ -144,15 +146,13 @@ def screen_answer(compiled: Compiled, segments: Sequence[Segment]) -> Verdict:
 
 def hits_of(compiled: Compiled, segments: Sequence[Segment], *, answer: bool = False) -> list[Hit]:
     """Return all that matches in these texts, rules with `allow` included."""
-    effort = Effort()
+    effort = Effort.for_characters(sum(len(segment.text.raw) for segment in segments))
     found: defaultdict[tuple[Rule, int], list[Span]] = defaultdict(list)
     for index, segment in enumerate(segments):
-        for rule, system_rule in compiled.system:
-            if system_rule.find is not None and (system_rule.in_answers or not answer):
-                found[rule, index] += system_rule.find(segment.text, compiled.settings)
-        for matcher, rules in compiled.custom:
-            for owner, span in matcher.find(segment.text, effort):
-                found[rules[owner], index].append(span)
+        for piece in pieces_of(segment.text):
+            for rule, span in _in_text(compiled, piece.text, effort, answer=answer):
+                if (placed := piece.placed(span)) is not None:
+                    found[rule, index].append(placed)
     for matcher, rules in compiled.custom:
         if hasattr(matcher, "find_in_conversation") and not answer:
             for owner, index, span in cast(ConversationMatcher, matcher).find_in_conversation(segments):
@@ -160,6 +160,16 @@ def hits_of(compiled: Compiled, segments: Sequence[Segment], *, answer: bool = F
                 if rules[owner].action != "allow":
                     found[rules[owner], index].append(span)
     return [Hit(rule, index, _bounded(spans)) for (rule, index), spans in found.items() if spans]
+
+
+def _in_text(compiled: Compiled, text: Text, effort: Effort, *, answer: bool) -> Iterator[tuple[Rule, Span]]:
+    for rule, system_rule in compiled.system:
+        if system_rule.find is not None and (system_rule.in_answers or not answer):
+            yield from ((rule, span) for span in system_rule.find(text, compiled.settings))
+    # What the system rules take is none of theirs.
+    with effort:
+        for matcher, rules in compiled.custom:
+            yield from ((rules[owner], span) for owner, span in matcher.find(text, effort))
 
 
 def allowing(hits: Iterable[Hit]) -> dict[int, Rule]:

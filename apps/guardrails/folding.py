@@ -25,8 +25,9 @@ _INVISIBLE = (
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e001f\U000e007f-\U000e0fff"
 )
 _HIDDEN = re.compile(f"[{_INVISIBLE}]+")
-_TAG = re.compile("[\U000e0020-\U000e007e]")
+TAGS = {chr(code): chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}
 _GAP = re.compile(rf"[\s{_INVISIBLE}]")
+_ASCII_PIECE = re.compile(r"\s+|\S")
 _LATIN = str.maketrans(
     # Cyrillic, Greek, Armenian; also letters that only look alike in capitals, which folding has made small.
     "авеѕіјкмнорстухһԁԛԝѵӏ" + "αβεζηικμνορτυχωγϲϳ" + "օսոհցզյ",
@@ -100,6 +101,8 @@ class Fold:
 
     def _characters_of(self, offset: int) -> tuple[int, int]:
         """Return the part of the raw text that became the character at `offset`."""
+        if self._is_even:
+            return offset, offset + 1
         block = max(bisect_right(self._folded_starts, offset) - 1, 0)
         if block not in self._walked:
             end = self._raw_starts[block + 1] if block + 1 < len(self._raw_starts) else len(self._raw)
@@ -108,6 +111,11 @@ class Fold:
         within = offset - self._folded_starts[block]
         piece = max(bisect_right(folded, within, 0, len(folded) - 1) - 1, 0)
         return raw[piece], raw[piece + 1]
+
+    @functools.cached_property
+    def _is_even(self) -> bool:
+        """Whether every character became one: in ASCII nothing but runs of blanks becomes less."""
+        return self._raw.isascii() and len(self._raw) == len(self.text)
 
     @functools.cached_property
     def _walked(self) -> dict[int, tuple[list[int], list[int]]]:
@@ -156,7 +164,8 @@ def _visible(piece: str) -> str:
     if piece.isascii():
         return piece
     if _has_tag(piece):
-        piece = _TAG.sub(lambda tag: chr(ord(tag[0]) - 0xE0000), piece)
+        # A table of just the characters there are: looking one up never fails, which would cost the most.
+        piece = piece.translate({ord(one): TAGS.get(one, one) for one in set(piece)})
     if _has_hidden(piece):
         piece = _HIDDEN.sub("", piece)
     return _PILED.sub(r"\1", piece) if _has_piled(piece) else piece
@@ -195,6 +204,9 @@ def _stands_alone(character: str) -> bool:
 
 def _walk(raw: str, start: int, end: int) -> tuple[list[int], list[int]]:
     """Cut `raw[start:end]` where each piece folds alone; return where pieces begin, folded and raw, and the ends."""
+    if raw.isascii() or raw[start:end].isascii():
+        places = [*(piece.start() for piece in _ASCII_PIECE.finditer(raw, start, end)), end]
+        return list(range(len(places))), places
     cuts = [start]
     in_gap, blank = bool(_GAP.match(raw[start])) if start < end else False, False
     for at in range(start, end):

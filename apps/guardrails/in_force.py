@@ -14,6 +14,7 @@ from apps.guardrails import engine
 from apps.guardrails.configuration import find_config
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.engine import Compiled, Config
+from apps.guardrails.models import GuardrailConfig
 from apps.kernel.errors import InternalError
 from apps.organizations.plans import limits_of
 
@@ -40,6 +41,11 @@ def find_guardrails(organization_id: UUID, plan: str) -> Compiled | None:
             _compiled.popitem(last=False)
     _compiled.move_to_end(organization_id)
     return known[1] if known[1].in_force else None
+
+
+def is_anybody_guarded() -> bool:
+    """Tell whether any organization has its guardrails switched on, whatever its plan. Raises DatabaseError."""
+    return GuardrailConfig.objects.filter(enabled=True).exists()
 
 
 def _compile(organization_id: UUID, config: Config) -> Compiled:

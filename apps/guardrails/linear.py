@@ -22,15 +22,30 @@ _WINDOW = 4 * LONGEST_MATCH
 HEAVIEST = 1000
 # Bytes that one expression, and one pass, may take; an automaton that is full starts afresh.
 _MEMORY = 4 << 20
-# Seconds of computing that the expressions of an organization get for one request.
-_EFFORT = 0.25
+# Seconds of computing that the expressions of an organization get for one request, and for each character of it more.
+_EFFORT, _EFFORT_EACH = 0.25, 50e-9
 
 
 class Effort:
-    """How long looking may take, in seconds of this thread's computing; ordinary expressions need a hundredth."""
+    """How long looking may take, in seconds of this thread's computing; ordinary expressions need a hundredth.
+
+    It runs from the beginning; as a context, only while inside of it.
+    """
 
     def __init__(self, seconds: float = _EFFORT) -> None:
         self._end = time.thread_time() + seconds
+        self._left = seconds
+
+    @classmethod
+    def for_characters(cls, size: int) -> Effort:
+        """Return what texts of so many characters get."""
+        return cls(_EFFORT + _EFFORT_EACH * size)
+
+    def __enter__(self) -> None:
+        self._end = time.thread_time() + self._left
+
+    def __exit__(self, *_: object) -> None:
+        self._left = self._end - time.thread_time()
 
     def is_spent(self) -> bool:
         """Tell whether it is time to stop."""

@@ -21,3 +21,16 @@ def options() -> re2.Options:
 def compiled(pattern: str) -> re2._Regexp:
     """Return a pattern ready to search UTF-8."""
     return re2.compile(pattern, options())
+
+
+def last_end(pattern: re2._Regexp, utf8: bytes, match: re2._Match[bytes]) -> int:
+    """Return where the last match from `match` on ends: by halves, for one end of a text is as far as the other."""
+    first, beyond, end = match.start() + 1, len(utf8), match.end()
+    while first < beyond:
+        middle = (first + beyond) // 2
+        later = pattern.search(utf8, middle)
+        if later is None:
+            beyond = middle
+        else:
+            first, end = later.start() + 1, max(end, later.end())
+    return end

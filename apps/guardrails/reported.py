@@ -10,7 +10,7 @@ import re2
 from apps.guardrails.patterns import compiled
 
 # How many bytes before and after are looked at.
-_AROUND = 140
+AROUND = 140
 # The longest quotation, up to what was found in it.
 _QUOTATION = 60
 
@@ -60,6 +60,7 @@ _BY_ME = _compile(
 _INSIDE = _compile(
     _word_of("requests? attempts? anyone demands? aufforderung[a-z]* peticiones solicitudes demandes?"),
     r"\b(?:contained|found) in\b",
+    r" (?:never|niemals|nie|nooit|jamais|nunca|nigdy|никогда) ",
 )
 # Right after it: the orders of a document that is worked on, not the model's own.
 _DOCUMENTS = _compile(
@@ -67,6 +68,8 @@ _DOCUMENTS = _compile(
     r"(?:contained|in the|inside|within|from the|for the|for this file|found|that appear|embedded|on how"
     r"|for (?:installing|assembl[a-z]+))\b"
 )
+# But not how long it shall hold.
+_LASTING = _compile(r"^[^.!?a-z]{0,3}for the (?:rest|remainder|duration|whole|entire|next|following|purposes?)\b")
 # Around a quotation: it is an example.
 _TALK = _compile(
     _word_of("injections? jailbreak(?:s|ing)? guardrails? filters? detect[a-z]* tests? assert sentences? phrases?"),
@@ -83,13 +86,13 @@ _CLOSING = {pair[0].encode(): pair[1].encode() for pair in _QUOTES} | {b" '": b"
 
 def is_only_mentioned(utf8: bytes, start: int, end: int) -> bool:
     """Say whether `utf8[start:end]` is forbidden, told of others, or quoted where such things are talked about."""
-    before = utf8[max(0, start - _AROUND) : start]
-    after = utf8[end : end + _AROUND]
+    before = utf8[max(0, start - AROUND) : start]
+    after = utf8[end : end + AROUND]
     if _FORBIDDEN.search(before) or _INSIDE.search(utf8, start, end):
         return True
     if _OF_OTHERS.search(before) and not _BY_ME.search(before):
         return True
-    if _DOCUMENTS.search(after):
+    if _DOCUMENTS.search(after) and not _LASTING.search(after):
         return True
     return _is_quoted(before, after) and bool(_TALK.search(before) or _TALK.search(after))
 

@@ -5,7 +5,8 @@ is about, nor where a text comes from.
 
 What a shape is recognised by, its head, stands between `<` and `>`; one automaton looks for all heads in the whole
 text. Only where one is found are shapes tried, each on at most `_REACH` bytes: the time is linear in the length of any
-text, and those with nothing in them cost one pass.
+text, and those with nothing in them cost one pass. What looks the same is tried once; and where there are more heads
+than in any text that means no harm, the rest counts as found without being tried.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ import msgspec
 import re2
 
 from apps.guardrails.decoding import views
-from apps.guardrails.findings import Span
+from apps.guardrails.findings import UNFINISHED, Span
 from apps.guardrails.folding import fold
-from apps.guardrails.patterns import compiled, options
-from apps.guardrails.reported import is_only_mentioned, is_told_of
+from apps.guardrails.patterns import compiled, last_end, options
+from apps.guardrails.reported import AROUND, is_only_mentioned, is_told_of
 from apps.guardrails.text import Text
 
 # How far, in bytes, a shape reaches to either side of its head's beginning.
@@ -34,6 +35,8 @@ _REACH = 320
 _BEHIND = 160
 # Signs at most this far apart, in bytes, count together.
 _NEAR = 600
+# Heads and signs that are looked at in one text: this many, and one more for so many bytes.
+_LOOKED_AT, _BYTES_EACH = 1000, 64
 # Weights are sums of floats.
 _ENOUGH = 1.0 - 1e-9
 # What the table's gaps stand for, with and without spaces between words. A gap never leaves its sentence.
@@ -89,15 +92,29 @@ class _Finder:
         self._ahead.Compile()
         self._heads = compiled("|".join(sorted(heads)))
 
-    def signs(self, utf8: bytes, start: int, end: int) -> Iterator[Sign]:
-        """Yield the signs whose heads begin in `utf8[start:end]`, from left to right."""
-        while head := self._heads.search(utf8, start, end):
-            at = head.start()
-            start = at + 1
-            for index in self._ahead.Match(utf8[at : at + _REACH]) or ():
-                sign = _sign_of(self._shapes[index], utf8, at)
-                if sign is not None:
-                    yield sign
+    def signs(self, utf8: bytes, places: Iterable[tuple[int, int]]) -> Iterator[Sign]:
+        """Yield the signs whose heads begin in one of the `places` (start, end) of a text, from left to right."""
+        known: dict[tuple[int, bytes], list[Sign]] = {}
+        left = _LOOKED_AT + len(utf8) // _BYTES_EACH
+        for start, end in places:
+            while head := self._heads.search(utf8, start, end):
+                at = head.start()
+                if left <= 0:
+                    yield Sign(at, last_end(self._heads, utf8, head), UNFINISHED, 1.0, at)
+                    return
+                start, first = at + 1, max(0, at - _BEHIND)
+                around = (at - first, utf8[first : at + _REACH])
+                if around not in known:
+                    known[around], left = list(self._signs_at(*around)), left - 1
+                left -= 1 + len(known[around])
+                for sign in known[around]:
+                    yield Sign(sign.start + first, sign.end + first, sign.kind, sign.weight, at, sign.shape)
+
+    def _signs_at(self, at: int, utf8: bytes) -> Iterator[Sign]:
+        for index in self._ahead.Match(utf8[at:]) or ():
+            sign = _sign_of(self._shapes[index], utf8, at)
+            if sign is not None:
+                yield sign
 
 
 class Signals:
@@ -116,9 +133,8 @@ class Signals:
 
     def signs(self, utf8: bytes) -> list[Sign]:
         """Return the signs in a folded text, from left to right; those that only support others, only near these."""
-        signs = list(self._leading.signs(utf8, 0, len(utf8)))
-        for start, end in _around(signs, len(utf8)):
-            signs.extend(self._supporting.signs(utf8, start, end))
+        signs = list(self._leading.signs(utf8, [(0, len(utf8))]))
+        signs += self._supporting.signs(utf8, list(_around(signs, len(utf8))))
         return sorted(signs, key=lambda sign: sign.start)
 
     def find(self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0) -> list[Sign]:
@@ -131,7 +147,12 @@ class Signals:
         signs = [sign for sign in self.signs(utf8) if not seen or fresh(utf8[sign.start : sign.end])]
         # What is only spoken of is told last: most signs stand alone, and need no second look.
         suspects = {sign for group in self._worthy(signs, bonus) for sign in group}
-        meant = [sign for sign in (_as_meant(sign, utf8) for sign in signs if sign in suspects) if sign is not None]
+        worth = _Meant(utf8).worth
+        meant = [
+            sign if weight == sign.weight else msgspec.structs.replace(sign, weight=weight)
+            for sign in signs
+            if sign in suspects and (weight := worth(sign))
+        ]
         found: list[Sign] = []
         for group in self._worthy(meant, bonus):
             name = max(group, key=lambda sign: sign.weight).kind
@@ -191,16 +212,30 @@ def _sign_of(shape: _Shape, utf8: bytes, head: int) -> Sign | None:
     return Sign(start, ahead.end(), shape.kind, shape.weight, head, shape)
 
 
-def _as_meant(sign: Sign, utf8: bytes) -> Sign | None:
-    """Return the sign with what it is worth where it stands; None if it is only spoken of."""
-    shape = sign.shape
-    if shape is None or shape.plain:
-        return sign
-    if is_only_mentioned(utf8, sign.start, sign.end):
-        return None
-    if shape.imperative and is_told_of(utf8, sign.start):
-        return msgspec.structs.replace(sign, weight=sign.weight / 2)
-    return sign
+class _Meant:
+    """What signs of one text are worth where they stand; what stands the same in the same place is read once."""
+
+    def __init__(self, utf8: bytes) -> None:
+        self._utf8 = utf8
+        self._known: dict[tuple[bool, int, int, bytes], float] = {}
+
+    def worth(self, sign: Sign) -> float:
+        """Return the weight of a sign, less if it tells of others; 0 if it is only spoken of."""
+        shape = sign.shape
+        if shape is None or shape.plain:
+            return sign.weight
+        first, size = max(0, sign.start - AROUND), sign.end - sign.start
+        around = (shape.imperative, sign.start - first, size, self._utf8[first : sign.end + AROUND])
+        if around not in self._known:
+            self._known[around] = _share(*around)
+        return sign.weight * self._known[around]
+
+
+def _share(imperative: bool, start: int, size: int, utf8: bytes) -> float:
+    """Return how much counts of what stands at `utf8[start:start + size]`: 1, a half or nothing."""
+    if is_only_mentioned(utf8, start, start + size):
+        return 0.0
+    return 0.5 if imperative and is_told_of(utf8, start) else 1.0
 
 
 def _around(signs: list[Sign], size: int) -> Iterator[tuple[int, int]]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import re2
 
 from apps.guardrails.findings import MOST_SPANS, UNFINISHED, Span
-from apps.guardrails.patterns import compiled, options
+from apps.guardrails.patterns import compiled, last_end, options
 from apps.guardrails.plain import Plain
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -23,9 +23,9 @@ _DIGITS = frozenset(b"0123456789")
 # How many bytes a check may look at before and behind a candidate, if it does not say otherwise.
 REACH = 260
 # Candidates that are judged in one text: this many, and one more for so many bytes.
-_JUDGED, _BYTES_EACH = 1500, 40
-# Refused candidates each of which begins within the one before it; how many bytes then count as found at a time, and
-# how near behind these the next one is of the same chain.
+_JUDGED, _BYTES_EACH = 1500, 50
+# Refused candidates each of which begins within the one before it; how many bytes of the line then count as found at a
+# time, and how near behind these the next one is of the same chain.
 _CHAIN, _STRETCH, _NEXT = 100, 1024, 32
 _MOST_REMEMBERED = 4000
 
@@ -125,13 +125,13 @@ class Search:
         while match := pattern.search(utf8, at):
             start = match.start()
             if judge.left <= 0 or found >= MOST_SPANS:
-                yield start, _last_end(pattern, utf8, match), False
+                yield start, last_end(pattern, utf8, match), False
                 return
             chain = chain + 1 if start < end else 0
             if chain > _CHAIN:
                 at = _end_of_stretch(utf8, start, match.end())
                 yield start, at, False
-                end = at + _NEXT
+                end = at + _NEXT * (utf8[at : at + 1] != b"\n")
                 continue
             hit, end = judge(rank, *match.span(group)), match.end()
             if hit is not None:
@@ -177,19 +177,6 @@ class _Judge:
         if len(self._known) < _MOST_REMEMBERED:
             self._known[around] = hit and (hit.start - start, hit.end - start)
         return hit
-
-
-def _last_end(pattern: re2._Regexp, utf8: bytes, match: re2._Match[bytes]) -> int:
-    """Return where the last match from `match` on ends: by halves, for one end of a text is as far as the other."""
-    first, beyond, end = match.start() + 1, len(utf8), match.end()
-    while first < beyond:
-        middle = (first + beyond) // 2
-        later = pattern.search(utf8, middle)
-        if later is None:
-            beyond = middle
-        else:
-            first, end = later.start() + 1, max(end, later.end())
-    return end
 
 
 def _end_of_stretch(utf8: bytes, start: int, end: int) -> int:

@@ -6,7 +6,7 @@ Knows ClickHouse's language. Needs the extra `clickhouse`. Must never decide wha
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
@@ -109,15 +109,6 @@ class ClickHouse:
         rows = self._rows(f"SELECT {_NAMES} FROM request_log WHERE {question.text}", question)  # noqa: S608 - bound
         return rows[0] if rows else None
 
-    def find_used(self, scope: Scope) -> set[tuple[str, str]]:
-        """Return the pairs of model and provider that answered, to the day of the scope's beginning."""
-        if not scope.since:
-            return set()
-        question = _within(scope, whole_days=True)
-        question.ask("used_model != ''")
-        text = f"SELECT DISTINCT used_model, used_provider FROM request_log WHERE {question.text}"  # noqa: S608 - bound
-        return {(model, provider) for model, provider in self._read(text, question.parameters)}
-
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
         """Add rows in the order of `TABLE_COLUMNS`."""
         place = TABLE_COLUMNS.index("id")
@@ -185,14 +176,13 @@ class ClickHouse:
         return self._clients[patience]
 
 
-def _within(scope: Scope, *, whole_days: bool = False) -> _Question:
+def _within(scope: Scope) -> _Question:
     """Return the question for all rows in a scope."""
     question = _Question()
     parts = []
     for organization_id, moment in scope.since.items():
-        since = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0) if whole_days else moment
         owner = question.bind(organization_id, "UUID")
-        parts.append(f"organization_id = {owner} AND created_at >= {question.bind(since, _MOMENT)}")
+        parts.append(f"organization_id = {owner} AND created_at >= {question.bind(moment, _MOMENT)}")
     question.ask(" OR ".join(f"({part})" for part in parts))
     narrowed = {
         "project_id": scope.project_id,

@@ -145,6 +145,11 @@ class RequestLog(models.Model):
                 condition=~Q(unified_finish_reason="completed"),
             ),
             models.Index(
+                fields=["project_id", "finish_reason", "created_at", "id"],
+                name="log_finish",
+                condition=Q(finish_reason__isnull=False),
+            ),
+            models.Index(
                 fields=["project_id", "source", "created_at", "id"],
                 name="log_source",
                 condition=Q(source__isnull=False),

@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, time, timedelta
 from functools import reduce
-from operator import and_
+from operator import and_, or_
 from typing import Any
 from uuid import UUID
 
-from django.db import connection
-from django.db.models import BooleanField, F, Func, JSONField, Q, QuerySet, TextField, Value
+from django.db.models import BooleanField, Func, JSONField, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast
 
 from apps.kernel.ids import time_of
-from apps.logs import store
+from apps.logs import partitions, store
 from apps.logs.access import Scope
-from apps.logs.models import RequestLog, find_time
+from apps.logs.models import ActivityDay, ActivityDelta, RequestLog, find_time
 from apps.organizations.models import Project
 
 # The finest difference between two moments in the table.
 _TICK = timedelta(microseconds=1)
+# Walks through an index, each of one organization or project through one day, that are planned for one question.
+_MOST_WALKS = 200
 
 # A row by column; JSON columns are the text they are and go out unread.
 Row = dict[str, Any]
@@ -85,9 +86,16 @@ def _find_here(
     wanted = _conditions_of(filters)
     if after is not None:
         wanted &= Q(id__gt=after) if ascending else Q(id__lt=after)
+    elif ascending and (days := partitions.existing()):
+        low = max(low, datetime.combine(days[0], time.min, UTC))  # Nobody was there before.
     rows: list[Row] = []
+    ways = _ways(scope, filters)
     for start, end in _stretches(low, high, ascending):
-        rows += _walk(scope, wanted & Q(created_at__gte=start, created_at__lte=end), count - len(rows), ascending)
+        within = wanted & Q(created_at__gte=start, created_at__lte=end)
+        if len(ways) * ((end - start).days + 1) <= _MOST_WALKS:
+            rows += _walk(ways, within, count - len(rows), ascending)
+        else:
+            rows += _look(scope, within, count - len(rows), ascending)
         if len(rows) == count:
             break
     return rows
@@ -111,16 +119,35 @@ def _stretches(low: datetime, high: datetime, ascending: bool) -> Iterator[tuple
         days *= 4
 
 
-def _walk(scope: Scope, wanted: Q, count: int, ascending: bool) -> list[Row]:
-    """Return rows in order. Each organization is one walk through an index, cut short; what they find is merged."""
+def _ways(scope: Scope, filters: Filters) -> list[QuerySet[RequestLog]]:
+    """Return what can be walked through in the order of an index: organizations, or projects where they have one."""
+    of_projects = (filters.finish_reason, filters.unified_finish_reason, filters.source)
+    if scope.project_id is not None or of_projects == (None, None, None):
+        return [_of_organization(scope, organization_id) for organization_id in scope.since]
+    projects = Project.objects.filter(organization__in=scope.since).values_list("organization_id", "id")
+    return [_of_organization(replace(scope, project_id=project), owner) for owner, project in projects]
+
+
+def _walk(ways: list[QuerySet[RequestLog]], wanted: Q, count: int, ascending: bool) -> list[Row]:
+    """Return rows in order. Each way is one walk through an index, cut short; what they find is merged."""
     order = ("created_at", "id") if ascending else ("-created_at", "-id")
-    walks = [
-        _select(_of_organization(scope, organization_id).filter(wanted)).order_by(*order)[:count]
-        for organization_id in scope.since
-    ]
+    walks = [_select(way.filter(wanted)).order_by(*order)[:count] for way in ways]
     if len(walks) > 1:
         walks = [walks[0].union(*walks[1:], all=True).order_by(*order)[:count]]
     return [dict(zip(COLUMNS, row, strict=True)) for walk in walks for row in walk]
+
+
+def _look(scope: Scope, wanted: Q, count: int, ascending: bool) -> list[Row]:
+    """Return rows in order, of all organizations by one look at each day: for what so many walks would be planned for.
+
+    What is looked for here is rare, or the days before had been enough.
+    """
+    seen = [Q(organization_id=organization, created_at__gte=since) for organization, since in scope.since.items()]
+    rows = RequestLog.objects.filter(wanted, reduce(or_, seen), organization_id__in=list(scope.since))
+    if scope.provider_key_id is not None:
+        rows = rows.filter(provider_key_id=scope.provider_key_id)
+    order = ("created_at", "id") if ascending else ("-created_at", "-id")
+    return [dict(zip(COLUMNS, row, strict=True)) for row in _select(rows).order_by(*order)[:count]]
 
 
 def find_row(scope: Scope, identifier: UUID) -> Row | None:
@@ -138,37 +165,25 @@ def find_row(scope: Scope, identifier: UUID) -> Row | None:
 def find_used(scope: Scope) -> tuple[list[str], list[str]]:
     """Return the models and the providers that answered the scope's projects, to the day of its beginning, sorted.
 
-    Looks only at where one pair of model and provider ends and the next begins, however many rows have the same.
+    Days are asked, not rows: however many there are, and wherever they are kept.
     """
-    projects = Project.objects.filter(organization__in=scope.since)
+    if not scope.since:
+        return [], []
+    seen = reduce(or_, (Q(organization_id=one, date__gte=since.date()) for one, since in scope.since.items()))
+    # Notes first: one that is folded meanwhile is then in its day.
+    notes = ActivityDelta.objects.filter(seen, organization_id__in=list(scope.since))
     if scope.project_id is not None:
-        projects = projects.filter(id=scope.project_id)
-    since = {
-        identifier: _midnight(scope.since[organization_id])
-        for identifier, organization_id in projects.values_list("id", "organization_id")
-    }
-    with connection.cursor() as cursor:
-        cursor.execute(_USED, [list(since), list(since.values())])
-        pairs = set(cursor.fetchall())
-    if (older := store.older()) is not None:
-        pairs |= older.find_used(scope)
-    return sorted({model for model, _ in pairs}), sorted({provider for _, provider in pairs})
-
-
-_USED = """
-    WITH RECURSIVE used (project_id, since, model, provider) AS (
-        SELECT project_id, since, '', '' FROM unnest(%s::uuid[], %s::timestamptz[]) AS project (project_id, since)
-        UNION ALL
-        SELECT used.project_id, used.since, following.used_model::text, following.used_provider::text
-        FROM used CROSS JOIN LATERAL (
-            SELECT used_model, used_provider FROM request_log
-            WHERE project_id = used.project_id AND created_at >= used.since
-                AND (used_model, used_provider) > (used.model, used.provider)
-            ORDER BY used_model, used_provider LIMIT 1
-        ) following
+        notes = notes.filter(project_id=scope.project_id)
+    # A request that nobody answered has a model, the one that it named, but no provider.
+    pairs = set(notes.exclude(provider="").values_list("model", "provider").distinct())
+    days = ActivityDay.objects.filter(
+        seen,
+        organization_id__in=list(scope.since),
+        project_id=scope.project_id or ActivityDay.EVERY,
+        api_key_id=ActivityDay.EVERY,
     )
-    SELECT DISTINCT model, provider FROM used WHERE model <> ''
-"""
+    pairs |= set(days.exclude(provider="").values_list("model", "provider").distinct())
+    return sorted({model for model, _ in pairs}), sorted({provider for _, provider in pairs})
 
 
 def _of_organization(scope: Scope, organization_id: UUID) -> QuerySet[RequestLog]:
@@ -216,7 +231,8 @@ def _is_model(name: str) -> Q:
 
 def _has_header(key: str | None, value: str | None) -> Q:
     if key is None:
-        path = f"$.* ? (@ == {json.dumps(value)})"
-        return Q(Func(F("custom_headers"), Value(path), function="jsonb_path_exists", output_field=BooleanField()))
+        path = Value(f"$.* ? (@ == {json.dumps(value)})")
+        # The operator is answered from the index; the function of the same meaning is not.
+        return Q(Func(path, template="custom_headers @? %(expressions)s::jsonpath", output_field=BooleanField()))
     name = key.lower()
     return Q(custom_headers__has_key=name) if value is None else Q(custom_headers__contains={name: value})

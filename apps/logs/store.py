@@ -44,9 +44,6 @@ class OlderLogs(Protocol):
     def find_row(self, scope: Scope, identifier: UUID) -> Row | None:
         """Return a row by its id, or None."""
 
-    def find_used(self, scope: Scope) -> set[tuple[str, str]]:
-        """Return the pairs of model and provider that answered."""
-
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
         """Add rows in the order of the table's columns; one that is there already is replaced."""
 

@@ -24,7 +24,7 @@ from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project, User
 from tests.bench import log_rows
 from tests.bench.log_rows import Cast
-from tests.logs.entries import entry
+from tests.logs.entries import entry, id_at
 from tests.world import Caller, signed_in
 
 RUNS = 3
@@ -172,11 +172,18 @@ def plan_of(question: Question) -> str:
 
 
 def write(cast: Cast) -> dict[str, float]:
-    """Return how long it takes to write rows as the settler does; they are not kept."""
+    """Return how long it takes to write rows of yesterday as the settler does; they are not kept."""
     keys = list(ApiKey.objects.select_related("project")[:20])
-    headers = [{"team": f"team-{number % 30}"} if number % 4 == 0 else None for number in range(WRITTEN)]
+    moment = datetime.now(UTC) - timedelta(days=1)
     entries = [
-        entry(keys[number % len(keys)], custom_headers=headers[number], source="web" if number % 3 else None)
+        entry(
+            keys[number % len(keys)],
+            id=id_at(moment),
+            used_model=f"model-{number % 40}",
+            finish_reason="stop" if number % 7 else "tool_calls",
+            custom_headers={"team": f"team-{number % 30}"} if number % 4 == 0 else None,
+            source="web" if number % 3 else None,
+        )
         for number in range(WRITTEN)
     ]
     times = []
@@ -185,9 +192,7 @@ def write(cast: Cast) -> dict[str, float]:
         with transaction.atomic():
             writer.write(entries[start : start + BATCH])
         times.append((time.perf_counter() - started) * 1000)
-    RequestLog.objects.filter(
-        id__in=[one.id for one in entries], created_at__gte=datetime.now(UTC) - timedelta(hours=1)
-    ).delete()
+    RequestLog.objects.filter(id__in=[one.id for one in entries], created_at__gte=moment - timedelta(days=1)).delete()
     return {"median": statistics.median(times), "slowest": max(times), "per_second": WRITTEN / sum(times) * 1000}
 
 

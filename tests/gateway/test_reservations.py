@@ -150,3 +150,26 @@ def test_workers_that_fall_silent_are_dead_and_forgotten_when_nothing_is_left(or
     reservations.release([("worker-1", one.id)])
     assert reservations.forget("worker-1") is True
     assert reservations.dead_workers() == []
+
+
+def test_the_notes_of_a_worker_that_died_before_its_first_heartbeat_are_found(organization: UUID) -> None:
+    one = request(organization)
+    reservations.reserve(one)
+    assert reservations.dead_workers() == []
+    (first,) = client().zrange(reservations.WORKERS, 0, -1, withscores=True)
+    # A later one does not make it live longer: that is for its heartbeat.
+    reservations.reserve(request(organization, amount=0))
+    assert client().zrange(reservations.WORKERS, 0, -1, withscores=True) == [first]
+    client().zadd(reservations.WORKERS, {"worker-1": first[1] - reservations.LEASE_SECONDS})
+    assert reservations.dead_workers() == ["worker-1"]
+    assert next(iter(reservations.notes_of("worker-1"))) == one.id
+
+
+def test_one_that_was_forgotten_and_lives_on_is_known_again_by_its_next_reservation(organization: UUID) -> None:
+    reservations.beat("worker-1")
+    assert reservations.forget("worker-1") is True
+    assert client().zcard(reservations.WORKERS) == 0
+    reservations.reserve(request(organization))
+    assert client().zrange(reservations.WORKERS, 0, -1) == ["worker-1"]
+    assert reservations.forget("worker-1") is False
+    assert client().zrange(reservations.WORKERS, 0, -1) == ["worker-1"]

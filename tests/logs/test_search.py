@@ -17,7 +17,7 @@ from apps.logs import search
 from apps.logs.access import Scope
 from apps.logs.models import RequestLog
 from apps.logs.search import Filters
-from tests.logs.entries import entry, write
+from tests.logs.entries import entry, id_at, write
 
 ORGANIZATION, PROJECT, KEY = new_id(), new_id(), new_id()
 
@@ -43,6 +43,7 @@ def _rows(db: None) -> None:
         ({}, {}, "organization_id_created_at_id"),
         ({"project_id": PROJECT}, {}, "project_id_created_at_id"),
         ({"project_id": PROJECT, "api_key_id": KEY}, {}, "api_key_id_created_at_id"),
+        ({"project_id": PROJECT}, {"finish_reason": "length"}, "project_id_finish_reason_created_at_id"),
         ({"project_id": PROJECT}, {"source": "web"}, "project_id_source_created_at_id"),
         (
             {"project_id": PROJECT},
@@ -98,7 +99,11 @@ def test_an_id_alone_finds_its_row_in_one_day_wherever_it_is_asked_for() -> None
 def test_custom_headers_have_an_index_of_their_own() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
-        for condition in ("""custom_headers @> '{"team": "blue"}'""", "custom_headers ? 'team'"):
+        for condition in (
+            """custom_headers @> '{"team": "blue"}'""",
+            "custom_headers ? 'team'",
+            """custom_headers @? '$.* ? (@ == "blue")'""",
+        ):
             cursor.execute(f"EXPLAIN SELECT id FROM request_log WHERE {condition}")
             plan = "\n".join(line for (line,) in cursor.fetchall())
             assert "custom_headers_idx" in plan
@@ -106,8 +111,25 @@ def test_custom_headers_have_an_index_of_their_own() -> None:
 
 def test_models_in_use_are_found_without_reading_rows() -> None:
     scope = Scope({ORGANIZATION: datetime.now(UTC) - timedelta(days=3)}, PROJECT)
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off")
-        cursor.execute(f"EXPLAIN {search._USED}", [[PROJECT], [scope.since[ORGANIZATION]]])
-        plan = "\n".join(line for (line,) in cursor.fetchall())
-    assert set(re.findall(r"using request_log_\d+_(\w+?)_idx", plan)) == {"project_id_used_model_used_provider"}
+    with CaptureQueriesContext(connection) as captured:
+        assert search.find_used(scope) == (["gpt-5"], ["openai"])
+    assert [query["sql"] for query in captured.captured_queries if "request_log" in query["sql"]] == []
+
+
+def test_many_organizations_are_looked_for_at_once_where_rows_are_rare(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = datetime.now(UTC)
+    other, late = new_id(), new_id()
+    written = [write(entry(organization_id=one, id=id_at(now - timedelta(hours=5))))[0] for one in (other, late)]
+    # What is before the beginning of its own organization is not seen, though another's begins earlier.
+    scope = Scope({ORGANIZATION: now - timedelta(days=30), other: now - timedelta(days=30), late: now})
+    pages = {}
+    for walks in (0, 1_000):
+        monkeypatch.setattr(search, "_MOST_WALKS", walks)
+        pages[walks] = [
+            search.find_page(scope, Filters(), count=count, after=None, ascending=ascending)
+            for count in (2, 50)
+            for ascending in (True, False)
+        ]
+    assert pages[0] == pages[1_000]
+    assert pages[0][2][0]["id"] == written[0]
+    assert [len(page) for page in pages[0]] == [2, 2, 4, 4]

@@ -118,7 +118,7 @@ class Load:
                 self._keep(request_id, _usage_in(response.content))
 
     def _refuse(self, request_id: str, response: requests.Response) -> None:
-        if response.json()["error"]["type"] == "upstream_error":
+        if response.json()["error"]["type"] in {"upstream_error", "timeout_error"}:
             self.heard.failed.add(request_id)
         else:
             self.heard.refused[request_id] = response.status_code

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
@@ -20,7 +21,7 @@ from tests.stack.books import Books, books_of
 from tests.stack.chaos import Door, Heard, Load, Storm, scheduled_work
 from tests.stack.product import Product, eventually
 
-SECONDS = float(os.environ.get("CHAOS_SECONDS", "20"))
+SECONDS = float(os.environ.get("CHAOS_SECONDS", "15"))
 CLIENTS = 12
 BEFORE = Decimal(100)
 
@@ -44,7 +45,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 @pytest.mark.flaky(reruns=0)
 def test_every_answer_is_logged_and_charged_once_whoever_dies_and_whenever(product: Product) -> None:
     seed = os.environ.get("CHAOS_SEED") or str(random.SystemRandom().randrange(10**9))
-    print(f"CHAOS_SEED={seed}")
+    sys.stdout.write(f"CHAOS_SEED={seed}\n")
     chance = random.Random(seed)
     doors = doors_of(product)
     load, storm = Load(product, doors, CLIENTS, chance), Storm(product, chance)
@@ -53,15 +54,17 @@ def test_every_answer_is_logged_and_charged_once_whoever_dies_and_whenever(produ
     load.stop()
     eventually(lambda: requests.get(product.url, timeout=10).status_code == 200, patience=60)
     books = books_of(product)
-    print(told(load.heard, storm, books))
+    sys.stdout.write(told(load.heard, storm, books))
 
     assert books.left == {}
-    assert load.heard.hung == set()
     assert_everyone_has_one_row(load.heard, books)
     assert_every_row_is_charged_once(books)
     assert product.manage("check_ledger") == "Every balance equals the sum of its ledger entries.\n"
     assert books.differences == {}
     assert books.tasks_done >= 1
+    # Nobody waited for ever, nor was told of a defect where something was away.
+    assert load.heard.hung == set()
+    assert set(load.heard.refused.values()) <= {503}
 
 
 def doors_of(product: Product) -> list[Door]:
@@ -154,12 +157,12 @@ def told(heard: Heard, storm: Storm, books: Books) -> str:
     return "\n".join(
         [
             f"strikes: {dict(storm.strikes)}",
-            f"answered {len(heard.costs)}, in part {len(heard.parts)} (+{len(heard.unreserved_parts)} unreserved), failed "
-            f"{len(heard.failed)}, refused {dict(Counter(heard.refused.values()))}, broken {len(heard.broken)}, hung "
-            f"{len(heard.hung)}, slowest {heard.slowest:.1f} s",
+            f"answered {len(heard.costs)}, in part {len(heard.parts)} (+{len(heard.unreserved_parts)} unreserved), "
+            f"failed {len(heard.failed)}, refused {dict(Counter(heard.refused.values()))}, broken {len(heard.broken)}, "
+            f"hung {len(heard.hung)}, slowest {heard.slowest:.1f} s",
             f"rows {len(books.rows)}: {dict(finishes)}",
             f"costs {sum(row.cost for row in books.rows)}, storage {sum(row.storage for row in books.rows)}, credits "
             f"{books.credits}",
-            f"left {books.left}, differences {books.differences}, reconciled by tasks {books.tasks_done}",
+            f"left {books.left}, differences {books.differences}, reconciled by tasks {books.tasks_done}\n",
         ]
     )

@@ -14,6 +14,7 @@ from apps.guardrails.custom import BadConfig, fields_of, read_texts
 from apps.guardrails.findings import Segment, Span
 from apps.guardrails.linear import Effort
 from apps.guardrails.phrases import Phrase, Phrases
+from apps.guardrails.pieces import pieces_of
 from apps.guardrails.stems import LANGUAGES, Stem, Stems
 from apps.guardrails.text import Text
 
@@ -124,7 +125,7 @@ class Topics:
                 messages[segment.place.partition(".")[0]].append(index)
         known: set[int] = set()
         for indexes in messages.values():
-            texts = [segments[index].text for index in indexes]
+            texts = [piece.text for index in indexes for piece in pieces_of(segments[index].text)]
             about = {topic.rule for text in texts for topic, _, _ in self._allowed.find(text)}
             words = sum(count_words(text) for text in texts)
             for rule in self._restricted:

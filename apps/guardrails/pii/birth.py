@@ -9,7 +9,9 @@ from apps.guardrails.pii.named import digits_of, named
 from apps.guardrails.sought import Hit
 
 _BORN = (
-    r"(?i:\bdate[ _]of[ _]birth\b|\bd\.?o\.?b\b\.?|\bbirth[ _]?da(?:te|y)\b|\bborn(?: on(?: the)?|:| in \w+ on)?|"
+    r"(?i:\bdate[ _-]?of[ _-]?birth\b|\bf[öø]dt?(?: den)?|\bsyntynyt|\bnarozen[aý]?|do[gğ]um tarihi|"
+    r"\btanggal lahir|ngày sinh|ημερομηνία γέννησης|data nașterii|"
+    r"\bd\.?o\.?b\b\.?|\bbirth[ _]?da(?:te|y)\b|\bborn(?: on(?: the)?|:| in \w+ on)?|"
     r"\bgeboren(?: am| op)?|\bgeb\.|"
     r"\bgeburtsdatum|\bn[ée]e? le|\bdate de naissance|\bfecha de nacimiento|\bnacid[oa] el|\bdata di nascita|"
     r"\bnat[oa] il|"

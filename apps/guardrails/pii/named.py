@@ -10,6 +10,8 @@ from apps.guardrails.sought import Check, Hit, Sought
 
 # Between a name and its number: "no. is:", `" : "`, one line's end.
 _GAP = r"[^0-9\n]{0,28}?\n?[^0-9A-Za-z\n]{0,8}?"
+# The same of a number that its check digits confirm: "PESEL of my client Anna Nowak-Kowalska, as agreed, is …".
+WIDE_GAP = r"[^0-9\n]{0,64}?\n?[^0-9A-Za-z\n]{0,8}?"
 _NEXT = r"(?:[\s,;/|&]|and|und|et|or|y|e|o)*[\s,;|&]"
 # What says that the number is another one after all.
 _OTHER = compiled(
@@ -18,8 +20,8 @@ _OTHER = compiled(
 )
 
 
-def named(name: str, label: str, words: str, number: str, check: Check) -> Sought:
-    """Return what finds `number` behind one of `words` (both patterns), and the rest of a list of them."""
+def named(name: str, label: str, words: str, number: str, check: Check, gap: str = _GAP) -> Sought:
+    """Return what finds `number` behind one of `words`, `gap` between them (patterns), and the rest of a list."""
 
     def check_with_name(hit: Hit) -> Hit | None:
         if not hit.stands_alone() or _OTHER.search(hit.before(28)):
@@ -29,7 +31,7 @@ def named(name: str, label: str, words: str, number: str, check: Check) -> Sough
     return Sought(
         name,
         label,
-        pattern=rf"(?:{words}){_GAP}({number})",
+        pattern=rf"(?:{words}){gap}({number})",
         gate=rf"(?:{words})[^0-9\n]*\n?[^0-9\n]*[0-9]",
         check=check_with_name,
         overlapping=True,

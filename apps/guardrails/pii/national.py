@@ -50,7 +50,7 @@ from stdnum.th import pin
 from stdnum.tr import tckimlik
 from stdnum.za import idnr as south_african
 
-from apps.guardrails.pii.named import digits_of, named
+from apps.guardrails.pii.named import WIDE_GAP, digits_of, named
 from apps.guardrails.sought import Hit, Sought
 
 _LABEL = "NATIONAL_ID"
@@ -195,7 +195,7 @@ _NAMES = (
     _Name("tw_id", r"身分證|身份證|(?i:\bnational id\b)", r"[A-Z][12]\d{8}", _is_taiwanese),
     _Name(
         "za_id",
-        r"(?i:\b(?:sa|rsa|south african)? ?id (?:no|number)\b|\bidentity number\b)",
+        r"(?i:\b(?:sa|rsa|south african) id\b|\bid (?:no|number)\b|\bidentity (?:no|number|document)\b)",
         r"\d{6} ?\d{4} ?\d{3}",
         south_african.is_valid,
     ),
@@ -225,5 +225,5 @@ def _alone(is_valid: Callable[[str], bool]) -> Callable[[Hit], Hit | None]:
 
 KINDS = (
     *(Sought(form.name, _LABEL, form.pattern, _alone(form.is_valid), overlapping=True) for form in _FORMS),
-    *(named(name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid)) for name in _NAMES),
+    *(named(name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid), WIDE_GAP) for name in _NAMES),
 )

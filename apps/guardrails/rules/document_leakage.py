@@ -29,7 +29,7 @@ _MARKINGS = (
     r"need[- ]to[- ]know(?: basis)?(?: only)?|do not (?:distribute|copy|forward|share)(?: (?:externally|"
     r"outside)[a-z ]{0,20})?|"
     r"not for (?:public |external |further )?(?:release|distribution|circulation|publication|disclosure)|"
-    r"board (?:eyes|members) only|"
+    r"board (?:eyes|members) only|official[- ]sensitive(?:[- ][a-z]{4,12})?|"
     r"attorney[- ]client (?:privileged?(?: communication)?|communication)(?: (?:and|&) confidential)?|"
     r"attorney(?:'s)? work product|"
     r"legally privileged|without prejudice|under (?:nda|embargo)|embargoed|nda required|"
@@ -85,6 +85,8 @@ _SENTENCE = compiled(
     r"the|a|an|my|our|your|in|if|not|of which|because|word|stamp\w*|label\w*)\b"
 )
 _BULLET = compiled(r"^\s*(?:[-*+•]|\d{1,3}[.)]|\|)\s")
+# What stands before a sentence of a program's comments and docstrings.
+_COMMENT = compiled(r"^(?:\t+| {2,})(?:[*#/-]+ )?$|^ ?(?://+|--|/?\*+|;+|\.\.) ")
 _LINE, _LONGEST_LINE, _LONGEST_BESIDE = 160, 110, 60
 
 
@@ -105,7 +107,7 @@ def _marking(hit: Hit) -> Hit | None:
     left, right = _line_around(hit)
     if (left[-1:] and left[-1] in _QUOTES) or (right[:1] and right[0] in _QUOTES) or "?" in left + right:
         return None
-    if (left[-1:].isalnum() or right[:1].isalnum()) or _BULLET.search(left + text):
+    if (left[-1:].isalnum() or right[:1].isalnum()) or _BULLET.search(left + text) or _is_comment(left, text):
         return None
     before, after = left.strip(_DECORATION), right.strip(_DECORATION)
     plain_word = text.lower() in _PLAIN_WORDS
@@ -116,6 +118,11 @@ def _marking(hit: Hit) -> Hit | None:
     if _SENTENCE.search(before) or _SENTENCE.search(after):
         return None
     return hit if _stands_apart(text, left, right) or (left + text + right).isupper() else None
+
+
+def _is_comment(left: str, text: str) -> bool:
+    """Tell whether "for internal use only" stands in a program, where it says who should call something."""
+    return bool(_COMMENT.match(left)) and not text.isupper() and text.lower().startswith(("for internal", "internal", "do not"))
 
 
 def _stands_apart(text: str, left: str, right: str) -> bool:
@@ -151,6 +158,8 @@ def _has_room(hit: Hit) -> bool:
 def _legend(hit: Hit) -> Hit | None:
     """Accept a sentence of a legend that nobody quotes or asks about."""
     left, right = _line_around(hit)
+    if _is_comment(left, hit.text):
+        return None
     before = left.rstrip(" \t*_>#/-—–|")  # noqa: RUF001 - these letters are meant
     if (left[-1:] and left[-1] in _QUOTES) or (before[-1:] and before[-1] not in ".!)]:;©»" and before[-1:].isalnum()):
         return None

@@ -16,12 +16,15 @@ from apps.guardrails.sought import Hit, Sought
 
 _PASSWORDS = (
     r"pass(?:word|wd|phrase|wort)|(?:\b|_)pass(?:code)?|(?:\b|_)pw|pwd|kennwort|contrase[nñ]a|senha|"
-    r"mot[_ ]de[_ ]passe|wachtwoord|парол[ья]"
+    r"mot[_ ]de[_ ]passe|wachtwoord|парол[ья]|has[lł]o|heslo|l[öo]senord|passord|adgangskode|kodeord|salasana|"
+    r"jelsz[oó]|[sş]ifre(?:si|niz|m)?|parola|mật khẩu|kata sandi|κωδικός|पासवर्ड|סיסמה|كلمة (?:المرور|السر)|"
+    r"رمز عبور"
 )
 _TOKENS = (
     r"api[_-]?(?:key|token|secret)|(?:access|auth|refresh|bearer|bot|personal)[_-]?(?:access[_-]?)?(?:key|token)|"
     r"consumer[_-]?key|(?:client|app|consumer|signing|shared|webhook|jwt|session|master|django)[_-]?(?:secret|token)(?:[_-]?key)?|"
-    r"secret[_-]?(?:access[_-]?)?(?:key|token)|(?:encryption|private|account|subscription|service|license)[_-]?key|"
+    r"secret[_-]?(?:access[_-]?)?(?:key|token)|(?:encryption|private|account|subscription|service|license|signing|hmac|cookie|master|deploy|admin|shared|"
+    r"aes|crypto)[_-]?key|"
     r"secret|token|x-api-key|credentials?|pepper"
 )
 # What may follow a name: "API_KEY_PROD", "secret_key_base".
@@ -32,12 +35,13 @@ _IS = rf"{_QUOTE}? ?(?::=|=>|==?|:) ?"
 _VALUE = r"[^\s\"'`<>]{6}"
 _LONGEST_REST = 250
 _REST = compiled(r"[^\s\"'`<>，。；、！？）」]*")  # noqa: RUF001 - these letters are meant
-_PROSE_WORDS = rf"\b(?:{_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:is|was|lautet|ist|es|est|é|to)|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
+_PROSE_WORDS = rf"\b(?:{_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:is|was|lautet|ist|es|est|é|è|e|to|är|er|on|je|este|là|adalah|είναι|הוא|هي|هو|है)|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
 _CODE = compiled(
     r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
     r"secrets|vault)[.\[]"
     r"|^[a-z_]+(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^[a-z_]\w*(?:\.[A-Z]\w*)+$|^https?://|^(?:~|\.{1,2})/|"
-    r"^/[\w.-]*/|^\$[A-Za-z_]"
+    r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
+    r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$"
 )
 _HASH = compiled(r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt)")
 _NAME = compiled(r"^[A-Za-z]+(?:[_-][A-Za-z]+)*$")
@@ -48,8 +52,15 @@ _COMMON = compiled(
 # Names of tokens that open nothing.
 _NO_SECRET = compiled(
     r"(?i)(?:next|page|csrf|xsrf|continuation|cursor|sync|pagination|change|idempotency|cache|"
-    r"public)[_-]?(?:page)?[_-]?(?:token|key)\W{0,6}$"
+    r"public)[_-]?(?:page)?[_-]?(?:token|key)\W{0,6}$|secretsmanager:[^\s]*:secret:$"
 )
+# Keys of test modes, and keys that are meant to be seen.
+_OPEN = compiled(r"^(?:[prs]k_test_|pk_live_|sandbox[-_]|test[-_])")
+# What a value in a list of settings, or in the query of an address, ends at.
+_NEXT_SETTING = compiled(r"(?:; ?[A-Za-z][A-Za-z ]{1,40}|&[A-Za-z][A-Za-z_]{1,40})=")
+# Scripts written without spaces: a sentence goes on right behind what it tells.
+_UNSPACED = compiled(r"[\p{Hiragana}\p{Katakana}\p{Han}\p{Hangul}]")
+_METHOD = compiled(r"(?i)sha-?\d|md5|base-?64|utf-?\d|pbkdf|hmac|argon|bcrypt|scrypt|oauth|ntlm|2fa|u2f|rfc ?\d")
 _LEAST_TOKEN, _LEAST_PASSWORD = 16, 8
 
 
@@ -66,6 +77,8 @@ def _value(hit: Hit) -> Hit | None:
         text = text.rstrip(".,;:)")
     elif hit.after(1) not in (b'"', b"'", b"`"):
         return None  # a quoted phrase of several words
+    if (following := _NEXT_SETTING.search(text)) and following.start() > 0:
+        text = text[: following.start()]
     text = text.rstrip("\\").removesuffix("\\n")
     return hit.cut(len(text.encode())) if text else None
 
@@ -88,7 +101,7 @@ def _token(hit: Hit) -> Hit | None:
     value = _value(hit)
     if value is None or len(value.text) < _LEAST_TOKEN or not has_letters_and_digits(value.text):
         return None
-    if _NO_SECRET.search(hit.before(48)) or _is_something_else(value.text):
+    if _NO_SECRET.search(hit.before(48)) or _is_something_else(value.text) or _OPEN.match(value.text):
         return None
     return value if is_random(value.text, 3.0) else None
 
@@ -96,12 +109,21 @@ def _token(hit: Hit) -> Hit | None:
 def _said(hit: Hit) -> Hit | None:
     """Accept a password told in a sentence: mixed, and no word of the sentence."""
     hit = _whole(hit)
-    text = hit.text.rstrip(".,;:?)\"'`")
+    text = hit.text
+    if text[0].isascii() and (prose := _UNSPACED.search(text)):
+        text = text[: prose.start()]
+    text = text.rstrip(".,;:?)\"'`")
     if len(text) < _LEAST_PASSWORD or not has_letters_and_digits(text) or text[0] in "-/" or "://" in text:
         return None
     if _is_something_else(text) or _COMMON.match(text) or (classes(text) < 3 and entropy(text) < 3.0):
         return None
     return hit.cut(len(text.encode()))
+
+
+def _given(hit: Hit) -> Hit | None:
+    """Accept a password that only follows the word: what nobody would write there otherwise."""
+    value = _said(hit)
+    return value if value is not None and classes(value.text) >= 3 and not _METHOD.search(value.text) else None
 
 
 def _quoted(hit: Hit) -> Hit | None:
@@ -153,6 +175,26 @@ FORMS = (
     Sought("password", "PASSWORD", rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _said),
     Sought("password", "PASSWORD", rf"(?i)(?:{_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted),
     Sought("login", "PASSWORD", r"\bsshpass +-p ?[\"']?([^\s\"']{6,100})", _login),
+    # The programs that take a password behind a letter.
+    Sought(
+        "login",
+        "PASSWORD",
+        r"\b(?:(?:mysql(?:dump|admin|import)?|mariadb(?:-dump)?|mongo(?:sh|dump|restore)?|docker login|az login)"
+        r"\b[^\n|;&]{0,120}? -p[ =]?"
+        r"|redis-cli\b[^\n|;&]{0,120}? -a |(?:ldap(?:search|add|modify|passwd)|ipmitool)\b[^\n|;&]{0,120}? -[wP] "
+        r"|(?:sqlcmd|bcp|zip|unzip)\b[^\n|;&]{0,120}? -P ?|smbclient\b[^\n|;&]{0,120}? -U ?[\"']?[^\s%]{1,60}%"
+        r"|keytool\b[^\n|;&]{0,200}? -(?:store|key)pass |\bpass(?:in|out) pass:|net user [^\s]{1,60} )"
+        r"[\"']?([^\s\"']{6,100})",
+        _login,
+    ),
+    Sought("login", "PASSWORD", r"(?i)\bConvertTo-SecureString (?:-String )?[\"']([^\s\"']{6,100})[\"']", _login),
+    Sought(
+        "password",
+        "PASSWORD",
+        r"(?i)\b(?:identified(?: with [\w'\"]{1,40})? (?:by|as)(?: password)?|password(?: =)?(?: password\()?) ?"
+        r"'([^\s']{6,100})'",
+        _login,
+    ),
     Sought(
         "login",
         "PASSWORD",
@@ -161,7 +203,14 @@ FORMS = (
     ),
     Sought("password", "PASSWORD", rf"(?i)--?(?:password|pass|pwd)[= ][\"']?({_VALUE})", _password, overlapping=True),
     Sought("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _said, overlapping=True),
-    Sought("password", "PASSWORD", r"(?:密码|密碼|口令|パスワード|비밀번호)[^\n0-9A-Za-z]{0,6}([!-~]{6})", _said),
+    Sought(
+        "password",
+        "PASSWORD",
+        rf"(?i)(?:\b(?:with|using|and|use|try) (?:the )?(?:password|passphrase|passcode|pwd?)|şifresi|şifre|hasło|jelszó|"
+        rf"mit (?:dem )?passwort|avec le mot de passe|con (?:la )?contraseña|com a senha|con la password) ({_VALUE})",
+        _given,
+    ),
+    Sought("password", "PASSWORD", r"(?:密码|密碼|口令|パスワード|비밀번호|암호|비번)[^\n0-9A-Za-z]{0,6}([!-~]{6})", _said),
     Sought(
         "api_key",
         "SECRET",

@@ -19,6 +19,7 @@ _LEAST_BODY = 40
 # What a key's block holds, real or as it is written inside a string: base64, line ends, and its headers.
 _BODY = compiled(r"(?:[0-9A-Za-z+/=\s]|\\[nr]|\"|,|[A-Z][A-Za-z-]+: [^\n\\]{0,80}(?:\n|\\n))*")
 _BASE64 = compiled(r"[0-9A-Za-z+/]{16,}")
+_ENCODED = compiled(r"[0-9A-Za-z+/]*={0,2}")
 _EXAMPLE_SUBJECT, _LONGEST_HEADER = "1234567890", 2048
 
 
@@ -41,6 +42,17 @@ def _armoured(hit: Hit) -> Hit | None:
 def _body_end(utf8: bytes, start: int, limit: int) -> int:
     match = _BODY.match(utf8, start, limit)
     return match.end() if match else start
+
+
+def _encoded(hit: Hit) -> Hit | None:
+    """Accept what decodes to the head of a private key, as cluster configurations write it."""
+    try:
+        head = base64.b64decode(hit.text[:64])
+    except binascii.Error:
+        return None
+    if b"PRIVATE KEY" not in head:
+        return None
+    return Hit(hit.utf8, hit.start, _ENCODED.match(hit.utf8, hit.start, hit.start + _LONGEST_KEY).end())
 
 
 def _signed(hit: Hit) -> Hit | None:
@@ -75,6 +87,9 @@ FORMS = (
         _LABEL,
         r"PuTTY-User-Key-File-[23]: [^\n]{3,60}\n[\n -~]*?\nPrivate-MAC: [0-9a-f]{40,64}",
         lambda hit: hit,
+    ),
+    Sought(
+        "private_key", _LABEL, r"\bLS0tLS1CRUdJTi[0-9A-Za-z+/]{60}", _encoded, r"\bLS0tLS1CRUdJTi", far=True
     ),
     Sought("jwt", "SECRET", r"\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]*", _signed),
 )

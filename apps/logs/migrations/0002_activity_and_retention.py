@@ -33,35 +33,6 @@ FROM request_log GROUP BY 1, 2, 3, 4, 5, 6
 """
 
 
-# Rows there are already: what they keep, and what their days add up to.
-KEPT = """
-UPDATE request_log SET retention_level = CASE
-    WHEN num_nonnulls(messages, content, reasoning_content, tool_results) > 0 THEN 'retain' ELSE 'metadata' END
-WHERE num_nonnulls(messages, content, reasoning_content, tool_results, finish_reason, source, custom_headers,
-    routing_metadata, temperature, top_p, max_tokens, tools, tool_choice, response_format) > 0
-"""
-ADDED_UP = """
-INSERT INTO logs_activitydelta (
-    date, organization_id, project_id, api_key_id, model, provider, request_count, input_tokens, output_tokens,
-    cached_tokens, total_tokens, error_count, cache_count, credits_request_count, api_keys_request_count, cost,
-    input_cost, output_cost, cached_input_cost, request_cost, data_storage_cost, image_input_cost, image_output_cost,
-    discount_savings, credits_cost, api_keys_cost, credits_data_storage_cost, api_keys_data_storage_cost
-) SELECT
-    (created_at AT TIME ZONE 'UTC')::date, organization_id, project_id, api_key_id,
-    coalesce(nullif(used_model, ''), requested_model), used_provider, count(*),
-    coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), coalesce(sum(cached_tokens), 0),
-    coalesce(sum(total_tokens), 0), count(*) FILTER (WHERE has_error), count(*) FILTER (WHERE cached),
-    count(*) FILTER (WHERE used_mode = 'credits'), count(*) FILTER (WHERE used_mode <> 'credits'),
-    coalesce(sum(cost), 0), coalesce(sum(input_cost), 0) + coalesce(sum(cache_write_cost), 0),
-    coalesce(sum(output_cost), 0), coalesce(sum(cached_input_cost), 0),
-    coalesce(sum(request_cost), 0) + coalesce(sum(web_search_cost), 0), 0,
-    coalesce(sum(image_input_cost), 0), coalesce(sum(image_output_cost), 0), coalesce(sum(discount_savings), 0),
-    coalesce(sum(cost) FILTER (WHERE used_mode = 'credits'), 0),
-    coalesce(sum(cost) FILTER (WHERE used_mode <> 'credits'), 0), 0, 0
-FROM request_log GROUP BY 1, 2, 3, 4, 5, 6
-"""
-
-
 class Migration(migrations.Migration):
 
     dependencies = [
@@ -134,8 +105,6 @@ class Migration(migrations.Migration):
             model_name='activitydelta',
             index=models.Index(fields=['organization_id', 'date'], name='activity_delta_organization'),
         ),
-        migrations.RunSQL(KEPT, migrations.RunSQL.noop),
-        migrations.RunSQL(ADDED_UP, migrations.RunSQL.noop),
         migrations.RunSQL(KEPT, migrations.RunSQL.noop),
         migrations.RunSQL(ADDED_UP, migrations.RunSQL.noop),
     ]

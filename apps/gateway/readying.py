@@ -1,0 +1,41 @@
+"""Guardrails made ready in a worker before a request needs them, where any organization has any.
+
+Knows when: soon after a worker has started. Must never know a request. A worker of an installation without guardrails
+asks the database once and loads nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import gevent
+import structlog
+from django.db import DatabaseError, connection
+
+from apps.guardrails.in_force import is_anybody_guarded
+from apps.guardrails.readiness import make_ready
+
+log = structlog.get_logger(__name__)
+
+# Seconds after the start, so that what the worker answers first does not wait.
+SOON: Final = 0.5
+
+
+def ready_soon() -> None:
+    """Have guardrails made ready in the background, if anybody has any. Returns at once."""
+    gevent.spawn_later(SOON, ready)
+
+
+def ready() -> None:
+    """Make guardrails ready, if anybody has any: on a thread, so that requests go on meanwhile."""
+    try:
+        wanted = is_anybody_guarded()
+    except DatabaseError as error:
+        # The first request that needs them loads them.
+        log.warning("guardrails.not_readied", error=type(error).__name__)
+        return
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()
+    if wanted:
+        gevent.get_hub().threadpool.apply(make_ready)
