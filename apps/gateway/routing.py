@@ -19,6 +19,7 @@ from apps.kernel.usage import Usage
 
 # What each part of a score weighs; of a plain answer nobody sees the first token.
 _WEIGHTS = {"price": 0.5, "uptime": 0.3, "throughput": 0.1, "latency": 0.1}
+_UNSEEN_WEIGHTS = {"price": 0.5 / 0.9, "uptime": 0.3 / 0.9, "throughput": 0.1 / 0.9}
 # USD per million tokens below which prices are alike: keeps the shares finite beside free offers.
 _NEGLIGIBLE = 0.01
 # Percent of uptime: below it a provider that was named is passed over; and what a score loses for, from none to all.
@@ -148,7 +149,7 @@ def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -
     usual_speed = _median((s.throughput for _, s, _ in known), _USUAL_THROUGHPUT)
     quickest = min(standing.latency or usual_latency for _, standing, _ in known)
     fastest = max(standing.throughput or usual_speed for _, standing, _ in known)
-    weights = _WEIGHTS if shape.streaming else {**_WEIGHTS, "latency": 0.0}
+    weights = _WEIGHTS if shape.streaming else _UNSEEN_WEIGHTS
     scores = []
     for one, standing, price in known:
         parts = {
@@ -157,16 +158,19 @@ def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -
             "throughput": (standing.throughput or usual_speed) / fastest,
             "latency": quickest / (standing.latency or usual_latency) if quickest else 1.0,
         }
-        plain = sum(weight * parts[name] for name, weight in weights.items()) / sum(weights.values())
+        plain = sum([weight * parts[name] for name, weight in weights.items()])
         scores.append(_Score(one, standing, price, plain * one.offer.priority * one.offer.provider.priority))
     return scores
 
 
 def _ways(fitting: Iterable[Candidate], mapping: str, shape: Shape) -> list[Candidate]:
     """Return the candidates of a mapping, one a credential: those that work first, spread by conversation or luck."""
+    ways = [one for one in fitting if one.mapping == mapping]
+    if len(ways) == 1:
+        return ways
     salt = shape.session or str(shape.luck)
     return sorted(
-        (one for one in fitting if one.mapping == mapping),
+        ways,
         key=lambda one: (not shape.healthy(one.credential.name), -_kinship(salt, one.credential.name)),
     )
 

@@ -36,7 +36,7 @@ _BEHIND = 160
 # Signs at most this far apart, in bytes, count together.
 _NEAR = 600
 # Heads and signs that are looked at in one text: this many, and one more for so many bytes.
-_LOOKED_AT, _BYTES_EACH = 1000, 64
+_LOOKED_AT, _BYTES_EACH = 1000, 128
 # Weights are sums of floats.
 _ENOUGH = 1.0 - 1e-9
 # What the table's gaps stand for, with and without spaces between words. A gap never leaves its sentence.

@@ -23,7 +23,7 @@ _DIGITS = frozenset(b"0123456789")
 # How many bytes a check may look at before and behind a candidate, if it does not say otherwise.
 REACH = 260
 # Candidates that are judged in one text: this many, and one more for so many bytes.
-_JUDGED, _BYTES_EACH = 1500, 50
+_JUDGED, _BYTES_EACH = 1500, 64
 # Refused candidates each of which begins within the one before it; how many bytes of the line then count as found at a
 # time, and how near behind these the next one is of the same chain.
 _CHAIN, _STRETCH, _NEXT = 100, 1024, 32

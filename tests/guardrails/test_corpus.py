@@ -2,11 +2,17 @@
 
 Every rule with a file of its name in `corpus` is measured, on its own rows and on what is ordinary for all of them.
 Rows marked `held_out` were written before the rules and never used to improve one; their figures are given apart.
+
+`held_out_<rule>.jsonl` is by a second author, who wrote it without having seen the rules. Two thirds of it served to
+improve them; the last third, and `fresh_<rule>.jsonl`, were measured only when that was done. What the rules made of
+these is what may be expected of them on texts that nobody has seen: `UNSEEN_FLOORS` keeps them from getting worse, and
+docs/adding-a-guardrail-rule.md gives the figures.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import sys
 from collections import Counter, defaultdict
@@ -29,6 +35,14 @@ BARS = {
     "jailbreak": (0.97, 0.85),
     "pii_detection": (0.98, 0.95),
     "secrets": (0.98, 0.95),
+}
+# The same on texts that were not used to improve a rule, a little below what was measured.
+UNSEEN_FLOORS = {
+    "prompt_injection": (0.95, 0.86),
+    "jailbreak": (0.95, 0.73),
+    "pii_detection": (0.90, 0.95),
+    "secrets": (0.96, 0.88),
+    "document_leakage": (0.86, 0.95),
 }
 # Rules whose attacks are orders, which can be disguised.
 DISGUISED = ("prompt_injection", "jailbreak")
@@ -63,6 +77,27 @@ def read_rows(name: str) -> list[Row]:
     return [json.loads(line) for line in lines if line]
 
 
+def is_unseen(row: Row) -> bool:
+    """Say whether a row of a second author's belongs to the third that no rule was improved with."""
+    return hashlib.sha256(row["text"].encode()).digest()[0] % 3 == 0
+
+
+def second_rows(rule: str) -> list[Row]:
+    """Return what a second author wrote for a rule without having seen it."""
+    return [
+        row
+        for kind in ("held_out", "fresh")
+        if (CORPUS / f"{kind}_{rule}.jsonl").exists()
+        for row in read_rows(f"{kind}_{rule}")
+    ]
+
+
+def unseen_rows(rule: str) -> list[Row]:
+    """Return what of it was only measured."""
+    fresh = read_rows(f"fresh_{rule}") if (CORPUS / f"fresh_{rule}.jsonl").exists() else []
+    return [row for row in read_rows(f"held_out_{rule}") if is_unseen(row)] + fresh
+
+
 @functools.cache
 def rows_of(rule: str) -> tuple[Row, ...]:
     """Return everything a rule is measured on."""
@@ -74,7 +109,7 @@ def rows_of(rule: str) -> tuple[Row, ...]:
         for held_out in (False, True):
             part = [row for row in attacks if bool(row.get("held_out")) == held_out]
             made += [*disguised(part, 2), *buried(part, ordinary, 4)]
-    return (*rows, *ordinary, *made)
+    return (*rows, *second_rows(rule), *ordinary, *made)
 
 
 def measure(rule: str, rows: Iterable[Row]) -> Figures:
@@ -124,9 +159,20 @@ def test_a_rule_does_as_well_on_texts_it_never_saw(rule: str) -> None:
     assert (figures.precision >= precision, figures.recall >= recall) == (True, True)
 
 
+@pytest.mark.parametrize("rule", UNSEEN_FLOORS)
+def test_a_rule_does_no_worse_than_it_did_on_texts_of_a_second_author(
+    rule: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    figures = measure(rule, unseen_rows(rule))
+    with capsys.disabled():
+        sys.stdout.write(f"\n{rule}, unseen: {figures}\n")
+    precision, recall = UNSEEN_FLOORS[rule]
+    assert (figures.precision >= precision, figures.recall >= recall) == (True, True)
+
+
 def test_the_corpus_is_large_and_fair() -> None:
     """Enough of both kinds, in many languages, and no text twice."""
-    rows = [row for rule in DISGUISED for row in read_rows(rule)] + read_rows("ordinary")
+    rows = [row for rule in DISGUISED for row in (*read_rows(rule), *second_rows(rule))] + read_rows("ordinary")
     texts = [row["text"] for row in rows]
     assert len(texts) >= 350
     assert len(set(texts)) == len(texts)

@@ -15,7 +15,17 @@ from tests.guardrails.rules_in_force import compiled, custom, screened
 
 EMAIL = "jane.roe@example.org"
 STEP = LONGEST - 2 * MARGIN
-PLACES = [0, MARGIN - 5, STEP, STEP + MARGIN - 10, STEP + MARGIN, LONGEST - MARGIN - 7, LONGEST - 10, LONGEST, 2 * STEP + 3]
+PLACES = [
+    0,
+    MARGIN - 5,
+    STEP,
+    STEP + MARGIN - 10,
+    STEP + MARGIN,
+    LONGEST - MARGIN - 7,
+    LONGEST - 10,
+    LONGEST,
+    2 * STEP + 3,
+]
 
 
 def rules() -> engine.Compiled:

@@ -24,7 +24,9 @@ _VERSION = compiled(
     r"\bupgraded?(?: from| to)?|"
     r"\brule|\bclause|\bparagraph|\bbump(?:ed)?|[<>~^]=?|==)['\"\s:=]{0,4}v?$"
 )
-_RELEASE = compiled(r"(?i)\b(?:versions?|releases?|upgrad\w+|updat\w+|bump\w*|build|firmware|stable|oids?|snmp|asn\.1)\b[^\n]{0,32}$")
+_RELEASE = compiled(
+    r"(?i)\b(?:versions?|releases?|upgrad\w+|updat\w+|bump\w*|build|firmware|stable|oids?|snmp|asn\.1)\b[^\n]{0,32}$"
+)
 # How an address begins that is neither of a private network nor loopback nor multicast: what is, is not even judged.
 _PUBLIC = (
     r"(?:(?:[1-9]|1[13-9]|[2-9]\d|1[013-8]\d|12[0-689]|19[013-9]|2[01]\d|22[0-3])\.\d{1,3}"

@@ -122,7 +122,11 @@ def _marking(hit: Hit) -> Hit | None:
 
 def _is_comment(left: str, text: str) -> bool:
     """Tell whether "for internal use only" stands in a program, where it says who should call something."""
-    return bool(_COMMENT.match(left)) and not text.isupper() and text.lower().startswith(("for internal", "internal", "do not"))
+    return (
+        bool(_COMMENT.match(left))
+        and not text.isupper()
+        and text.lower().startswith(("for internal", "internal", "do not"))
+    )
 
 
 def _stands_apart(text: str, left: str, right: str) -> bool:

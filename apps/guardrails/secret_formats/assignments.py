@@ -210,7 +210,9 @@ FORMS = (
         rf"mit (?:dem )?passwort|avec le mot de passe|con (?:la )?contraseña|com a senha|con la password) ({_VALUE})",
         _given,
     ),
-    Sought("password", "PASSWORD", r"(?:密码|密碼|口令|パスワード|비밀번호|암호|비번)[^\n0-9A-Za-z]{0,6}([!-~]{6})", _said),
+    Sought(
+        "password", "PASSWORD", r"(?:密码|密碼|口令|パスワード|비밀번호|암호|비번)[^\n0-9A-Za-z]{0,6}([!-~]{6})", _said
+    ),
     Sought(
         "api_key",
         "SECRET",

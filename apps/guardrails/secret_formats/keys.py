@@ -88,8 +88,6 @@ FORMS = (
         r"PuTTY-User-Key-File-[23]: [^\n]{3,60}\n[\n -~]*?\nPrivate-MAC: [0-9a-f]{40,64}",
         lambda hit: hit,
     ),
-    Sought(
-        "private_key", _LABEL, r"\bLS0tLS1CRUdJTi[0-9A-Za-z+/]{60}", _encoded, r"\bLS0tLS1CRUdJTi", far=True
-    ),
+    Sought("private_key", _LABEL, r"\bLS0tLS1CRUdJTi[0-9A-Za-z+/]{60}", _encoded, r"\bLS0tLS1CRUdJTi", far=True),
     Sought("jwt", "SECRET", r"\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]*", _signed),
 )
