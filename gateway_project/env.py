@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -86,6 +87,14 @@ def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: s
     if mode == PRODUCTION:
         raise ImproperlyConfigured(f"{name} must be set in production")
     return _kept(home / "secrets.json", name, make)
+
+
+def url_of_extra(name: str, module: str, extra: str) -> str:
+    """Return a URL that is of use with an optional package only, or nothing. Raises ImproperlyConfigured without it."""
+    value = str(env.str(name, default=""))
+    if value and find_spec(module) is None:
+        raise ImproperlyConfigured(f"{name} needs the extra {extra!r}: pip install 'model-gateway[{extra}]'")
+    return value
 
 
 def fernet_key() -> str:

@@ -45,10 +45,10 @@ control_socket_disable = True
 
 
 def post_worker_init(worker: Any) -> None:
-    """Have guardrails made ready soon, where there are any: a request would wait for it longer than for the rest."""
-    from apps.gateway.readying import ready_soon
-
-    ready_soon()
+    """Let the application begin what it does beside answering, if it has anything."""
+    begin = getattr(worker.wsgi, "begin", None)
+    if begin is not None:
+        begin()
 
 
 def child_exit(server: Any, worker: Any) -> None:

@@ -132,7 +132,7 @@ if DATABASE_POOL_SIZE and DATABASE_URL:
     DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 10}
 
 # Where days of the log are moved that are older than a week; without it PostgreSQL keeps all of them.
-CLICKHOUSE_URL = str(env.env.str("CLICKHOUSE_URL", default=""))
+CLICKHOUSE_URL = env.url_of_extra("CLICKHOUSE_URL", "clickhouse_connect", "clickhouse")
 
 _redis = {
     "BACKEND": "django_redis.cache.RedisCache",

@@ -158,8 +158,7 @@ def _read_or_keep(token: str, digest: bytes, known: Policy | None) -> Policy:
         return known
     finally:
         # A worker must not hold a database connection while a model answers.
-        if not connection.in_atomic_block:
-            connection.close()
+        _let_go()
     if policy is None:
         _policies.pop(digest, None)
         raise Unauthenticated(INVALID_KEY)
@@ -175,6 +174,8 @@ def _read(token: str) -> Policy | None:
     known = find_api_key(token)
     if known is None:
         return None
+    # Others need the connection, should the store hang.
+    _let_go()
     # The generation is read before the rows that count: a change in between makes the copy stale, never wrongly fresh.
     word = _generation_of(known.project.organization_id)
     key = find_api_key(token)
@@ -204,6 +205,12 @@ def _read(token: str) -> Policy | None:
         generation=word,
         read_at=time.monotonic(),
     )
+
+
+def _let_go() -> None:
+    """Give the database connection back."""
+    if not connection.in_atomic_block:
+        connection.close()
 
 
 def _generation_of(organization_id: UUID) -> str:

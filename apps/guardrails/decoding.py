@@ -3,7 +3,8 @@
 Knows encodings, and that a model reads them. Must never know what anybody looks for in what comes out.
 
 Bounded: a run is decoded once, a text turned once a way, and what was decoded at most once more; so everything that
-comes out is at most a few times as long as the text. Where there are very many runs, the later ones are read as one. Two passes over a text tell that there is nothing to decode.
+comes out is at most a few times as long as the text. Where there are very many runs, the later ones are read as one.
+Two passes over a text tell that there is nothing to decode.
 """
 
 from __future__ import annotations

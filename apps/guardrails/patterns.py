@@ -25,7 +25,8 @@ def compiled(pattern: str) -> re2._Regexp:
 
 def last_end(pattern: re2._Regexp, utf8: bytes, match: re2._Match[bytes]) -> int:
     """Return where the last match from `match` on ends: by halves, for one end of a text is as far as the other."""
-    first, beyond, end = match.start() + 1, len(utf8), match.end()
+    end: int = match.end()
+    first, beyond = match.start() + 1, len(utf8)
     while first < beyond:
         middle = (first + beyond) // 2
         later = pattern.search(utf8, middle)

@@ -10,7 +10,7 @@ import re2
 from apps.guardrails.patterns import compiled
 
 # How many bytes before and after are looked at.
-AROUND = 140
+_AROUND = 140
 # The longest quotation, up to what was found in it.
 _QUOTATION = 60
 
@@ -86,8 +86,8 @@ _CLOSING = {pair[0].encode(): pair[1].encode() for pair in _QUOTES} | {b" '": b"
 
 def is_only_mentioned(utf8: bytes, start: int, end: int) -> bool:
     """Say whether `utf8[start:end]` is forbidden, told of others, or quoted where such things are talked about."""
-    before = utf8[max(0, start - AROUND) : start]
-    after = utf8[end : end + AROUND]
+    before = utf8[max(0, start - _AROUND) : start]
+    after = utf8[end : end + _AROUND]
     if _FORBIDDEN.search(before) or _INSIDE.search(utf8, start, end):
         return True
     if _OF_OTHERS.search(before) and not _BY_ME.search(before):
@@ -110,6 +110,29 @@ def is_told_of(utf8: bytes, start: int) -> bool:
     """Say whether what begins at `start` tells of somebody doing it ("the tenant may ignore") and orders nothing."""
     before = utf8[max(0, start - 40) : start]
     return bool(_NO_ORDER.search(before)) and not _YOU.search(before)
+
+
+class Telling:
+    """How things are told in one text; what stands the same in the same place is read once."""
+
+    def __init__(self, utf8: bytes) -> None:
+        """Take a folded text."""
+        self._utf8 = utf8
+        self._known: dict[tuple[bool, int, int, bytes], float] = {}
+
+    def counts(self, start: int, end: int, *, order: bool) -> float:
+        """Return how much counts of `utf8[start:end]`: 1, a half of an order that is told of, 0 if only mentioned."""
+        first = max(0, start - _AROUND)
+        around = (order, start - first, end - start, self._utf8[first : end + _AROUND])
+        if around not in self._known:
+            self._known[around] = _counts(*around)
+        return self._known[around]
+
+
+def _counts(order: bool, start: int, size: int, utf8: bytes) -> float:
+    if is_only_mentioned(utf8, start, start + size):
+        return 0.0
+    return 0.5 if order and is_told_of(utf8, start) else 1.0
 
 
 def _is_quoted(before: bytes, after: bytes) -> bool:

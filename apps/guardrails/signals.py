@@ -27,7 +27,7 @@ from apps.guardrails.decoding import views
 from apps.guardrails.findings import UNFINISHED, Span
 from apps.guardrails.folding import fold
 from apps.guardrails.patterns import compiled, last_end, options
-from apps.guardrails.reported import AROUND, is_only_mentioned, is_told_of
+from apps.guardrails.reported import Telling
 from apps.guardrails.text import Text
 
 # How far, in bytes, a shape reaches to either side of its head's beginning.
@@ -37,8 +37,7 @@ _BEHIND = 160
 _NEAR = 600
 # Heads and signs that are looked at in one text: this many, and one more for so many bytes.
 _LOOKED_AT, _BYTES_EACH = 1000, 128
-# Weights are sums of floats.
-_ENOUGH = 1.0 - 1e-9
+_ENOUGH = 1.0 - 1e-9  # weights are sums of floats
 # What the table's gaps stand for, with and without spaces between words. A gap never leaves its sentence.
 _SPACED = {name: rf"[^ .!?]* (?:[^ .!?]+ ){{0,{words}}}[^ .!?a-z0-9]*" for name, words in (("gap", 4), ("far", 9))}
 _SPACED["near"] = r"[^ ,.!?]* (?:[^ ,.!?]+ ){0,2}[^ ,.!?a-z0-9]*"
@@ -132,7 +131,7 @@ class Signals:
         self._supporting = _Finder((shape, head) for supports, shape, head in forms if supports)
 
     def signs(self, utf8: bytes) -> list[Sign]:
-        """Return the signs in a folded text, from left to right; those that only support others, only near these."""
+        """Return the signs in a folded text, from left to right; those that only support, only near others."""
         signs = list(self._leading.signs(utf8, [(0, len(utf8))]))
         signs += self._supporting.signs(utf8, list(_around(signs, len(utf8))))
         return sorted(signs, key=lambda sign: sign.start)
@@ -147,12 +146,8 @@ class Signals:
         signs = [sign for sign in self.signs(utf8) if not seen or fresh(utf8[sign.start : sign.end])]
         # What is only spoken of is told last: most signs stand alone, and need no second look.
         suspects = {sign for group in self._worthy(signs, bonus) for sign in group}
-        worth = _Meant(utf8).worth
-        meant = [
-            sign if weight == sign.weight else msgspec.structs.replace(sign, weight=weight)
-            for sign in signs
-            if sign in suspects and (weight := worth(sign))
-        ]
+        telling = Telling(utf8)
+        meant = [sign for sign in (_as_meant(sign, telling) for sign in signs if sign in suspects) if sign is not None]
         found: list[Sign] = []
         for group in self._worthy(meant, bonus):
             name = max(group, key=lambda sign: sign.weight).kind
@@ -212,30 +207,12 @@ def _sign_of(shape: _Shape, utf8: bytes, head: int) -> Sign | None:
     return Sign(start, ahead.end(), shape.kind, shape.weight, head, shape)
 
 
-class _Meant:
-    """What signs of one text are worth where they stand; what stands the same in the same place is read once."""
-
-    def __init__(self, utf8: bytes) -> None:
-        self._utf8 = utf8
-        self._known: dict[tuple[bool, int, int, bytes], float] = {}
-
-    def worth(self, sign: Sign) -> float:
-        """Return the weight of a sign, less if it tells of others; 0 if it is only spoken of."""
-        shape = sign.shape
-        if shape is None or shape.plain:
-            return sign.weight
-        first, size = max(0, sign.start - AROUND), sign.end - sign.start
-        around = (shape.imperative, sign.start - first, size, self._utf8[first : sign.end + AROUND])
-        if around not in self._known:
-            self._known[around] = _share(*around)
-        return sign.weight * self._known[around]
-
-
-def _share(imperative: bool, start: int, size: int, utf8: bytes) -> float:
-    """Return how much counts of what stands at `utf8[start:start + size]`: 1, a half or nothing."""
-    if is_only_mentioned(utf8, start, start + size):
-        return 0.0
-    return 0.5 if imperative and is_told_of(utf8, start) else 1.0
+def _as_meant(sign: Sign, telling: Telling) -> Sign | None:
+    """Return the sign with what it is worth where it stands; None if it is only spoken of."""
+    if sign.shape is None or sign.shape.plain:
+        return sign
+    counts = telling.counts(sign.start, sign.end, order=sign.shape.imperative)
+    return msgspec.structs.replace(sign, weight=sign.weight * counts) if counts else None
 
 
 def _around(signs: list[Sign], size: int) -> Iterator[tuple[int, int]]:

@@ -11,12 +11,17 @@ from typing import Any
 from uuid import UUID
 
 import clickhouse_connect
+import structlog
 from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
+from apps.kernel.errors import Overloaded
 from apps.kernel.ids import time_of
 from apps.logs.access import Scope
 from apps.logs.clickhouse_table import NEW_COLUMNS, TABLE, TABLE_COLUMNS
 from apps.logs.search import COLUMNS, Filters, Row
+
+log = structlog.get_logger(__name__)
 
 # Seconds: to connect, for an answer, for a change of many rows.
 _CONNECT, _ANSWER, _CHANGE = 5, 30, 1800
@@ -67,10 +72,10 @@ class _Question:
 
 
 class ClickHouse:
-    """One database of a ClickHouse server. Raises clickhouse_connect's errors when it is away."""
+    """One database of a ClickHouse server. While it is away questions raise Overloaded; changes, its own errors."""
 
     def __init__(self, url: str) -> None:
-        """Remember where it is: `clickhouse://user:password@host:8123/database`, as `get_client` takes it for `dsn`."""
+        """Remember where it is: `http(s)://user:password@host:port/database`, or what `get_client` takes as `dsn`."""
         self._url = url
         self._clients: dict[int, Client] = {}
 
@@ -155,7 +160,15 @@ class ClickHouse:
         return rows
 
     def _read(self, text: str, parameters: dict[str, Any]) -> Sequence[Any]:
-        return self._client(_ANSWER).query(text, parameters=parameters, settings=_READING).result_rows
+        """Return what a question finds. Raises Overloaded when nobody answers it."""
+        try:
+            rows: Sequence[Any] = (
+                self._client(_ANSWER).query(text, parameters=parameters, settings=_READING).result_rows
+            )
+        except ClickHouseError as error:
+            log.error("clickhouse.no_answer", reason=type(error).__name__)
+            raise Overloaded("Logs of older days cannot be read right now") from error
+        return rows
 
     def _change(self, text: str, question: _Question, **settings: int) -> None:
         self._client(_CHANGE).command(text, parameters=question.parameters, settings=settings)
@@ -165,6 +178,7 @@ class ClickHouse:
         if patience not in self._clients:
             client = clickhouse_connect.get_client(
                 dsn=self._url,
+                interface="https" if self._url.startswith("https:") else None,
                 tz_mode="aware",
                 connect_timeout=_CONNECT,
                 send_receive_timeout=patience,

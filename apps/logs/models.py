@@ -156,6 +156,11 @@ class RequestLog(models.Model):
             ),
             GinIndex(fields=["custom_headers"], name="log_headers", condition=Q(custom_headers__isnull=False)),
             models.Index(
+                fields=["project_id", "created_at", "id"],
+                name="log_with_headers",
+                condition=Q(custom_headers__isnull=False),
+            ),
+            models.Index(
                 fields=["organization_id", "retention_level"],
                 name="log_kept",
                 condition=~Q(retention_level=RetentionLevel.NONE),

@@ -121,8 +121,9 @@ def _stretches(low: datetime, high: datetime, ascending: bool) -> Iterator[tuple
 
 def _ways(scope: Scope, filters: Filters) -> list[QuerySet[RequestLog]]:
     """Return what can be walked through in the order of an index: organizations, or projects where they have one."""
-    of_projects = (filters.finish_reason, filters.unified_finish_reason, filters.source)
-    if scope.project_id is not None or of_projects == (None, None, None):
+    values = (filters.finish_reason, filters.unified_finish_reason, filters.source)
+    headers = (filters.header_key, filters.header_value)
+    if scope.project_id is not None or {*values, *headers} == {None}:
         return [_of_organization(scope, organization_id) for organization_id in scope.since]
     projects = Project.objects.filter(organization__in=scope.since).values_list("organization_id", "id")
     return [_of_organization(replace(scope, project_id=project), owner) for owner, project in projects]

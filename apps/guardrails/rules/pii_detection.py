@@ -12,7 +12,7 @@ from apps.guardrails.sought import Search
 from apps.guardrails.text import Text
 
 ID = "pii_detection"
-NAME = "PII Detection"
+NAME = "PII detection"
 CATEGORY = "pii"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "redact"

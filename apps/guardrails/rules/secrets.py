@@ -12,7 +12,7 @@ from apps.guardrails.sought import Search
 from apps.guardrails.text import Text
 
 ID = "secrets"
-NAME = "Secrets Detection"
+NAME = "Secrets"
 CATEGORY = "secrets"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "block"

@@ -35,13 +35,15 @@ _IS = rf"{_QUOTE}? ?(?::=|=>|==?|:) ?"
 _VALUE = r"[^\s\"'`<>]{6}"
 _LONGEST_REST = 250
 _REST = compiled(r"[^\s\"'`<>，。；、！？）」]*")  # noqa: RUF001 - these letters are meant
-_PROSE_WORDS = rf"\b(?:{_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:is|was|lautet|ist|es|est|é|è|e|to|är|er|on|je|este|là|adalah|είναι|הוא|هي|هو|है)|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
+_PROSE_IS = r"is|was|lautet|ist|es|est|é|è|e|to|är|er|on|je|este|là|adalah|είναι|הוא|هي|هو|है"
+_PROSE_WORDS = rf"\b(?:{_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROSE_IS})|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
 _CODE = compiled(
     r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
     r"secrets|vault)[.\[]"
-    r"|^[a-z_]+(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^[a-z_]\w*(?:\.[A-Z]\w*)+$|^https?://|^(?:~|\.{1,2})/|"
+    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^[a-z_]\w*(?:\.[A-Z]\w*)+$|^https?://|^(?:~|\.{1,2})/|"
     r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
-    r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$"
+    r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$|"
+    r"^_[a-z]+\d?(?:_[a-z]+\d?)+$"
 )
 _HASH = compiled(r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt)")
 _NAME = compiled(r"^[A-Za-z]+(?:[_-][A-Za-z]+)*$")
@@ -206,8 +208,9 @@ FORMS = (
     Sought(
         "password",
         "PASSWORD",
-        rf"(?i)(?:\b(?:with|using|and|use|try) (?:the )?(?:password|passphrase|passcode|pwd?)|şifresi|şifre|hasło|jelszó|"
-        rf"mit (?:dem )?passwort|avec le mot de passe|con (?:la )?contraseña|com a senha|con la password) ({_VALUE})",
+        rf"(?i)(?:\b(?:with|using|and|use|try) (?:the )?(?:password|passphrase|passcode|pwd?)|şifresi|şifre|hasło|"
+        rf"jelszó|mit (?:dem )?passwort|avec le mot de passe|con (?:la )?contraseña|com a senha|con la password) "
+        rf"({_VALUE})",
         _given,
     ),
     Sought(

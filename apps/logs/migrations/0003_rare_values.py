@@ -26,6 +26,12 @@ class Migration(migrations.Migration):
                 name='log_finish',
             ),
         ),
+        migrations.AddIndex(
+            model_name='requestlog',
+            index=models.Index(
+                condition=models.Q(('custom_headers__isnull', False)), fields=['project_id', 'created_at', 'id'], name='log_with_headers'
+            ),
+        ),
         migrations.RunSQL(STATISTICS, 'DROP STATISTICS log_answered'),
         migrations.RunSQL(OF_PARTITIONS, migrations.RunSQL.noop),
     ]
