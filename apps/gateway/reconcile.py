@@ -26,6 +26,7 @@ from apps.gateway.models import Difference, Reconciliation
 from apps.gateway.settle import BROKEN
 from apps.kernel.money import plain
 from apps.kernel.redis import client
+from apps.logs import store
 from apps.organizations.plans import PLANS
 
 log = structlog.get_logger(__name__)
@@ -134,7 +135,10 @@ def days_to_compare(now: datetime) -> list[date]:
     begun, farthest = _first_id(yesterday), _first_id(yesterday - timedelta(days=_FARTHEST))
     with connection.cursor() as cursor:
         cursor.execute(_LATE_DAYS, [begun, begun, farthest])
-        return sorted({day for (day,) in cursor.fetchall()} | {yesterday})
+        days = {day for (day,) in cursor.fetchall()} | {yesterday}
+    # Of a day that has moved to another store, what came late is all that is left here.
+    moved = store.moved_before(now).date() if store.older() is not None else date.min
+    return sorted(day for day in days if day >= moved)
 
 
 def show_last() -> None:

@@ -20,10 +20,10 @@ from knox.models import AuthToken
 from apps.billing import ledger
 from apps.billing.models import BillingAccount, Discount, LedgerEntry, PaymentMethod, ProcessorEvent, Transaction
 from apps.catalog.models import Model, ModelProvider, Provider
+from apps.gateway.models import Difference, Reconciliation
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel import generation
 from apps.kernel.ids import new_id, time_of
-from apps.gateway.models import Difference, Reconciliation
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt
 from apps.logs import partitions
