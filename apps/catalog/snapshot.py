@@ -36,12 +36,17 @@ class Copy:
         self._catalog: Catalog | None = None
         self._trusted_until = 0.0
         self._failed_until = 0.0
+        self._failure: Exception | None = None
 
     def current(self) -> Catalog:
         """Return the copy, read now if there is none. Raises DatabaseError when there is none to be had."""
         catalog = self._catalog
         if catalog is None:
+            asked_at = time.monotonic()
             with self._lock:
+                if self._catalog is None and asked_at < self._failed_until and self._failure is not None:
+                    # The first of those who waited has tried for all of them: one patience, not one after the other.
+                    raise self._failure
                 return self._catalog or self._renew()
         # Whoever finds the copy old renews it; the others need not wait for what is very likely the same.
         if time.monotonic() >= self._trusted_until and self._lock.acquire(blocking=False):
@@ -75,8 +80,9 @@ class Copy:
         if catalog is None or catalog.generation != word:
             try:
                 catalog = self._read(word or generation.fresh_word())
-            except Exception:
+            except Exception as error:
                 if catalog is None:
+                    self._failed_until, self._failure = time.monotonic(), error
                     raise
                 log.exception("catalog.not_read")
                 self._failed_until = self._trusted_until = time.monotonic() + PAUSE_AFTER_FAILURE

@@ -185,7 +185,7 @@ def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:
 
 def _renew(policy: Policy, catalog: Catalog, token: str, catalog_word: str, organization_word: str) -> None:
     if organization_word != policy.generation:
-        policies.forget(token)
+        policies.forget(token, policy)
     if catalog_word != catalog.generation:
         snapshot.refresh(catalog_word)
 
@@ -195,7 +195,7 @@ def _let_through(policy: Policy, token: str, error: RedisError) -> Admitted:
     log.warning("admission.unreserved", error=type(error).__name__)
     UNRESERVED.inc()
     if time.monotonic() - policy.read_at > 1.0:
-        policies.forget(token)
+        policies.forget(token, policy)
     return Admitted()
 
 

@@ -137,9 +137,11 @@ def _is_old(policy: Policy) -> bool:
     return time.monotonic() - policy.read_at > MAX_AGE or policy.is_of_the_past
 
 
-def forget(token: str) -> None:
-    """Drop the copy: its generation has passed."""
-    _policies.pop(digest_of(token), None)
+def forget(token: str, known: Policy | None = None) -> None:
+    """Drop the copy: its generation has passed. With `known` only that one: another may have read a newer since."""
+    digest = digest_of(token)
+    if known is None or _policies.get(digest) is known:
+        _policies.pop(digest, None)
 
 
 def forget_all() -> None:

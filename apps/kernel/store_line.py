@@ -10,12 +10,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import gevent
-import gevent.lock
 import hiredis
-from gevent.event import Event
+from gevent.event import AsyncResult, Event
 from gevent.hub import Waiter
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -24,6 +23,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 _READ_SIZE = 65_536
 # How often within the budget it is looked whether somebody has waited for longer.
 _LOOKS = 5
+# Seconds for which a store that took a connection and did not greet is left alone; who asks meanwhile is told at once.
+_PAUSE = 1.0
 _NOTHING_YET = object()
 
 
@@ -34,7 +35,9 @@ class StoreLine:
         self._connect = connect
         self._budget = budget
         self._wire: _Wire | None = None
-        self._opening = gevent.lock.RLock()
+        # What those wait for who need a connection while one is being opened.
+        self._opening: AsyncResult[_Wire] | None = None
+        self._paused_until = 0.0
 
     def ask(self, *words: str | bytes | int) -> Any:
         """Return the store's answer to a command. Raises RedisError when it refuses, is away, or takes too long."""
@@ -50,14 +53,30 @@ class StoreLine:
             self._wire.close(RedisConnectionError("The connection was closed"))
 
     def _open_wire(self) -> _Wire:
-        wire = self._wire
-        if wire is None or wire.closed:
-            with self._opening:
-                wire = self._wire
-                if wire is None or wire.closed:
-                    connection = self._connect()
-                    connection.connect()
-                    wire = self._wire = _Wire(connection, self._budget)
+        """Return the connection. One that must be opened is opened once for all who ask: they share what comes of it,
+        so that a store that hangs costs each of them one patience, and not one after the other."""
+        if self._wire is not None and not self._wire.closed:
+            return self._wire
+        if self._opening is not None:
+            return cast(_Wire, self._opening.get())
+        if time.monotonic() < self._paused_until:
+            raise RedisTimeoutError("The store did not answer a moment ago")
+        opening: AsyncResult[_Wire] = AsyncResult()
+        self._opening = opening
+        try:
+            connection = self._connect()
+            connection.connect()
+            wire = self._wire = _Wire(connection, self._budget)
+        except BaseException as error:
+            # Whoever opens may leave on the way; the others then ask once more.
+            if isinstance(error, RedisTimeoutError):
+                self._paused_until = time.monotonic() + _PAUSE
+            told = error if isinstance(error, Exception) else RedisConnectionError("The connection was given up")
+            opening.set_exception(told)
+            raise
+        finally:
+            self._opening = None
+        opening.set(wire)
         return wire
 
 

@@ -259,3 +259,26 @@ def test_while_one_renews_an_old_copy_the_others_do_not_wait(
         assert copy.current() is first
         source.may_go_on.set()
         assert renewed.result().generation == "two"
+
+
+def test_those_who_wait_for_the_first_copy_share_its_failure(source: Source, copy: snapshot.Copy) -> None:
+    source.broken = True
+    source.may_go_on.clear()
+    together = Barrier(9)
+
+    def ask() -> str:
+        together.wait()
+        with pytest.raises(DatabaseError):
+            copy.current()
+        return "told"
+
+    with ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(ask) for _ in range(8)]
+        together.wait()
+        # Long enough for all of them to have asked.
+        time.sleep(0.1)
+        source.may_go_on.set()
+        assert [one.result() for one in asking] == ["told"] * 8
+    assert len(source.read_under) == 1
+    source.broken = False
+    assert copy.current().generation == "one"

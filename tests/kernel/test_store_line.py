@@ -13,6 +13,7 @@ from redis.connection import parse_url
 from redis.exceptions import NoScriptError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from apps.kernel import store_line
 from apps.kernel.redis import client
 from apps.kernel.store_line import StoreLine
 
@@ -139,3 +140,29 @@ def test_one_that_stops_waiting_leaves_the_others_their_answers(line: Line) -> N
     gevent.sleep(0)
     leaver.kill()
     assert stayer.get(timeout=5) == "stayed"
+
+
+class Hanging:
+    """A connection to a store that takes it and does not greet."""
+
+    def connect(self) -> None:
+        gevent.sleep(0.05)
+        raise RedisTimeoutError("Timeout reading from socket")
+
+
+def test_those_who_wait_for_a_connection_share_what_comes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Hanging] = []
+    line = StoreLine(lambda: made.append(Hanging()) or made[-1], 0.2)
+    asking = [gevent.spawn(line.ask, "PING") for _ in range(30)]
+    gevent.joinall(asking)
+    assert [type(one.exception) for one in asking] == [RedisTimeoutError] * 30
+    assert len(made) == 1
+    # For a moment nobody waits for it again; then somebody looks.
+    with pytest.raises(RedisTimeoutError):
+        line.ask("PING")
+    assert len(made) == 1
+    monkeypatch.setattr(store_line, "_PAUSE", 0.0)
+    line._paused_until = 0.0
+    with pytest.raises(RedisTimeoutError):
+        line.ask("PING")
+    assert len(made) == 2

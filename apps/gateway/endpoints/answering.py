@@ -8,6 +8,7 @@ from math import ceil
 from urllib.parse import quote
 
 import structlog
+from django.db import DatabaseError
 
 from apps.gateway.admission import rate_headers
 from apps.gateway.call import Answer, Call
@@ -16,7 +17,7 @@ from apps.gateway.canonical.events import Event, Failed, Summary
 from apps.gateway.dialects import Inbound, Whole
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
-from apps.kernel.errors import ApiError, InternalError
+from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.keys.presented import presented_token
 
 log = structlog.get_logger(__name__)
@@ -52,6 +53,10 @@ def answer_with(call: Call, route: str, dialect: Whole, answer_for: Callable[[st
         answer = answer_for(presented_token(call.headers("authorization", "x-api-key")))
     except ApiError as error:
         answer = _refusal(error, dialect)
+    except DatabaseError as error:
+        # Of a process that has just started: it knows neither keys nor models yet.
+        log.warning("endpoint.without_database", route=route, error=type(error).__name__)
+        answer = _refusal(Overloaded("The gateway cannot reach its database right now; try again shortly"), dialect)
     except Exception:
         log.exception("endpoint.failed", route=route, request_id=call.request_id)
         answer = _refusal(InternalError("The gateway failed to answer this request"), dialect)
