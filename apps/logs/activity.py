@@ -6,10 +6,8 @@ being moved. Must never know HTTP, nor who asks: a scope says what may be seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from django.db import connection
@@ -20,8 +18,14 @@ from apps.organizations.plans import PLANS
 
 # Days of activity that are kept, today included, on every plan.
 KEPT_DAYS = max(limits.activity_days for limits in PLANS.values())
-# What is told of each model.
-_OF_A_MODEL = ("request_count", "input_tokens", "output_tokens", "total_tokens", "cost")
+# What is told of each model, under the names it has on the wire.
+_OF_A_MODEL = {
+    "requestCount": "request_count",
+    "inputTokens": "input_tokens",
+    "outputTokens": "output_tokens",
+    "totalTokens": "total_tokens",
+    "cost": "cost",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +49,16 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelOfDay:
-    """What one model at one provider did on a day; sums by column, as exact decimal texts."""
-
-    id: str
-    provider: str
-    sums: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
 class Day:
-    """What happened on a day: sums by column, as exact decimal texts, and the models, dearest first."""
+    """What happened on a day: sums by column, as exact decimal texts, and what each model did, dearest first.
+
+    The models are JSON as it is told, `[{id, provider, …}]`: a year of many models is thousands of them, and PostgreSQL
+    writes them in a fraction of the time that they would take on their way through objects here.
+    """
 
     date: date
     sums: dict[str, str]
-    models: list[ModelOfDay]
+    models: str
 
 
 def window_of(now: datetime, *, days: int, first: date | None = None, last: date | None = None) -> Window:
@@ -95,13 +94,14 @@ def find_days(scope: ActivityScope, window: Window) -> list[Day]:
                 "last": window.last,
             },
         )
-        return _days(cursor.fetchall())
+        return [Day(day, dict(zip(SUMS, sums, strict=True)), models) for day, models, *sums in cursor.fetchall()]
 
 
 _WANTED = "organization_id = ANY(%(organizations)s) AND date BETWEEN %(first)s AND %(last)s"
 _COLUMNS = f"date, model, provider, {', '.join(SUMS)}"
-_OF_DAY = ", ".join(f"trim_scale(sum({name}))::text" for name in SUMS)
-_OF_MODEL = ", ".join(f"trim_scale(sum({name}))::text" if name in _OF_A_MODEL else "NULL" for name in SUMS)
+_OF_DAY = ", ".join(f"trim_scale(sum({name}))::text AS {name}" for name in SUMS)
+_OF_MODEL = ", ".join(f"trim_scale(sum({name})) AS {name}" for name in _OF_A_MODEL.values())
+_TOLD = ", ".join(f"'{told}', {name}" for told, name in _OF_A_MODEL.items())
 _QUESTION = f"""
     WITH noted AS MATERIALIZED (
         SELECT {_COLUMNS} FROM {ActivityDay._meta.db_table}
@@ -110,21 +110,16 @@ _QUESTION = f"""
         SELECT {_COLUMNS} FROM {ActivityDelta._meta.db_table}
         WHERE {_WANTED}
             AND project_id = coalesce(%(project)s, project_id) AND api_key_id = coalesce(%(key)s, api_key_id)
+    ), of_model AS (
+        SELECT date, model, provider, {_OF_MODEL} FROM noted GROUP BY date, model, provider
+        HAVING sum(request_count) > 0
+    ), told AS (
+        SELECT date, json_agg(
+            json_build_object('id', model, 'provider', provider, {_TOLD})
+            ORDER BY cost DESC, request_count DESC, model, provider
+        )::text AS models FROM of_model GROUP BY date
+    ), of_day AS (
+        SELECT date, {_OF_DAY} FROM noted GROUP BY date HAVING sum(request_count) > 0
     )
-    (SELECT date, NULL, NULL, {_OF_DAY} FROM noted GROUP BY date HAVING sum(request_count) > 0 ORDER BY date DESC)
-    UNION ALL
-    (SELECT date, model, provider, {_OF_MODEL} FROM noted GROUP BY date, model, provider
-    HAVING sum(request_count) > 0 ORDER BY date DESC, sum(cost) DESC, sum(request_count) DESC, model, provider)
+    SELECT date, coalesce(models, '[]'), {", ".join(SUMS)} FROM of_day LEFT JOIN told USING (date) ORDER BY date DESC
 """  # noqa: S608 - names are ours
-_PLACES = [(name, SUMS.index(name)) for name in _OF_A_MODEL]
-
-
-def _days(rows: Iterable[Any]) -> list[Day]:
-    """Return the days of rows in order: the days' own rows first, then those of models."""
-    days: dict[date, Day] = {}
-    for day, model, provider, *sums in rows:
-        if model is None:
-            days[day] = Day(day, dict(zip(SUMS, sums, strict=True)), [])
-        else:
-            days[day].models.append(ModelOfDay(model, provider, {name: sums[place] for name, place in _PLACES}))
-    return list(days.values())

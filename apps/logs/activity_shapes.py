@@ -109,7 +109,7 @@ def day_of(day: Day) -> dict[str, Any]:
         **_numbers(day.sums),
         "errorRate": _percent(int(day.sums["error_count"]), requests),
         "cacheRate": _percent(int(day.sums["cache_count"]), requests),
-        "modelBreakdown": [{"id": one.id, "provider": one.provider, **_numbers(one.sums)} for one in day.models],
+        "modelBreakdown": msgspec.Raw(day.models.encode()),
     }
 
 

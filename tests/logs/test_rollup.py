@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -16,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from msgspec.structs import replace
 
 from apps.kernel.ids import new_id, time_of
+from apps.kernel.rest.serializers import camel
 from apps.logs import erasure, retention, rollup
 from apps.logs.activity import ActivityScope, Window, find_days, window_of
 from apps.logs.entry import Entry
@@ -79,11 +81,18 @@ def recount(rows: list[Entry], fits: Callable[[Entry], bool]) -> dict[date, dict
     return days
 
 
+# What is told of each model.
+SHOWN = ("request_count", "input_tokens", "output_tokens", "total_tokens", "cost")
+
+
 def told(scope: ActivityScope, window: Window) -> dict[date, dict[Any, dict[str, Decimal]]]:
     """Return what is told, in the form of a recount."""
     answer: dict[date, dict[Any, dict[str, Decimal]]] = {}
     for day in find_days(scope, window):
-        groups: dict[Any, Any] = {None: day.sums, **{(one.id, one.provider): one.sums for one in day.models}}
+        groups: dict[Any, Any] = {None: day.sums}
+        for one in json.loads(day.models, parse_int=str, parse_float=str):
+            sums = {name: one[camel(name)] for name in SHOWN}
+            groups[one["id"], one["provider"]] = sums
         answer[day.date] = {
             group: {name: Decimal(text) for name, text in sums.items()} for group, sums in groups.items()
         }
@@ -92,9 +101,8 @@ def told(scope: ActivityScope, window: Window) -> dict[date, dict[Any, dict[str,
 
 def of_models(days: dict[date, dict[Any, dict[str, Decimal]]]) -> dict[date, dict[Any, dict[str, Decimal]]]:
     """Return a recount with as much of each model as is told of one."""
-    shown = ("request_count", "input_tokens", "output_tokens", "total_tokens", "cost")
     return {
-        day: {group: sums if group is None else {name: sums[name] for name in shown} for group, sums in groups.items()}
+        day: {group: sums if group is None else {name: sums[name] for name in SHOWN} for group, sums in groups.items()}
         for day, groups in days.items()
     }
 

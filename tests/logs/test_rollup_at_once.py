@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ def test_a_workers_own_word_counts_instead_of_the_sweepers(folded: bool) -> None
             rollup.fold()
     [day] = find_days(ActivityScope(frozenset({owner["organization_id"]})), window_of(datetime.now(UTC), days=2))
     assert (day.sums["request_count"], day.sums["error_count"], day.sums["cost"]) == ("1", "0", "0.5")
-    assert [(one.id, one.sums["request_count"]) for one in day.models] == [("claude", "1")]
+    assert [(one["id"], one["requestCount"]) for one in json.loads(day.models)] == [("claude", 1)]
 
 
 @pytest.mark.django_db(transaction=True)
