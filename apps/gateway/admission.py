@@ -8,7 +8,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from math import ceil
+from uuid import UUID
 
 import structlog
 from django.conf import settings
@@ -160,11 +162,18 @@ def _rates_of(policy: Policy, route: str, *, free: bool) -> tuple[Rate, ...]:
     """
     family = route.partition("_")[0]
     stated = (
-        (f"organization:{policy.organization_id}:{family}", policy.requests_per_minute),
-        (f"key:{policy.api_key_id}:{family}", policy.key_requests_per_minute),
-        (f"free:{policy.organization_id}", settings.FREE_MODELS_PER_MINUTE if free else None),
+        ("organization", policy.organization_id, f":{family}", policy.requests_per_minute),
+        ("key", policy.api_key_id, f":{family}", policy.key_requests_per_minute),
+        ("free", policy.organization_id, "", settings.FREE_MODELS_PER_MINUTE if free else None),
     )
-    return tuple(Rate(bucket, per_minute) for bucket, per_minute in stated if per_minute)
+    return tuple(
+        Rate(_bucket(kind, identifier, word), per_minute) for kind, identifier, word, per_minute in stated if per_minute
+    )
+
+
+@lru_cache(maxsize=8192)
+def _bucket(kind: str, identifier: UUID, word: str) -> str:
+    return f"{kind}:{identifier}{word}"
 
 
 def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:

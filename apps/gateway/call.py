@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from io import BytesIO
 from typing import Any
 
@@ -34,7 +35,7 @@ class Call:
 
     def header(self, name: str) -> str | None:
         """Return a header's value by its lower-case name."""
-        value = self._environ.get(f"HTTP_{name.upper().replace('-', '_')}")
+        value = self._environ.get(_wsgi_name(name))
         return None if value is None else str(value)
 
     def headers(self, *names: str) -> dict[str, str]:
@@ -119,6 +120,12 @@ class Call:
                 return bytes(source.read(size))
         except OSError as error:
             raise ClientGone("The client closed the connection before its request was complete") from error
+
+
+@cache
+def _wsgi_name(name: str) -> str:
+    """Return a header's name in a WSGI environment; only names that are written here are asked for."""
+    return f"HTTP_{name.upper().replace('-', '_')}"
 
 
 def _too_slow() -> RequestTimeout:

@@ -110,7 +110,10 @@ def _head_of(method: str, path: str, host: bytes, headers: Mapping[str, str], bo
 def _write(sock: socket.socket, data: bytes, until: float) -> None:
     sock.settimeout(max(until - time.monotonic(), 0.001))
     try:
-        sock.sendall(data)
+        # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
+        sent = sock.send(data)
+        if sent < len(data):
+            sock.sendall(data[sent:])
     except TimeoutError:
         raise UpstreamFailure("timeout", "the provider did not take the request in time") from None
     except OSError as error:

@@ -134,7 +134,10 @@ class _Wire:
             self._something.clear()
             data = b"".join(self._outgoing)
             self._outgoing.clear()
-            self._sock.sendall(data)
+            # Nearly always all of it goes at once, and `sendall` asks for the buffer's size first.
+            sent = self._sock.send(data)
+            if sent < len(data):
+                self._sock.sendall(data[sent:])
 
     def _read(self) -> None:
         while True:

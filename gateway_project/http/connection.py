@@ -150,7 +150,10 @@ class Connection:
 
     def _send(self, data: bytes) -> None:
         self._sock.settimeout(SEND_PATIENCE)
-        self._sock.sendall(data)
+        # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
+        sent = self._sock.send(data)
+        if sent < len(data):
+            self._sock.sendall(data[sent:])
 
     def _refuse(self, error: BadRequest) -> None:
         """Answer what cannot be served, and be done with the connection."""

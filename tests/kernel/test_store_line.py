@@ -43,6 +43,10 @@ class _Counting:
     def __init__(self, sock: Any, sent: list[bytes]) -> None:
         self._sock, self._sent = sock, sent
 
+    def send(self, data: bytes) -> int:
+        self._sent.append(data)
+        return int(self._sock.send(data))
+
     def sendall(self, data: bytes) -> None:
         self._sent.append(data)
         self._sock.sendall(data)
