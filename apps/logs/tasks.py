@@ -34,7 +34,7 @@ def blank() -> None:
     moving.blank()
 
 
-@shared_task(name="logs.move", time_limit=20_000)
+@shared_task(name="logs.move", time_limit=3_500)
 def move() -> None:
     """Move closed days to the store of older days, where there is one. As above."""
     log.info("logs.moved", days=[str(day) for day in moving.move(timezone.now())])

@@ -128,6 +128,26 @@ class OfAmount(_OfField):
         }
 
 
+class OfMegabytes(_OfField):
+    """A file's size."""
+
+    target_class = "apps.guardrails.serializers.Megabytes"
+
+    def of(self, field: Any, *, asked: bool) -> Record:
+        """Return a bounded number."""
+        return {"type": "number", "minimum": 0.01, "maximum": 1000}
+
+
+class OfFileTypes(_OfField):
+    """MIME types."""
+
+    target_class = "apps.guardrails.serializers.FileTypes"
+
+    def of(self, field: Any, *, asked: bool) -> Record:
+        """Return a list of strings."""
+        return {"type": "array", "items": {"type": "string"}, "maxItems": 100}
+
+
 class OfMoment(_OfField):
     """A date or a time."""
 

@@ -27,8 +27,11 @@ TAKEN = '"2xx", 401, 402, 403, 404, 409, 410, 422, 429'
 # Operations whose body must be more than a schema can say.
 MORE_THAN_A_SCHEMA = (
     *("postSignUp", "postApiKeys", "patchOneApiKey", "patchOneIamRule", "patchOneMember", "deleteOneMember"),
+    *("getActivity", "getActivityExport", "postGuardrailRules", "patchOneGuardrailRule", "getGuardrailViolations"),
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
 )
+# They say that payments are not set up, as they are not here.
+OFF = ("postPaymentMethods", "postCardSetup", "postProSubscription", "postTopUps")
 # They end what the others need: the session, the organization, the project.
 ENDS = ("deleteOneProject", "deleteOneOrganization", "postSignOut")
 CONFIGURATION = """
@@ -114,7 +117,8 @@ def doomed(product: Product) -> dict[str, str]:
 
 
 def test_management_does_what_the_document_says(product: Product, things: dict[str, str], tmp_path: Path) -> None:
-    others = ["--exclude-tag", "models", *(option for name in ENDS for option in ("--exclude-operation-id", name))]
+    left_out = (option for name in (*ENDS, *OFF) for option in ("--exclude-operation-id", name))
+    others = ["--exclude-tag", "models", *left_out]
     run(product, tmp_path, things, "--phases", "coverage,fuzzing", "--workers", "2", *others)
 
 
