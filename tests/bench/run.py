@@ -110,15 +110,18 @@ def measure(subject: Subject, seconds: float, connections: tuple[int, ...]) -> I
     pin(subject.workers, MEASURED | OTHERS if many else MEASURED)
     load(subject, stream=False, connections=32, seconds=2)
     before = settled(subject)
+    # A record of an earlier row that is still being settled is not this row's work.
     answered = 0.0
     for stream in (False, True):
         best = 0.0
         for number in connections:
+            settled(subject)
             row = _row(subject, stream=stream, connections=number, seconds=seconds)
             answered += row["requests"]
             best = max(best, row["per_second"])
             yield row
         if subject.name == "upstream alone" or len(connections) > 1:
+            settled(subject)
             row = _row(subject, stream=stream, connections=32, seconds=seconds, rate=best * CALM_SHARE)
             answered += row["requests"]
             yield row
