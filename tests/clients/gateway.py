@@ -47,17 +47,21 @@ EVERY_FORMAT = (
     *BEHIND,
     # A model that OpenAI serves in no other format.
     Behind("responses", "openai", "gpt-5.3-codex", "/v1", "OPENAI_API_KEY"),
-    Behind("bedrock", "bedrock", "claude-haiku-4-5", "", "AWS_BEARER_TOKEN_BEDROCK"),
+    Behind("bedrock", "bedrock", "claude-sonnet-4-5", "", "AWS_BEARER_TOKEN_BEDROCK"),
     Behind("cohere", "cohere", "command-a-plus", "/v2", "COHERE_API_KEY"),
-    Behind("vertex", "vertex", "gemini-3.5-flash", CLOUD, "GOOGLE_APPLICATION_CREDENTIALS"),
+    Behind("vertex", "vertex", "gemini-3-flash", CLOUD, "GOOGLE_APPLICATION_CREDENTIALS"),
     Behind("vertex_anthropic", "vertex", "claude-sonnet-4-6", CLOUD, "GOOGLE_APPLICATION_CREDENTIALS"),
 )
 """One provider of every format: the tests of the two clients that all others are built on run over all of them."""
 
-# The sandbox knows none of their models' names, so it is asked for one of its own; all else is as the catalog says.
-_RENAME = """
+# The sandbox knows none of their models' names, so it is asked for one of its own. Each model has one provider only:
+# the tests of errors lower a provider's uptime, and whoever asks for it after them would be led to another format.
+_SET_UP = """
 from apps.catalog.models import ModelProvider
-ModelProvider.objects.filter(provider_id__in={providers}, model__mode="chat").update(model_name="echo")
+behind = {behind}
+ModelProvider.objects.filter(provider_id__in=behind.values(), model__mode="chat").update(model_name="echo")
+for model, provider in behind.items():
+    ModelProvider.objects.filter(model_id=model).exclude(provider_id=provider).update(active=False)
 """
 
 
@@ -81,7 +85,7 @@ class Gateway(Product):
         account = home / "account.json"
         account.write_text(account_json(token_uri=f"{sandbox_url}/token"))
         super().__init__(home, **{**environment, "GOOGLE_APPLICATION_CREDENTIALS": str(account)})
-        self.manage("shell", "-c", _RENAME.format(providers=[behind.provider for behind in EVERY_FORMAT]))
+        self.manage("shell", "-c", _SET_UP.format(behind={behind.model_id: behind.provider for behind in EVERY_FORMAT}))
 
     @property
     def openai_url(self) -> str:
