@@ -25,6 +25,9 @@ log = structlog.get_logger(__name__)
 
 BATCH = 500
 WAIT_MS = 200
+# Of a stream of records, so many make it worth waiting for more (seconds): what a batch costs, it costs whatever its
+# size, and one of 200 takes a third of the work of seven of 30. A record that comes alone is settled at once.
+MANY, GATHER_SECONDS = 8, 0.1
 LOOK_SECONDS = 1.0
 SHOW_SECONDS = 60.0
 MAX_PAUSE = 5.0
@@ -47,7 +50,7 @@ class Command(BaseCommand):
         log.info("settler.started", reader=reader)
         while not self._stopping:
             try:
-                self._step(reader)
+                time.sleep(gather_after(self._step(reader)))
                 if time.monotonic() >= next_look:
                     _measure_queue()
                     if time.monotonic() - steady_since >= STEADY_SECONDS:
@@ -66,14 +69,21 @@ class Command(BaseCommand):
                 steady_since = time.monotonic()
         log.info("settler.stopped")
 
-    def _step(self, reader: str) -> None:
+    def _step(self, reader: str) -> int:
+        """Settle a batch; return of how many records."""
         outbox.prepare()
         messages = outbox.take(reader, BATCH, WAIT_MS)
         if messages:
             settle(messages)
+        return len(messages)
 
     def _stop(self, number: int, frame: object) -> None:
         self._stopping = True
+
+
+def gather_after(count: int) -> float:
+    """Return for how many seconds to let records gather after a batch of so many."""
+    return GATHER_SECONDS if MANY <= count < BATCH else 0.0
 
 
 def _measure_queue() -> None:
