@@ -25,9 +25,9 @@ log = structlog.get_logger(__name__)
 
 BATCH = 500
 WAIT_MS = 200
-# Of a stream of records, so many make it worth waiting for more (seconds): what a batch costs, it costs whatever its
-# size, and one of 200 takes a third of the work of seven of 30. A record that comes alone is settled at once.
-MANY, GATHER_SECONDS = 8, 0.1
+# Seconds between batches, and where so many records come: what a batch costs, it costs whatever its size, and one of
+# 200 takes a third of the work of seven of 30. A record that comes after a pause is settled at once.
+PAUSE_SECONDS, MANY, GATHER_SECONDS = 0.05, 8, 0.1
 LOOK_SECONDS = 1.0
 SHOW_SECONDS = 60.0
 MAX_PAUSE = 5.0
@@ -83,7 +83,9 @@ class Command(BaseCommand):
 
 def gather_after(count: int) -> float:
     """Return for how many seconds to let records gather after a batch of so many."""
-    return GATHER_SECONDS if MANY <= count < BATCH else 0.0
+    if not count or count >= BATCH:
+        return 0.0
+    return GATHER_SECONDS if count >= MANY else PAUSE_SECONDS
 
 
 def _measure_queue() -> None:
