@@ -55,7 +55,7 @@ class Bill(PriceCard, frozen=True, omit_defaults=True, kw_only=True):
 
 def bill_at(card: PriceCard, **terms: Any) -> Bill:
     """Return a bill at a card's prices; `terms` are a bill's own fields."""
-    return Bill(**{name: getattr(card, name) for name in PriceCard.__struct_fields__}, **terms)
+    return Bill(**dict(zip(PriceCard.__struct_fields__, msgspec.structs.astuple(card), strict=False)), **terms)
 
 
 def cost_by(bill: Bill) -> Cost:

@@ -8,7 +8,6 @@ Knows amounts and leases. Must never know what a request asks for; `payload` is 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from uuid import UUID
@@ -128,16 +127,14 @@ class Outcome(StrEnum):
     TOO_MANY = "too_many"
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(msgspec.Struct, frozen=True):
     """A limit of so many requests a minute; requests with the same bucket count together."""
 
     bucket: str
     per_minute: int
 
 
-@dataclass(frozen=True, slots=True)
-class RateLeft:
+class RateLeft(msgspec.Struct, frozen=True):
     """How the tightest rate stands: requests a minute, how many are left, seconds until all are again.
 
     `retry_after` is the seconds until the next one, when there is none left.
@@ -149,8 +146,7 @@ class RateLeft:
     retry_after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """The outcome, and what goes with it.
 
     `words` are the current generations (catalog, organization) when stale, `unknown` the balance that has no copy yet,
@@ -174,8 +170,7 @@ class Note(msgspec.Struct, kw_only=True):
     flight: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """A reservation to be made. `amount_nanos` is the worst case in 1e-9 USD; a limit that is None is none.
 
     `rates` are what the request counts against, `most_in_flight` how many of the organization's may be answered at a

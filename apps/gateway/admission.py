@@ -6,12 +6,12 @@ Knows what a request may cost at most and who it counts against. Must never know
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 from math import ceil
 from uuid import UUID
 
+import msgspec
 import structlog
 from django.conf import settings
 from django.db import DatabaseError, connection
@@ -42,8 +42,7 @@ log = structlog.get_logger(__name__)
 _FLIGHT_SLACK = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     """The worst case of a request: its prompt's tokens, and what the dearest candidate would charge.
 
     `credits` is whether any candidate is paid from credits.
@@ -74,8 +73,7 @@ def estimate(
     return Estimate(prompt, worst, credits)
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """A request that was let in; `rate` is how the tightest of its rates stands, None where nobody counts."""
 
     rate: RateLeft | None = None

@@ -6,20 +6,22 @@ Decides over values. Must never open a socket, ask a store, or prefer one candid
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
 from decimal import Decimal
+
+import msgspec
 
 from apps.billing.discounts import NOTHING_OFF, Discounts, Shares
 from apps.billing.pricing import Cost, cost_of
 from apps.catalog.resolve import resolve as resolve_name
 from apps.catalog.snapshot import Catalog, Model, Offer
 from apps.gateway.authorization import can_fill
-from apps.gateway.canonical.chat import Audio, Chat
+from apps.gateway.canonical.chat import Chat
 from apps.gateway.credentials import CREDITS, Credential, credentials_for
 from apps.gateway.custom_providers import is_custom, resolve_custom
-from apps.gateway.needs import Need, needs_of
-from apps.gateway.pictures import check_draws, dialect_of, draws, draws_in_chat, price_of
+from apps.gateway.needs import Need, check_kind, is_of_a_kind, needs_of
+from apps.gateway.pictures import dialect_of, price_of
 from apps.gateway.policy import Policy
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
@@ -30,6 +32,8 @@ from apps.keys.iam import first_refusal
 AUTO = "auto"
 # Never chosen on the client's behalf.
 _UNSTABLE = {"unstable", "experimental"}
+# Names of models that a policy keeps the reach of.
+_MOST_REACHED = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,12 @@ class Candidate:
     credential: Credential
     model_name: str
     discount: Decimal = ZERO
+    # The name under which its standing is kept.
+    mapping: str = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Name it."""
+        object.__setattr__(self, "mapping", f"{self.offer.provider.id}/{self.offer.model_id}")
 
     @property
     def model_id(self) -> str:
@@ -53,11 +63,6 @@ class Candidate:
     def provider_id(self) -> str:
         """The provider's id."""
         return self.offer.provider.id
-
-    @property
-    def mapping(self) -> str:
-        """The name under which its standing is kept."""
-        return f"{self.offer.provider.id}/{self.offer.model_id}"
 
     @property
     def free(self) -> bool:
@@ -79,8 +84,17 @@ class Candidate:
         return cost_of(usage, self.offer.prices, self.discount)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Reach(msgspec.Struct, frozen=True):
+    """Whom a caller may ask for a model by one of its names, whatever is asked: on a day, under a catalog."""
+
+    catalog: Catalog
+    today: date
+    model: Model
+    requested_provider: str | None
+    candidates: Sequence[Candidate]
+
+
+class Candidates(msgspec.Struct, frozen=True):
     """What is left to choose from, never empty. `requested_provider` is the one the client named."""
 
     requested_provider: str | None
@@ -102,11 +116,33 @@ def resolve(
             Candidate(offer, credential, offer.model_name) for offer, credential in resolve_custom(policy, chat.model)
         ]
         return Candidates(own[0].provider_id, tuple(_allowed(policy, own)))
-    resolved = resolve_name(catalog, chat.model)
-    _check_kind(resolved.model, chat)
+    reach = _reach(policy, catalog, chat, discounts)
+    check_kind(reach.model, chat)
+    requested = reach.requested_provider
+    return Candidates(requested, _roomy(chat, _able(chat, reach.candidates, requested), prompt_tokens, requested))
+
+
+def _reach(policy: Policy, catalog: Catalog, chat: Chat, discounts: Discounts) -> Reach:
+    """Return whom the caller may ask for the chat's model. Raises as `resolve` does.
+
+    It is the same from one request to the next, and is kept with the policy; but where discounts may expire, and for
+    pictures, whose offers depend on what is asked.
+    """
+    today = datetime.now(UTC).date()
+    known: Reach | None = policy.reached.get(chat.model)
+    if known is not None and known.catalog is catalog and known.today == today and chat.drawing is None:
+        check_kind(known.model, chat)
+        return known
+    resolved = resolve_name(catalog, chat.model, today)
     requested = resolved.provider.id if resolved.provider else None
-    fitting = _fitting(policy, chat, resolved.model.offers, resolved.name, requested, discounts)
-    return Candidates(requested, _roomy(chat, fitting, prompt_tokens, requested))
+    check_kind(resolved.model, chat)
+    reachable = _reachable(policy, chat, resolved.model.offers, resolved.name, discounts)
+    reach = Reach(catalog, today, resolved.model, requested, _allowed(policy, reachable, requested))
+    if chat.drawing is None and not (discounts.own or discounts.everyones):
+        if len(policy.reached) >= _MOST_REACHED:
+            policy.reached.clear()
+        policy.reached[chat.model] = reach
+    return reach
 
 
 def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int, discounts: Discounts) -> Candidates:
@@ -114,7 +150,7 @@ def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: i
     offers = [
         offer
         for model in catalog.models.values()
-        if _is_of_a_kind(model, chat)
+        if is_of_a_kind(model, chat)
         for offer in model.offers
         if offer.stability not in _UNSTABLE and not offer.prices.unpriced
     ]
@@ -123,7 +159,8 @@ def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: i
         if not any(offer.active and credentials_for(policy, offer.provider) for offer in offers):
             message = f"auto: there is no model {wish.name} that this project can use"
             raise InvalidRequest(message, code="unsupported_feature", param=wish.param)
-    fitting = _roomy(chat, _fitting(policy, chat, offers, AUTO, None, discounts), prompt_tokens, None)
+    reachable = _allowed(policy, _reachable(policy, chat, offers, AUTO, discounts))
+    fitting = _roomy(chat, _able(chat, reachable, None), prompt_tokens, None)
     real = [one for one in fitting if not one.offer.facts.get("development_only")] or fitting
     cheapest = min(real, key=lambda one: _list_price(chat, one))
     return Candidates(None, tuple(one for one in real if one.model_id == cheapest.model_id))
@@ -168,10 +205,10 @@ def _holds(limit: int | None, tokens: int) -> bool:
     return limit is None or tokens <= limit
 
 
-def _fitting(
-    policy: Policy, chat: Chat, offers: Sequence[Offer], name: str, requested: str | None, discounts: Discounts
-) -> tuple[Candidate, ...]:
-    """Return the offers that are live, have a credential, are allowed, and can do what is asked; in that order."""
+def _reachable(
+    policy: Policy, chat: Chat, offers: Sequence[Offer], name: str, discounts: Discounts
+) -> Sequence[Candidate]:
+    """Return the offers that are live and have a credential. Raises InvalidRequest when there is none."""
     today = datetime.now(UTC).date()
     live = [offer for offer in offers if offer.is_live(today) and dialect_of(chat, offer) is not None]
     if not live:
@@ -184,7 +221,7 @@ def _fitting(
     ]
     if not reachable:
         raise InvalidRequest(_no_credential(policy, live), code="model_not_found", param="model")
-    return _able(chat, _allowed(policy, reachable, requested), requested)
+    return reachable
 
 
 def _off(discounts: Discounts, offer: Offer, credential: Credential) -> Decimal:
@@ -227,36 +264,6 @@ def _lacks(chat: Chat, need: Need) -> InvalidRequest:
     """Return the refusal that says which need nobody meets."""
     message = f"{chat.model} does not support {need.name}"
     return InvalidRequest(message, code="unsupported_feature", param=need.param)
-
-
-def _check_kind(model: Model, chat: Chat) -> None:
-    """Raise InvalidRequest unless the model chats and takes in what the conversation holds."""
-    if chat.drawing is not None:
-        check_draws(model)
-        return
-    if model.mode != "chat" and not draws_in_chat(model):
-        kind = model.mode.replace("_", " ")
-        where = "; ask for it at /v1/images/generations" if draws(model) else ""
-        raise InvalidRequest(
-            f"{model.id} is an {kind} model, not a chat model{where}", code="unsupported_feature", param="model"
-        )
-    for modality in sorted(_modalities_of(chat) - set(model.input_modalities)):
-        raise InvalidRequest(
-            f"{chat.model} does not support {modality} input", code="unsupported_feature", param="model"
-        )
-
-
-def _modalities_of(chat: Chat) -> set[str]:
-    """Return what a model must take in besides text, as the catalog names it; pictures are each offer's affair."""
-    audio = any(isinstance(part, Audio) for message in chat.messages for part in message.parts)
-    return {"audio"} if audio else set()
-
-
-def _is_of_a_kind(model: Model, chat: Chat) -> bool:
-    """Return whether a model does what is asked for at all: pictures, or an answer to what the conversation holds."""
-    if chat.drawing is not None:
-        return draws(model)
-    return model.mode == "chat" and _modalities_of(chat) <= set(model.input_modalities)
 
 
 def _list_price(chat: Chat, one: Candidate) -> tuple[Decimal, str]:

@@ -10,9 +10,9 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import httptools
+import msgspec
 
 from apps.gateway.failures import UpstreamFailure
 
@@ -21,8 +21,7 @@ _READ_SIZE = 65_536
 _MAX_HEADER_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """Seconds to wait: for the connection, for the first byte, between bytes, for all of it, and before a tick."""
 
     connect: float

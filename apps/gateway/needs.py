@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from apps.catalog.snapshot import Offer
-from apps.gateway.canonical.chat import Chat, FunctionTool, Image, WebSearchTool
+from apps.catalog.snapshot import Model, Offer
+from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, WebSearchTool
 from apps.gateway.facts import can_be_structured
-from apps.gateway.pictures import tests_of
+from apps.gateway.pictures import check_draws, draws, draws_in_chat, tests_of
+from apps.kernel.errors import InvalidRequest
 
 
 class Need(NamedTuple):
@@ -42,3 +43,33 @@ def needs_of(chat: Chat) -> list[Need]:
     if chat.stream:
         needs.append(Need("streaming", lambda offer: offer.streaming))
     return needs
+
+
+def check_kind(model: Model, chat: Chat) -> None:
+    """Raise InvalidRequest unless the model chats and takes in what the conversation holds."""
+    if chat.drawing is not None:
+        check_draws(model)
+        return
+    if model.mode != "chat" and not draws_in_chat(model):
+        kind = model.mode.replace("_", " ")
+        where = "; ask for it at /v1/images/generations" if draws(model) else ""
+        raise InvalidRequest(
+            f"{model.id} is an {kind} model, not a chat model{where}", code="unsupported_feature", param="model"
+        )
+    for modality in sorted(_modalities_of(chat).difference(model.input_modalities)):
+        raise InvalidRequest(
+            f"{chat.model} does not support {modality} input", code="unsupported_feature", param="model"
+        )
+
+
+def _modalities_of(chat: Chat) -> set[str]:
+    """Return what a model must take in besides text, as the catalog names it; pictures are each offer's affair."""
+    audio = any(isinstance(part, Audio) for message in chat.messages for part in message.parts)
+    return {"audio"} if audio else set()
+
+
+def is_of_a_kind(model: Model, chat: Chat) -> bool:
+    """Return whether a model does what is asked for at all: pictures, or an answer to what the conversation holds."""
+    if chat.drawing is not None:
+        return draws(model)
+    return model.mode == "chat" and _modalities_of(chat) <= set(model.input_modalities)

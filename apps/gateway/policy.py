@@ -8,9 +8,10 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -83,6 +84,8 @@ class Policy:
     gone: str | None
     generation: str
     read_at: float
+    # Whom it may ask, by the name of a model (`candidates.Reach`): found out once, forgotten with the policy.
+    reached: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def spending_limit(self) -> Decimal | None:

@@ -7,10 +7,11 @@ happens to be known, and the luck of the draw, are given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from statistics import median
 from typing import Any
+
+import msgspec
 
 from apps.gateway.candidates import Candidate, Candidates
 from apps.gateway.estimate import unreported_usage_of
@@ -34,8 +35,7 @@ _USUAL_LATENCY, _USUAL_THROUGHPUT = 1_000.0, 50.0
 Standings = Callable[[str], Standing]
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(msgspec.Struct, frozen=True):
     """What of a request matters for ranking: its size in tokens, whether it streams, and the conversation it is of.
 
     `luck`, from 0 to 1, decides who explores: those below `exploration`. `healthy` tells whether a credential may be
@@ -50,11 +50,10 @@ class Shape:
     session: str | None = None
     luck: float = 1.0
     exploration: float = EXPLORATION
-    healthy: Callable[[str], bool] = field(default=lambda _: True)
+    healthy: Callable[[str], bool] = bool
 
 
-@dataclass(frozen=True, slots=True)
-class Ranking:
+class Ranking(msgspec.Struct, frozen=True):
     """Candidates in the order they will be tried, and the choice explained as clients and logs see it.
 
     `probe` tells that the first is tried to find out whether it works again.
@@ -65,8 +64,7 @@ class Ranking:
     probe: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Score:
+class _Score(msgspec.Struct, frozen=True):
     """A mapping's figures. `price` is USD per million tokens of this request; `total` is weighted, 0 to 1."""
 
     one: Candidate
@@ -145,8 +143,8 @@ def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -
     """Return scores from 0 to 1, lowered by the priority weights of provider and mapping."""
     known = [(one, standings(one.mapping), _price_of(one, shape)) for one in mappings]
     cheapest = min(price for _, _, price in known)
-    usual_latency = _median((s.latency for _, s, _ in known), _USUAL_LATENCY)
-    usual_speed = _median((s.throughput for _, s, _ in known), _USUAL_THROUGHPUT)
+    usual_latency = _usual([standing.latency for _, standing, _ in known], _USUAL_LATENCY)
+    usual_speed = _usual([standing.throughput for _, standing, _ in known], _USUAL_THROUGHPUT)
     quickest = min(standing.latency or usual_latency for _, standing, _ in known)
     fastest = max(standing.throughput or usual_speed for _, standing, _ in known)
     weights = _WEIGHTS if shape.streaming else _UNSEEN_WEIGHTS
@@ -189,9 +187,10 @@ def _price_of(one: Candidate, shape: Shape) -> float:
     return round(float(one.cost_of(usage).total) / tokens * 1e6, 6)
 
 
-def _median(values: Iterable[float | None], otherwise: float) -> float:
-    known = [value for value in values if value is not None]
-    return median(known) if known else otherwise
+def _usual(values: Sequence[float | None], otherwise: float) -> float:
+    """Return what stands for the values that are missing: the median of the others, if there are any of either."""
+    known = [value for value in values if value]
+    return median(known) if known and len(known) < len(values) else otherwise
 
 
 def _line(score: _Score) -> dict[str, Any]:

@@ -39,12 +39,19 @@ class Address:
 class _Connection:
     """A socket and since when it has been idle."""
 
-    __slots__ = ("idle_since", "reused", "sock")
+    __slots__ = ("_look", "idle_since", "reused", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.reused = False
         self.idle_since = 0.0
+        self._look = _poll()
+        self._look.register(sock.fileno(), POLLIN | POLLHUP | POLLERR)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it has something to say while it is idle: its end, or what nobody has asked for."""
+        return bool(self._look.poll(0))
 
 
 # The kernel's own poll: looking whether a kept socket is still open must not switch to another greenlet.
@@ -126,7 +133,7 @@ def _take(address: Address, budget: Budget) -> _Connection:
     oldest = time.monotonic() - _POOL_AGE
     while pool:
         connection = pool.pop()
-        if connection.idle_since >= oldest and not _readable(connection.sock):
+        if connection.idle_since >= oldest and not connection.speaks:
             connection.reused = True
             return connection
         connection.sock.close()
@@ -139,15 +146,6 @@ def _give_back(address: Address, connection: _Connection) -> None:
     pool.append(connection)
     if len(pool) > _POOL_SIZE:
         pool.popleft().sock.close()
-
-
-def _readable(sock: socket.socket) -> bool:
-    """Return whether an idle connection has something to say: only its end, or a protocol error."""
-    if sock.fileno() < 0:
-        return True
-    poll = _poll()
-    poll.register(sock.fileno(), POLLIN | POLLHUP | POLLERR)
-    return bool(poll.poll(0))
 
 
 def _connect(address: Address, timeout: float) -> socket.socket:

@@ -27,9 +27,10 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Count what cannot be as nothing: whatever a provider says, no class is below 0, and so is no bill."""
-        for name in self.__struct_fields__:
-            if getattr(self, name) < 0:
-                msgspec.structs.force_setattr(self, name, 0)
+        if min(msgspec.structs.astuple(self)) < 0:
+            for name in self.__struct_fields__:
+                if getattr(self, name) < 0:
+                    msgspec.structs.force_setattr(self, name, 0)
 
     @property
     def prompt_tokens(self) -> int:

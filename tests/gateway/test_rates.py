@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from apps.billing import balances, reservations
 from apps.billing.balances import Balance

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from apps.catalog.offers import Offer, Provider
 from apps.gateway.candidates import Candidate, Candidates
@@ -64,7 +65,7 @@ def ranked(
     known = {f"{name}/m": standing for name, standing in (standings or {}).items()}
     return rank(
         Candidates(requested, candidates),
-        replace(SHAPE, **shape),
+        structs.replace(SHAPE, **shape),
         lambda mapping: known.get(mapping, UNKNOWN),
         no_fallback=no_fallback,
     )

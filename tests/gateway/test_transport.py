@@ -8,9 +8,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from apps.gateway import transport
 from apps.gateway.exchange import Budget, Exchange

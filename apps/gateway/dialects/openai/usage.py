@@ -102,7 +102,11 @@ def _inside(record: Record, name: str) -> Record:
 
 def _first(record: Record, *names: str) -> int:
     """Return the first count under these names that is not 0."""
-    return next((count for name in names if (count := _count(record, name))), 0)
+    if record:
+        for name in names:
+            if count := _count(record, name):
+                return count
+    return 0
 
 
 def _count(record: Record, name: str) -> int:
