@@ -18,6 +18,8 @@ MILLION = Decimal(1_000_000)
 # A cache write that lives an hour costs 2x the input price where one of five minutes costs 1.25x (Anthropic).
 LONG_WRITE = Decimal("1.6")
 _NO_TIER = PriceTier(above_input_tokens=0)
+# What is cached, and pictures: nothing of either.
+_FOUR = (ZERO,) * 4
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,36 +82,7 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
     paid as output; audio has prices of its own and no part of its own. A picture is paid once: by its tokens where they
     were counted and have a price, else by the piece.
     """
-    tier = _tier_of(usage, card) if card.tiers else _NO_TIER
-    input_price = card.input if tier.input is None else tier.input
-    output_price = card.output if tier.output is None else tier.output
-    cached_price = card.cached_input if tier.cached_input is None else tier.cached_input
-    write_price = card.cache_write if tier.cache_write is None else tier.cache_write
-
-    plain_input, plain_output = usage.input, usage.output + usage.reasoning
-    if cached_price is None:
-        plain_input += usage.cache_read
-    if write_price is None:
-        plain_input += usage.cache_write + usage.cache_write_1h
-    if card.image_input is None:
-        plain_input += usage.image_input
-    if card.image_output is None:
-        plain_output += usage.image_output
-    audio_input_price = input_price if card.audio_input is None else card.audio_input
-    audio_output_price = output_price if card.audio_output is None else card.audio_output
-    # Who states both prices means the same picture: its tokens are paid where they were counted.
-    by_the_piece = 0 if usage.image_output and card.image_output is not None else usage.images
-    written = usage.cache_write + usage.cache_write_1h * LONG_WRITE if usage.cache_write_1h else usage.cache_write
-    parts = [
-        _paid(plain_input, input_price) + _paid(usage.audio_input, audio_input_price),
-        _paid(plain_output, output_price) + _paid(usage.audio_output, audio_output_price),
-        _paid(usage.cache_read, cached_price),
-        _paid(written, write_price),
-        _paid(usage.image_input, card.image_input),
-        _paid(usage.image_output, card.image_output) + by_the_piece * (card.image or ZERO),
-        card.request or ZERO,
-        usage.web_searches * (card.web_search or ZERO),
-    ]
+    parts = _parts_of(usage, card)
     full = sum(parts, ZERO)
     if discount:
         parts = [amount * (1 - discount) for amount in parts]
@@ -128,6 +101,43 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
         request=parts[6],
         web_search=parts[7],
     )
+
+
+def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
+    """Return the parts in the order of `Cost`, without discount and not yet at the ledger's resolution."""
+    tier = _tier_of(usage, card) if card.tiers else _NO_TIER
+    input_price = card.input if tier.input is None else tier.input
+    output_price = card.output if tier.output is None else tier.output
+    cached_price = card.cached_input if tier.cached_input is None else tier.cached_input
+    write_price = card.cache_write if tier.cache_write is None else tier.cache_write
+    if usage.plain:
+        read = _paid(usage.input, input_price)
+        return [read, _paid(usage.output + usage.reasoning, output_price), *_FOUR, card.request or ZERO, ZERO]
+
+    plain_input, plain_output = usage.input, usage.output + usage.reasoning
+    if cached_price is None:
+        plain_input += usage.cache_read
+    if write_price is None:
+        plain_input += usage.cache_write + usage.cache_write_1h
+    if card.image_input is None:
+        plain_input += usage.image_input
+    if card.image_output is None:
+        plain_output += usage.image_output
+    audio_input_price = input_price if card.audio_input is None else card.audio_input
+    audio_output_price = output_price if card.audio_output is None else card.audio_output
+    # Who states both prices means the same picture: its tokens are paid where they were counted.
+    by_the_piece = 0 if usage.image_output and card.image_output is not None else usage.images
+    written = usage.cache_write + usage.cache_write_1h * LONG_WRITE if usage.cache_write_1h else usage.cache_write
+    return [
+        _paid(plain_input, input_price) + _paid(usage.audio_input, audio_input_price),
+        _paid(plain_output, output_price) + _paid(usage.audio_output, audio_output_price),
+        _paid(usage.cache_read, cached_price),
+        _paid(written, write_price),
+        _paid(usage.image_input, card.image_input),
+        _paid(usage.image_output, card.image_output) + by_the_piece * (card.image or ZERO),
+        card.request or ZERO,
+        usage.web_searches * (card.web_search or ZERO),
+    ]
 
 
 def _tier_of(usage: Usage, card: PriceCard) -> PriceTier:

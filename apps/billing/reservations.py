@@ -115,6 +115,9 @@ _RELEASE = LuaScript(
 _FORGET = LuaScript("return redis.call('EXISTS', KEYS[1]) == 0 and redis.call('ZREM', KEYS[2], ARGV[1]) + 1 or 0")
 
 
+_encode = msgspec.json.Encoder().encode
+
+
 class Outcome(StrEnum):
     """What came of asking for a reservation."""
 
@@ -205,6 +208,7 @@ def notes_key(worker: str) -> str:
 
 def reserve(request: Request) -> Answer:
     """Hold the amount, or say why not; one atomic round trip. Raises RedisError."""
+    identifier = str(request.id)
     organization = balances.key("organization", request.organization_id)
     api_key = balances.key("key", request.api_key_id)
     limited = request.key_limit_nanos is not None
@@ -228,12 +232,13 @@ def reserve(request: Request) -> Answer:
         [
             request.catalog_word,
             request.organization_word,
-            generation.fresh_word(),
+            # A new generation's word need only be one that was never before.
+            identifier,
             request.amount_nanos,
             "1" if request.from_credits else "",
             "" if request.key_limit_nanos is None else request.key_limit_nanos,
-            str(request.id),
-            msgspec.json.encode(note),
+            identifier,
+            _encode(note),
             "" if request.most_in_flight is None else request.most_in_flight,
             request.flight_seconds,
             request.worker,

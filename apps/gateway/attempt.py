@@ -9,8 +9,11 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cache
 
 from django.conf import settings
+from django.core.signals import setting_changed
+from django.dispatch import receiver
 from msgspec.structs import replace
 
 from apps.gateway import transport
@@ -84,7 +87,7 @@ class Attempt:
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
         target = target_of(self.candidate)
-        self.healing = Healing(self.chat, target, settings.HEARTBEAT_INTERVAL)
+        self.healing = Healing(self.chat, target, _usual_budget().tick)
         return self.healing.heal(self._answer(dialect, target))
 
     def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
@@ -227,14 +230,26 @@ class Attempt:
             yield piece
 
     def _budget(self) -> Budget:
-        first_byte = settings.UPSTREAM_FIRST_BYTE_TIMEOUT
-        return Budget(
-            connect=settings.UPSTREAM_CONNECT_TIMEOUT,
-            first_byte=first_byte if self.patience is None else min(first_byte, self.patience),
-            idle=settings.UPSTREAM_IDLE_TIMEOUT,
-            total=settings.UPSTREAM_TOTAL_TIMEOUT,
-            tick=settings.HEARTBEAT_INTERVAL,
-        )
+        usual = _usual_budget()
+        if self.patience is None:
+            return usual
+        return replace(usual, first_byte=min(usual.first_byte, self.patience))
+
+
+@cache
+def _usual_budget() -> Budget:
+    return Budget(
+        connect=settings.UPSTREAM_CONNECT_TIMEOUT,
+        first_byte=settings.UPSTREAM_FIRST_BYTE_TIMEOUT,
+        idle=settings.UPSTREAM_IDLE_TIMEOUT,
+        total=settings.UPSTREAM_TOTAL_TIMEOUT,
+        tick=settings.HEARTBEAT_INTERVAL,
+    )
+
+
+@receiver(setting_changed)
+def _forget_budget(**_: object) -> None:
+    _usual_budget.cache_clear()
 
 
 def target_of(candidate: Candidate) -> Target:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apps.gateway.metrics import COST, DURATION, FIRST_TOKEN, REQUESTS, TOKENS, UNPRICED
-from apps.gateway.tally import add, child_of
+from apps.gateway.tally import add, child_of, observe
 from apps.logs.entry import Entry
 
 
@@ -18,9 +18,9 @@ def measure(entry: Entry) -> None:
     if shown_name(provider) != provider:
         model = provider = shown_name(provider)
     add(child_of(REQUESTS, entry.route, model, provider, str(entry.status_code)))
-    child_of(DURATION, entry.route).observe(entry.duration / 1000)
+    observe(child_of(DURATION, entry.route), entry.duration / 1000)
     if entry.time_to_first_token is not None:
-        child_of(FIRST_TOKEN, provider).observe(entry.time_to_first_token / 1000)
+        observe(child_of(FIRST_TOKEN, provider), entry.time_to_first_token / 1000)
     for kind, count in (
         ("prompt", entry.prompt_tokens),
         ("completion", entry.completion_tokens),

@@ -33,6 +33,21 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
                     msgspec.structs.force_setattr(self, name, 0)
 
     @property
+    def plain(self) -> bool:
+        """Whether there is nothing but text that was read, none of it from a cache, and written."""
+        return not (
+            self.cache_read
+            or self.cache_write
+            or self.cache_write_1h
+            or self.image_input
+            or self.audio_input
+            or self.image_output
+            or self.audio_output
+            or self.web_searches
+            or self.images
+        )
+
+    @property
     def prompt_tokens(self) -> int:
         """Everything the model read, cached or not."""
         return (

@@ -36,8 +36,8 @@ def read_usage(reported: Any) -> Usage | None:
     # Some report what was just written as read as well.
     stored = min(stored, prompt - cached)
     text = prompt - cached - stored
-    audio = min(_count(read, "audio_tokens"), text)
-    images = min(_count(read, "image_tokens"), text - audio)
+    audio = min(_first(read, "audio_tokens"), text)
+    images = min(_first(read, "image_tokens"), text - audio)
 
     thought = _first(written, "reasoning_tokens") or _first(reported, "reasoning_tokens")
     total = _count(reported, "total_tokens")
@@ -48,8 +48,8 @@ def read_usage(reported: Any) -> Usage | None:
         # Whoever counts like Perplexity leaves it out of the total as well.
         completion += thought
     thought = min(thought, completion)
-    audio_out = min(_count(written, "audio_tokens"), completion - thought)
-    images_out = min(_count(written, "image_tokens"), completion - thought - audio_out)
+    audio_out = min(_first(written, "audio_tokens"), completion - thought)
+    images_out = min(_first(written, "image_tokens"), completion - thought - audio_out)
     return Usage(
         input=text - audio - images,
         cache_read=cached,
@@ -67,7 +67,7 @@ def read_usage(reported: Any) -> Usage | None:
 def _searches(reported: Record) -> int:
     """Return the web searches: by number, or one where only their extent is told."""
     inner = _inside(reported, "server_tool_use_details") or _inside(reported, "server_tool_use")
-    found = _count(inner, "web_search_requests") or _count(reported, "num_search_queries")
+    found = _first(inner, "web_search_requests") or _count(reported, "num_search_queries")
     return found or int(isinstance(reported.get("search_context_size"), str))
 
 

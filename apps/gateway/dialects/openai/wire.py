@@ -52,8 +52,13 @@ _ENCODER = msgspec.json.Encoder(decimal_format="number")
 encode = _ENCODER.encode
 
 
+_NOTHING = msgspec.Raw(b"0")
+
+
 def exact(amount: Decimal) -> msgspec.Raw:
     """Return an amount as a JSON number with all of its digits and no exponent."""
+    if not amount:
+        return _NOTHING
     text = format(amount, "f")
     return msgspec.Raw((text.rstrip("0").rstrip(".") if "." in text else text).encode() or b"0")
 
