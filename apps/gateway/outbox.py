@@ -78,17 +78,17 @@ def prepare() -> None:
             raise
 
 
-def take(reader: str, count: int, wait_ms: int) -> list[Message]:
-    """Return messages to settle: first those that this or a vanished reader left unfinished, then new ones.
+def take(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[Message]:
+    """Return messages to settle: first those that this or a vanished reader `left` unfinished, then new ones.
 
     Raises RedisError.
     """
-    left = _stream().xautoclaim(STREAM, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
-    if not left:
-        left = _read(reader, "0", count)
-    if not left:
-        left = _read(reader, ">", count, block=wait_ms)
-    return [Message(identifier, fields["worker"], fields["record"]) for identifier, fields in left if fields]
+    found: list[tuple[str, dict[str, str]]] = []
+    if left:
+        found = _stream().xautoclaim(STREAM, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
+        found = found or _read(reader, "0", count)
+    found = found or _read(reader, ">", count, block=wait_ms)
+    return [Message(identifier, fields["worker"], fields["record"]) for identifier, fields in found if fields]
 
 
 def _read(reader: str, since: str, count: int, block: int | None = None) -> list[tuple[str, dict[str, str]]]:

@@ -29,6 +29,7 @@ WAIT_MS = 200
 # 200 takes a third of the work of seven of 30. A record that comes after a pause is settled at once.
 PAUSE_SECONDS, MANY, GATHER_SECONDS = 0.05, 8, 0.1
 LOOK_SECONDS = 1.0
+SEARCH_SECONDS = 1.0
 SHOW_SECONDS = 60.0
 MAX_PAUSE = 5.0
 # After an outage the workers' heartbeats come back one by one; nobody is declared dead before they had time to.
@@ -43,6 +44,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until SIGTERM or SIGINT."""
         self._stopping = False
+        # When to look for what was left unfinished: at first, after a failure, and now and then.
+        self._next_search = 0.0
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         reader = f"{socket.gethostname()}:{getpid()}"
@@ -65,14 +68,19 @@ class Command(BaseCommand):
                 pause = min(max(pause * 2, 0.1), MAX_PAUSE)
                 log.warning("settler.waiting", error=type(error).__name__, seconds=pause)
                 connection.close()
+                self._next_search = 0.0
                 time.sleep(pause)
                 steady_since = time.monotonic()
         log.info("settler.stopped")
 
     def _step(self, reader: str) -> int:
         """Settle a batch; return of how many records."""
-        outbox.prepare()
-        messages = outbox.take(reader, BATCH, WAIT_MS)
+        left = time.monotonic() >= self._next_search
+        if left:
+            outbox.prepare()
+        messages = outbox.take(reader, BATCH, WAIT_MS, left=left)
+        if left and len(messages) < BATCH:
+            self._next_search = time.monotonic() + SEARCH_SECONDS
         if messages:
             settle(messages)
         return len(messages)
