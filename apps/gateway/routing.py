@@ -18,9 +18,9 @@ from apps.gateway.estimate import unreported_usage_of
 from apps.gateway.standing import Standing
 from apps.kernel.usage import Usage
 
-# What each part of a score weighs; of a plain answer nobody sees the first token.
-_WEIGHTS = {"price": 0.5, "uptime": 0.3, "throughput": 0.1, "latency": 0.1}
-_UNSEEN_WEIGHTS = {"price": 0.5 / 0.9, "uptime": 0.3 / 0.9, "throughput": 0.1 / 0.9}
+# What price, uptime, throughput and latency weigh in a score; of a plain answer nobody sees the first token.
+_WEIGHTS = (0.5, 0.3, 0.1, 0.1)
+_UNSEEN_WEIGHTS = (0.5 / 0.9, 0.3 / 0.9, 0.1 / 0.9, 0.0)
 # USD per million tokens below which prices are alike: keeps the shares finite beside free offers.
 _NEGLIGIBLE = 0.01
 # Percent of uptime: below it a provider that was named is passed over; and what a score loses for, from none to all.
@@ -147,16 +147,15 @@ def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -
     usual_speed = _usual([standing.throughput for _, standing, _ in known], _USUAL_THROUGHPUT)
     quickest = min(standing.latency or usual_latency for _, standing, _ in known)
     fastest = max(standing.throughput or usual_speed for _, standing, _ in known)
-    weights = _WEIGHTS if shape.streaming else _UNSEEN_WEIGHTS
+    for_price, for_uptime, for_speed, for_latency = _WEIGHTS if shape.streaming else _UNSEEN_WEIGHTS
     scores = []
     for one, standing, price in known:
-        parts = {
-            "price": (cheapest + _NEGLIGIBLE) / (price + _NEGLIGIBLE),
-            "uptime": min(max((standing.uptime - _WORST_UPTIME) / (100 - _WORST_UPTIME), 0.0), 1.0),
-            "throughput": (standing.throughput or usual_speed) / fastest,
-            "latency": quickest / (standing.latency or usual_latency) if quickest else 1.0,
-        }
-        plain = sum([weight * parts[name] for name, weight in weights.items()])
+        plain = (
+            for_price * (cheapest + _NEGLIGIBLE) / (price + _NEGLIGIBLE)
+            + for_uptime * min(max((standing.uptime - _WORST_UPTIME) / (100 - _WORST_UPTIME), 0.0), 1.0)
+            + for_speed * (standing.throughput or usual_speed) / fastest
+            + for_latency * (quickest / (standing.latency or usual_latency) if quickest else 1.0)
+        )
         scores.append(_Score(one, standing, price, plain * one.offer.priority * one.offer.provider.priority))
     return scores
 

@@ -18,6 +18,8 @@ def show(rows: list[Row]) -> None:
         if "p50_ms" not in row:
             continue
         base = alone.get(_key(row), row)
+        if "upstream_p50_ms" in row:
+            base = {"p50_ms": row["upstream_p50_ms"], "p99_ms": row["upstream_p99_ms"]}
         pace = f" at {row['rate']:.0f}/s" if "rate" in row else ""
         print(
             f"{row['what'][:23]:24}{row['kind']:8}{row['connections']:>6}{row['per_second']:>9.0f}{row['p50_ms']:>9.2f}"

@@ -88,7 +88,9 @@ def measure_all(fixed: Subject, folder: Path, chosen: argparse.Namespace) -> Ite
     for make in subjects:
         try:
             with make() as subject:
-                yield from measure(subject, chosen.seconds, (32,) if chosen.short else CONNECTIONS)
+                yield from measure(subject, chosen.seconds, (32,) if chosen.short else CONNECTIONS, fixed)
+            # The upstream has been measured first; from now on it is one of the others.
+            pin(fixed.workers, OTHERS)
         except (OSError, AssertionError) as error:
             print(f"left out: {error}", flush=True)
 
@@ -98,8 +100,12 @@ def _given(subject: Subject) -> Iterator[Subject]:
     yield subject
 
 
-def measure(subject: Subject, seconds: float, connections: tuple[int, ...]) -> Iterator[Row]:
-    """Yield a subject's rows: plain and streamed answers at several numbers of connections, and at an easy pace."""
+def measure(subject: Subject, seconds: float, connections: tuple[int, ...], fixed: Subject) -> Iterator[Row]:
+    """Yield a subject's rows: plain and streamed answers at several numbers of connections, and at an easy pace.
+
+    What it adds at that pace is compared with the fixed upstream at the same pace: a machine that is mostly idle takes
+    longer to wake up than one that is busy.
+    """
     print(f"measuring {subject.name} ", end="", flush=True)
     if subject.product is not None:
         pin([subject.product.pid], OTHERS)
@@ -122,9 +128,11 @@ def measure(subject: Subject, seconds: float, connections: tuple[int, ...]) -> I
             yield row
         if subject.name == "upstream alone" or len(connections) > 1:
             settled(subject)
-            row = _row(subject, stream=stream, connections=32, seconds=seconds, rate=best * CALM_SHARE)
+            rate = best * CALM_SHARE
+            row = _row(subject, stream=stream, connections=32, seconds=seconds, rate=rate)
             answered += row["requests"]
-            yield row
+            base = load(fixed, stream=stream, connections=32, seconds=seconds, rate=rate)
+            yield {**row, "upstream_p50_ms": base["p50_ms"], "upstream_p99_ms": base["p99_ms"]}
     print(flush=True)
     if subject.product is not None:
         yield {"what": subject.name, "kind": "records", "dropped": answered - (recorded(subject) - before)}
