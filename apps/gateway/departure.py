@@ -1,33 +1,41 @@
 """Noticing that the client has left, in every phase: before the first byte, between chunks, and for plain requests.
 
-Watches the client's socket while the gateway waits for a provider and interrupts that wait, which closes the provider's
-socket on the way out. Knows sockets and greenlets. Must never know what is being waited for.
+Looks at the clients' sockets while the gateway waits for providers and interrupts the wait for one who is gone, which
+closes the provider's socket on the way out. Knows sockets and greenlets. Must never know what is being waited for.
 """
 
 from __future__ import annotations
 
 import socket
+from select import POLLERR, POLLHUP, POLLIN
 from types import TracebackType
-from typing import Any
+from weakref import WeakKeyDictionary
 
 import gevent
+from gevent.hub import Hub
+from gevent.monkey import get_original
 from greenlet import getcurrent, greenlet
 
 from apps.kernel.errors import ClientGone
+
+# Seconds between two looks at all clients: most are answered before the first and cost nothing but their place in a
+# set, where a watch of its own would cost each request four system calls.
+EVERY = 0.1
+# The kernel's own poll: a look must not switch to another greenlet.
+_poll = get_original("select", "poll")
 
 
 class Departure:
     """Watches one client. Without a socket (another server, a test client) it never interrupts.
 
-    The watch begins with the first wait and goes on until `close`: to begin it anew for each chunk would cost more than
-    the chunk.
+    The watch begins with the first wait and goes on until `close`.
     """
 
     def __init__(self, client: socket.socket | None) -> None:
         self._client = client
         self._gone = False
         self._waiting: list[greenlet] = []
-        self._watcher: Any = None
+        self._watch: _Watch | None = None
 
     def interrupts(self) -> Departure:
         """Within this block a wait ends with ClientGone when the client closes its side."""
@@ -38,9 +46,9 @@ class Departure:
             return
         if self._gone:
             raise ClientGone("The client closed the connection")
-        if self._watcher is None:
-            self._watcher = gevent.get_hub().loop.io(self._client.fileno(), 1)
-            self._watcher.start(self._look)
+        if self._watch is None:
+            self._watch = _watch()
+            self._watch.clients[self] = self._client
         self._waiting.append(getcurrent())
 
     def __exit__(
@@ -51,31 +59,62 @@ class Departure:
 
     def close(self) -> None:
         """End the watch."""
-        if self._watcher is not None:
-            self._watcher.stop()
-            self._watcher.close()
-            self._watcher = None
+        if self._watch is not None:
+            self._watch.clients.pop(self, None)
+            self._watch = None
         self._client = None
 
-    def _look(self) -> None:
-        self._watcher.stop()
-        # More bytes of the client's are a pipelined request, which can wait.
-        if not _closed(self._client):
-            return
+    def interrupt(self) -> None:
+        """The client is gone: end every wait. Called from the event loop."""
         self._gone = True
         for waiting in list(self._waiting):
             waiting.throw(ClientGone("The client closed the connection"))
 
 
-def _closed(client: socket.socket | None) -> bool:
+class _Watch:
+    """All clients of an event loop that are being waited for: one look at all of them now and then."""
+
+    def __init__(self, hub: Hub) -> None:
+        self.clients: dict[Departure, socket.socket] = {}
+        self._timer = hub.loop.timer(EVERY, EVERY, ref=False)
+        self._timer.start(self._look)
+
+    def _look(self) -> None:
+        if not self.clients:
+            return
+        kernel, watched = _poll(), {}
+        for departure, client in self.clients.items():
+            if (place := client.fileno()) >= 0:
+                kernel.register(place, POLLIN | POLLHUP | POLLERR)
+                watched[place] = departure, client
+        for place, _ in kernel.poll(0):
+            departure, client = watched[place]
+            # More bytes of the client's are a pipelined request, which can wait.
+            if departure in self.clients and _closed(client):
+                del self.clients[departure]
+                departure.interrupt()
+
+
+_watches: WeakKeyDictionary[Hub, _Watch] = WeakKeyDictionary()
+
+
+def _watch() -> _Watch:
+    """Return the watch of the event loop that runs this."""
+    hub = gevent.get_hub()
+    watch = _watches.get(hub)
+    if watch is None:
+        watch = _watches[hub] = _Watch(hub)
+    return watch
+
+
+def _closed(client: socket.socket) -> bool:
     """Return whether a readable socket is readable because its other side is gone."""
-    if client is None:
-        return False
     timeout = client.gettimeout()
     client.settimeout(0.0)
     try:
         return client.recv(1, socket.MSG_PEEK) == b""
-    except BlockingIOError:
+    except (BlockingIOError, ValueError):
+        # Under TLS nobody can look ahead; sending tells that one is gone.
         return False
     except OSError:
         return True

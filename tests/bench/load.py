@@ -96,6 +96,8 @@ def run(port: int, request: bytes, connections: int, seconds: float, rate: float
                 busy.remove(key.data)
     for client in clients:
         client.sock.close()
+    if not latencies:
+        raise TimeoutError(f"not one answer within {seconds:g} s to {connections} connections")
     latencies.sort()
     firsts.sort()
     return {
