@@ -19,7 +19,7 @@ from greenlet import getcurrent, greenlet
 from apps.kernel.errors import ClientGone
 
 # Seconds between two looks at all clients: most are answered before the first and cost nothing but their place in a
-# set, where a watch of its own would cost each request four system calls.
+# set, where a watch of its own would cost each request a watcher and the system calls that set it up.
 EVERY = 0.1
 # The kernel's own poll: a look must not switch to another greenlet.
 _poll = get_original("select", "poll")
