@@ -224,7 +224,7 @@ def soak(fixed: Subject, folder: Path, requests: int) -> list[Row]:
         pin([subject.product.pid], OTHERS)
         pin(subject.workers, MEASURED)
         before = settled(subject)
-        load(subject, stream=False, connections=32, seconds=5)
+        warm = load(subject, stream=False, connections=32, seconds=5)["requests"]
         answered, stream = 0.0, False
         while answered < requests:
             figures = load(subject, stream=stream, connections=32, seconds=10)
@@ -233,7 +233,7 @@ def soak(fixed: Subject, folder: Path, requests: int) -> list[Row]:
             rows.append({"what": subject.name, "kind": "soak", "requests": answered, "memory_mb": memory})
             print(f"{answered:>10.0f} requests  {memory:7.1f} MB  {figures['failures']:.0f} failed", flush=True)
             stream = not stream
-        print(f"settled {recorded(subject) - before:.0f}", flush=True)
+        print(f"settled {recorded(subject) - before:.0f} of {warm + answered:.0f}", flush=True)
     return rows
 
 
