@@ -113,8 +113,6 @@ _RELEASE = LuaScript(
 
 # In one step: a worker believed dead may just be making a reservation.
 _FORGET = LuaScript("return redis.call('EXISTS', KEYS[1]) == 0 and redis.call('ZREM', KEYS[2], ARGV[1]) + 1 or 0")
-
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -232,8 +230,8 @@ def reserve(request: Request) -> Answer:
         [
             request.catalog_word,
             request.organization_word,
-            # A new generation's word need only be one that was never before.
-            identifier,
+            # Not the request's id: it may be asked for again after the store has lost what it knew.
+            generation.fresh_word(),
             request.amount_nanos,
             "1" if request.from_credits else "",
             "" if request.key_limit_nanos is None else request.key_limit_nanos,

@@ -26,7 +26,7 @@ log = structlog.get_logger(__name__)
 BATCH = 500
 WAIT_MS = 200
 # Seconds between batches, and where so many records come: what a batch costs, it costs whatever its size, and one of
-# 200 takes a third of the work of seven of 30. A record that comes after a pause is settled at once.
+# 200 takes less than half of the work of seven of 30. A record that comes after a pause is settled at once.
 PAUSE_SECONDS, MANY, GATHER_SECONDS = 0.05, 8, 0.1
 LOOK_SECONDS = 1.0
 SEARCH_SECONDS = 1.0
