@@ -109,3 +109,14 @@ def test_one_in_flight_that_nobody_took_out_is_forgotten_after_its_lease(organiz
     (entry,) = client().zrange(flight_key(organization), 0, -1, withscores=True)
     client().zadd(flight_key(organization), {entry[0]: entry[1] - 101})
     assert reservations.reserve(request(organization, most=1)).outcome is Outcome.HELD
+
+
+def test_a_request_that_asks_again_after_a_loss_is_told_words_that_never_were_before(organization: UUID) -> None:
+    asked = request(organization)
+    told = []
+    for _ in range(2):
+        client().delete(generation.key(generation.CATALOG), generation.key(generation.organization(organization)))
+        answer = reservations.reserve(asked)
+        assert (answer.outcome, answer.words is not None) == (Outcome.STALE, True)
+        told.append(answer.words)
+    assert told[0] != told[1]
