@@ -22,6 +22,8 @@ from apps.kernel.redis import LuaScript
 log = structlog.get_logger(__name__)
 
 Scope = Literal["organization", "key"]
+# How the keys of credit balances begin.
+CREDITS = "balance:organization:"
 
 _PUBLISH = LuaScript(
     """

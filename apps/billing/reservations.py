@@ -15,12 +15,11 @@ from uuid import UUID
 import msgspec
 
 from apps.billing import balances
+from apps.billing.leases import WORKERS, notes_key
+from apps.billing.ledger import Charge
 from apps.kernel import generation
+from apps.kernel.money import nanos_up
 from apps.kernel.redis import LuaScript, client
-
-WORKERS = "workers"
-# A worker that has not been heard of for so long (seconds, by Redis' clock) is dead.
-LEASE_SECONDS = 20.0
 
 _RESERVE = LuaScript(
     """
@@ -111,8 +110,6 @@ _RELEASE = LuaScript(
     """
 )
 
-# In one step: a worker believed dead may just be making a reservation.
-_FORGET = LuaScript("return redis.call('EXISTS', KEYS[1]) == 0 and redis.call('ZREM', KEYS[2], ARGV[1]) + 1 or 0")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -147,26 +144,49 @@ class RateLeft(msgspec.Struct, frozen=True):
     retry_after: float = 0.0
 
 
+class Hold(msgspec.Struct, frozen=True):
+    """A reservation that was made: an amount in 1e-9 USD, held on some balances (their Redis keys) for a worker."""
+
+    id: str
+    worker: str
+    amount_nanos: int
+    balances: tuple[str, ...]
+    flight: str
+
+
+class Shrunk(msgspec.Struct, frozen=True):
+    """A reservation once the cost is known: its note from now on, and what its balances hold more (1e-9 USD)."""
+
+    hold: Hold
+    note: bytes
+    changes: tuple[int, ...]
+
+
 class Answer(msgspec.Struct, frozen=True):
     """The outcome, and what goes with it.
 
-    `words` are the current generations (catalog, organization) when stale, `unknown` the balance that has no copy yet,
-    `left_nanos` what could still be spent when refused, `rate` the tightest rate when held or too fast.
+    `hold` is what was reserved, `words` are the current generations (catalog, organization) when stale, `unknown` the
+    balance that has no copy yet, `left_nanos` what could still be spent when refused, `rate` the tightest rate when
+    held or too fast.
     """
 
     outcome: Outcome
+    hold: Hold | None = None
     words: tuple[str, str] | None = None
     unknown: balances.Scope | None = None
     left_nanos: int = 0
     rate: RateLeft | None = None
 
 
-class Note(msgspec.Struct, kw_only=True):
-    """What is kept of a reservation: amount (1e-9 USD, as text), the balances it is held on, the caller's payload."""
+class Note(msgspec.Struct):
+    """What is kept of a reservation: amount (1e-9 USD, as text), the balances it is held on, the caller's payload.
+
+    Without a payload its request has been recorded, and only waits to be settled.
+    """
 
     amount: str
-    holds: list[str]
-    payload: str
+    holds: tuple[str, ...]
+    payload: str = ""
     # Where the request counts as being in flight.
     flight: str = ""
 
@@ -199,23 +219,16 @@ def flight_key(organization_id: UUID) -> str:
     return f"flight:{organization_id}"
 
 
-def notes_key(worker: str) -> str:
-    """Return the Redis key of a worker's notes."""
-    return f"notes:{worker}"
-
-
 def reserve(request: Request) -> Answer:
     """Hold the amount, or say why not; one atomic round trip. Raises RedisError."""
     identifier = str(request.id)
     organization = balances.key("organization", request.organization_id)
     api_key = balances.key("key", request.api_key_id)
     limited = request.key_limit_nanos is not None
-    note = Note(
-        amount=str(request.amount_nanos),
-        holds=([organization] if request.from_credits else []) + ([api_key] if limited else []),
-        payload=request.payload,
-        flight="" if request.most_in_flight is None else flight_key(request.organization_id),
-    )
+    holds = ((organization,) if request.from_credits else ()) + ((api_key,) if limited else ())
+    flight = flight_key(request.organization_id)
+    counts = request.most_in_flight is not None
+    note = Note(str(request.amount_nanos), holds, request.payload, flight if counts else "")
     answer = _RESERVE.together(
         [
             generation.key(generation.CATALOG),
@@ -223,7 +236,7 @@ def reserve(request: Request) -> Answer:
             organization,
             api_key,
             notes_key(request.worker),
-            flight_key(request.organization_id),
+            flight,
             WORKERS,
             *(f"rate:{rate.bucket}" for rate in request.rates),
         ],
@@ -243,7 +256,11 @@ def reserve(request: Request) -> Answer:
             *(rate.per_minute for rate in request.rates),
         ],
     )
-    match outcome := Outcome(answer[0]):
+    outcome = Outcome(answer[0])
+    if outcome is Outcome.HELD:
+        rate = RateLeft(int(answer[1]), int(answer[2]), float(answer[3])) if len(answer) > 1 else None
+        return Answer(outcome, Hold(identifier, request.worker, request.amount_nanos, holds, flight), rate=rate)
+    match outcome:
         case Outcome.STALE:
             return Answer(outcome, words=(answer[1], answer[2]))
         case Outcome.UNKNOWN:
@@ -252,10 +269,17 @@ def reserve(request: Request) -> Answer:
             return Answer(outcome, left_nanos=int(answer[1]))
         case Outcome.TOO_FAST:
             return Answer(outcome, rate=RateLeft(int(answer[1]), 0, float(answer[3]), retry_after=float(answer[2])))
-        case Outcome.HELD if len(answer) > 1:
-            return Answer(outcome, rate=RateLeft(int(answer[1]), int(answer[2]), float(answer[3])))
         case _:
             return Answer(outcome)
+
+
+def shrink(hold: Hold, charge: Charge) -> Shrunk:
+    """Return what stays of a reservation once it is known what its request is charged, until that has been done."""
+    credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
+    stays = max(credits, usage)
+    kept = tuple(name for name in hold.balances if (credits if name.startswith(balances.CREDITS) else usage))
+    changes = tuple((stays if name in kept else 0) - hold.amount_nanos for name in hold.balances)
+    return Shrunk(hold, _encode(Note(str(stays), kept)), changes)
 
 
 def release(reservations: Sequence[tuple[str, UUID]]) -> int:
@@ -266,33 +290,7 @@ def release(reservations: Sequence[tuple[str, UUID]]) -> int:
     return int(_RELEASE(keys, [str(identifier) for _, identifier in reservations]))
 
 
-def beat(worker: str) -> None:
-    """Tell that a worker lives. Raises RedisError."""
-    client().zadd(WORKERS, {worker: _now()})
-
-
-def retire(worker: str) -> None:
-    """Let the sweeper take over what the worker may have left, at once. Raises RedisError."""
-    client().zadd(WORKERS, {worker: 0})
-
-
-def dead_workers() -> list[str]:
-    """Return the workers whose lease ran out. Raises RedisError."""
-    return [str(name) for name in client().zrangebyscore(WORKERS, "-inf", _now() - LEASE_SECONDS)]
-
-
 def notes_of(worker: str) -> dict[UUID, Note]:
     """Return what a worker left behind. Raises RedisError."""
     notes = client().hgetall(notes_key(worker))
     return {UUID(str(identifier)): msgspec.json.decode(text, type=Note) for identifier, text in notes.items()}
-
-
-def forget(worker: str) -> bool:
-    """Strike a dead worker off once all its notes are released; return whether it was. Raises RedisError."""
-    return bool(_FORGET([notes_key(worker), WORKERS], [worker]))
-
-
-def _now() -> float:
-    """Return the store's own time in seconds: the one clock that all hosts share."""
-    seconds, microseconds = client().time()
-    return float(seconds) + float(microseconds) / 1e6

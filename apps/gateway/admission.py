@@ -18,7 +18,7 @@ from django.db import DatabaseError, connection
 from redis.exceptions import RedisError
 
 from apps.billing import balances, ledger, reservations
-from apps.billing.reservations import Outcome, Rate, RateLeft
+from apps.billing.reservations import Hold, Outcome, Rate, RateLeft
 from apps.billing.storage import storage_cost_of
 from apps.catalog import snapshot
 from apps.catalog.snapshot import Catalog
@@ -74,9 +74,13 @@ def estimate(
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """A request that was let in; `rate` is how the tightest of its rates stands, None where nobody counts."""
+    """A request that was let in: how the tightest of its rates stands, None where nobody counts, and what it holds.
+
+    `hold` is None for one that was let through unreserved.
+    """
 
     rate: RateLeft | None = None
+    hold: Hold | None = None
 
 
 def admit(
@@ -141,7 +145,7 @@ def admit(
         case Outcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
         case _:
-            return Admitted(answer.rate)
+            return Admitted(answer.rate, answer.hold)
 
 
 def rate_headers(rate: RateLeft) -> list[tuple[str, str]]:

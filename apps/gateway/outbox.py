@@ -21,6 +21,8 @@ import structlog
 from django.conf import settings
 from redis.exceptions import RedisError, ResponseError
 
+from apps.billing.leases import notes_key
+from apps.billing.reservations import Shrunk
 from apps.gateway.metrics import RECORDS_SPOOLED
 from apps.kernel.redis import LuaScript, client
 
@@ -29,9 +31,17 @@ log = structlog.get_logger(__name__)
 STREAM, GROUP = "outbox", "settle"
 _PUSH = LuaScript(
     """
-    -- KEYS: the stream, the requests in flight; ARGV: worker, record, the request's id or ''
+    -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, and the
+    --       balances it is held on
+    -- ARGV: worker, record; the request's id, what stays of its note, and what each balance gets back
     redis.call('XADD', KEYS[1], '*', 'worker', ARGV[1], 'record', ARGV[2])
-    if ARGV[3] ~= '' then redis.call('ZREM', KEYS[2], ARGV[3]) end
+    if not KEYS[2] then return end
+    redis.call('ZREM', KEYS[3], ARGV[3])
+    local note = redis.call('HGET', KEYS[2], ARGV[3])
+    -- Pushed again because the answer was lost on its way: it was given back already, or even released.
+    if not note or note == ARGV[4] then return end
+    for i = 4, #KEYS do redis.call('HINCRBY', KEYS[i], 'held', ARGV[i + 1]) end
+    redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
     """
 )
 # A message that its reader has not finished with for so long (milliseconds) is handed to another.
@@ -47,10 +57,19 @@ class Message:
     record: str
 
 
-def push(worker: str, record: bytes, flight: str = "", identifier: str = "") -> None:
-    """Put a record where it survives the death of any one process, and take its request out of those in flight."""
+def push(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
+    """Put a record where it survives the death of any one process.
+
+    In the same step its request is no longer in flight, and holds no more than it cost (`shrunk`).
+    """
+    keys: list[str] = [STREAM]
+    args: list[str | int | bytes] = [worker, record]
+    if shrunk is not None:
+        hold = shrunk.hold
+        keys += (notes_key(hold.worker), hold.flight, *hold.balances)
+        args += (hold.id, shrunk.note, *shrunk.changes)
     try:
-        _PUSH.together([STREAM, flight or "flight"], [worker, record, identifier])
+        _PUSH.together(keys, args)
     except RedisError as error:
         log.warning("outbox.spooled", error=type(error).__name__)
         RECORDS_SPOOLED.inc()

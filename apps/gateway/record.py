@@ -10,12 +10,14 @@ from uuid import UUID
 
 import msgspec
 
+from apps.billing.ledger import Charge
 from apps.billing.pricing import Bill, Cost, bill_at, cost_by
 from apps.billing.storage import storage_cost_of
 from apps.gateway.call import Call
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, FunctionTool, ResponseFormat, ToolResult
 from apps.gateway.canonical.events import Reply
+from apps.gateway.credentials import CREDITS
 from apps.gateway.policy import Policy
 from apps.kernel.errors import ApiError
 from apps.kernel.money import ZERO
@@ -148,6 +150,19 @@ def keep_answer(entry: Entry, reply: Reply) -> None:
 def encode(entry: Entry) -> bytes:
     """Return the record as JSON."""
     return ENCODER.encode(entry)
+
+
+def charge_of(entry: Entry) -> Charge:
+    """Return what a record moves: always the key's usage, the credits only when the service's credentials were used."""
+    cost = entry.cost or ZERO
+    return Charge(
+        organization_id=entry.organization_id,
+        api_key_id=entry.api_key_id,
+        reference=entry.id,
+        credits=-cost if entry.used_mode == CREDITS else ZERO,
+        usage=cost,
+        storage=entry.data_storage_cost or ZERO,
+    )
 
 
 def _unified_of(error: ApiError) -> str:

@@ -13,8 +13,9 @@ import msgspec
 import structlog
 
 from apps.billing.pricing import FREE, Bill, bill_at
-from apps.billing.reservations import RateLeft, flight_key
+from apps.billing.reservations import shrink
 from apps.gateway import blame, outbox, record, worker
+from apps.gateway.admission import Admitted
 from apps.gateway.attempts import Attempts
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import (
@@ -67,7 +68,7 @@ class ChatRun:
     attempts: Attempts
     prompt_estimate: int
     started_at: float
-    rate: RateLeft | None = None
+    admitted: Admitted = field(default_factory=Admitted)
     cache: Cached | None = None
     guard: Guard | None = None
     _fold: Fold | None = None
@@ -280,7 +281,9 @@ class ChatRun:
         try:
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.reply())
-            outbox.push(worker.name(), record.encode(entry), flight_key(entry.organization_id), str(entry.id))
+            hold = self.admitted.hold
+            shrunk = None if hold is None else shrink(hold, record.charge_of(entry))
+            outbox.push(worker.name(), record.encode(entry), shrunk)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         measure(entry)

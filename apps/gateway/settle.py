@@ -7,18 +7,16 @@ out of the stream. Everything after the commit may be repeated. Must never know 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
 
 import msgspec
 import structlog
 from django.db import transaction
 
-from apps.billing import balances, ledger, reservations
+from apps.billing import balances, leases, ledger, reservations
 from apps.gateway import outbox
-from apps.gateway.credentials import CREDITS
 from apps.gateway.metrics import SETTLED, SWEPT
 from apps.gateway.outbox import Message
-from apps.gateway.record import encode
+from apps.gateway.record import charge_of, encode
 from apps.guardrails import writer as violations
 from apps.guardrails.violations import Noted
 from apps.kernel.redis import client
@@ -39,7 +37,7 @@ def settle(messages: Sequence[Message]) -> int:
     entries = _read(messages)
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
-        changed = ledger.charge([_charge_of(entry) for _, entry in entries if entry.id in written])
+        changed = ledger.charge([charge_of(entry) for _, entry in entries if entry.id in written])
         violations.write([_found_in(entry) for _, entry in entries if entry.violations and entry.id in written])
     balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
     reservations.release([(message.worker, entry.id) for message, entry in entries])
@@ -65,12 +63,15 @@ def sweep() -> int:
     the record is settled, so a sweep that dies half-way is repeated harmlessly.
     """
     swept = 0
-    for worker in reservations.dead_workers():
+    for worker in leases.dead_workers():
         for note in reservations.notes_of(worker).values():
+            if not note.payload:
+                # Its record is in the stream.
+                continue
             entry = msgspec.json.decode(note.payload, type=Entry)
             outbox.push(worker, encode(entry))
             swept += 1
-        if not reservations.forget(worker):
+        if not leases.forget(worker):
             log.info("sweep.worker", worker=worker, requests=swept)
     SWEPT.inc(swept)
     return swept
@@ -96,17 +97,4 @@ def _found_in(entry: Entry) -> violations.Request:
         api_key_id=entry.api_key_id,
         model=entry.used_model or entry.requested_model,
         noted=msgspec.convert(entry.violations, tuple[Noted, ...]),
-    )
-
-
-def _charge_of(entry: Entry) -> ledger.Charge:
-    """Return what a record moves: always the key's usage, the credits only when the service's credentials were used."""
-    cost = entry.cost or Decimal(0)
-    return ledger.Charge(
-        organization_id=entry.organization_id,
-        api_key_id=entry.api_key_id,
-        reference=entry.id,
-        credits=-cost if entry.used_mode == CREDITS else Decimal(0),
-        usage=cost,
-        storage=entry.data_storage_cost or Decimal(0),
     )

@@ -15,7 +15,7 @@ import gevent
 import structlog
 from redis.exceptions import RedisError
 
-from apps.billing import reservations
+from apps.billing import leases
 from apps.gateway import outbox, scoreboard, tally
 
 log = structlog.get_logger(__name__)
@@ -63,7 +63,7 @@ def _count() -> None:
 
 def _beat() -> bool:
     try:
-        reservations.beat(name())
+        leases.beat(name())
     except RedisError as error:
         log.warning("worker.beat_missed", error=type(error).__name__)
         return False
@@ -74,6 +74,6 @@ def retire() -> None:
     """Say that this process ends: what it still holds is swept at once."""
     tally.hand_over()
     try:
-        reservations.retire(name())
+        leases.retire(name())
     except RedisError as error:
         log.warning("worker.not_retired", error=type(error).__name__)

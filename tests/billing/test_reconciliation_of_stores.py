@@ -10,7 +10,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.billing import balances, ledger, reconciliation, reservations
+from apps.billing import balances, leases, ledger, reconciliation, reservations
 from apps.billing.balances import Balance
 from apps.billing.ledger import Charge
 from apps.gateway import outbox, worker
@@ -52,7 +52,7 @@ def reserved(key: ApiKey) -> UUID:
         organization_word="o",
         payload="{}",
     )
-    reservations.beat(request.worker)
+    leases.beat(request.worker)
     assert reservations.reserve(request).outcome is reservations.Outcome.HELD
     return request.id
 

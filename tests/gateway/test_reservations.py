@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from apps.billing import balances, reservations
+from apps.billing import balances, leases, reservations
 from apps.billing.balances import Balance
 from apps.billing.reservations import Outcome, Request
 from apps.kernel import generation
@@ -54,7 +54,7 @@ def test_a_reservation_holds_the_amount_and_leaves_a_note(organization: UUID) ->
     note = reservations.notes_of("worker-1")[one.id]
     assert (note.amount, note.holds, note.payload) == (
         "400000000",
-        [balances.key("organization", organization)],
+        (balances.key("organization", organization),),
         "{}",
     )
 
@@ -139,37 +139,37 @@ def test_balances_round_to_the_side_that_spends_less() -> None:
 
 
 def test_workers_that_fall_silent_are_dead_and_forgotten_when_nothing_is_left(organization: UUID) -> None:
-    reservations.beat("worker-1")
-    reservations.beat("worker-2")
-    assert reservations.dead_workers() == []
+    leases.beat("worker-1")
+    leases.beat("worker-2")
+    assert leases.dead_workers() == []
     one = request(organization)
     reservations.reserve(one)
-    reservations.retire("worker-1")
-    assert reservations.dead_workers() == ["worker-1"]
-    assert reservations.forget("worker-1") is False
+    leases.retire("worker-1")
+    assert leases.dead_workers() == ["worker-1"]
+    assert leases.forget("worker-1") is False
     reservations.release([("worker-1", one.id)])
-    assert reservations.forget("worker-1") is True
-    assert reservations.dead_workers() == []
+    assert leases.forget("worker-1") is True
+    assert leases.dead_workers() == []
 
 
 def test_the_notes_of_a_worker_that_died_before_its_first_heartbeat_are_found(organization: UUID) -> None:
     one = request(organization)
     reservations.reserve(one)
-    assert reservations.dead_workers() == []
-    (first,) = client().zrange(reservations.WORKERS, 0, -1, withscores=True)
+    assert leases.dead_workers() == []
+    (first,) = client().zrange(leases.WORKERS, 0, -1, withscores=True)
     # A later one does not make it live longer: that is for its heartbeat.
     reservations.reserve(request(organization, amount=0))
-    assert client().zrange(reservations.WORKERS, 0, -1, withscores=True) == [first]
-    client().zadd(reservations.WORKERS, {"worker-1": first[1] - reservations.LEASE_SECONDS})
-    assert reservations.dead_workers() == ["worker-1"]
+    assert client().zrange(leases.WORKERS, 0, -1, withscores=True) == [first]
+    client().zadd(leases.WORKERS, {"worker-1": first[1] - leases.LEASE_SECONDS})
+    assert leases.dead_workers() == ["worker-1"]
     assert next(iter(reservations.notes_of("worker-1"))) == one.id
 
 
 def test_one_that_was_forgotten_and_lives_on_is_known_again_by_its_next_reservation(organization: UUID) -> None:
-    reservations.beat("worker-1")
-    assert reservations.forget("worker-1") is True
-    assert client().zcard(reservations.WORKERS) == 0
+    leases.beat("worker-1")
+    assert leases.forget("worker-1") is True
+    assert client().zcard(leases.WORKERS) == 0
     reservations.reserve(request(organization))
-    assert client().zrange(reservations.WORKERS, 0, -1) == ["worker-1"]
-    assert reservations.forget("worker-1") is False
-    assert client().zrange(reservations.WORKERS, 0, -1) == ["worker-1"]
+    assert client().zrange(leases.WORKERS, 0, -1) == ["worker-1"]
+    assert leases.forget("worker-1") is False
+    assert client().zrange(leases.WORKERS, 0, -1) == ["worker-1"]

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from redis.exceptions import RedisError
 
-from apps.billing import balances, reservations
+from apps.billing import balances, leases, reservations
 from apps.billing.models import LedgerEntry
 from apps.gateway import outbox, worker
 from apps.gateway.settle import settle, sweep
@@ -127,7 +127,7 @@ def test_an_admitted_request_that_is_never_answered_has_one_row_that_says_so(cal
     lost = "worker-that-died"
     notes = reservations.notes_key(worker.name())
     valkey().rename(notes, reservations.notes_key(lost))
-    reservations.retire(lost)
+    leases.retire(lost)
     assert sweep() == 1
     assert sweep() == 1
     settle_all()

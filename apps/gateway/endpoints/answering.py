@@ -102,7 +102,8 @@ def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
 def _state_headers(run: ChatRun) -> list[tuple[str, str]]:
     """Return the headers that tell how the client's rate stands, and whether the answer is one that was kept."""
     cache = [] if run.cache is None else [("x-gateway-cache", "hit" if run.cached else "miss")]
-    return [*([] if run.rate is None else rate_headers(run.rate)), *cache]
+    rate = run.admitted.rate
+    return [*([] if rate is None else rate_headers(rate)), *cache]
 
 
 class StreamBody:

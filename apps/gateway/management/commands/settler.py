@@ -27,7 +27,7 @@ BATCH = 500
 WAIT_MS = 200
 # Seconds between batches, and where so many records come: what a batch costs, it costs whatever its size, and one of
 # 200 takes less than half of the work of seven of 30. A record that comes after a pause is settled at once.
-PAUSE_SECONDS, MANY, GATHER_SECONDS = 0.05, 8, 0.1
+PAUSE_SECONDS, MANY, GATHER_SECONDS = 0.05, 8, 0.5
 LOOK_SECONDS = 1.0
 SEARCH_SECONDS = 1.0
 SHOW_SECONDS = 60.0
