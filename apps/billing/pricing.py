@@ -18,8 +18,6 @@ MILLION = Decimal(1_000_000)
 # A cache write that lives an hour costs 2x the input price where one of five minutes costs 1.25x (Anthropic).
 LONG_WRITE = Decimal("1.6")
 _NO_TIER = PriceTier(above_input_tokens=0)
-# What is cached, and pictures: nothing of either.
-_FOUR = (ZERO,) * 4
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +80,8 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
     paid as output; audio has prices of its own and no part of its own. A picture is paid once: by its tokens where they
     were counted and have a price, else by the piece.
     """
+    if usage.plain and not (discount or card.tiers or card.request):
+        return _cost_of_text(usage, card)
     parts = _parts_of(usage, card)
     full = sum(parts, ZERO)
     if discount:
@@ -103,6 +103,13 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
     )
 
 
+def _cost_of_text(usage: Usage, card: PriceCard) -> Cost:
+    """Return the cost of what nearly every answer is: text that was read and written, at a price for each."""
+    read, written = _paid(usage.input, card.input), _paid(usage.output + usage.reasoning, card.output)
+    read, written = exact(read) if read else ZERO, exact(written) if written else ZERO
+    return Cost(total=read + written, input=read, output=written, unpriced=card.unpriced)
+
+
 def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
     """Return the parts in the order of `Cost`, without discount and not yet at the ledger's resolution."""
     tier = _tier_of(usage, card) if card.tiers else _NO_TIER
@@ -110,9 +117,6 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
     output_price = card.output if tier.output is None else tier.output
     cached_price = card.cached_input if tier.cached_input is None else tier.cached_input
     write_price = card.cache_write if tier.cache_write is None else tier.cache_write
-    if usage.plain:
-        read = _paid(usage.input, input_price)
-        return [read, _paid(usage.output + usage.reasoning, output_price), *_FOUR, card.request or ZERO, ZERO]
 
     plain_input, plain_output = usage.input, usage.output + usage.reasoning
     if cached_price is None:

@@ -277,9 +277,15 @@ def shrink(hold: Hold, charge: Charge) -> Shrunk:
     """Return what stays of a reservation once it is known what its request is charged, until that has been done."""
     credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
     stays = max(credits, usage)
-    kept = tuple(name for name in hold.balances if (credits if name.startswith(balances.CREDITS) else usage))
-    changes = tuple((stays if name in kept else 0) - hold.amount_nanos for name in hold.balances)
-    return Shrunk(hold, _encode(Note(str(stays), kept)), changes)
+    kept: list[str] = []
+    changes: list[int] = []
+    for name in hold.balances:
+        if credits if name.startswith(balances.CREDITS) else usage:
+            kept.append(name)
+            changes.append(stays - hold.amount_nanos)
+        else:
+            changes.append(-hold.amount_nanos)
+    return Shrunk(hold, _encode(Note(str(stays), tuple(kept))), tuple(changes))
 
 
 def release(reservations: Sequence[tuple[str, UUID]]) -> int:

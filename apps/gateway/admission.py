@@ -163,14 +163,14 @@ def _rates_of(policy: Policy, route: str, *, free: bool) -> tuple[Rate, ...]:
     Chats, messages and images (the first word of a route) are counted apart; free models are not.
     """
     family = route.partition("_")[0]
-    stated = (
-        ("organization", policy.organization_id, f":{family}", policy.requests_per_minute),
-        ("key", policy.api_key_id, f":{family}", policy.key_requests_per_minute),
-        ("free", policy.organization_id, "", settings.FREE_MODELS_PER_MINUTE if free else None),
-    )
-    return tuple(
-        Rate(_bucket(kind, identifier, word), per_minute) for kind, identifier, word, per_minute in stated if per_minute
-    )
+    rates: list[Rate] = []
+    if policy.requests_per_minute:
+        rates.append(Rate(_bucket("organization", policy.organization_id, f":{family}"), policy.requests_per_minute))
+    if policy.key_requests_per_minute:
+        rates.append(Rate(_bucket("key", policy.api_key_id, f":{family}"), policy.key_requests_per_minute))
+    if free and settings.FREE_MODELS_PER_MINUTE:
+        rates.append(Rate(_bucket("free", policy.organization_id, ""), settings.FREE_MODELS_PER_MINUTE))
+    return tuple(rates)
 
 
 @lru_cache(maxsize=8192)

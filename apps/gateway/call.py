@@ -40,7 +40,8 @@ class Call:
 
     def headers(self, *names: str) -> dict[str, str]:
         """Return those of the headers that were sent."""
-        return {name: value for name in names if (value := self.header(name)) is not None}
+        environ = self._environ
+        return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
 
     def switched_on(self, name: str) -> bool:
         """Return whether a header says `true`."""

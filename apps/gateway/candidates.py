@@ -186,6 +186,12 @@ def _roomy(
     if chat.drawing is not None:
         return tuple(fitting)
     wanted = chat.max_tokens or 0
+    needed = prompt_tokens + wanted
+    for one in fitting:
+        if not (_holds(one.offer.context_length, needed) and _holds(one.offer.max_output, wanted)):
+            break
+    else:
+        return tuple(fitting)
     contexts = [one.offer.context_length for one in fitting]
     largest = None if None in contexts else max(one for one in contexts if one is not None)
     if largest is not None and prompt_tokens > 2 * largest:
@@ -194,7 +200,7 @@ def _roomy(
             code="context_length_exceeded",
             param="messages",
         )
-    roomy = [one for one in fitting if _holds(one.offer.context_length, prompt_tokens + wanted)]
+    roomy = [one for one in fitting if _holds(one.offer.context_length, needed)]
     roomy = roomy or [one for one in fitting if one.offer.context_length == largest]
     left = [one for one in roomy if _holds(one.offer.max_output, wanted)] or roomy
     named = [one for one in fitting if one.provider_id == requested and one not in left]

@@ -25,14 +25,14 @@ def needs_of(chat: Chat) -> list[Need]:
     if chat.drawing is not None:
         return [Need(*test) for test in tests_of(chat, chat.drawing)]
     needs: list[Need] = []
-    parts = [part for message in chat.messages for part in message.parts]
-    if any(isinstance(part, Image) for part in parts):
+    if Image in chat.kinds:
         needs.append(Need("image input", lambda offer: offer.vision))
-    if any(isinstance(tool, FunctionTool) for tool in chat.tools or ()):
+    tools = set(map(type, chat.tools or ()))
+    if FunctionTool in tools:
         needs.append(Need("tools", lambda offer: offer.tools))
         if chat.parallel_tool_calls:
             needs.append(Need("parallel tool calls", lambda offer: offer.parallel_tools))
-    if chat.web_search or any(isinstance(tool, WebSearchTool) for tool in chat.tools or ()):
+    if chat.web_search or WebSearchTool in tools:
         needs.append(Need("web search", lambda offer: offer.web_search))
     if chat.response_format is not None and chat.response_format.kind == "json_object":
         needs.append(Need("JSON output", lambda offer: offer.json_output))
@@ -56,20 +56,17 @@ def check_kind(model: Model, chat: Chat) -> None:
         raise InvalidRequest(
             f"{model.id} is an {kind} model, not a chat model{where}", code="unsupported_feature", param="model"
         )
-    for modality in sorted(_modalities_of(chat).difference(model.input_modalities)):
-        raise InvalidRequest(
-            f"{chat.model} does not support {modality} input", code="unsupported_feature", param="model"
-        )
+    if not _takes_in(model, chat):
+        raise InvalidRequest(f"{chat.model} does not support audio input", code="unsupported_feature", param="model")
 
 
-def _modalities_of(chat: Chat) -> set[str]:
-    """Return what a model must take in besides text, as the catalog names it; pictures are each offer's affair."""
-    audio = any(isinstance(part, Audio) for message in chat.messages for part in message.parts)
-    return {"audio"} if audio else set()
+def _takes_in(model: Model, chat: Chat) -> bool:
+    """Return whether a model takes in what the conversation holds besides text; pictures are each offer's affair."""
+    return Audio not in chat.kinds or "audio" in model.input_modalities
 
 
 def is_of_a_kind(model: Model, chat: Chat) -> bool:
     """Return whether a model does what is asked for at all: pictures, or an answer to what the conversation holds."""
     if chat.drawing is not None:
         return draws(model)
-    return model.mode == "chat" and _modalities_of(chat) <= set(model.input_modalities)
+    return model.mode == "chat" and _takes_in(model, chat)

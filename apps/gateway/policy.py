@@ -91,8 +91,9 @@ class Policy:
     @property
     def spending_limit(self) -> Decimal | None:
         """What the key may have used in all, in USD, by the tighter of its limits; None is unlimited."""
-        limits = [self.usage_limit, self.ceiling.usage if self.ceiling else None]
-        return min((limit for limit in limits if limit is not None), default=None)
+        if self.ceiling is None or self.usage_limit is None:
+            return self.usage_limit if self.ceiling is None else self.ceiling.usage
+        return min(self.usage_limit, self.ceiling.usage)
 
     @property
     def is_of_the_past(self) -> bool:

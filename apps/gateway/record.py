@@ -93,9 +93,10 @@ def count(entry: Entry, bill: Bill) -> Cost:
     """Write down what was used, and what it costs by the prices that go with it; return the cost."""
     usage, cost = bill.used, cost_by(bill)
     entry.prices = bill
-    entry.prompt_tokens = usage.prompt_tokens
-    entry.completion_tokens = usage.completion_tokens
-    entry.total_tokens = usage.total_tokens
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    entry.prompt_tokens = prompt
+    entry.completion_tokens = completion
+    entry.total_tokens = prompt + completion
     entry.reasoning_tokens = usage.reasoning or None
     entry.cached_tokens = usage.cache_read
     entry.cache_write_tokens = (usage.cache_write + usage.cache_write_1h) or None
@@ -111,7 +112,7 @@ def count(entry: Entry, bill: Bill) -> Cost:
     entry.web_search_cost = cost.web_search
     entry.image_input_cost = cost.image_input
     entry.image_output_cost = cost.image_output
-    entry.data_storage_cost = ZERO if bill.waived else storage_cost_of(usage.total_tokens, entry.retention_level)
+    entry.data_storage_cost = ZERO if bill.waived else storage_cost_of(prompt + completion, entry.retention_level)
     entry.discount_savings = cost.discount_savings
     entry.unpriced = cost.unpriced
     return cost

@@ -75,8 +75,10 @@ class _Score(msgspec.Struct, frozen=True):
 
 def rank(candidates: Candidates, shape: Shape, standings: Standings, *, no_fallback: bool) -> Ranking:
     """Return who is tried in which order. With `no_fallback` there is one provider, if with all its credentials."""
-    mappings = {one.mapping: one for one in candidates.fitting}
     requested = candidates.requested_provider
+    if len(candidates.fitting) == 1:
+        return _only(candidates.fitting[0], requested, shape, standings)
+    mappings = {one.mapping: one for one in candidates.fitting}
     scores = _scores(list(mappings.values()), shape, standings)
     # Weight 0 takes a provider out of routing, unless it was named or nothing else is left.
     scores = [one for one in scores if one.total > 0 or one.one.provider_id == requested] or scores
@@ -96,6 +98,17 @@ def rank(candidates: Candidates, shape: Shape, standings: Standings, *, no_fallb
     tried = [first] if no_fallback else ordered
     ways = [way for score in tried for way in _ways(candidates.fitting, score.one.mapping, shape)]
     return Ranking(tuple(ways), explanation, probe=first.standing.open and len(ways) > 1)
+
+
+def _only(one: Candidate, requested: str | None, shape: Shape, standings: Standings) -> Ranking:
+    """Return the ranking of the one candidate there is."""
+    explanation: dict[str, Any] = {
+        "availableProviders": [one.provider_id],
+        "selectedProvider": one.provider_id,
+        "selectionReason": "single-provider-available" if requested is None else "direct-provider-specified",
+        "providerScores": [_line(score) for score in _scores([one], shape, standings)],
+    }
+    return Ranking((one,), explanation)
 
 
 def _first(scores: Sequence[_Score], requested: str | None, shape: Shape, *, no_fallback: bool) -> tuple[_Score, str]:
@@ -141,23 +154,33 @@ def _named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tu
 
 def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -> list[_Score]:
     """Return scores from 0 to 1, lowered by the priority weights of provider and mapping."""
+    for_price, for_uptime, for_speed, for_latency = _WEIGHTS if shape.streaming else _UNSEEN_WEIGHTS
     known = [(one, standings(one.mapping), _price_of(one, shape)) for one in mappings]
+    if len(known) == 1:
+        ((one, standing, price),) = known
+        # Nobody is cheaper or quicker.
+        plain = for_price + for_uptime * _health_of(standing) + for_speed + for_latency
+        return [_Score(one, standing, price, plain * one.offer.priority * one.offer.provider.priority)]
     cheapest = min(price for _, _, price in known)
     usual_latency = _usual([standing.latency for _, standing, _ in known], _USUAL_LATENCY)
     usual_speed = _usual([standing.throughput for _, standing, _ in known], _USUAL_THROUGHPUT)
     quickest = min(standing.latency or usual_latency for _, standing, _ in known)
     fastest = max(standing.throughput or usual_speed for _, standing, _ in known)
-    for_price, for_uptime, for_speed, for_latency = _WEIGHTS if shape.streaming else _UNSEEN_WEIGHTS
     scores = []
     for one, standing, price in known:
         plain = (
             for_price * (cheapest + _NEGLIGIBLE) / (price + _NEGLIGIBLE)
-            + for_uptime * min(max((standing.uptime - _WORST_UPTIME) / (100 - _WORST_UPTIME), 0.0), 1.0)
+            + for_uptime * _health_of(standing)
             + for_speed * (standing.throughput or usual_speed) / fastest
             + for_latency * (quickest / (standing.latency or usual_latency) if quickest else 1.0)
         )
         scores.append(_Score(one, standing, price, plain * one.offer.priority * one.offer.provider.priority))
     return scores
+
+
+def _health_of(standing: Standing) -> float:
+    """Return an uptime's share of its weight, 0 to 1."""
+    return min(max((standing.uptime - _WORST_UPTIME) / (100 - _WORST_UPTIME), 0.0), 1.0)
 
 
 def _ways(fitting: Iterable[Candidate], mapping: str, shape: Shape) -> list[Candidate]:

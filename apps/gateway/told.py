@@ -37,12 +37,15 @@ def metadata_of(
 
 def parts_of(cost: Cost) -> dict[str, Decimal]:
     """Return a cost by its parts, in USD."""
-    pictures = {"image_input": cost.image_input, "image_output": cost.image_output}
-    return {
+    parts = {
         "total": cost.total,
         "input": cost.input,
         "output": cost.output,
         "cached_input": cost.cached_input,
         "request": cost.request,
-        **{name: amount for name, amount in pictures.items() if amount},
     }
+    if cost.image_input:
+        parts["image_input"] = cost.image_input
+    if cost.image_output:
+        parts["image_output"] = cost.image_output
+    return parts

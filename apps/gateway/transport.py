@@ -106,7 +106,9 @@ def send(
 
 def _head_of(method: str, path: str, host: bytes, headers: Mapping[str, str], body: bytes) -> bytes:
     """Return the request line and headers. Raises UpstreamFailure for a value that would break out of its line."""
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    lines = ""
+    for name, value in headers.items():
+        lines += f"{name}: {value}\r\n"
     if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
         raise UpstreamFailure("client_error", "a header to the provider holds a line break", status=400)
     start = f"{method} {path} HTTP/1.1\r\n".encode("latin-1")

@@ -5,6 +5,7 @@ Knows what a conversation is. Must never know a wire format, a provider or a pri
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -177,7 +178,7 @@ class Source(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Chat(msgspec.Struct, kw_only=True, omit_defaults=True):
+class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     """A request for an answer. None is "not said" and is never sent on.
 
     `model` is as the client wrote it. `extra` holds top-level fields that the client's format does not define; it, like
@@ -229,6 +230,14 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True):
     drawing: Drawing | None = None
     # Previews of `dialect` that the client switched on beside the body; not part of what it said.
     betas: list[str] | None = None
+
+    @cached_property
+    def kinds(self) -> frozenset[type[Piece]]:
+        """The kinds of parts that messages hold, looked for once: messages are only ever replaced with their chat."""
+        kinds: set[type[Piece]] = set()
+        for message in self.messages:
+            kinds.update(map(type, message.parts))
+        return frozenset(kinds)
 
 
 class Loss(msgspec.Struct, frozen=True):

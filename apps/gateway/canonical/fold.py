@@ -48,7 +48,8 @@ class Fold:
                 self._choice(event).arguments.setdefault(event.index, []).append(event.arguments)
             case Started():
                 self._reply.id, self._reply.model, self._reply.created = event.id, event.model, event.created
-                self._reply.extra = {dialect: dict(data) for dialect, data in event.extra.items()}
+                if event.extra:
+                    self._reply.extra = {dialect: dict(data) for dialect, data in event.extra.items()}
             case OpaqueDelta(of="reply"):
                 self._reply.extra.setdefault(event.dialect, {}).update(event.data)
             case OpaqueDelta(of="stream"):
@@ -116,7 +117,7 @@ class _Growing:
         choice = self.choice
         choice.text = "".join(self.texts) if self.texts else None
         choice.refusal = "".join(self.refusals) if self.refusals else None
-        choice.reasoning = [_joined_reasoning(deltas) for deltas in self.blocks.values()]
+        choice.reasoning = list(map(_joined_reasoning, self.blocks.values()))
         choice.audio = _joined_audio(self.sounds) if self.sounds else None
         choice.logprobs = _joined_logprobs(self.logprobs) if self.logprobs else None
         choice.tool_calls = list(self.calls.values())

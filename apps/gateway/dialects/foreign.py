@@ -20,6 +20,7 @@ from apps.gateway.canonical.chat import (
     Piece,
     Reasoning,
     Target,
+    Text,
     ToolCall,
     ToolResult,
 )
@@ -128,7 +129,7 @@ def repaired(chat: Chat, target: Target, *, runs: bool) -> Chat:
 
     `runs`: the format takes messages of one side that follow one another for one turn.
     """
-    if is_paired(chat.messages, runs=runs):
+    if chat.kinds.isdisjoint((ToolCall, ToolResult)) or is_paired(chat.messages, runs=runs):
         return chat
     messages, losses = pair(chat.messages, runs=runs)
     for loss in losses:
@@ -206,11 +207,17 @@ class _Walk:
             self._note(place, "name", "names of speakers are not known to this model's provider")
         if message.extra and self._foreign:
             self._look_at_fields(place, message.extra)
-        thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
-        if not all(self._thinking(part) for part in thoughts):
-            self._note(place, "reasoning" if self._placed else "content", "thinking that this provider takes not back")
-        shift = len(thoughts)
+        shift = 0
+        if Reasoning in self._chat.kinds:
+            thoughts = [part for part in message.parts if isinstance(part, Reasoning)]
+            if not all(self._thinking(part) for part in thoughts):
+                name = "reasoning" if self._placed else "content"
+                self._note(place, name, "thinking that this provider takes not back")
+            shift = len(thoughts)
         for at, part in enumerate(message.parts):
+            if type(part) is Text and part.cache is None and part.extra is None:
+                # Of plain words nothing is ever left out.
+                continue
             inner = [part, *part.parts] if isinstance(part, ToolResult) else [part]
             where = f"{place}.content[{at - shift}]" if self._placed else f"{place}.content"
             for one in inner:

@@ -14,13 +14,18 @@ from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Target, Tex
 from apps.gateway.dialects.foreign import place_of
 from apps.kernel.errors import InvalidRequest
 
+# Parts that may be, or hold, blocks that not every format has.
+_HOLDING = (Opaque, ToolResult)
+
 
 def without_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
     """Return the chat with no block of a format other than `dialect`; one without any is returned as it is.
 
     Raises InvalidRequest for a block that can neither be said in words nor be left out.
     """
-    if not any(_is_strange(part, dialect) for message in chat.messages for part in message.parts):
+    if chat.kinds.isdisjoint(_HOLDING) or not any(
+        _is_strange(part, dialect) for message in chat.messages for part in message.parts
+    ):
         return chat
     messages = [_message(message, place_of(chat, at), target, dialect) for at, message in enumerate(chat.messages)]
     return replace(chat, messages=messages, source=None)

@@ -39,7 +39,7 @@ def without_owner(chat: Chat, provider_id: str, target: Target) -> Chat:
 
     Of thinking under another's seal only the words stay, which the format may have a place for; else that is noted.
     """
-    if not any(_is_owned(part) for message in chat.messages for part in message.parts):
+    if Reasoning not in chat.kinds or not any(_is_owned(part) for message in chat.messages for part in message.parts):
         return chat
     messages = [_message(message, place_of(chat, at), provider_id, target) for at, message in enumerate(chat.messages)]
     return replace(chat, messages=messages, source=None)

@@ -95,8 +95,11 @@ def _stream(run: ChatRun, dialect: Inbound) -> Answer:
 
 def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
     """Return the header that names the fields that were left out; a client's own names are made safe for a header."""
-    fields = ", ".join(quote(loss.param[:_MAX_PARAM], safe=_PLAIN) for loss in run.attempts.losses[:_MAX_LOSSES])
-    return [("x-gateway-loss", fields)] if fields else []
+    losses = run.attempts.losses
+    if not losses:
+        return []
+    fields = ", ".join(quote(loss.param[:_MAX_PARAM], safe=_PLAIN) for loss in losses[:_MAX_LOSSES])
+    return [("x-gateway-loss", fields)]
 
 
 def _state_headers(run: ChatRun) -> list[tuple[str, str]]:

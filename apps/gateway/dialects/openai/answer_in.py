@@ -24,7 +24,8 @@ from apps.kernel.usage import Usage
 Record = dict[str, Any]
 
 _CHUNK_FIELDS = frozenset({"id", "object", "created", "model", "choices", "usage", "obfuscation", "error"})
-_CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason", "logprobs", "error"})
+_USUAL_CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
+_CHOICE_FIELDS = _USUAL_CHOICE_FIELDS | {"logprobs", "error"}
 _END = b"[DONE]"
 
 
@@ -98,7 +99,7 @@ class _Answer:
 
     def _with_searches(self, counts: Usage, events: list[Event]) -> Usage:
         """Return the counts with one search where pages of the web are cited and nobody counts: OpenAI does not."""
-        self._cites = self._cites or any(isinstance(event, Annotated) for event in events)
+        self._cites = self._cites or Annotated in map(type, events)
         listed = not self._cites and bool(read_sources(self._extra))
         return replace(counts, web_searches=1) if (self._cites or listed) and not counts.web_searches else counts
 
@@ -107,13 +108,14 @@ class _Answer:
 
         Returns what is new.
         """
-        known = self._extra
-        news = {
-            name: value
-            for name, value in chunk.items()
-            if name not in _CHUNK_FIELDS and value is not None and known.get(name) != value
-        }
-        known |= news
+        known, news = self._extra, {}
+        if not chunk.keys() <= _CHUNK_FIELDS:
+            news = {
+                name: value
+                for name, value in chunk.items()
+                if name not in _CHUNK_FIELDS and value is not None and known.get(name) != value
+            }
+            known |= news
         if self._started:
             if news:
                 events.append(OpaqueDelta(dialect=NAME, data=news, of="reply"))
@@ -145,11 +147,9 @@ class _Answer:
         if failure is not None:
             events.extend(self._end_with(failed(choice, failure)))
             return False
-        reader.read_around(
-            {name: value for name, value in choice.items() if name not in _CHOICE_FIELDS and value is not None},
-            choice.get("logprobs"),
-            events,
-        )
+        if not choice.keys() <= _USUAL_CHOICE_FIELDS:
+            extra = {name: value for name, value in choice.items() if name not in _CHOICE_FIELDS and value is not None}
+            reader.read_around(extra, choice.get("logprobs"), events)
         delta = choice.get("delta") or choice.get("message")
         if isinstance(delta, dict):
             reader.read(delta, events)

@@ -85,6 +85,8 @@ def _hides_thinking(chat: Chat) -> bool:
 
 def _acceptable(extra: Record) -> Record:
     """Return a reply's other fields, those parked that strict clients would refuse or that ours would hide."""
+    if not extra:
+        return extra
     parked = {name: value for name, value in extra.items() if _must_be_parked(name, value)}
     if not parked:
         return extra

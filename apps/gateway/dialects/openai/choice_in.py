@@ -121,8 +121,10 @@ class ChoiceReader:
     def _read_reasoning(self, delta: Record, events: list[Event]) -> None:
         """Read thinking block by block where there are blocks; the plain text beside them says the same."""
         details = delta.get("reasoning_details")
-        listed = details if isinstance(details, list) else []
-        found = [self._detail(detail) for detail in listed if isinstance(detail, dict)]
+        if not isinstance(details, list) or not details:
+            self._think(delta.get("reasoning") or delta.get("reasoning_content"), events)
+            return
+        found = [self._detail(detail) for detail in details if isinstance(detail, dict)]
         if not any(block.text for block in found):
             self._think(delta.get("reasoning") or delta.get("reasoning_content"), events)
         events.extend(found)

@@ -22,7 +22,7 @@ _FOREIGN = "extra_content"
 
 def fitted(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     """Return the chat as this provider takes it; the very same where nothing has to change, so that it passes on."""
-    messages = _fitted_messages(chat.messages, flavor, target)
+    messages = _fitted_messages(chat, flavor, target)
     if messages is not None:
         chat = replace(chat, messages=messages, source=None)
     choice = chat.tool_choice
@@ -33,20 +33,17 @@ def fitted(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     return _without_strange_fields(chat, flavor, target) if flavor.strict else chat
 
 
-def _fitted_messages(messages: list[Message], flavor: Flavor, target: Target) -> list[Message] | None:
-    """Return the messages, or None where none of them changes."""
-    if not any(_may_change(message, flavor) for message in messages):
+def _fitted_messages(chat: Chat, flavor: Flavor, target: Target) -> list[Message] | None:
+    """Return the messages, or None where none of them changes: what some providers take in their own way only are
+    calls, their results, and names."""
+    messages = chat.messages
+    if chat.kinds.isdisjoint((ToolCall, ToolResult)) and (
+        flavor.message_names or all(message.name is None for message in messages)
+    ):
         return None
     ids = fitting_ids(messages, flavor.tool_call_ids)
     fit = [_fitted_message(message, number, ids, flavor, target) for number, message in enumerate(messages)]
     return fit if any(new is not old for new, old in zip(fit, messages, strict=True)) else None
-
-
-def _may_change(message: Message, flavor: Flavor) -> bool:
-    """Return whether there is anything in a message that some provider takes in its own way only."""
-    if message.name is not None and not flavor.message_names:
-        return True
-    return any(isinstance(part, ToolCall | ToolResult) for part in message.parts)
 
 
 def _fitted_message(message: Message, number: int, ids: dict[str, str], flavor: Flavor, target: Target) -> Message:

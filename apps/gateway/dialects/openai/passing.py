@@ -29,8 +29,8 @@ def pass_on(body: bytes, chat: Chat, flavor: Flavor) -> Record:
     if any(_may_change(message, flavor) for message in chat.messages):
         entries = zip(read_entries(wire["messages"]), chat.messages, strict=True)
         wire["messages"] = [_message(raw, message, flavor) for raw, message in entries]
-    tools = chat.tools or []
-    if any(_changes(tool, flavor) for tool in tools):
+    tools = chat.tools
+    if tools and any(_changes(tool, flavor) for tool in tools):
         wire["tools"] = [
             _without_mark(raw) if _changes(tool, flavor) else raw
             for raw, tool in zip(read_entries(wire["tools"]), tools, strict=True)
@@ -50,10 +50,15 @@ def _is_renamed(message: Message, flavor: Flavor) -> bool:
 
 def _is_marked(message: Message, flavor: Flavor) -> bool:
     """Return whether a message carries cache marks that the provider does not take."""
+    if "cache_control" in flavor.takes:
+        return False
     parts = message.parts
-    if len(parts) == 1 and isinstance(parts[0], ToolResult):
-        parts = parts[0].parts
-    return "cache_control" not in flavor.takes and any(part.cache is not None for part in parts)
+    if len(parts) == 1:
+        only = parts[0]
+        if not isinstance(only, ToolResult):
+            return only.cache is not None
+        parts = only.parts
+    return any(part.cache is not None for part in parts)
 
 
 def _message(raw: msgspec.Raw, message: Message, flavor: Flavor) -> msgspec.Raw | Record:

@@ -72,9 +72,9 @@ def write_request(chat: Chat, target: Target) -> bytes:
     else:
         wire = _written(chat, flavor)
     wire["model"] = target.model_name
-    for name in OWN_FIELDS:
+    for name in OWN_FIELDS & wire.keys():
         if name not in flavor.takes:
-            wire.pop(name, None)
+            del wire[name]
     say_thinking(wire, chat, flavor, target)
     _say_limit(wire, chat, flavor)
     _say_stream(wire, chat, flavor)
@@ -116,9 +116,9 @@ def _written(chat: Chat, flavor: Flavor) -> Record:
 
 def _say_limit(wire: Record, chat: Chat, flavor: Flavor) -> None:
     """State the limit on the answer once, under the name that the provider knows."""
-    stated = [name for name in _LIMITS if name in wire]
     if chat.max_tokens is None:
         return
+    stated = [name for name in _LIMITS if name in wire]
     if stated == [flavor.max_tokens_field] and _number(wire[stated[0]]) == chat.max_tokens:
         return
     for name in stated:
@@ -144,7 +144,7 @@ def _say_stream(wire: Record, chat: Chat, flavor: Flavor) -> None:
 
 def _say_search(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> None:
     """Ask for a web search in the provider's way. Raises InvalidRequest where it has none."""
-    asked = next((tool for tool in chat.tools or () if isinstance(tool, WebSearchTool)), None)
+    asked = next((tool for tool in chat.tools if isinstance(tool, WebSearchTool)), None) if chat.tools else None
     search = asked or (WebSearchTool() if chat.web_search else None)
     wire.pop("web_search", None)
     if search is not None:

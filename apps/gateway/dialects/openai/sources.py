@@ -15,7 +15,10 @@ def read_sources(answer: Record) -> list[Record]:
 
     The lists do not tell what in the text a page is cited for: the citation stands at its very beginning.
     """
-    pages = [_page(entry) for entry in _listed(answer, "search_results") or _listed(answer, "citations")]
+    listed = (_listed(answer, "search_results") or _listed(answer, "citations")) if answer else None
+    if not listed:
+        return []
+    pages = map(_page, listed)
     return [
         {"type": "url_citation", "url_citation": {"start_index": 0, "end_index": 0, **page}} for page in pages if page
     ]

@@ -36,7 +36,7 @@ _SEARCH_FIELDS = frozenset({"type", "user_location", "search_context_size", "max
 
 def is_legacy(chat: Chat) -> bool:
     """Return whether the client speaks of `functions`, which tools replaced."""
-    return chat.dialect == NAME and any(tool.extra == _LEGACY for tool in chat.tools or ())
+    return bool(chat.tools) and chat.dialect == NAME and any(tool.extra == _LEGACY for tool in chat.tools or ())
 
 
 def _tool(value: Any) -> Tool:

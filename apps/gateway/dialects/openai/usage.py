@@ -14,6 +14,8 @@ from apps.kernel.usage import Usage
 
 Record = dict[str, Any]
 
+# What says nothing of what is inside.
+_TOTALS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 # No answer has a billion tokens; a count beyond is a provider's bug.
 _MOST = 10**9
 
@@ -25,6 +27,8 @@ def read_usage(reported: Any) -> Usage | None:
     prompt, completion = _count(reported, "prompt_tokens"), _count(reported, "completion_tokens")
     if not prompt and not completion:
         return None
+    if reported.keys() <= _TOTALS:
+        return Usage(input=prompt, output=completion)
     read, written = _inside(reported, "prompt_tokens_details"), _inside(reported, "completion_tokens_details")
     cached = _first(read, "cached_tokens") or _first(
         reported, "prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"

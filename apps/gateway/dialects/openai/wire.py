@@ -20,7 +20,9 @@ FRAMING: Final = "sse"
 EFFORTS: Final[tuple[Effort, ...]] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 # Fields of a request that are ours, not OpenAI's: sent on only to providers that take them as they are.
-OWN_FIELDS: Final = ("reasoning", "effort", "web_search", "free_models_only", "no_reasoning", "plugins", "image_config")
+OWN_FIELDS: Final = frozenset(
+    {"reasoning", "effort", "web_search", "free_models_only", "no_reasoning", "plugins", "image_config"}
+)
 
 # Where an answer parks what OpenAI's own types refuse, or what a field of the gateway's hides.
 PARKED: Final = "provider_specific_fields"
