@@ -8,13 +8,13 @@ organization's own in the policies of its keys: a warm request asks nobody. Must
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
+import msgspec
 import structlog
 from django.db import DatabaseError, connection, models
 
@@ -36,8 +36,7 @@ Shares = Mapping[tuple[str, str], Share]
 NOTHING_OFF: Shares = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Discounts:
+class Discounts(msgspec.Struct, frozen=True):
     """The discounts that a request is priced by: its organization's own, and everyone's."""
 
     own: Shares

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
+import msgspec
 from django.db import connection, transaction
 from django.db.models import F
 
@@ -30,8 +30,7 @@ _COLUMNS: dict[Scope, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Charge:
+class Charge(msgspec.Struct, frozen=True):
     """What a request moves, in USD: the organization's credits (0 or less) and its key's usage (0 or more).
 
     `reference` is the request's id; a request is charged once, however often it is asked for. `storage` is what the

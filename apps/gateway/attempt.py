@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import cache
 
+import msgspec
 from django.conf import settings
 from django.core.signals import setting_changed
 from django.dispatch import receiver
@@ -26,6 +26,7 @@ from apps.gateway.canonical.events import (
     ImageMade,
     Logprobs,
     OpaqueDelta,
+    ReasoningDelta,
     Started,
     UsageReported,
     Waiting,
@@ -52,8 +53,7 @@ _MAX_REPLY_BYTES = 256 * 1024 * 1024
 _MAX_ERROR_BYTES = 256 * 1024
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, eq=False):
     """A call of a candidate. `patience`, in seconds, shortens the wait for its first byte; times are monotonic."""
 
     chat: Chat
@@ -62,14 +62,14 @@ class Attempt:
     # Whether what the provider cannot take is a reason not to ask it.
     strict: bool = False
     seals: Seals | None = None
-    media: RemoteMedia = field(default_factory=RemoteMedia)
+    media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
     patience: float | None = None
-    started_at: float = field(default_factory=time.monotonic)
+    started_at: float = msgspec.field(default_factory=time.monotonic)
     first_content_at: float | None = None
     status: int | None = None
     received: int = 0
     # What was left out of the request.
-    losses: list[Loss] = field(default_factory=list)
+    losses: list[Loss] = []
     healing: Healing | None = None
 
     @property
@@ -87,18 +87,22 @@ class Attempt:
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
         target = target_of(self.candidate)
+        answer = self._answer(dialect, target)
+        if self.chat.response_format is None:
+            return answer
         self.healing = Healing(self.chat, target, _usual_budget().tick)
-        return self.healing.heal(self._answer(dialect, target))
+        return self.healing.heal(answer)
 
     def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
         """Yield what the provider answers, as `events` does."""
         exchange = yield from self._send(dialect, target)
         try:
             held: list[Event] = []
-            events = with_owner(self._events(dialect, exchange), self.candidate.provider_id)
-            for event in restored(events, target):
+            for event in restored(self._events(dialect, exchange), target):
                 if isinstance(event, Failed):
                     raise failure_of(event.error)
+                if isinstance(event, ReasoningDelta):
+                    event = with_owner(event, self.candidate.provider_id)
                 if self.begun or isinstance(event, Waiting):
                     yield event
                 else:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import gevent
+import msgspec
 
 from apps.gateway import credentials
 from apps.gateway.attempt import Attempt
@@ -36,8 +36,7 @@ _BACKOFF_BASE, _BACKOFF_CAP = 0.1, 2.0
 PROBE_PATIENCE = 5.0
 
 
-@dataclass(slots=True)
-class Attempts:
+class Attempts(msgspec.Struct, eq=False):
     """What became of a request's attempts: who answered, what was tried, when the first content came."""
 
     chat: Chat
@@ -47,9 +46,9 @@ class Attempts:
     strict: bool = False
     # Whether the first candidate is only tried to find out whether it works again.
     probe: bool = False
-    tried: list[dict[str, Any]] = field(default_factory=list)
-    suspicions: list[Suspicion] = field(default_factory=list)
-    media: RemoteMedia = field(default_factory=RemoteMedia)
+    tried: list[dict[str, Any]] = []
+    suspicions: list[Suspicion] = []
+    media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
     # Whether a second provider is asked when the first is late, for a prompt of about so many tokens.
     hedge: Hedge | None = None
     prompt_tokens: int = 0

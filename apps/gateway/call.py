@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import cache
 from io import BytesIO
 from typing import Any
 
 import gevent
+import msgspec
 from django.conf import settings
 
 from apps.gateway.departure import Departure
@@ -137,10 +137,9 @@ def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"The request body is larger than {limit} bytes")
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(msgspec.Struct, eq=False):
     """What goes back: a status, headers, and a body in one or more pieces."""
 
     status: int
-    headers: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[tuple[str, str]] = []
     body: Iterable[bytes] = ()

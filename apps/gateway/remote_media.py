@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
 from django.conf import settings
 from gevent.pool import Pool
 from msgspec.structs import replace
@@ -39,11 +39,10 @@ _PDF = "application/pdf"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 
 
-@dataclass(slots=True)
-class RemoteMedia:
+class RemoteMedia(msgspec.Struct, eq=False):
     """The files of one request, each fetched once whoever is asked."""
 
-    _fetched: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    _fetched: dict[str, tuple[str, bytes]] = {}
 
     def inline(self, chat: Chat, dialect: Outbound, facts: dict[str, object]) -> Chat:
         """Return the chat with every picture and document in it inline where the target takes no addresses, which the

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
 
 import msgspec
 import structlog
@@ -57,8 +56,7 @@ log = structlog.get_logger(__name__)
 _TOKENS_THAT_TELL_SPEED = 16
 
 
-@dataclass(slots=True)
-class ChatRun:
+class ChatRun(msgspec.Struct, eq=False):
     """An admitted request: runs once, and is recorded once, however it ends."""
 
     chat: Chat
@@ -68,7 +66,7 @@ class ChatRun:
     attempts: Attempts
     prompt_estimate: int
     started_at: float
-    admitted: Admitted = field(default_factory=Admitted)
+    admitted: Admitted = msgspec.field(default_factory=Admitted)
     cache: Cached | None = None
     guard: Guard | None = None
     _fold: Fold | None = None
@@ -78,7 +76,7 @@ class ChatRun:
     _written: int = 0
     _pictures: int = 0
     _screened: ScreenedAnswer | None = None
-    _recorded: bool = field(default=False)
+    _recorded: bool = False
 
     def screen(self, guard: Guard) -> None:
         """Hold what is asked against guardrails, which may mask it. Raises ApiError; then the request has ended."""
@@ -143,14 +141,14 @@ class ChatRun:
         return self.cache is not None and self.cache.hit
 
     def _answer(self) -> Iterator[Event]:
-        """Yield the kept answer to the same question, else a provider's."""
-        if self.cache is None:
-            yield from self._let_through(self.attempts.run())
-            return
-        yield from self._let_through(self.cache.find())
-        if not self.cache.hit:
+        """Return the kept answer to the same question, else a provider's."""
+        return self._let_through(self.attempts.run()) if self.cache is None else self._kept_or_new(self.cache)
+
+    def _kept_or_new(self, cache: Cached) -> Iterator[Event]:
+        yield from self._let_through(cache.find())
+        if not cache.hit:
             for event in self._let_through(self.attempts.run()):
-                self.cache.note(event)
+                cache.note(event)
                 yield event
 
     def _let_through(self, events: Iterator[Event]) -> Iterator[Event]:
@@ -171,18 +169,18 @@ class ChatRun:
                 self._written += weight_of(event.text)
             case ToolCallDelta():
                 self._written += weight_of(event.arguments)
-            case ToolCallStarted():
-                self._written += weight_of(event.name)
-            case Started():
-                event.model = self.attempts.latest.model_id
-                event.created = event.created or int(time.time())
-                event.prompt_estimate = self.prompt_estimate
-            case ImageMade():
-                self._pictures += 1
             case UsageReported():
                 self._usage = event.usage
             case Finished():
                 self._finish = event
+            case Started():
+                event.model = self.attempts.latest.model_id
+                event.created = event.created or int(time.time())
+                event.prompt_estimate = self.prompt_estimate
+            case ToolCallStarted():
+                self._written += weight_of(event.name)
+            case ImageMade():
+                self._pictures += 1
             case Waiting():
                 return
         if self._fold is not None:

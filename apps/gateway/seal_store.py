@@ -10,7 +10,6 @@ store in clear. Must never know a wire format, nor let a failing store fail a re
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
@@ -43,18 +42,17 @@ def key_of(project_id: UUID, call_id: str) -> str:
     return _PREFIX + sha256(f"{project_id}:{split_seal(call_id)[0]}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-@dataclass(slots=True)
-class Seals:
+class Seals(msgspec.Struct, eq=False):
     """The sealed thinking of one request: what its history lacks, and what its answer brings."""
 
     project_id: UUID
     # Whose seals whoever is asked now would take back.
     _form: str | None = None
-    _deltas: list[ReasoningDelta] = field(default_factory=list)
+    _deltas: list[ReasoningDelta] = []
     _size: int = 0
     _call_id: str | None = None
     # By format: the thinking that the store has for this request's history, by place among the messages.
-    _found: dict[str, dict[int, list[Reasoning]]] = field(default_factory=dict)
+    _found: dict[str, dict[int, list[Reasoning]]] = {}
 
     def watch(self, event: Event) -> None:
         """Take note of an answer's thinking and of its first call, where its maker will want it back."""

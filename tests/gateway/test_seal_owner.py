@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from apps.gateway.canonical.chat import Chat, Loss, Message, Reasoning, Source, Target, Text
-from apps.gateway.canonical.events import ReasoningDelta, TextDelta
+from apps.gateway.canonical.events import ReasoningDelta
 from apps.gateway.dialects.responses.wire import SEAL
 from apps.gateway.dialects.seal_owner import owned, with_owner, without_owner
 from tests.asking import ask as ask_messages
@@ -28,12 +28,9 @@ def chat_of(*blocks: Reasoning, dialect: str = "openai") -> Chat:
 
 
 def test_only_seals_of_an_account_get_an_owner() -> None:
-    events = [ReasoningDelta(data="x", format=SEAL), ReasoningDelta(format="anthropic-claude-v1"), TextDelta(text="a")]
-    assert list(with_owner(events, "oracle")) == [
-        ReasoningDelta(data="x", format=f"{SEAL}@oracle"),
-        ReasoningDelta(format="anthropic-claude-v1"),
-        TextDelta(text="a"),
-    ]
+    sealed, other = ReasoningDelta(data="x", format=SEAL), ReasoningDelta(format="anthropic-claude-v1")
+    assert with_owner(sealed, "oracle") == ReasoningDelta(data="x", format=f"{SEAL}@oracle")
+    assert with_owner(other, "oracle") == ReasoningDelta(format="anthropic-claude-v1")
     assert (owned(SEAL, "oracle"), owned("google-gemini-v1", "oracle"), owned(None, "oracle")) == (
         f"{SEAL}@oracle",
         "google-gemini-v1",

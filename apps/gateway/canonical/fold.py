@@ -50,12 +50,12 @@ class Fold:
                 self._reply.id, self._reply.model, self._reply.created = event.id, event.model, event.created
                 if event.extra:
                     self._reply.extra = {dialect: dict(data) for dialect, data in event.extra.items()}
+            case UsageReported():
+                self._reply.usage = event.usage
             case OpaqueDelta(of="reply"):
                 self._reply.extra.setdefault(event.dialect, {}).update(event.data)
             case OpaqueDelta(of="stream"):
                 pass
-            case UsageReported():
-                self._reply.usage = event.usage
             case Failed():
                 raise event.error
             case _:
@@ -92,6 +92,8 @@ class _Growing:
         """Take in what happens less often than text."""
         choice = self.choice
         match event:
+            case Finished():
+                choice.finish, choice.native_finish = event.reason, event.native
             case ReasoningDelta():
                 self.blocks.setdefault(event.block, []).append(event)
             case ToolCallStarted():
@@ -109,8 +111,6 @@ class _Growing:
             case OpaqueDelta():
                 extra = choice.extra if event.of == "message" else choice.choice_extra
                 extra.setdefault(event.dialect, {}).update(event.data)
-            case Finished():
-                choice.finish, choice.native_finish = event.reason, event.native
 
     def whole(self) -> Choice:
         """Return the answer so far."""

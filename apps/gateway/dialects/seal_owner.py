@@ -7,13 +7,12 @@ wherever their maker's models are served. Pure. Must never know which provider i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, Target
-from apps.gateway.canonical.events import Event, ReasoningDelta
+from apps.gateway.canonical.events import ReasoningDelta
 from apps.gateway.dialects.foreign import place_of
 
 # The formats of thinking that is sealed for one account, whoever hands it on.
@@ -26,12 +25,9 @@ def owned(form: str | None, provider_id: str) -> str | None:
     return f"{form}{_BETWEEN}{provider_id}" if form in BOUND else form
 
 
-def with_owner(events: Iterable[Event], provider_id: str) -> Iterator[Event]:
-    """Yield an answer's events; the thinking in them that is sealed for one account says whose it is."""
-    for event in events:
-        if isinstance(event, ReasoningDelta) and event.format in BOUND:
-            event = replace(event, format=owned(event.format, provider_id))
-        yield event
+def with_owner(thought: ReasoningDelta, provider_id: str) -> ReasoningDelta:
+    """Return a thought of an answer; one that is sealed for one account says whose it is."""
+    return replace(thought, format=owned(thought.format, provider_id)) if thought.format in BOUND else thought
 
 
 def without_owner(chat: Chat, provider_id: str, target: Target) -> Chat:
