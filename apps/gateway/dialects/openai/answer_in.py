@@ -86,7 +86,8 @@ class _Answer:
         for position, choice in enumerate(choices):
             if isinstance(choice, dict) and not self._read_choice(choice, position, events):
                 return events
-            self._cites = self._cites or (len(events) > 0 and isinstance(events[-1], Annotated))
+            if events and isinstance(events[-1], Annotated):
+                self._cites = True
         usage = chunk.get("usage")
         if usage is None and news:
             # Some report it in an object of their own.
@@ -141,12 +142,13 @@ class _Answer:
         if reader is None:
             reader = self._choices[index] = ChoiceReader(index, whole=self._whole)
         word = choice.get("finish_reason")
-        failure = find_failure(choice) if "error" in choice else None
-        if failure is None and isinstance(word, str) and word in FAILURE_WORDS:
-            failure = Failure(message=f"The provider ended its answer with `{word}`")
-        if failure is not None:
-            events.extend(self._end_with(failed(choice, failure)))
-            return False
+        if word is not None or "error" in choice:
+            failure = find_failure(choice) if "error" in choice else None
+            if failure is None and isinstance(word, str) and word in FAILURE_WORDS:
+                failure = Failure(message=f"The provider ended its answer with `{word}`")
+            if failure is not None:
+                events.extend(self._end_with(failed(choice, failure)))
+                return False
         if not choice.keys() <= _USUAL_CHOICE_FIELDS:
             extra = {name: value for name, value in choice.items() if name not in _CHOICE_FIELDS and value is not None}
             reader.read_around(extra, choice.get("logprobs"), events)

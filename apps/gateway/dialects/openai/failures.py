@@ -29,6 +29,8 @@ def find_failure(answer: Any) -> Failure | None:
     if not isinstance(answer, dict):
         return None
     error = answer.get("error")
+    if error is None and answer.get("choices") is not None:
+        return None
     if isinstance(error, dict) and error:
         return _failure_of(error)
     if isinstance(error, str) and error:
