@@ -31,6 +31,11 @@ def show(rows: list[Row]) -> None:
             print(f"{row['what']}: {row['dropped']:.0f} records dropped")
         if row["kind"] == "soak":
             print(f"{row['what']}: {row['requests']:>10.0f} requests {row['memory_mb']:7.1f} MB")
+        if row["kind"] == "scaling":
+            print(
+                f"{row['what']}, {row['workers']} worker(s), {row['connections']} connections: {row['cpu_ms']:.3f} ms "
+                f"of CPU a request, {row['per_second']:.0f}/s"
+            )
     _bars(rows)
 
 

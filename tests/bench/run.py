@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -20,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import report
+from tests.bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin, resident_mb, yield_to_others
+from tests.bench.scaling import scaling
 from tests.bench.subjects import Subject, gateway, litellm, passthrough, portkey, upstream
-from tests.stack.product import PROJECT, descendants, eventually
+from tests.stack.product import PROJECT, eventually
 
 CONNECTIONS = (1, 32, 128)
 CACHE = PROJECT / ".local" / "bench"
@@ -54,23 +53,6 @@ def main() -> None:
         chosen.svg.write_text(report.drawn(rows))
 
 
-def _cores() -> tuple[set[int], set[int]]:
-    """Return the core of who is measured, and those of all others; on a machine with one core they share it."""
-    cores = sorted(os.sched_getaffinity(0))
-    return {cores[0]}, set(cores[1:]) or {cores[0]}
-
-
-MEASURED, OTHERS = _cores()
-
-
-def pin(pids: list[int], cores: set[int]) -> None:
-    """Keep processes, with all of their threads and children, on some cores."""
-    for pid in pids:
-        for one in [pid, *descendants(pid)]:
-            for task in Path(f"/proc/{one}/task").iterdir():
-                os.sched_setaffinity(int(task.name), cores)
-
-
 def measure_all(fixed: Subject, folder: Path, chosen: argparse.Namespace) -> Iterator[Row]:
     """Yield one row a measurement."""
     port = fixed.port
@@ -93,6 +75,8 @@ def measure_all(fixed: Subject, folder: Path, chosen: argparse.Namespace) -> Ite
             pin(fixed.workers, OTHERS)
         except (OSError, AssertionError) as error:
             print(f"left out: {error}", flush=True)
+    if not chosen.short and len(OTHERS | MEASURED) > 1:
+        yield from scaling(fixed, folder, chosen.seconds, before_each=settled)
 
 
 @contextmanager
@@ -109,9 +93,7 @@ def measure(subject: Subject, seconds: float, connections: tuple[int, ...], fixe
     print(f"measuring {subject.name} ", end="", flush=True)
     if subject.product is not None:
         pin([subject.product.pid], OTHERS)
-        # The one core that all others share is for clients and upstream first; who settles catches up afterwards.
-        for pid in [*subject.product.processes("settler"), *subject.product.processes("postgres")]:
-            os.setpriority(os.PRIO_PROCESS, pid, 15)
+        yield_to_others(subject)
     many = len(subject.workers) > 1 and subject.product is not None
     pin(subject.workers, MEASURED | OTHERS if many else MEASURED)
     load(subject, stream=False, connections=32, seconds=2)
@@ -157,31 +139,6 @@ def _row(subject: Subject, *, stream: bool, connections: int, seconds: float, ra
     }
 
 
-def load(
-    subject: Subject, *, stream: bool, connections: int, seconds: float, rate: float | None = None
-) -> dict[str, float]:
-    """Run the clients in a process of their own."""
-    task = {
-        "port": subject.port,
-        "request": subject.request(stream=stream).decode(),
-        "connections": connections,
-        "seconds": seconds,
-        "rate": rate,
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.bench.load"],
-        input=json.dumps(task),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds + 120,
-        preexec_fn=lambda: os.sched_setaffinity(0, OTHERS),
-    )
-    if done.returncode:
-        raise ChildProcessError(f"{subject.name}: {done.stderr[-200:]}")
-    return dict(json.loads(done.stdout))
-
-
 def settled(subject: Subject) -> float:
     """Return how many records of a product have been settled, once none waits any more; 0 for any other."""
     return 0.0 if subject.product is None else recorded(subject)
@@ -202,18 +159,6 @@ def recorded(subject: Subject) -> float:
 
     eventually(is_still, patience=600)
     return counts[-1]
-
-
-def cpu_seconds(pid: int) -> float:
-    """Return the processor time a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def resident_mb(pid: int) -> float:
-    """Return a process's memory that is its own, in MB."""
-    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) / 1024
 
 
 def soak(fixed: Subject, folder: Path, requests: int) -> list[Row]:
