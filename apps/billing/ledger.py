@@ -19,6 +19,7 @@ from django.db.models import F
 from apps.billing import balances
 from apps.billing.balances import Balance, Scope
 from apps.billing.models import LedgerEntry, Transaction
+from apps.kernel.arrays import array_of
 from apps.kernel.ids import new_id
 from apps.kernel.money import LARGEST, ZERO, exact, storable
 from apps.organizations.models import Organization
@@ -160,7 +161,7 @@ def _append(movements: Iterable[_Movement]) -> list[tuple[UUID, UUID | None, Dec
             )
             ON CONFLICT (kind, reference) DO NOTHING RETURNING organization_id, api_key_id, credits, usage
             """,
-            [[new_id() for _ in moving], *map(list, zip(*moving, strict=True))],
+            [array_of([new_id() for _ in moving]), *map(array_of, zip(*moving, strict=True))],
         )
         return list(cursor.fetchall())
 

@@ -19,6 +19,7 @@ from apps.gateway.outbox import Message
 from apps.gateway.record import charge_of, encode
 from apps.guardrails import writer as violations
 from apps.guardrails.violations import Noted
+from apps.kernel.pace import paced
 from apps.kernel.redis import client
 from apps.logs import writer
 from apps.logs.entry import Entry
@@ -37,7 +38,7 @@ def settle(messages: Sequence[Message]) -> int:
     entries = _read(messages)
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
-        changed = ledger.charge([charge_of(entry) for _, entry in entries if entry.id in written])
+        changed = ledger.charge([charge_of(entry) for _, entry in paced(entries) if entry.id in written])
         violations.write([_found_in(entry) for _, entry in entries if entry.violations and entry.id in written])
     balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
     reservations.release([(message.worker, entry.id) for message, entry in entries])
@@ -80,7 +81,7 @@ def sweep() -> int:
 def _read(messages: Sequence[Message]) -> list[tuple[Message, Entry]]:
     """Return the records that can be read; the others are put aside."""
     entries = []
-    for message in messages:
+    for message in paced(messages):
         try:
             entries.append((message, msgspec.json.decode(message.record, type=Entry)))
         except (msgspec.MsgspecError, UnicodeError) as error:

@@ -45,10 +45,11 @@ def row_without_content(entry: Entry, reason: str) -> Row:
 
 
 def _row_of(entry: Entry) -> Row:
-    created_at = time_of(entry.id)
     return tuple(
-        created_at if name == "created_at" else None if (value := getattr(entry, name)) is None else convert(value)
-        for name, convert in _CONVERTERS
+        [
+            value if (value := getattr(entry, name)) is None or convert is None else convert(value)
+            for name, convert in _CONVERTERS
+        ]
     )
 
 
@@ -93,11 +94,8 @@ def _whole(bits: int, lowest: int | None = None) -> Callable[[int], int]:
     return lambda value: min(max(value, lowest), highest)
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
-
-
-def _converter_of(field: models.Field[Any, Any]) -> Callable[[Any], Any]:
+def _converter_of(field: models.Field[Any, Any]) -> Callable[[Any], Any] | None:
+    """Return what brings a value into a column's form; None where every value is."""
     match field:
         case models.CharField():
             longest = field.max_length
@@ -117,7 +115,10 @@ def _converter_of(field: models.Field[Any, Any]) -> Callable[[Any], Any]:
         case models.IntegerField():
             return _whole(32)
         case _:
-            return _as_it_is
+            return None
 
 
-_CONVERTERS = tuple((field.name, _converter_of(field)) for field in _FIELDS)
+# By column: the entry's attribute, and what brings it into the column's form. A row is made when its id was.
+_CONVERTERS = tuple(
+    ("id", time_of) if field.name == "created_at" else (field.name, _converter_of(field)) for field in _FIELDS
+)

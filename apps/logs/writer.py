@@ -15,6 +15,7 @@ from django.db.backends.utils import CursorWrapper
 from msgspec.structs import replace
 
 from apps.kernel.ids import time_of
+from apps.kernel.pace import paced
 from apps.logs import partitions, rollup
 from apps.logs.entry import Entry
 from apps.logs.rows import COLUMNS, Row, row_of, row_without_content
@@ -115,7 +116,7 @@ def _insert(rows: Iterable[Row]) -> set[UUID]:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_MAKE)
         with connection.wrap_database_errors, cursor.copy(f"COPY {_INCOMING} ({_NAMES}) FROM STDIN") as copy:
-            for row in rows:
+            for row in paced(rows):
                 copy.write_row(row)
                 given += 1
         cursor.execute(_INSERT)
