@@ -63,7 +63,14 @@ def compare(rows: list[Row], earlier: list[Row]) -> None:
 
 def drawn(rows: list[Row]) -> str:
     """Return bars of throughput and processor time as an SVG picture."""
-    at = [row for row in rows if row.get("connections") == 32 and "rate" not in row and row["what"] != "upstream alone"]
+    at = [
+        row
+        for row in rows
+        if row.get("connections") == 32
+        and row["kind"] in _COLORS
+        and "rate" not in row
+        and row["what"] != "upstream alone"
+    ]
     lines = []
     tops = {kind: max((row["per_second"] for row in at if row["kind"] == kind), default=1) for kind in _COLORS}
     for number, row in enumerate(at):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from django.db import DatabaseError
 
@@ -52,3 +54,12 @@ def test_every_rule_looks_at_the_sample(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(readiness.engine, "system_rules", lambda: rules)
     readiness.make_ready()
     assert set(looked) == set(rules)
+
+
+def test_what_is_loaded_is_no_longer_looked_through() -> None:
+    gc.unfreeze()
+    try:
+        readying.stay()
+        assert gc.get_freeze_count() > 10_000
+    finally:
+        gc.unfreeze()
