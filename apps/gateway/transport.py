@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from gevent.monkey import get_original
 
+from apps.gateway import dialing
 from apps.gateway.exchange import Budget, Exchange, network_failure
 from apps.gateway.failures import UpstreamFailure
 
@@ -152,7 +153,7 @@ def _give_back(address: Address, connection: _Connection) -> None:
 
 def _connect(address: Address, timeout: float) -> socket.socket:
     try:
-        sock = socket.create_connection((address.ip or address.host, address.port), timeout)
+        sock = dialing.connect(address.ip or address.host, address.port, timeout)
     except TimeoutError:
         raise UpstreamFailure("timeout", f"no connection within {timeout:g} s") from None
     except OSError as error:
