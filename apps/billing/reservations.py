@@ -224,11 +224,10 @@ def reserve(request: Request) -> Answer:
     identifier = str(request.id)
     organization = balances.key("organization", request.organization_id)
     api_key = balances.key("key", request.api_key_id)
-    limited = request.key_limit_nanos is not None
-    holds = ((organization,) if request.from_credits else ()) + ((api_key,) if limited else ())
+    holds = ((organization,) if request.from_credits else ()) + (() if request.key_limit_nanos is None else (api_key,))
     flight = flight_key(request.organization_id)
-    counts = request.most_in_flight is not None
-    note = Note(str(request.amount_nanos), holds, request.payload, flight if counts else "")
+    counted = "" if request.most_in_flight is None else flight
+    note = Note(str(request.amount_nanos), holds, request.payload, counted)
     answer = _RESERVE.together(
         [
             generation.key(generation.CATALOG),
@@ -280,11 +279,10 @@ def shrink(hold: Hold, charge: Charge) -> Shrunk:
     kept: list[str] = []
     changes: list[int] = []
     for name in hold.balances:
-        if credits if name.startswith(balances.CREDITS) else usage:
+        owed = credits if name.startswith(balances.CREDITS) else usage
+        changes.append((stays if owed else 0) - hold.amount_nanos)
+        if owed:
             kept.append(name)
-            changes.append(stays - hold.amount_nanos)
-        else:
-            changes.append(-hold.amount_nanos)
     return Shrunk(hold, _encode(Note(str(stays), tuple(kept))), tuple(changes))
 
 

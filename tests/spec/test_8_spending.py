@@ -80,13 +80,34 @@ def test_a_keys_limit_must_cover_the_worst_case_beside_what_was_spent(caller: Ca
     assert post(caller, route).status == 200
 
 
-def test_what_is_held_for_others_is_not_left(caller: Caller) -> None:
+@pytest.mark.parametrize("scope", ["organization", "key"])
+def test_what_is_held_for_requests_under_way_is_not_left(caller: Caller, scope: balances.Scope) -> None:
     worst = worst_of(caller, "chat")
     credited(caller, worst * 2)
     limited(caller, worst * 2)
-    assert [post(caller, "chat").status for _ in range(3)] == [200, 200, 402], "both are held until they are settled"
-    assert settle_all() == 2
-    assert post(caller, "chat").status == 200, "an answer costs less than the worst"
+    name = balances.key(scope, caller.organization_id if scope == "organization" else caller.key.pk)
+    assert post(caller, "chat").status == 200
+    valkey().hset(name, "held", int(worst / NANO) + 1)
+    assert post(caller, "chat").status == 402
+    valkey().hset(name, "held", 0)
+    assert post(caller, "chat").status == 200
+
+
+@pytest.mark.parametrize(("credits", "limit"), [(0, 100), (100, 0)])
+def test_an_answer_holds_what_it_cost_until_that_is_charged(caller: Caller, credits: int, limit: int) -> None:
+    worst = worst_of(caller, "chat")
+    credited(caller, worst + credits)
+    limited(caller, worst + limit)
+    assert post(caller, "chat").status == 200
+    names = balances.key("organization", caller.organization_id), balances.key("key", caller.key.pk)
+    held = [Decimal(int(valkey().hget(name, "held") or 0)) * NANO for name in names]
+    assert post(caller, "chat").status == 402, "the worst case is left no more"
+    assert settle_all() == 1
+    cost = RequestLog.objects.get().cost
+    assert 0 < (cost or 0) < worst
+    assert held == [cost, cost]
+    assert [valkey().hget(name, "held") for name in names] == ["0", "0"]
+    assert post(caller, "chat").status == 402, "it has been charged"
 
 
 def test_a_keys_usage_and_the_credits_move_by_the_cost(caller: Caller) -> None:
