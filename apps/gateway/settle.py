@@ -65,13 +65,18 @@ def sweep() -> int:
     """
     swept = 0
     for worker in leases.dead_workers():
-        for note in reservations.notes_of(worker).values():
+        # Nobody adds to what a dead worker pushed: where nothing waits, all of it has been settled or put aside.
+        waiting, left = outbox.depth()[0], []
+        for identifier, note in reservations.notes_of(worker).items():
             if not note.payload:
-                # Its record is in the stream.
+                # Its record is in the stream, or was.
+                left.append((worker, identifier))
                 continue
             entry = msgspec.json.decode(note.payload, type=Entry)
             outbox.push(worker, encode(entry))
             swept += 1
+        if not waiting:
+            reservations.release(left)
         if not leases.forget(worker):
             log.info("sweep.worker", worker=worker, requests=swept)
     SWEPT.inc(swept)

@@ -127,3 +127,15 @@ def test_a_dead_workers_request_that_was_recorded_is_not_swept() -> None:
     reservations.release([("worker-1", UUID(hold.id))])
     assert settle.sweep() == 0
     assert leases.dead_workers() == []
+
+
+def test_what_a_dead_worker_holds_for_a_record_that_was_put_aside_is_given_back() -> None:
+    hold = reserved(400_000_000)
+    push(hold, charge("0.002", "0.002"))
+    leases.retire("worker-1")
+    settle.sweep()
+    assert held() == (2_000_000, 2_000_000), "it may yet be settled"
+    outbox.finish(outbox.take("reader", 10, 10))
+    settle.sweep()
+    assert held() == (0, 0)
+    assert leases.dead_workers() == []
