@@ -36,7 +36,7 @@ def _get_ready() -> None:
 def stay() -> None:
     """Take what has been loaded so far as there to stay: nobody looks through it for garbage any more.
 
-    To look through all modules takes 80 ms, several times an hour, and nobody is answered meanwhile.
+    To look through all modules takes some 80 ms, and nobody is answered meanwhile.
     """
     gc.collect()
     gc.freeze()
