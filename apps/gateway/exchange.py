@@ -10,6 +10,7 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import httptools
 import msgspec
@@ -41,7 +42,7 @@ class Exchange:
         self._free = free
         self._budget = budget
         self._deadline = deadline
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._body: list[bytes] = []
         self._header_bytes = 0
         self._head_done = self._complete = self._closed = self._kept_alive = False
@@ -152,6 +153,8 @@ class Exchange:
         if self._closed:
             return
         self._closed = True
+        # It holds this exchange's methods: let go, so that both are freed at once and not when garbage is looked for.
+        self._parser = None
         if self._complete and self._kept_alive and not self._body:
             self._free()
         else:

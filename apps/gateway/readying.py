@@ -21,6 +21,9 @@ log = structlog.get_logger(__name__)
 
 # Seconds after the start, so that what the worker answers first does not wait.
 SOON: Final = 0.5
+# How many more objects there are than at the last look when cycles are looked for among them: some megabytes' worth,
+# and more than the requests hold that a worker answers at a time.
+MANY: Final = 20_000
 
 
 def ready_soon() -> None:
@@ -36,10 +39,12 @@ def _get_ready() -> None:
 def stay() -> None:
     """Take what has been loaded so far as there to stay: nobody looks through it for garbage any more.
 
-    To look through all modules takes some 80 ms, and nobody is answered meanwhile.
+    To look through all modules takes some 80 ms, and nobody is answered meanwhile. What comes later is looked through
+    seldom: a request leaves no cycle behind, so looking for some every few requests only holds up the next.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(MANY)
 
 
 def ready() -> None:

@@ -57,9 +57,12 @@ def test_every_rule_looks_at_the_sample(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_what_is_loaded_is_no_longer_looked_through() -> None:
+    usual = gc.get_threshold()
     gc.unfreeze()
     try:
         readying.stay()
         assert gc.get_freeze_count() > 10_000
+        assert gc.get_threshold() == (readying.MANY, *usual[1:])
     finally:
         gc.unfreeze()
+        gc.set_threshold(*usual)
