@@ -255,10 +255,10 @@ def reserve(request: Request) -> Answer:
             *(rate.per_minute for rate in request.rates),
         ],
     )
-    outcome = Outcome(answer[0])
-    if outcome is Outcome.HELD:
+    if answer[0] == Outcome.HELD:
         rate = RateLeft(int(answer[1]), int(answer[2]), float(answer[3])) if len(answer) > 1 else None
-        return Answer(outcome, Hold(identifier, request.worker, request.amount_nanos, holds, flight), rate=rate)
+        return Answer(Outcome.HELD, Hold(identifier, request.worker, request.amount_nanos, holds, flight), rate=rate)
+    outcome = Outcome(answer[0])
     match outcome:
         case Outcome.STALE:
             return Answer(outcome, words=(answer[1], answer[2]))

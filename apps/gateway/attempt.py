@@ -97,20 +97,22 @@ class Attempt(msgspec.Struct, eq=False):
         """Yield what the provider answers, as `events` does."""
         exchange = yield from self._send(dialect, target)
         try:
+            begun = self.begun
             held: list[Event] = []
             for event in restored(self._events(dialect, exchange), target):
                 if isinstance(event, Failed):
                     raise failure_of(event.error)
                 if isinstance(event, ReasoningDelta):
                     event = with_owner(event, self.candidate.provider_id)
-                if self.begun or isinstance(event, Waiting):
+                if begun or isinstance(event, Waiting):
                     yield event
                 else:
                     held.append(event)
                     if _is_content(event):
+                        begun = True
                         self.first_content_at = time.monotonic()
                         yield from held
-            if not self.begun:
+            if not begun:
                 self.first_content_at = time.monotonic()
                 yield from held
         finally:

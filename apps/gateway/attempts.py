@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import gevent
@@ -126,18 +127,17 @@ class Attempts(msgspec.Struct, eq=False):
 
     def _follow(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Yield the events of the current attempt, or of whoever is quicker, and write down when an answer begins."""
-        noted = False
-        for event in self._events(queue):
+        events = self._events(queue)
+        for event in events:
             attempt = self.current
-            if attempt is not None and attempt.begun and not noted:
-                noted = True
+            if attempt is not None and attempt.begun:
                 self.tried.append(_line(attempt.candidate, attempt.status, "none", succeeded=True))
                 _count(attempt.candidate, "succeeded")
-            if self.seals is not None:
-                self.seals.watch(event)
+                # From here on there is nothing more to write down.
+                answer = chain((event,), events)
+                yield from answer if self.seals is None else self.seals.watched(answer)
+                return
             yield event
-        if self.seals is not None:
-            self.seals.keep()
 
     def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Return the events of the current attempt, raced with a second one where the request is hedged."""

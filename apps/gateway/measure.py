@@ -21,14 +21,14 @@ def measure(entry: Entry) -> None:
     observe(child_of(DURATION, entry.route), entry.duration / 1000)
     if entry.time_to_first_token is not None:
         observe(child_of(FIRST_TOKEN, provider), entry.time_to_first_token / 1000)
-    for kind, count in (
-        ("prompt", entry.prompt_tokens),
-        ("completion", entry.completion_tokens),
-        ("cached", entry.cached_tokens),
-        ("reasoning", entry.reasoning_tokens),
-    ):
-        if count:
-            add(child_of(TOKENS, kind), count)
+    if entry.prompt_tokens:
+        add(child_of(TOKENS, "prompt"), entry.prompt_tokens)
+    if entry.completion_tokens:
+        add(child_of(TOKENS, "completion"), entry.completion_tokens)
+    if entry.cached_tokens:
+        add(child_of(TOKENS, "cached"), entry.cached_tokens)
+    if entry.reasoning_tokens:
+        add(child_of(TOKENS, "reasoning"), entry.reasoning_tokens)
     if entry.unpriced:
         add(child_of(UNPRICED, provider, model))
     if entry.cost:

@@ -9,7 +9,7 @@ store in clear. Must never know a wire format, nor let a failing store fail a re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from typing import Any, Final
 from uuid import UUID
@@ -54,10 +54,18 @@ class Seals(msgspec.Struct, eq=False):
     # By format: the thinking that the store has for this request's history, by place among the messages.
     _found: dict[str, dict[int, list[Reasoning]]] = {}
 
-    def watch(self, event: Event) -> None:
-        """Take note of an answer's thinking and of its first call, where its maker will want it back."""
-        if self._form is None:
-            return
+    def watched(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Return an answer's events; its thinking is kept at the end, where its maker will want it back."""
+        return events if self._form is None else self._watch_all(events)
+
+    def _watch_all(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            self._watch(event)
+            yield event
+        self._keep()
+
+    def _watch(self, event: Event) -> None:
+        """Take note of an answer's thinking and of its first call."""
         if isinstance(event, ReasoningDelta):
             if event.choice == 0 and self._size <= MOST_BYTES:
                 self._size += len(event.text) + len(event.signature or "") + len(event.data or "")
@@ -65,7 +73,7 @@ class Seals(msgspec.Struct, eq=False):
         elif isinstance(event, ToolCallStarted) and event.choice == 0 and self._call_id is None:
             self._call_id = event.id
 
-    def keep(self) -> None:
+    def _keep(self) -> None:
         """Keep what was noted, where there is sealed thinking before a call and it is not too much."""
         if self._call_id is None or not self._deltas or self._size > MOST_BYTES:
             return

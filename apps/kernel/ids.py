@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from datetime import UTC, datetime
-from uuid import UUID
+from uuid import UUID, SafeUUID
 
 _VERSION_AND_VARIANT = (0x7 << 76) | (0b10 << 62)
 _RANDOM_BITS = (1 << 62) - 1
@@ -19,7 +19,17 @@ def new_id() -> UUID:
     milliseconds, nanoseconds = divmod(time.time_ns(), 1_000_000)
     fraction = nanoseconds * 4096 // 1_000_000
     random = int.from_bytes(os.urandom(8), "big") & _RANDOM_BITS
-    return UUID(int=(milliseconds << 80) | (fraction << 64) | _VERSION_AND_VARIANT | random)
+    return _uuid_of((milliseconds << 80) | (fraction << 64) | _VERSION_AND_VARIANT | random)
+
+
+def _uuid_of(number: int) -> UUID:
+    """Return the UUID of a number that is one: its own constructor looks at five other ways to say it, for as long as
+    all the rest takes."""
+    identifier = object.__new__(UUID)
+    # It refuses to be changed, so it is filled as its constructor does.
+    object.__setattr__(identifier, "int", number)
+    object.__setattr__(identifier, "is_safe", SafeUUID.unknown)
+    return identifier
 
 
 def time_of(identifier: UUID) -> datetime:

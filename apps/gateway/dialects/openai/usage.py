@@ -78,10 +78,11 @@ def _searches(reported: Record) -> int:
 def write_usage(summary: Summary) -> Record:
     """Return `usage` with what it cost, in USD."""
     usage = summary.usage
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
     return {
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.total_tokens,
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
         "reasoning_tokens": usage.reasoning,
         "prompt_tokens_details": {
             "cached_tokens": usage.cache_read,
