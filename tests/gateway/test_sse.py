@@ -53,6 +53,11 @@ def test_events_come_out_whole_wherever_the_bytes_are_cut(
         (b"data: a\r\rdata: b\r\r", [b"a", b"b"]),
         (b"data: a\r\n\r\ndata: b\r\n\r\n", [b"a", b"b"]),
         (b"data:  a\n\n", [b" a"]),
+        (b"data: a\n\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\n\ndata: \n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\ndata: b\n\ndata: c\n\n", [b"a\nb", b"c"]),
+        (b"data: a\n\nevent: x\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\r\n\ndata: b\n\n", [b"a", b"b"]),
         (b"data: a\ndata\ndata: b\n\n", [b"a\n\nb"]),
         (b"data\n\ndata:\n\n: ping\n\n\n\n", []),
         (b"event: error\ndata: a\n\n", [b"a"]),
@@ -69,6 +74,9 @@ def test_what_counts_as_an_event(written: bytes, expected: list[bytes] | bytes) 
 
 def test_silence_passes_through_and_breaks_nothing_up() -> None:
     assert list(frames([b"", b"data: a", b"", b"b\n", b"\n", b""])) == [b"", b"", b"ab", b""]
+    # A line that has begun goes on, whatever its rest looks like.
+    assert list(frames([b"data: a", b"data: b\n\n", b"data: c\n\n"])) == [b"adata: b", b"c"]
+    assert list(frames([b"data: a\n", b"data: b\n\n"])) == [b"a\nb"]
 
 
 def test_an_event_beyond_the_bound_is_refused_and_many_events_are_not() -> None:

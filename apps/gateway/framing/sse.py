@@ -33,12 +33,13 @@ def frames(chunks: Iterable[bytes], max_bytes: int = MAX_EVENT_BYTES) -> Iterato
         if not chunk:
             yield chunk
             continue
+        if not (parts or data) and len(chunk) <= max_bytes and (events := _plain_events(chunk)):
+            at_start, after_cr, size = False, False, 0
+            yield from events
+            continue
         size += len(chunk)
-        lines = chunk.splitlines()
-        if after_cr and chunk[:1] == b"\n":
-            del lines[0]  # the second half of a CRLF
+        lines, unfinished = _lines_of(chunk, after_cr)
         after_cr = chunk[-1:] == b"\r"
-        unfinished = b"" if after_cr or chunk[-1:] == b"\n" else lines.pop()
         for line in lines:
             if parts:
                 parts.append(line)
@@ -60,6 +61,23 @@ def frames(chunks: Iterable[bytes], max_bytes: int = MAX_EVENT_BYTES) -> Iterato
     _keep_data(b"".join(parts).removeprefix(_BYTE_ORDER_MARK if at_start else b""), data)
     if event := b"\n".join(data):
         yield event
+
+
+def _lines_of(chunk: bytes, after_cr: bool) -> tuple[list[bytes], bytes]:
+    """Return the lines that end within these bytes, and the beginning of the one that does not."""
+    lines = chunk.splitlines()
+    if after_cr and chunk[:1] == b"\n":
+        del lines[0]  # the second half of a CRLF
+    return lines, b"" if chunk[-1:] in {b"\r", b"\n"} else lines.pop()
+
+
+def _plain_events(chunk: bytes) -> list[bytes]:
+    """Return the data of the events in these bytes where each is one `data` line, as nearly all are, else nothing."""
+    if b"\r" in chunk or not (chunk.startswith(b"data: ") and chunk.endswith(b"\n\n")):
+        return []
+    events = chunk[6:-2].split(b"\n\ndata: ")
+    # One that says nothing would be taken for silence.
+    return events if chunk.count(b"\n") == 2 * len(events) and b"" not in events else []
 
 
 def _keep_data(line: bytes, data: list[bytes]) -> None:

@@ -11,7 +11,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from apps.gateway.canonical.events import Annotated, Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
+from apps.gateway.canonical.events import (
+    Annotated,
+    Event,
+    Finished,
+    OpaqueDelta,
+    Started,
+    TextDelta,
+    UsageReported,
+    Waiting,
+)
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.failing import broken, cut, read_answer, read_to_the_end
 from apps.gateway.dialects.openai.choice_in import ChoiceReader
@@ -19,6 +28,7 @@ from apps.gateway.dialects.openai.failures import failed, find_failure
 from apps.gateway.dialects.openai.sources import read_sources
 from apps.gateway.dialects.openai.usage import read_usage
 from apps.gateway.dialects.openai.wire import FAILURE_WORDS, FINISH_REASONS, NAME
+from apps.gateway.dialects.repeating import Repeating
 from apps.kernel.usage import Usage
 
 Record = dict[str, Any]
@@ -67,9 +77,14 @@ class _Answer:
         self._started = self._cites = False
         self._extra: Record = {}
         self._choices: dict[int, ChoiceReader] = {}
+        self._repeating = None if whole else Repeating()
+        # Of the choice whose text repeats.
+        self._index = 0
 
     def read(self, data: bytes) -> list[Event]:
         """Return the events of a chunk."""
+        if self._repeating is not None and (text := self._repeating.text_of(data)) is not None:
+            return [TextDelta(choice=self._index, text=text)] if text else []
         try:
             chunk = read_answer(data)
         except ValueError:
@@ -96,7 +111,16 @@ class _Answer:
             )
         if usage is not None and (counts := read_usage(usage)):
             events.append(UsageReported(usage=self._with_searches(counts, events)))
+        if len(events) == 1 and len(choices) == 1 and self._repeating is not None:
+            self._learn(self._repeating, data, chunk, events[0])
         return events
+
+    def _learn(self, repeating: Repeating, data: bytes, chunk: Record, said: Event) -> None:
+        """Remember what stands around a text that came alone, where its choice goes on after it."""
+        choice = chunk["choices"][0]
+        if isinstance(said, TextDelta) and not choice.get("finish_reason") and isinstance(choice.get("delta"), dict):
+            self._index = said.choice
+            repeating.learn(data, chunk, said.text, _put_text)
 
     def _with_searches(self, counts: Usage, events: list[Event]) -> Usage:
         """Return the counts with one search where pages of the web are cited and nobody counts: OpenAI does not."""
@@ -182,3 +206,7 @@ class _Answer:
     def _end_with(self, event: Event) -> list[Event]:
         self.over = True
         return [event]
+
+
+def _put_text(chunk: Record, text: str) -> None:
+    chunk["choices"][0]["delta"]["content"] = text

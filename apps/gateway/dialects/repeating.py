@@ -1,0 +1,62 @@
+"""What stands around the text in message after message of a stream: read once, then only compared.
+
+From one piece of text to the next most providers repeat everything else byte for byte. A message that does is what the
+one before it was, with other words: no need to read it again. Pure. Must never know a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+_decode_text = msgspec.json.Decoder(str).decode
+_encode = msgspec.json.Encoder().encode
+# A stream whose messages differ in more than their text (in ids, in padding) is not looked at for ever.
+_MOST_TRIES: Final = 3
+# Takes the text's place to see whether that is all that changes. Nothing that a model says, so that it is found once.
+_STAND_IN: Final = "\x00text\x00"
+
+
+class Repeating:
+    """The bytes before and behind the text of the last message that held nothing new but text."""
+
+    __slots__ = ("_after", "_before", "_tries", "learnt")
+
+    def __init__(self) -> None:
+        self.learnt = False
+        self._tries = 0
+        self._before = self._after = b""
+
+    def text_of(self, message: bytes) -> str | None:
+        """Return the text of a message that repeats what was learnt around it, else None."""
+        before, after = self._before, self._after
+        if not (self.learnt and message.startswith(before) and message.endswith(after)):
+            return None
+        try:
+            return _decode_text(message[len(before) : -len(after)])
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # Something else stands there: not one string, or more than it.
+            return None
+
+    def learn(self, message: bytes, value: Any, text: str, place: Callable[[Any, str], None]) -> None:
+        """Learn what stands around the `text` of a message that was read as `value`; nothing where it cannot be told.
+
+        `place` puts another text into the value, where this one stands.
+        """
+        if self._tries >= _MOST_TRIES:
+            return
+        before, _, after = message.partition(_encode(text))
+        if not before or not after:
+            # Written in another way, as with escapes.
+            return
+        self._tries += 1
+        # The same words may stand in several places: with others in this one it must be the same value but for them.
+        place(value, _STAND_IN)
+        try:
+            same = msgspec.json.decode(before + _encode(_STAND_IN) + after) == value
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            same = False
+        if same:
+            self.learnt, self._before, self._after = True, before, after
