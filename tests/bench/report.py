@@ -36,7 +36,22 @@ def show(rows: list[Row]) -> None:
                 f"{row['what']}, {row['workers']} worker(s), {row['connections']} connections: {row['cpu_ms']:.3f} ms "
                 f"of CPU a request, {row['per_second']:.0f}/s"
             )
+    _turns(rows)
     _bars(rows)
+
+
+def _turns(rows: list[Row]) -> None:
+    """Print what was measured by turns: how many times a rival's throughput ours is, and what we add at ease."""
+    ours = next((row for row in rows if row["kind"] == "turns"), None)
+    for row in rows:
+        if row["kind"] == "turns" and ours is not None:
+            times = "" if row is ours else f", the gateway {ours['per_second'] / row['per_second']:.1f} times that"
+            print(f"by turns: {row['what']} {row['per_second']:.0f}/s, {row['cpu_ms']:.2f} ms of CPU{times}")
+        if row["kind"] == "easy":
+            print(
+                f"by turns at {row['rate']:.0f}/s, {row['windows']} windows: the gateway adds "
+                f"{row['added_p50_ms']:.1f} ms (p50), {row['added_p99_ms']:.1f} ms (p99)"
+            )
 
 
 def _bars(rows: list[Row]) -> None:

@@ -20,6 +20,7 @@ from tests.bench import report
 from tests.bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin, resident_mb, yield_to_others
 from tests.bench.scaling import scaling
 from tests.bench.subjects import Subject, gateway, litellm, passthrough, portkey, upstream
+from tests.bench.turns import by_turns
 from tests.stack.product import PROJECT, eventually
 
 CONNECTIONS = (1, 32, 128)
@@ -37,13 +38,17 @@ def main() -> None:
     parser.add_argument("--svg", type=Path, help="draw them into this file")
     parser.add_argument("--compare", type=Path, help="figures of an earlier run to compare with")
     parser.add_argument("--alone", action="store_true", help="without the rivals")
+    parser.add_argument("--turns", action="store_true", help="only the gateway and its rivals by turns")
     parser.add_argument("--short", action="store_true", help="only what tells a change: one number of connections")
     parser.add_argument("--soak", type=int, metavar="REQUESTS", help="only watch memory over so many requests")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder, upstream() as fixed:
         pin(fixed.workers, OTHERS)
         home = Path(folder)
-        rows = soak(fixed, home, chosen.soak) if chosen.soak else list(measure_all(fixed, home, chosen))
+        if chosen.soak:
+            rows = soak(fixed, home, chosen.soak)
+        else:
+            rows = list((turns if chosen.turns else measure_all)(fixed, home, chosen))
     report.show(rows)
     if chosen.compare:
         report.compare(rows, json.loads(chosen.compare.read_text()))
@@ -77,11 +82,18 @@ def measure_all(fixed: Subject, folder: Path, chosen: argparse.Namespace) -> Ite
             print(f"left out: {error}", flush=True)
     if not chosen.short and len(OTHERS | MEASURED) > 1:
         yield from scaling(fixed, folder, chosen.seconds, before_each=settled)
+    if not chosen.short:
+        yield from turns(fixed, folder, chosen)
 
 
 @contextmanager
 def _given(subject: Subject) -> Iterator[Subject]:
     yield subject
+
+
+def turns(fixed: Subject, folder: Path, chosen: argparse.Namespace) -> Iterator[Row]:
+    """Yield what is measured by turns."""
+    yield from by_turns(fixed, folder, None if chosen.alone else CACHE, chosen.seconds, CALM_SHARE, settle=settled)
 
 
 def measure(subject: Subject, seconds: float, connections: tuple[int, ...], fixed: Subject) -> Iterator[Row]:
