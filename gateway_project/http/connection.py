@@ -82,6 +82,8 @@ class Connection:
                         gevent.sleep(0)
             except BadRequest as error:
                 self._refuse(error)
+            finally:
+                self._reader.close()
 
     def _next(self, idle: Any) -> Incoming | None:
         """Return the next request once its head is there, None when there will be none. Raises BadRequest."""

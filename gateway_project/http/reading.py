@@ -63,9 +63,13 @@ class Reader:
     def __init__(self, limits: Limits) -> None:
         self.requests: deque[Incoming] = deque()
         self._limits = limits
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser: Any = httptools.HttpRequestParser(self)
         self._now = Incoming()
         self._head_bytes = 0
+
+    def close(self) -> None:
+        """Let go of the parser, which holds this reader's methods: both are freed at once, not as garbage some day."""
+        self._parser = None
 
     def feed(self, data: bytes) -> None:
         """Take in what has arrived. Raises BadRequest."""

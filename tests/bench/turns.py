@@ -50,12 +50,19 @@ def by_turns(
                     print(f"left out: {error}", flush=True)
         for subject in subjects:
             pin(subject.workers, MEASURED)
-            load(subject, stream=False, connections=_CONNECTIONS, seconds=2)
         rounds: dict[str, list[Row]] = {subject.name: [] for subject in subjects}
-        for _ in range(_ROUNDS):
-            for subject in subjects:
+        # The first is to get warm.
+        for number in range(_ROUNDS + 1):
+            for subject in list(subjects):
                 settle(ours)
-                rounds[subject.name].append(_round(subject, seconds))
+                try:
+                    row = _round(subject, seconds)
+                except ChildProcessError as error:
+                    subjects.remove(subject)
+                    print(f"left out from here on: {error}", flush=True)
+                else:
+                    rounds[subject.name] += [row] if number else []
+        rounds = {name: rows for name, rows in rounds.items() if rows}
         for name, rows in rounds.items():
             figures = {figure: median(row[figure] for row in rows) for figure in ("per_second", "cpu_ms", "p99_ms")}
             failures = sum(row["failures"] for row in rows)

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import gc
+import socket
+from collections.abc import Iterable
+from contextlib import nullcontext
+from typing import Any
 
 import pytest
 
+from gateway_project.http.connection import Connection, Terms
+from gateway_project.http.reading import Limits
 from tests import families
 from tests.upstream import Caller
 
@@ -24,6 +30,33 @@ def test_a_request_leaves_no_cycles(caller: Caller, route: str, stream: bool) ->
         for _ in range(REQUESTS):
             assert families.post(caller, route, stream=stream).status == 200
         # Not one a request; what runs beside may leave some.
+        assert gc.collect() < REQUESTS
+    finally:
+        gc.enable()
+
+
+def test_a_connection_leaves_no_cycles() -> None:
+    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    limits = Limits(line=1_000, headers=10, header=1_000)
+    terms = Terms(application, limits, {}, 1.0, lambda host: False, {}, failed=lambda words: None)
+
+    def serve() -> bytes:
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            theirs.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            theirs.shutdown(socket.SHUT_WR)
+            Connection(terms, ours, "", lambda: False).serve(nullcontext(), lambda: None)
+            return theirs.recv(1_000)
+
+    assert serve().endswith(b"\r\n\r\nok")
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(REQUESTS):
+            serve()
         assert gc.collect() < REQUESTS
     finally:
         gc.enable()
