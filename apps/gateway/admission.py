@@ -64,7 +64,7 @@ def estimate(
     for one in candidates.fitting:
         usage = worst_usage_of(chat, prompt, one.offer)
         cost = one.cost_of(usage).total
-        if cost > 0 and retention == "retain":
+        if cost > 0:
             cost += storage_cost_of(usage.total_tokens, retention)
         worst = max(worst, cost)
         credits = credits or (one.credential.mode == CREDITS and cost > 0)

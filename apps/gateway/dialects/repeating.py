@@ -22,17 +22,16 @@ _STAND_IN: Final = "\x00text\x00"
 class Repeating:
     """The bytes before and behind the text of the last message that held nothing new but text."""
 
-    __slots__ = ("_after", "_before", "_tries", "learnt")
+    __slots__ = ("_after", "_before", "_tries")
 
     def __init__(self) -> None:
-        self.learnt = False
         self._tries = 0
         self._before = self._after = b""
 
     def text_of(self, message: bytes) -> str | None:
         """Return the text of a message that repeats what was learnt around it, else None."""
         before, after = self._before, self._after
-        if not (self.learnt and message.startswith(before) and message.endswith(after)):
+        if not (before and message.startswith(before) and message.endswith(after)):
             return None
         try:
             return _decode_text(message[len(before) : -len(after)])
@@ -59,4 +58,4 @@ class Repeating:
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             same = False
         if same:
-            self.learnt, self._before, self._after = True, before, after
+            self._before, self._after = before, after
