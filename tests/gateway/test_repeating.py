@@ -88,6 +88,12 @@ def test_bytes_that_go_on_behind_the_text_are_not_taken_for_it() -> None:
     assert [event.choice for event in events if isinstance(event, Finished)] == [0, 1]
 
 
+def test_choices_that_take_turns_are_not_taken_for_one_another() -> None:
+    frames = frames_of([chunk({"role": "assistant"}), *(chunk({"content": f"w{n}"}, index=n % 2) for n in range(12))])
+    events = [event for event in read(frames) if isinstance(event, TextDelta)]
+    assert [(event.choice, event.text) for event in events] == [(n % 2, f"w{n}") for n in range(12)]
+
+
 def test_what_is_new_beside_the_text_is_not_lost() -> None:
     frames = frames_of([*said("a", "b"), *said("c", service_tier="flex")[1:]])
     assert [e.data for e in read(frames) if isinstance(e, OpaqueDelta)] == [{"service_tier": "flex"}]
@@ -114,7 +120,7 @@ SPELLINGS = st.fixed_dictionaries(
 )
 
 
-@given(st.lists(CHUNKS, max_size=12), SPELLINGS)
+@given(st.lists(CHUNKS, max_size=30), SPELLINGS)
 def test_it_makes_no_difference_to_what_is_read(chunks: list[dict[str, Any]], spelling: dict[str, Any]) -> None:
     frames = frames_of(chunks, **spelling)
     # A failure is only equal to itself.

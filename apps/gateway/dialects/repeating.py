@@ -39,23 +39,25 @@ class Repeating:
             # Something else stands there: not one string, or more than it.
             return None
 
-    def learn(self, message: bytes, value: Any, text: str, place: Callable[[Any, str], None]) -> None:
-        """Learn what stands around the `text` of a message that was read as `value`; nothing where it cannot be told.
+    def learn(self, message: bytes, value: Any, text: str, place: Callable[[Any, str], None]) -> bool:
+        """Learn what stands around the `text` of a message that was read as `value`, and return whether it was learnt:
+        where it cannot be told, what was known before stays.
 
         `place` puts another text into the value, where this one stands.
         """
         if self._tries >= _MOST_TRIES:
-            return
+            return False
         before, _, after = message.partition(_encode(text))
         if not before or not after:
             # Written in another way, as with escapes.
-            return
+            return False
         self._tries += 1
         # The same words may stand in several places: with others in this one it must be the same value but for them.
         place(value, _STAND_IN)
         try:
-            same = msgspec.json.decode(before + _encode(_STAND_IN) + after) == value
+            same = bool(msgspec.json.decode(before + _encode(_STAND_IN) + after) == value)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             same = False
         if same:
             self._before, self._after = before, after
+        return same

@@ -78,7 +78,7 @@ class _Answer:
         self._extra: Record = {}
         self._choices: dict[int, ChoiceReader] = {}
         self._repeating = None if whole else Repeating()
-        # Of the choice whose text repeats.
+        # Of the choice that was learnt.
         self._index = 0
 
     def read(self, data: bytes) -> list[Event]:
@@ -118,9 +118,10 @@ class _Answer:
     def _learn(self, repeating: Repeating, data: bytes, chunk: Record, said: Event) -> None:
         """Remember what stands around a text that came alone, where its choice goes on after it."""
         choice = chunk["choices"][0]
-        if isinstance(said, TextDelta) and not choice.get("finish_reason") and isinstance(choice.get("delta"), dict):
+        if not isinstance(said, TextDelta) or choice.get("finish_reason") or not isinstance(choice.get("delta"), dict):
+            return
+        if repeating.learn(data, chunk, said.text, _put_text):
             self._index = said.choice
-            repeating.learn(data, chunk, said.text, _put_text)
 
     def _with_searches(self, counts: Usage, events: list[Event]) -> Usage:
         """Return the counts with one search where pages of the web are cited and nobody counts: OpenAI does not."""
