@@ -85,6 +85,8 @@ class Server:
             self._stores.append(self._start(role, shown=False))
         for store, child in zip(stores, self._stores, strict=True):
             self._wait(store.answers, child, embedded.START_PATIENCE, f"{store.title} does not answer")
+        for flusher in embedded.flushers(stores):
+            self._stores.append(self._start(Role(flusher.name, flusher.start), shown=False))
         urls = {store.url_variable: store.url for store in stores}
         self._environment |= urls
         home.write_stores(self._place.home, {variable.lower(): url for variable, url in urls.items()})

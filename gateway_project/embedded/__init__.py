@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from gateway_project import home as homes
 from gateway_project.embedded.leash import end
 from gateway_project.embedded.postgres import Postgres
 from gateway_project.embedded.programs import StoreError
-from gateway_project.embedded.valkey import Valkey
+from gateway_project.embedded.valkey import Flusher, Valkey
 
 Store = Postgres | Valkey
 
@@ -44,6 +44,11 @@ def chosen(home: Path, *, durable: bool = True) -> list[Store]:
     return [kind(home, durable=durable) for kind in kinds if not os.environ.get(kind.url_variable)]
 
 
+def flushers(stores: Sequence[Store]) -> list[Flusher]:
+    """Return what has to run beside the stores once they answer."""
+    return [flusher for store in stores if isinstance(store, Valkey) and (flusher := store.flusher)]
+
+
 @contextmanager
 def running(home: Path, *, durable: bool = True) -> Iterator[Stores]:
     """Run the chosen stores on the home for as long as the block. Raises StoreError, HomeInUseError, OSError.
@@ -61,6 +66,10 @@ def running(home: Path, *, durable: bool = True) -> Iterator[Stores]:
             started.append((store, process))
         for store, process in started:
             _wait_until_it_answers(home, store, process)
+        for flusher in flushers(stores):
+            with _log_of(home, flusher).open("ab") as output:
+                process = flusher.start(output)
+            at_the_end.callback(end, process, flusher.stop_signal, flusher.force_signal, STOP_PATIENCE)
         urls = {store.url_variable: store.url for store in stores}
         homes.write_stores(home, {variable.lower(): url for variable, url in urls.items()})
         at_the_end.callback(homes.forget_stores, home)
@@ -84,7 +93,7 @@ def throw_away() -> Iterator[Stores]:
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _log_of(home: Path, store: Store) -> Path:
+def _log_of(home: Path, store: Store | Flusher) -> Path:
     return home / "logs" / f"{store.name}.log"
 
 

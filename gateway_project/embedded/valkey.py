@@ -1,4 +1,4 @@
-"""An embedded Valkey: reachable on a unix socket only; an acknowledged write survives the death of the server.
+"""An embedded Valkey: reachable on a unix socket only; an acknowledged write survives the death of any process.
 
 Knows how the server is started and found again after a crash. Must never know what is kept in it.
 """
@@ -9,15 +9,21 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
 
-from gateway_project.embedded import programs
+from gateway_project.embedded import flushing, programs
 from gateway_project.embedded.leash import end_leftover, spawn
+from gateway_project.embedded.programs import StoreError
 from gateway_project.embedded.sockets import socket_folder
 
 _SOCKET = "valkey.sock"
+# When what was written is on the disk, by the words of VALKEY_SYNC, and Valkey's own word for its part in it. Never
+# `everysec`: then a write may be acknowledged before it has left the process.
+_SYNC = {"second": "no", "always": "always"}
+_APPENDED = "appendonlydir"
 
 
 class Valkey:
@@ -29,8 +35,11 @@ class Valkey:
     stop_signal, force_signal = signal.SIGTERM, signal.SIGKILL
 
     def __init__(self, home: Path, *, durable: bool = True) -> None:
-        """Choose the places. Raises StoreError where Valkey cannot be run."""
+        """Choose the places. Raises StoreError where Valkey cannot be run, or VALKEY_SYNC says what it cannot do."""
         self._durable = durable
+        self._sync = os.environ.get("VALKEY_SYNC") or "second"
+        if self._sync not in _SYNC:
+            raise StoreError(f"VALKEY_SYNC is {self._sync!r}: make it {' or '.join(_SYNC)}")
         self._program = programs.find_valkey()
         self.data = home / "valkey"
         self._pid_file = home / "run" / "valkey.pid"
@@ -51,8 +60,8 @@ class Valkey:
             "maxmemory-policy": "noeviction",
             "save": "",
             "appendonly": "yes" if self._durable else "no",
-            # Not everysec: then a write may be acknowledged before it has left the process.
-            "appendfsync": "always",
+            "appendfsync": _SYNC[self._sync],
+            "appenddirname": _APPENDED,
         }
         return spawn(
             [self._program, *(word for name, value in settings.items() for word in (f"--{name}", value))],
@@ -60,6 +69,11 @@ class Valkey:
             env={"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"},
             orphan_signal=self.stop_signal,
         )
+
+    @property
+    def flusher(self) -> Flusher | None:
+        """What has to run beside the server for its data to get to the disk, if anything."""
+        return Flusher(self.data / _APPENDED) if self._durable and self._sync == "second" else None
 
     def answers(self) -> bool:
         """Does the running server answer? While it loads its data it refuses."""
@@ -71,3 +85,18 @@ class Valkey:
                 return connection.recv(16).startswith(b"+PONG")
         except OSError:
             return False
+
+
+class Flusher:
+    """The program that has a server's files put on the disk. `start` it; it can be killed at any time."""
+
+    name = "flusher"
+    stop_signal, force_signal = signal.SIGTERM, signal.SIGKILL
+
+    def __init__(self, folder: Path) -> None:
+        """Look after the files in `folder`, which need not exist yet."""
+        self._folder = folder
+
+    def start(self, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
+        """Start the program. Raises OSError."""
+        return spawn([sys.executable, "-I", flushing.__file__, self._folder], output=output, env={"LC_ALL": "C.UTF-8"})

@@ -155,6 +155,19 @@ class Product:
         os.kill(pid, signal.SIGKILL)
         return pid
 
+    def cut(self) -> None:
+        """Kill everything at once, without a moment for anybody to put things right, and wait until it is gone."""
+        if self._process.poll() is not None:
+            return
+        everyone = [self.pid, *descendants(self.pid)]
+        for kind in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in everyone:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, kind)
+        self._process.wait(10)
+        self._drain.wait(10)
+        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in everyone))
+
     def stop(self) -> int:
         """Stop the server as Ctrl-C does; return its exit code."""
         self._process.send_signal(signal.SIGINT)
