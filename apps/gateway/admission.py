@@ -34,12 +34,14 @@ from apps.gateway.policy import Policy
 from apps.kernel import generation
 from apps.kernel.errors import Gone, Overloaded, PaymentRequired, RateLimited
 from apps.kernel.money import NANO, nanos_up, plain
+from apps.kernel.setting import Setting
 from apps.logs.entry import Entry
 
 log = structlog.get_logger(__name__)
 
 # Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
 _FLIGHT_SLACK = 60
+_LONGEST = Setting("UPSTREAM_TOTAL_TIMEOUT")
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -104,7 +106,7 @@ def admit(
         payload=note,
         rates=_rates_of(policy, entry.route, free=free),
         most_in_flight=policy.concurrency,
-        flight_seconds=int(settings.UPSTREAM_TOTAL_TIMEOUT) + _FLIGHT_SLACK,
+        flight_seconds=int(_LONGEST.value) + _FLIGHT_SLACK,
     )
     try:
         answer = reservations.reserve(request)

@@ -100,11 +100,11 @@ class Attempt(msgspec.Struct, eq=False):
             begun = self.begun
             held: list[Event] = []
             for event in restored(self._events(dialect, exchange), target):
-                if isinstance(event, Failed):
+                if type(event) is Failed:
                     raise failure_of(event.error)
-                if isinstance(event, ReasoningDelta):
+                if type(event) is ReasoningDelta:
                     event = with_owner(event, self.candidate.provider_id)
-                if begun or isinstance(event, Waiting):
+                if begun or type(event) is Waiting:
                     yield event
                 else:
                     held.append(event)
@@ -253,6 +253,10 @@ def _usual_budget() -> Budget:
     )
 
 
+# What may come before an answer begins.
+_BEFORE_CONTENT = frozenset({Started, UsageReported, Logprobs})
+
+
 @receiver(setting_changed)
 def _forget_budget(**_: object) -> None:
     _usual_budget.cache_clear()
@@ -266,6 +270,6 @@ def target_of(candidate: Candidate) -> Target:
 
 def _is_content(event: Event) -> bool:
     """Return whether an event is part of the answer itself, or a provider's own block of it that begins."""
-    if isinstance(event, OpaqueDelta):
+    if type(event) is OpaqueDelta:
         return event.of == "stream"
-    return not isinstance(event, Started | UsageReported | Logprobs)
+    return type(event) not in _BEFORE_CONTENT

@@ -18,10 +18,12 @@ from django.conf import settings
 from apps.gateway.departure import Departure
 from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
 from apps.kernel.request_id import request_id_of
+from apps.kernel.setting import Setting
 
 # Custom headers kept with a log: so many, of so many characters each.
 _MAX_TAGS, _MAX_TAG_LENGTH = 20, 256
 _TAG_PREFIX = "HTTP_X_GATEWAY_"
+_BODY_LIMIT = Setting("BODY_LIMIT")
 
 
 class Call:
@@ -94,7 +96,7 @@ class Call:
         """
         if self.content_type not in self.accepted:
             raise UnsupportedMediaType(f"Content-Type must be {' or '.join(self.accepted)}")
-        limit = settings.BODY_LIMIT
+        limit: int = _BODY_LIMIT.value
         stated = self._environ.get("CONTENT_LENGTH") or None
         if stated is None and not self._environ.get("wsgi.input_terminated"):
             return b""

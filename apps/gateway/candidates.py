@@ -47,22 +47,16 @@ class Candidate:
     credential: Credential
     model_name: str
     discount: Decimal = ZERO
-    # The name under which its standing is kept.
+    # The provider's id, the catalog's id of the model, and the name under which their standing is kept.
+    provider_id: str = field(init=False, compare=False)
+    model_id: str = field(init=False, compare=False)
     mapping: str = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Name it."""
-        object.__setattr__(self, "mapping", f"{self.offer.provider.id}/{self.offer.model_id}")
-
-    @property
-    def model_id(self) -> str:
-        """The catalog's id of the model."""
-        return self.offer.model_id
-
-    @property
-    def provider_id(self) -> str:
-        """The provider's id."""
-        return self.offer.provider.id
+        provider, model = self.offer.provider.id, self.offer.model_id
+        for name, value in (("provider_id", provider), ("model_id", model), ("mapping", f"{provider}/{model}")):
+            object.__setattr__(self, name, value)
 
     @property
     def free(self) -> bool:
@@ -254,7 +248,7 @@ def _able(chat: Chat, reachable: Sequence[Candidate], requested: str | None) -> 
         left = tuple(one for one in left if need.can(one.offer))
         if not left:
             raise _lacks(chat, need)
-    if requested is None or any(one.provider_id == requested for one in left):
+    if requested is None or requested in [one.provider_id for one in left]:
         return left
     # The one named is out of reach or lacks something: say so rather than answer from elsewhere unasked.
     for one in reachable:

@@ -16,7 +16,7 @@ from gevent.pool import Pool
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Part, ToolResult
-from apps.gateway.dialects import Outbound
+from apps.gateway.dialects import Outbound, trait
 from apps.gateway.remote_file import Patience, UnfetchableError, fetch_file
 from apps.kernel.errors import InvalidRequest
 
@@ -47,7 +47,7 @@ class RemoteMedia(msgspec.Struct, eq=False):
     def inline(self, chat: Chat, dialect: Outbound, facts: dict[str, object]) -> Chat:
         """Return the chat with every picture and document in it inline where the target takes no addresses, which the
         fact `media_urls` says, else the format. Raises InvalidRequest that names the part."""
-        if facts.get("media_urls", getattr(dialect, "MEDIA_URLS", True)):
+        if facts.get("media_urls", trait(dialect, "MEDIA_URLS") is not False):
             return chat
         named = dict(_addresses(chat))
         wanted = {url: param for url, param in named.items() if url not in self._fetched}

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import random
 
-from django.conf import settings
-
 from apps.gateway.call import Call
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.credentials import is_rested
@@ -16,9 +14,11 @@ from apps.gateway.estimate import prompt_tokens_of
 from apps.gateway.routing import Shape
 from apps.gateway.session import HEADERS as SESSION_HEADERS
 from apps.gateway.session import session_of
+from apps.kernel.setting import Setting
 
 # The answer that is expected when ranking prices: a quarter of the prompt, within bounds, in tokens.
 USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER, LONGEST_USUAL_ANSWER = 4, 100, 2_000
+_EXPLORATION = Setting("ROUTING_EXPLORATION")
 
 
 def shape_of(call: Call, chat: Chat) -> Shape:
@@ -35,6 +35,6 @@ def shape_of(call: Call, chat: Chat) -> Shape:
             call.headers(*SESSION_HEADERS), chat.prompt_cache_key, {"user_id": chat.user, **(chat.metadata or {})}
         ),
         luck=random.random(),  # noqa: S311 - a draw, not a secret
-        exploration=settings.ROUTING_EXPLORATION,
+        exploration=_EXPLORATION.value,
         healthy=is_rested,
     )

@@ -22,24 +22,23 @@ log = structlog.get_logger(__name__)
 
 BEAT_SECONDS, COUNT_SECONDS = 3.0, 1.0
 _started: set[int] = set()
+os.register_at_fork(after_in_child=_started.clear)
 
 
 @cache
-def _name_in(pid: int) -> str:
-    return f"{socket.gethostname()}:{pid}:{secrets.token_hex(4)}"
-
-
 def name() -> str:
     """Return this process's name: never the same twice, so that nobody inherits a dead one's reservations."""
-    return _name_in(os.getpid())
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+os.register_at_fork(after_in_child=name.cache_clear)
 
 
 def start() -> None:
     """Start the heartbeat and the spool's replay, once a process, before its first reservation."""
-    pid = os.getpid()
-    if pid in _started:
+    if _started:
         return
-    _started.add(pid)
+    _started.add(os.getpid())
     atexit.register(retire)
     _beat()
     gevent.spawn(_live)

@@ -7,7 +7,6 @@ Must never know what is cached.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from functools import lru_cache
 from uuid import UUID
@@ -16,6 +15,7 @@ import structlog
 from django.db import transaction
 from redis.exceptions import RedisError
 
+from apps.kernel.ids import random_number
 from apps.kernel.redis import client
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ def organization(organization_id: UUID) -> str:
 
 def fresh_word() -> str:
     """Return a new generation word."""
-    return secrets.token_hex(8)
+    return f"{random_number():016x}"
 
 
 def read(scope: str) -> str:

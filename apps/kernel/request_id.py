@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from apps.kernel.ids import new_id
+from apps.kernel.ids import new_id, text_of
 
 HEADER = "x-request-id"
 _SANE = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -15,4 +15,4 @@ _SANE = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 def request_id_of(header: str | None) -> str:
     """Return the client's own id when it sent one that is safe to repeat, else a new id."""
-    return header if header is not None and _SANE.fullmatch(header) else str(new_id())
+    return header if header is not None and _SANE.fullmatch(header) else text_of(new_id())

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -78,11 +78,16 @@ def address_of(kind: str, secret: str, base_url: str, *, own: bool) -> str:
 
     Raises UpstreamFailure where the credential does not say what the address lacks.
     """
-    fill = getattr(_find_scheme(kind), "address_of", None)
+    fill = _filler_of(kind)
     address = base_url if fill is None else str(fill(secret, base_url, own=own))
     if _PLACEHOLDER.search(address):
         raise UpstreamFailure("client_error", "the credential does not say where the provider is", status=401)
     return address
+
+
+@cache
+def _filler_of(kind: str) -> Any:
+    return getattr(_find_scheme(kind), "address_of", None)
 
 
 @cache

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -55,6 +55,9 @@ class Outbound(Protocol):
 
     FRAMING: str
 
+    def __hash__(self) -> int:
+        """Modules have one."""
+
     def path(self, chat: Chat, target: Target) -> str:
         """Return the path after the provider's base URL."""
 
@@ -73,20 +76,27 @@ class Outbound(Protocol):
 
 def url_of(dialect: Outbound, base_url: str, chat: Chat, target: Target) -> str:
     """Return where a request goes: below the base URL, or wherever the optional `url(base_url, chat, target)` says."""
-    url = getattr(dialect, "url", None)
+    url = trait(dialect, "url")
     return base_url + dialect.path(chat, target) if url is None else str(url(base_url, chat, target))
 
 
 def headers_of(dialect: Outbound, chat: Chat, target: Target) -> dict[str, str]:
     """Return the headers that belong to a format itself: what its optional `headers(chat, target)` says."""
-    headers = getattr(dialect, "headers", None)
+    headers = trait(dialect, "headers")
     return {} if headers is None else dict(headers(chat, target))
 
 
 def seal_of(dialect: Outbound, chat: Chat, target: Target) -> str | None:
     """Return whose seals on thinking a target wants back for this request: what its optional `seal` says."""
-    seal = getattr(dialect, "seal", None)
+    seal = trait(dialect, "seal")
     return None if seal is None else seal(chat, target)
+
+
+@cache
+def trait(dialect: Outbound, name: str) -> Any:
+    """Return what a dialect may have beyond what it must, None where it has not; found out once, for a look that finds
+    nothing takes ten times as long."""
+    return getattr(dialect, name, None)
 
 
 @cache

@@ -68,9 +68,9 @@ def whole_answer(run: ChatRun, dialect: Whole) -> Answer:
     """Run to the end and return the whole answer. Raises ApiError."""
     summary = None
     for event in run.events():
-        if isinstance(event, Failed):
+        if type(event) is Failed:
             raise event.error
-        if isinstance(event, Summary):
+        if type(event) is Summary:
             summary = event
     if summary is None:
         raise InternalError("The answer ended without a summary")
