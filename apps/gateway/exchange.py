@@ -10,16 +10,19 @@ import ssl
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import httptools
 import msgspec
 
 from apps.gateway.failures import UpstreamFailure
+from apps.gateway.readiness import Readiness
 
 _READ_SIZE = 65_536
 # Header bytes of an answer; llhttp itself has no bound.
 _MAX_HEADER_BYTES = 256 * 1024
+# What came is no whole record yet, where the connection is a secure one.
+_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -32,13 +35,23 @@ class Budget(msgspec.Struct, frozen=True):
     tick: float
 
 
+class Connection(Protocol):
+    """A socket that does not wait, and what waits for it."""
+
+    sock: socket.socket
+    readiness: Readiness
+
+    def close(self) -> None:
+        """Close both."""
+
+
 class Exchange:
     """One request and its answer. Close it whatever happens: unread answers close the connection, read ones free it."""
 
-    def __init__(self, sock: socket.socket, budget: Budget, deadline: float, free: Callable[[], None]) -> None:
+    def __init__(self, connection: Connection, budget: Budget, deadline: float, free: Callable[[], None]) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
-        self._sock = sock
+        self._connection = connection
         self._free = free
         self._budget = budget
         self._deadline = deadline
@@ -115,13 +128,14 @@ class Exchange:
         """Take in what arrives; False when nothing has for `tick` seconds. Raises UpstreamFailure at the limit."""
         left = limit - time.monotonic()
         patient = self._budget.tick < left
-        self._sock.settimeout(self._budget.tick if patient else max(left, 0.001))
-        try:
-            data = self._sock.recv(_READ_SIZE)
-        except TimeoutError:
+        if not self._connection.readiness.wait(self._budget.tick if patient else max(left, 0.001)):
             if patient:
                 return False
-            raise UpstreamFailure("timeout", self._what_was_late()) from None
+            raise UpstreamFailure("timeout", self._what_was_late(limit))
+        try:
+            data = self._connection.sock.recv(_READ_SIZE)
+        except _NOT_YET:
+            return True
         except OSError as error:
             raise network_failure(error) from error
         if not data:
@@ -141,8 +155,8 @@ class Exchange:
             raise UpstreamFailure("network", "the connection was closed before the answer was complete")
         self._complete = True
 
-    def _what_was_late(self) -> str:
-        if time.monotonic() >= self._deadline:
+    def _what_was_late(self, limit: float) -> str:
+        if limit >= self._deadline:
             return f"the whole answer took longer than {self._budget.total:g} s"
         if not self._head_done:
             return f"no first byte within {self._budget.first_byte:g} s"
@@ -158,7 +172,7 @@ class Exchange:
         if self._complete and self._kept_alive and not self._body:
             self._free()
         else:
-            self._sock.close()
+            self._connection.close()
 
 
 def network_failure(error: OSError) -> UpstreamFailure:

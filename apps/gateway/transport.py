@@ -21,6 +21,7 @@ from gevent.monkey import get_original
 from apps.gateway import dialing
 from apps.gateway.exchange import Budget, Exchange, network_failure
 from apps.gateway.failures import UpstreamFailure
+from apps.gateway.readiness import Readiness
 
 # Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
 _POOL_SIZE = 512
@@ -40,10 +41,13 @@ class Address:
 class _Connection:
     """A socket and since when it has been idle."""
 
-    __slots__ = ("_look", "idle_since", "reused", "sock")
+    __slots__ = ("_look", "idle_since", "readiness", "reused", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
+        # Who reads has waited until there is something.
+        sock.settimeout(0.0)
+        self.readiness = Readiness(sock)
         self.reused = False
         self.idle_since = 0.0
         self._look = _poll()
@@ -53,6 +57,11 @@ class _Connection:
     def speaks(self) -> bool:
         """Whether it has something to say while it is idle: its end, or what nobody has asked for."""
         return bool(self._look.poll(0))
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.readiness.close()
+        self.sock.close()
 
 
 # The kernel's own poll: looking whether a kept socket is still open must not switch to another greenlet.
@@ -90,7 +99,7 @@ def send(
     head = _head_of(method, path, host, headers, body)
     while True:
         connection = _take(address, budget)
-        exchange = Exchange(connection.sock, budget, deadline, partial(_give_back, address, connection))
+        exchange = Exchange(connection, budget, deadline, partial(_give_back, address, connection))
         try:
             _write(connection.sock, head + body, min(deadline, time.monotonic() + budget.first_byte))
             yield from exchange.read_head()
@@ -118,12 +127,16 @@ def _head_of(method: str, path: str, host: bytes, headers: Mapping[str, str], bo
 
 
 def _write(sock: socket.socket, data: bytes, until: float) -> None:
-    sock.settimeout(max(until - time.monotonic(), 0.001))
     try:
         # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
-        sent = sock.send(data)
+        try:
+            sent = sock.send(data)
+        except BlockingIOError:
+            sent = 0
         if sent < len(data):
+            sock.settimeout(max(until - time.monotonic(), 0.001))
             sock.sendall(data[sent:])
+            sock.settimeout(0.0)
     except TimeoutError:
         raise UpstreamFailure("timeout", "the provider did not take the request in time") from None
     except OSError as error:
@@ -139,7 +152,7 @@ def _take(address: Address, budget: Budget) -> _Connection:
         if connection.idle_since >= oldest and not connection.speaks:
             connection.reused = True
             return connection
-        connection.sock.close()
+        connection.close()
     return _Connection(_connect(address, budget.connect))
 
 
@@ -148,7 +161,7 @@ def _give_back(address: Address, connection: _Connection) -> None:
     pool = _pools.setdefault(address, deque())
     pool.append(connection)
     if len(pool) > _POOL_SIZE:
-        pool.popleft().sock.close()
+        pool.popleft().close()
 
 
 def _connect(address: Address, timeout: float) -> socket.socket:
@@ -175,4 +188,4 @@ def close_idle() -> None:
     for pool in _pools.values():
         while pool:
             with contextlib.suppress(OSError):
-                pool.pop().sock.close()
+                pool.pop().close()

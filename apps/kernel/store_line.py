@@ -21,6 +21,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 _READ_SIZE = 65_536
+_READ = 1  # libev's word.
 # How often within the budget it is looked whether somebody has waited for longer.
 _LOOKS = 5
 # Seconds for which a store that took a connection and did not greet is left alone; who asks meanwhile is told at once.
@@ -140,7 +141,11 @@ class _Wire:
                 self._sock.sendall(data[sent:])
 
     def _read(self) -> None:
+        hub = gevent.get_hub()
+        readable = hub.loop.io(self._sock.fileno(), _READ)
         while True:
+            # First, for to try in vain costs more than to wait.
+            hub.wait(readable)
             data = self._sock.recv(_READ_SIZE)
             if not data:
                 raise ConnectionResetError

@@ -21,6 +21,7 @@ from gateway_project.http.reading import BadRequest, Incoming, Limits, Reader
 from gateway_project.http.writing import Answer
 
 READ_SIZE = 65_536
+_READ = 1  # libev's word.
 # Seconds: for a head once it has begun, between two pieces of a body, for the client to take a piece of an answer, and
 # for what it still sends after an answer that did not wait for it.
 HEAD_PATIENCE, BODY_PATIENCE, SEND_PATIENCE, FAREWELL = 20.0, 60.0, 120.0, 2.0
@@ -56,6 +57,8 @@ class Connection:
         self._terms = terms
         self._sock = sock
         self._reader = Reader(terms.limits)
+        self._hub = gevent.get_hub()
+        self._readable = self._hub.loop.io(sock.fileno(), _READ)
         self._stopping = stopping
         host, port = address[:2] if isinstance(address, tuple) else ("", "")
         self._environ = {
@@ -84,6 +87,7 @@ class Connection:
                 self._refuse(error)
             finally:
                 self._reader.close()
+                self._readable.close()
 
     def _next(self, idle: Any) -> Incoming | None:
         """Return the next request once its head is there, None when there will be none. Raises BadRequest."""
@@ -92,6 +96,8 @@ class Connection:
             self._sock.settimeout(None)
             data = b""
             with idle:
+                # First: the next request is rarely there already, and to try in vain costs more than to wait.
+                self._hub.wait(self._readable)
                 data = self._sock.recv(READ_SIZE)
             if not data:
                 return None
