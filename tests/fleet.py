@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import uuid4
 
@@ -72,7 +73,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock = Clock()
     for module in (scoreboard, credentials, blame):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(attempts.gevent, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(attempts, "_backoff", lambda *_: 0)
+    # What `keep` syncs: tests have the board itself.
+    monkeypatch.setattr(scoreboard, "BOARD", SimpleNamespace(sync=lambda: None))
     blame._counted.clear()
     yield clock
     BOARD.forget()

@@ -1,7 +1,7 @@
 """Waiting for a socket to have something to read, without making anything anew for each wait.
 
-gevent's own way tries to read first, which fails on a socket that has just been asked something, and times each wait with
-an object and a timer made for it: some 4 µs more a wait. Knows the event loop. Must never read.
+gevent's own way tries to read first, which fails on a socket that has just been asked something, and times each wait
+with an object and a timer made for it: some 4 µs more a wait. Knows the event loop. Must never read.
 """
 
 from __future__ import annotations
