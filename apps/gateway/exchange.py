@@ -21,8 +21,8 @@ from apps.gateway.readiness import Readiness
 _READ_SIZE = 65_536
 # Header bytes of an answer; llhttp itself has no bound.
 _MAX_HEADER_BYTES = 256 * 1024
-# What came is no whole record yet, where the connection is a secure one.
-_NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+# What a socket that does not wait says when it would have to; over TLS also of what is no whole record yet.
+NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -134,7 +134,7 @@ class Exchange:
             raise UpstreamFailure("timeout", self._what_was_late(limit))
         try:
             data = self._connection.sock.recv(_READ_SIZE)
-        except _NOT_YET:
+        except NOT_YET:
             return True
         except OSError as error:
             raise network_failure(error) from error

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from gevent.monkey import get_original
 
 from apps.gateway import dialing
-from apps.gateway.exchange import Budget, Exchange, network_failure
+from apps.gateway.exchange import NOT_YET, Budget, Exchange, network_failure
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.readiness import Readiness
 
@@ -131,7 +131,7 @@ def _write(sock: socket.socket, data: bytes, until: float) -> None:
         # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
         try:
             sent = sock.send(data)
-        except BlockingIOError:
+        except NOT_YET:
             sent = 0
         if sent < len(data):
             sock.settimeout(max(until - time.monotonic(), 0.001))
