@@ -21,6 +21,8 @@ _MAX_NAMES = 500
 # Bytes of all headers of a request together, and of the line before them with its end.
 MAX_HEAD_BYTES = 256 * 1024
 _names: dict[bytes, str] = {}
+# As a number: `in` takes what it is given for one first, and to fail at that costs five times the search.
+_PERCENT = ord("%")
 
 
 class BadRequest(Exception):
@@ -131,7 +133,7 @@ class Reader:
             raise BadRequest(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here")
         path, _, query = _origin_form(now.url).partition(b"?")
         environ["REQUEST_METHOD"] = self._parser.get_method().decode("latin-1")
-        environ["PATH_INFO"] = (unquote_to_bytes(path) if b"%" in path else path).decode("latin-1")
+        environ["PATH_INFO"] = (unquote_to_bytes(path) if _PERCENT in path else path).decode("latin-1")
         environ["QUERY_STRING"] = query.decode("latin-1")
         environ["RAW_URI"] = now.url.decode("latin-1")
         environ["SERVER_PROTOCOL"] = f"HTTP/{version}"

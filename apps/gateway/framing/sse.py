@@ -13,6 +13,8 @@ from apps.gateway.framing import BrokenFrames
 # One event may carry several pictures in base64.
 MAX_EVENT_BYTES = 128 * 1024 * 1024
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# As a number: `in` takes what it is given for one first, and to fail at that costs five times the search.
+_CR = ord("\r")
 
 
 class EventTooLong(BrokenFrames):
@@ -73,7 +75,7 @@ def _lines_of(chunk: bytes, after_cr: bool) -> tuple[list[bytes], bytes]:
 
 def _plain_events(chunk: bytes) -> list[bytes]:
     """Return the data of the events in these bytes where each is one `data` line, as nearly all are, else nothing."""
-    if b"\r" in chunk or not (chunk.startswith(b"data: ") and chunk.endswith(b"\n\n")):
+    if _CR in chunk or not (chunk.startswith(b"data: ") and chunk.endswith(b"\n\n")):
         return []
     events = chunk[6:-2].split(b"\n\ndata: ")
     # One that says nothing would be taken for silence.
