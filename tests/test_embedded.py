@@ -20,7 +20,7 @@ from kombu import Connection
 from redis import Redis
 
 from gateway_project import embedded, env, home
-from gateway_project.embedded import Postgres, Store, Valkey, flushing, programs
+from gateway_project.embedded import Postgres, Store, Valkey, programs
 from gateway_project.embedded.leash import end
 
 only_for_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become someone else")
@@ -115,67 +115,6 @@ def test_durable_settings_and_no_network(place: Path) -> None:
             assert valkey.config_get(setting) == {setting: value}
         for socket in (place / "postgres" / ".s.PGSQL.5432", place / "run" / "valkey.sock"):
             assert socket.stat().st_mode & 0o777 == 0o700
-
-
-def test_what_valkey_wrote_gets_to_the_disk_beside_it(place: Path) -> None:
-    with embedded.running(place) as stores:
-        assert len([line for line in processes_on(place) if f"flushing.py {place}/valkey/appendonlydir" in line]) == 1
-        Redis.from_url(stores.redis_url).set("kept", 1)
-        (written,) = (place / "valkey" / "appendonlydir").glob("*.incr.aof")
-        assert written.stat().st_size > 0
-    assert processes_on(place) == []
-
-
-def test_valkey_itself_may_wait_for_the_disk(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VALKEY_SYNC", "always")
-    with embedded.running(place) as stores:
-        assert Redis.from_url(stores.redis_url, decode_responses=True).config_get("appendfsync") == {
-            "appendfsync": "always"
-        }
-        assert [line for line in processes_on(place) if "flushing.py" in line] == []
-
-
-def test_another_word_for_when_to_sync_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VALKEY_SYNC", "never")
-    with pytest.raises(embedded.StoreError, match="VALKEY_SYNC is 'never': make it second or always"):
-        embedded.chosen(place)
-    assert list(place.iterdir()) == []
-
-
-def test_the_disk_is_asked_for_what_changed_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[bytes] = []
-    monkeypatch.setattr(flushing, "_sync", lambda descriptor: synced.append(os.pread(descriptor, 100, 0)))
-    one, two = tmp_path / "1.base.aof", tmp_path / "1.incr.aof"
-    one.write_bytes(b"one")
-    two.write_bytes(b"two")
-    (tmp_path / "manifest").write_bytes(b"another's")
-    known = flushing.flush(tmp_path, {})
-    assert sorted(synced) == [b"one", b"two"]
-    with two.open("ab") as file:
-        file.write(b", three")
-    known = flushing.flush(tmp_path, known)
-    assert synced[2:] == [b"two, three"]
-    two.unlink()
-    assert set(flushing.flush(tmp_path, known)) == {one}
-    assert len(synced) == 3
-
-
-def test_a_disk_that_fails_is_told_of_once(tmp_path: Path) -> None:
-    broken = tmp_path / "1.incr.aof"
-    broken.symlink_to(broken)
-    program = (
-        "import sys; from gateway_project.embedded import flushing as f; f.PAUSE = 0.01; f.main(f.Path(sys.argv[1]))"
-    )
-    flusher = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=home.PROJECT
-    )
-    assert flusher.stdout
-    assert "does not get to the disk: [Errno" in flusher.stdout.readline()
-    time.sleep(0.2)
-    flusher.kill()
-    assert flusher.stdout.read() == ""
-    flusher.wait()
-    flusher.stdout.close()
 
 
 @pytest.mark.parametrize("kind", [Postgres, Valkey])

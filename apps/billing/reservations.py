@@ -17,8 +17,7 @@ import msgspec
 from apps.billing import balances
 from apps.billing.leases import WORKERS, notes_key
 from apps.billing.ledger import Charge
-from apps.kernel import generation
-from apps.kernel.ids import text_of
+from apps.kernel import generation, ids
 from apps.kernel.money import nanos_up
 from apps.kernel.redis import LuaScript, client
 
@@ -220,27 +219,19 @@ def flight_key(organization_id: UUID) -> str:
     return f"flight:{organization_id}"
 
 
-@lru_cache(maxsize=8192)
-def _keys_of(organization_id: UUID, api_key_id: UUID) -> tuple[tuple[str, str], str, str, str]:
-    """Return the Redis keys that a caller's requests are about: generations, credits, the key's usage, in flight."""
-    return (
-        (generation.key(generation.CATALOG), generation.key(generation.organization(organization_id))),
-        balances.key("organization", organization_id),
-        balances.key("key", api_key_id),
-        flight_key(organization_id),
-    )
-
-
 def reserve(request: Request) -> Answer:
     """Hold the amount, or say why not; one atomic round trip. Raises RedisError."""
-    identifier = text_of(request.id)
-    generations, organization, api_key, flight = _keys_of(request.organization_id, request.api_key_id)
+    identifier = ids.text_of(request.id)
+    organization = balances.key("organization", request.organization_id)
+    api_key = balances.key("key", request.api_key_id)
     holds = ((organization,) if request.from_credits else ()) + (() if request.key_limit_nanos is None else (api_key,))
+    flight = flight_key(request.organization_id)
     counted = "" if request.most_in_flight is None else flight
     note = Note(str(request.amount_nanos), holds, request.payload, counted)
     answer = _RESERVE.together(
         [
-            *generations,
+            generation.key(generation.CATALOG),
+            generation.key(generation.organization(request.organization_id)),
             organization,
             api_key,
             notes_key(request.worker),

@@ -5,12 +5,13 @@ Knows names, bounds and locks of partitions. Must never know what a row says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 
 import structlog
-from django.db import OperationalError, connection, transaction
-from psycopg.errors import LockNotAvailable
+from django.db import OperationalError, ProgrammingError, connection, transaction
+from psycopg.errors import LockNotAvailable, UndefinedTable
 
 log = structlog.get_logger(__name__)
 
@@ -95,6 +96,16 @@ def drop(day: date, may_go: Callable[[], bool] = lambda: True) -> bool:
         log.warning("partitions.in_use", partition=name_of(day))
         return False
     return True
+
+
+@contextmanager
+def unless_gone() -> Iterator[None]:
+    """Work on a day's partition, unless somebody else drops it meanwhile: then there is nothing left to do."""
+    try:
+        yield
+    except ProgrammingError as error:
+        if not isinstance(error.__cause__, UndefinedTable):
+            raise
 
 
 def _missing(names: Iterable[str]) -> list[str]:

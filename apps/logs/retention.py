@@ -60,10 +60,11 @@ def expire(now: datetime) -> Expired:
     for day in partitions.existing():
         if day >= partitions.upcoming(now)[0]:
             break
-        if _is_past(day, now) and partitions.drop(day, partial(_is_past, day, now)):
-            dropped.append(day)
-        else:
-            rows += _delete_of_day(day, now)
+        with partitions.unless_gone():
+            if _is_past(day, now) and partitions.drop(day, partial(_is_past, day, now)):
+                dropped.append(day)
+            else:
+                rows += _delete_of_day(day, now)
     past = {"date__lt": kept_since(now)}
     sums = ActivityDelta.objects.filter(**past).delete()[0] + ActivityDay.objects.filter(**past).delete()[0]
     return Expired(dropped, rows, sums)
@@ -74,7 +75,11 @@ def blank() -> int:
 
     Rows that are written late, for requests that began before the level was lowered, are found by the next run.
     """
-    return sum(_blank_day(day) for day in partitions.existing())
+    blanked = 0
+    for day in partitions.existing():
+        with partitions.unless_gone():
+            blanked += _blank_day(day)
+    return blanked
 
 
 def too_much(kept: Collection[tuple[UUID, str]]) -> Iterator[tuple[UUID, str, RetentionLevel]]:

@@ -193,3 +193,16 @@ def test_blanking_goes_on_until_nothing_is_left(keys: dict[Plan, ApiKey], monkey
     # A record that was on its way is found by the next run.
     write(entry(keys[Plan.FREE], content="late", retention_level="retain"))
     assert retention.blank() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_day_that_somebody_else_drops_meanwhile_is_passed_over(
+    keys: dict[Plan, ApiKey], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = written(keys[Plan.FREE], timedelta(days=4))
+    there = partitions.existing()
+    monkeypatch.setattr(partitions, "existing", lambda: [date(2020, 1, 1), *there])
+    assert retention.blank() == 0
+    assert kept() == {row}
+    assert date(2020, 1, 1) not in retention.expire(NOW).days
+    assert kept() == set()
