@@ -118,6 +118,8 @@ UNFOLD = {"SITE_TITLE": "Model gateway", "SITE_HEADER": "Model gateway"}
 _stores = home.read_stores()
 DATABASE_URL = str(env.env.str("DATABASE_URL", default=_stores.get("database_url", "")))
 REDIS_URL = str(env.env.str("REDIS_URL", default=_stores.get("redis_url", "")))
+# Whether an answer waits until the store has its record, and has it on the disk.
+RECORD_BEFORE_ANSWER = env.choice("VALKEY_SYNC", ("second", "always"), "second") == "always"
 # Connections of one process; 0 opens one per request instead.
 DATABASE_POOL_SIZE = env.integer("DATABASE_POOL_SIZE", 10, 0, 200)
 DATABASES = {

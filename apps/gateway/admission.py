@@ -11,6 +11,7 @@ from functools import lru_cache
 from math import ceil
 from uuid import UUID
 
+import gevent
 import msgspec
 import structlog
 from django.conf import settings
@@ -39,6 +40,9 @@ from apps.logs.entry import Entry
 
 log = structlog.get_logger(__name__)
 
+# What is refused because of what others hold, and how many seconds they may take to give it back (docs/adr/0079).
+_TAKEN_UP = frozenset({Outcome.TOO_MANY, Outcome.OVER_LIMIT, Outcome.NO_CREDITS})
+_ON_ITS_WAY = 0.005
 # Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
 _FLIGHT_SLACK = 60
 _LONGEST = Setting("UPSTREAM_TOTAL_TIMEOUT")
@@ -115,6 +119,10 @@ def admit(
             if answer.outcome is Outcome.UNKNOWN:
                 balances.put(_read_balance(policy, answer.unknown or "organization"))
                 answer = reservations.reserve(request)
+        if answer.outcome in _TAKEN_UP:
+            # Another worker may have answered a request just now, and what it held be on its way back.
+            gevent.sleep(_ON_ITS_WAY)
+            answer = reservations.reserve(request)
     except RedisError as error:
         return _let_through(policy, token, error)
     match answer.outcome:

@@ -1,6 +1,7 @@
 """Where finished requests wait to be settled: a Redis stream, and a spool on disk while Redis is away.
 
-A record is in one of the two before the last byte of its answer leaves. It may come to be in the stream twice; whoever
+A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
+leaves (docs/adr/0079). It may come to be in the stream twice; whoever
 settles writes each id once. Knows streams and files. Must never know what a record says.
 """
 
@@ -12,19 +13,22 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import gevent
 import structlog
 from django.conf import settings
+from gevent.pool import Group
 from redis.exceptions import RedisError, ResponseError
 
 from apps.billing.leases import notes_key
 from apps.billing.reservations import Shrunk
 from apps.gateway.metrics import RECORDS_SPOOLED
-from apps.kernel.redis import LuaScript, client
+from apps.kernel.redis import LuaScript, client, heard
+from apps.kernel.setting import Setting
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +48,9 @@ _PUSH = LuaScript(
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
     """
 )
+# Who pushes what the store may not have got.
+_AGAIN = Group()
+_WAITED_FOR = Setting("RECORD_BEFORE_ANSWER")
 # A message that its reader has not finished with for so long (milliseconds) is handed to another.
 ABANDONED_AFTER = 10_000
 
@@ -57,23 +64,56 @@ class Message:
     record: str
 
 
+def hand_over(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
+    """Send a record on its way to where it survives the death of any one process.
+
+    When this returns it has left this process: the store gets it though this one may die, and this one keeps it, to
+    push it again, until the store has said that it has it. With `VALKEY_SYNC=always` that is waited for.
+    """
+    if _WAITED_FOR.value:
+        push(worker, record, shrunk)
+        return
+    try:
+        _PUSH.tell(*_words(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
+    except RedisError:
+        push(worker, record, shrunk)
+
+
+def _push_again(worker: str, record: bytes, shrunk: Shrunk | None, error: RedisError) -> None:
+    log.info("outbox.pushed_again", error=type(error).__name__)
+    _AGAIN.spawn(push, worker, record, shrunk)
+
+
 def push(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
-    """Put a record where it survives the death of any one process.
+    """Put a record where it survives the death of any one process, and be told so.
 
     In the same step its request is no longer in flight, and holds no more than it cost (`shrunk`).
     """
+    try:
+        _PUSH.together(*_words(worker, record, shrunk))
+    except RedisError as error:
+        log.warning("outbox.spooled", error=type(error).__name__)
+        RECORDS_SPOOLED.inc()
+        _spool(worker, record)
+
+
+def _words(worker: str, record: bytes, shrunk: Shrunk | None) -> tuple[list[str], list[str | int | bytes]]:
+    """Return keys and arguments of what is pushed."""
     keys: list[str] = [STREAM]
     args: list[str | int | bytes] = [worker, record]
     if shrunk is not None:
         hold = shrunk.hold
         keys += (notes_key(hold.worker), hold.flight, *hold.balances)
         args += (hold.id, shrunk.note, *shrunk.changes)
-    try:
-        _PUSH.together(keys, args)
-    except RedisError as error:
-        log.warning("outbox.spooled", error=type(error).__name__)
-        RECORDS_SPOOLED.inc()
-        _spool(worker, record)
+    return keys, args
+
+
+def arrive(seconds: float) -> None:
+    """Wait, but not for longer, until all that was handed over is in the stream or the spool."""
+    with suppress(gevent.Timeout), gevent.Timeout(seconds):
+        with suppress(RedisError):
+            heard()
+        _AGAIN.join()
 
 
 def _stream() -> Any:

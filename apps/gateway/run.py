@@ -281,7 +281,7 @@ class ChatRun(msgspec.Struct, eq=False):
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.reply())
             shrunk = shrink(hold, record.charge_of(entry)) if (hold := self.admitted.hold) else None
-            outbox.push(worker.name(), record.encode(entry), shrunk)
+            outbox.hand_over(worker.name(), record.encode(entry), shrunk)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         measure(entry)

@@ -21,8 +21,9 @@ from apps.gateway import outbox, scoreboard, tally
 log = structlog.get_logger(__name__)
 
 BEAT_SECONDS, COUNT_SECONDS = 3.0, 1.0
-_started: set[int] = set()
-os.register_at_fork(after_in_child=_started.clear)
+# Seconds that a process which ends waits for its records to have arrived.
+_LAST_WORDS = 5.0
+_started = False
 
 
 @cache
@@ -31,19 +32,30 @@ def name() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
-os.register_at_fork(after_in_child=name.cache_clear)
-
-
 def start() -> None:
     """Start the heartbeat and the spool's replay, once a process, before its first reservation."""
+    global _started
     if _started:
         return
-    _started.add(os.getpid())
+    # Before the first wait: others ask meanwhile.
+    _started = True
     atexit.register(retire)
     _beat()
     gevent.spawn(_live)
     gevent.spawn(scoreboard.keep)
     gevent.spawn(_count)
+
+
+
+
+def _begin_anew() -> None:
+    """Be another process: a child has neither its parent's name nor its greenlets."""
+    global _started
+    _started = False
+    name.cache_clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)
 
 
 def _live() -> None:
@@ -72,6 +84,8 @@ def _beat() -> bool:
 def retire() -> None:
     """Say that this process ends: what it still holds is swept at once."""
     tally.hand_over()
+    # Else what has been answered would be swept as if it had not.
+    outbox.arrive(_LAST_WORDS)
     try:
         leases.retire(name())
     except RedisError as error:

@@ -5,6 +5,7 @@ Knows how to reach the store within its time budget. Must never know what is sto
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha1
 from typing import Any, cast
@@ -12,7 +13,7 @@ from typing import Any, cast
 from django_redis import get_redis_connection
 from gevent.monkey import is_module_patched
 from redis import Redis
-from redis.exceptions import NoScriptError
+from redis.exceptions import NoScriptError, RedisError
 
 from apps.kernel.store_line import StoreLine
 
@@ -32,6 +33,12 @@ def _line() -> StoreLine:
     return StoreLine(pool.make_connection, pool.connection_kwargs["socket_timeout"])
 
 
+def heard() -> None:
+    """Wait until the store has answered all that this process told it so far. Raises RedisError."""
+    if is_module_patched("socket"):
+        _line().ask("PING")
+
+
 class LuaScript:
     """An atomic script, sent by its digest and loaded on first use or after the store was restarted."""
 
@@ -49,6 +56,17 @@ class LuaScript:
         When the connection is lost on the way it may run twice. Where sockets do not switch greenlets it runs alone.
         """
         return self._run(_line().ask if is_module_patched("socket") else client().execute_command, keys, args)
+
+    def tell(self, keys: list[str], args: list[str | int | bytes], failed: Callable[[RedisError], object]) -> None:
+        """Send the script off; once this returns it runs even if this process dies. Raises RedisError.
+
+        `failed` is called later by the event loop, and must not wait, when it may not have run. Where sockets do not
+        switch greenlets it has run when this returns.
+        """
+        if is_module_patched("socket"):
+            _line().tell(("EVALSHA", self._digest, len(keys), *keys, *args), failed)
+        else:
+            self(keys, args)
 
     def _run(self, execute: Any, keys: list[str], args: list[str | int | bytes]) -> Any:
         try:

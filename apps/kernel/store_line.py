@@ -1,5 +1,5 @@
 """One connection to the store that all greenlets of a process share: what they ask at about the same time leaves in one
-piece and is answered in one piece.
+piece and is answered in one piece. What nobody needs the answer of is told, and leaves at once.
 
 Knows bytes on their way and who waits for which answer. Must never know what is asked. A command may be sent twice when
 the connection is lost in between, so only such as may be repeated belong here.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import gevent
@@ -48,6 +48,18 @@ class StoreLine:
         except RedisConnectionError:
             return self._open_wire().ask(command)
 
+    def tell(self, words: Sequence[str | bytes | int], failed: Callable[[RedisError], object]) -> None:
+        """Send a command, behind all that was asked before; return once it has left this process.
+
+        From then on it reaches the store though this process may die. `failed` is called by the event loop, and must
+        not wait, when the store refuses it or is lost before it answered. Raises RedisError when it cannot be sent.
+        """
+        command = hiredis.pack_command(words)  # type: ignore[arg-type] # as above
+        try:
+            self._open_wire().tell(command, failed)
+        except RedisConnectionError:
+            self._open_wire().tell(command, failed)
+
     def close(self) -> None:
         """Let go of the connection; who waits for an answer gets an error."""
         if self._wire is not None:
@@ -81,6 +93,29 @@ class StoreLine:
         return wire
 
 
+class _Told:
+    """Stands among those who wait for whoever does not: only what goes wrong is of interest."""
+
+    __slots__ = ("_failed",)
+
+    def __init__(self, failed: Callable[[RedisError], object]) -> None:
+        self._failed: Callable[[RedisError], object] | None = failed
+
+    def switch(self, answer: Any) -> None:
+        """Take the store's answer."""
+        if isinstance(answer, hiredis.ReplyError):
+            self.throw(_refusal(str(answer)))
+
+    def throw(self, error: RedisError) -> None:
+        """Take the news that there will be no answer."""
+        if self._failed is not None:
+            self._failed(error)
+
+    def forget(self) -> None:
+        """Call nobody any more."""
+        self._failed = None
+
+
 class _Wire:
     """One connection and those who wait for its answers, in the order in which they asked."""
 
@@ -94,23 +129,44 @@ class _Wire:
         self._reader = hiredis.Reader(encoding="utf-8", notEnoughData=_NOTHING_YET)
         self._loop = gevent.get_hub().loop
         # Who waits, and since when on the monotonic clock.
-        self._waiting: deque[tuple[Waiter[Any], float]] = deque()
+        self._waiting: deque[tuple[Waiter[Any] | _Told, float]] = deque()
         self._outgoing: list[bytes] = []
+        # One greenlet at a time writes: a piece may have to wait in the middle.
+        self._writing = False
         self._something = Event()
         self._greenlets = [gevent.spawn(self._guard, work) for work in (self._write, self._read, self._look)]
 
+    def tell(self, command: bytes, failed: Callable[[RedisError], object]) -> None:
+        """Send a packed command, and with it whatever else is about to leave. Raises RedisError; then `failed` is not
+        called."""
+        if self._writing:
+            # There was no room for what left before, and there is none for this either.
+            self.ask(command)
+            return
+        self._take(command, told := _Told(failed))
+        try:
+            self._flush()
+        except OSError as error:
+            told.forget()
+            lost = RedisConnectionError(f"The connection was lost ({type(error).__name__})")
+            self.close(lost)
+            raise lost from error
+
     def ask(self, command: bytes) -> Any:
         """Send a packed command with whatever else is about to leave; return its answer. Raises RedisError."""
-        if self.closed:
-            raise RedisConnectionError("The connection was lost")
         waiter: Waiter[Any] = Waiter()
-        self._waiting.append((waiter, time.monotonic()))
-        self._outgoing.append(command)
+        self._take(command, waiter)
         self._something.set()
         answer = waiter.get()
         if isinstance(answer, hiredis.ReplyError):
             raise _refusal(str(answer))
         return answer
+
+    def _take(self, command: bytes, waiting: Waiter[Any] | _Told) -> None:
+        if self.closed:
+            raise RedisConnectionError("The connection was lost")
+        self._waiting.append((waiting, time.monotonic()))
+        self._outgoing.append(command)
 
     def close(self, error: RedisError) -> None:
         """Give up the connection: everybody who waits is told why."""
@@ -133,12 +189,22 @@ class _Wire:
         while True:
             self._something.wait()
             self._something.clear()
-            data = b"".join(self._outgoing)
-            self._outgoing.clear()
-            # Nearly always all of it goes at once, and `sendall` asks for the buffer's size first.
-            sent = self._sock.send(data)
-            if sent < len(data):
-                self._sock.sendall(data[sent:])
+            if not self._writing:
+                self._flush()
+
+    def _flush(self) -> None:
+        """Send what is to leave. Raises OSError."""
+        self._writing = True
+        try:
+            while self._outgoing:
+                data = b"".join(self._outgoing)
+                self._outgoing.clear()
+                # Nearly always all of it goes at once, and `sendall` asks for the buffer's size first.
+                sent = self._sock.send(data)
+                if sent < len(data):
+                    self._sock.sendall(data[sent:])
+        finally:
+            self._writing = False
 
     def _read(self) -> None:
         hub = gevent.get_hub()

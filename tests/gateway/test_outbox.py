@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError
 
 from apps.gateway import outbox
 from apps.kernel import redis as kernel_redis
@@ -141,3 +142,44 @@ def test_without_room_on_the_disk_nothing_is_half_written(
     valkey_away.undo()
     assert outbox.replay() == 2
     assert taken() == [("worker-1", '{"n":1}'), ("worker-1", '{"n":3}')]
+
+
+class Deaf:
+    """A script that is sent off to a store that may lose it."""
+
+    def __init__(self, script: Any) -> None:
+        self._script = script
+        self.failed: list[Callable[[RedisError], object]] = []
+
+    def tell(self, _keys: Any, _args: Any, failed: Callable[[RedisError], object]) -> None:
+        self.failed.append(failed)
+
+    def together(self, keys: Any, args: Any) -> None:
+        self._script.together(keys, args)
+
+
+def test_what_was_handed_over_and_got_lost_is_pushed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    deaf = Deaf(outbox._PUSH)
+    monkeypatch.setattr(outbox, "_PUSH", deaf)
+    outbox.hand_over("worker-1", b'{"n":1}')
+    assert taken() == []
+    deaf.failed[0](RedisConnectionError("lost"))
+    outbox.arrive(5)
+    assert taken() == [("worker-1", '{"n":1}')]
+
+
+def test_what_cannot_be_handed_over_is_spooled(valkey_away: pytest.MonkeyPatch, spool: Path) -> None:
+    outbox.hand_over("worker-1", b'{"n":1}')
+    assert len(list(spool.iterdir())) == 1
+    valkey_away.undo()
+    assert outbox.replay() == 1
+    assert taken() == [("worker-1", '{"n":1}')]
+
+
+def test_where_the_disk_is_waited_for_so_is_the_store(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    settings.RECORD_BEFORE_ANSWER = True
+    deaf = Deaf(outbox._PUSH)
+    monkeypatch.setattr(outbox, "_PUSH", deaf)
+    outbox.hand_over("worker-1", b'{"n":1}')
+    assert deaf.failed == []
+    assert taken() == [("worker-1", '{"n":1}')]

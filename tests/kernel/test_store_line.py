@@ -10,7 +10,8 @@ import pytest
 from django.conf import settings
 from gevent import socket as green
 from redis.connection import parse_url
-from redis.exceptions import NoScriptError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from apps.kernel import store_line
@@ -144,6 +145,78 @@ def test_one_that_stops_waiting_leaves_the_others_their_answers(line: Line) -> N
     gevent.sleep(0)
     leaver.kill()
     assert stayer.get(timeout=5) == "stayed"
+
+
+def test_what_is_told_has_left_when_it_returns_and_is_done(line: Line) -> None:
+    line.ask("PING")
+    failures: list[object] = []
+    line.tell(("SET", "test:told", "1"), failures.append)
+    assert [data.count(b"test:told") for data in line.wires[0].sent] == [0, 1]
+    assert line.ask("GET", "test:told") == "1"
+    assert failures == []
+
+
+def test_what_is_told_takes_along_what_was_asked_before_and_mixes_up_no_answers(line: Line) -> None:
+    line.ask("PING")
+    failures: list[object] = []
+
+    def ask_and_tell(number: int) -> str:
+        line.tell(("ECHO", f"told {number}"), failures.append)
+        return str(line.ask("ECHO", f"asked {number}"))
+
+    asking = [gevent.spawn(ask_and_tell, number) for number in range(50)]
+    gevent.joinall(asking, raise_error=True)
+    assert [one.value for one in asking] == [f"asked {number}" for number in range(50)]
+    sent = b"".join(line.wires[0].sent)
+    assert sent.index(b"asked 0") < sent.index(b"told 1") < sent.index(b"asked 1")
+    assert failures == []
+
+
+def test_of_what_is_told_a_refusal_is_heard_by_whoever_told_it(line: Line) -> None:
+    failures: list[Exception] = []
+    line.tell(("EVALSHA", "0" * 40, 0), failures.append)
+    line.tell(("PING",), failures.append)
+    assert line.ask("PING") == "PONG"
+    assert [type(error) for error in failures] == [NoScriptError]
+
+
+def test_of_what_is_told_the_loss_of_the_connection_is_heard(line: Line) -> None:
+    name = line.ask("CLIENT", "ID")
+    failures: list[Exception] = []
+    line.tell(("BLPOP", "test:never", 1), failures.append)
+    client().execute_command("CLIENT", "KILL", "ID", name)
+    assert line.ask("PING") == "PONG"
+    assert [type(error) for error in failures] == [RedisConnectionError]
+
+
+def test_a_store_that_does_not_answer_what_it_is_told_costs_the_budget() -> None:
+    line = Line(budget=0.2)
+    failures: list[Exception] = []
+    line.tell(("BLPOP", "test:never", 2), failures.append)
+    assert failures == []
+    gevent.sleep(0.5)
+    assert [type(error) for error in failures] == [RedisTimeoutError]
+    line.close()
+
+
+def test_a_store_that_takes_nothing_makes_whoever_tells_it_wait(tmp_path: Any) -> None:
+    server = green.socket(green.AF_UNIX, green.SOCK_STREAM)
+    server.bind(str(tmp_path / "deaf"))
+    server.listen()
+    line = Line(address=str(tmp_path / "deaf"))
+    failures: list[Exception] = []
+    telling = [
+        gevent.spawn(line.tell, words, failures.append)
+        for words in (("SET", "test:large", "x" * 8_000_000), ("SET", "test:small", "x"))
+    ]
+    gevent.joinall(telling, timeout=0.1)
+    assert [one.ready() for one in telling] == [False, False]
+    (tmp_path / "deaf").unlink()
+    line.close()
+    gevent.joinall(telling, timeout=5)
+    # Both learn it themselves: there is no store to tell it to once more.
+    assert [isinstance(one.exception, OSError | RedisError) for one in telling] == [True, True]
+    assert failures == []
 
 
 class Hanging:

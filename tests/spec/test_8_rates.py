@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
+from threading import Timer
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from apps.billing.reservations import flight_key
-from apps.gateway import policy
+from apps.gateway import admission, policy
 from apps.kernel.redis import client as valkey
 from apps.organizations.models import Organization
 from apps.organizations.plans import PLANS
@@ -236,6 +237,18 @@ def one_at_a_time(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     policy.forget_all()
     yield
     policy.forget_all()
+
+
+@pytest.mark.usefixtures("one_at_a_time")
+def test_what_another_worker_has_just_answered_does_not_count(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = flight_key(caller.organization_id)
+    valkey().zadd(name, {"another": time.time() + 900})
+    monkeypatch.setattr(admission, "_ON_ITS_WAY", 0.5)
+    answered = Timer(0.1, valkey().zrem, (name, "another"))
+    answered.start()
+    assert post(caller, "chat").status == 200
+    answered.join()
+    assert valkey().zcard(name) == 0
 
 
 def open_stream(caller: Caller, route: str) -> Any:
