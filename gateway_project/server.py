@@ -24,6 +24,8 @@ from gateway_project.place import Place, StartError, answers_ok, free_port, wait
 
 # Seconds for the web process to answer.
 _READY_PATIENCE = 60.0
+# Who makes somebody wait by its own waiting.
+_ANSWERING = frozenset({"web", "sandbox"})
 _PREPARE = (sys.executable, "manage.py", "prepare")
 
 
@@ -128,6 +130,7 @@ class Server:
                 cwd=home.PROJECT,
                 # The web process then ends its own children; others have no one to wait for without the stores.
                 orphan_signal=signal.SIGTERM if name == "web" else signal.SIGKILL,
+                background=name not in _ANSWERING,
             )
 
         return Role(name, start)

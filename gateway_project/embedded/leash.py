@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from gateway_project.scheduling import stand_back
+
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -37,9 +39,11 @@ def spawn(
     cwd: Path | str = "/",
     user: User | None = None,
     orphan_signal: signal.Signals = signal.SIGKILL,
+    background: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own; it gets `orphan_signal` when this process dies. Raises OSError.
 
+    What works in the `background` lets the others go first where they share a core.
     Call it from the main thread: on Linux the leash hangs on the thread that made the child. Elsewhere there is no
     leash, and whoever starts next ends what was left behind (`end_leftover`).
     """
@@ -51,14 +55,14 @@ def spawn(
         env=dict(env),
         cwd=cwd,
         start_new_session=True,
-        preexec_fn=_leash(orphan_signal),
+        preexec_fn=_leash(orphan_signal, background=background),
         user=user.uid if user else None,
         group=user.gid if user else None,
         extra_groups=[] if user else None,
     )
 
 
-def _leash(orphan_signal: signal.Signals) -> Callable[[], None] | None:
+def _leash(orphan_signal: signal.Signals, *, background: bool) -> Callable[[], None] | None:
     """Return what the child does between fork and exec; the change of user, which would undo it, is then done."""
     if _libc is None:
         return None
@@ -68,6 +72,8 @@ def _leash(orphan_signal: signal.Signals) -> Callable[[], None] | None:
         prctl(_PR_SET_PDEATHSIG, int(orphan_signal))
         if os.getppid() != parent:  # It died before the leash was on.
             os.kill(os.getpid(), signal.SIGKILL)
+        if background:
+            stand_back()
 
     return fasten
 

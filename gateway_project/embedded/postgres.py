@@ -74,6 +74,8 @@ class Postgres:
             env=_environment(),
             user=self._user,
             orphan_signal=self.stop_signal,
+            # Whoever asks a model for something asks it for nothing.
+            background=True,
         )
 
     def answers(self) -> bool:

@@ -32,13 +32,6 @@ def pin(pids: list[int], cores: set[int]) -> None:
                 os.sched_setaffinity(int(task.name), cores)
 
 
-def yield_to_others(subject: Subject) -> None:
-    """Let who settles come after clients and upstream on the cores that they share; it catches up afterwards."""
-    if subject.product is not None:
-        for pid in [*subject.product.processes("settler"), *subject.product.processes("postgres")]:
-            os.setpriority(os.PRIO_PROCESS, pid, 15)
-
-
 def load(
     subject: Subject,
     *,

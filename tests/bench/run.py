@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import report
-from tests.bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin, resident_mb, yield_to_others
+from tests.bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin, resident_mb
 from tests.bench.scaling import scaling
 from tests.bench.subjects import Subject, gateway, litellm, passthrough, portkey, upstream
 from tests.bench.turns import by_turns
@@ -105,7 +105,6 @@ def measure(subject: Subject, seconds: float, connections: tuple[int, ...], fixe
     print(f"measuring {subject.name} ", end="", flush=True)
     if subject.product is not None:
         pin([subject.product.pid], OTHERS)
-        yield_to_others(subject)
     many = len(subject.workers) > 1 and subject.product is not None
     pin(subject.workers, MEASURED | OTHERS if many else MEASURED)
     load(subject, stream=False, connections=32, seconds=2)

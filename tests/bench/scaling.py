@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin, yield_to_others
+from tests.bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin
 from tests.bench.subjects import Subject, gateway
 
 _ROUNDS, _CONNECTIONS = 5, 32
@@ -29,7 +29,6 @@ def scaling(
     ):
         ways = ((one, MEASURED, _CONNECTIONS), (two, set(sorted(both)[:2]), 2 * _CONNECTIONS))
         for subject, cores, connections in ways:
-            yield_to_others(subject)
             _take_to(cores, subject, fixed)
             load(subject, stream=False, connections=connections, seconds=2, cores=cores)
         found: dict[str, list[tuple[float, dict[str, float]]]] = {}

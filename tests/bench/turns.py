@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin, yield_to_others
+from tests.bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin
 from tests.bench.subjects import Subject, gateway, litellm, portkey
 
 _ROUNDS, _CONNECTIONS = 5, 32
@@ -36,7 +36,6 @@ def by_turns(
         ours = running.enter_context(gateway(fixed.port, folder / "turns"))
         assert ours.product is not None
         pin([ours.product.pid, *fixed.workers], OTHERS)
-        yield_to_others(ours)
         subjects = [ours]
         if cache is not None:
             rivals: list[AbstractContextManager[Subject]] = [
