@@ -46,8 +46,6 @@ def start() -> None:
     gevent.spawn(_count)
 
 
-
-
 def _begin_anew() -> None:
     """Be another process: a child has neither its parent's name nor its greenlets."""
     global _started

@@ -99,5 +99,9 @@ class Flusher:
 
     def start(self, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
         """Start the program. Raises OSError."""
-        command = [sys.executable, "-I", flushing.__file__, self._folder]
-        return spawn(command, output=output, env={"LC_ALL": "C.UTF-8"}, background=True)
+        return spawn(
+            [sys.executable, "-I", flushing.__file__, self._folder],
+            output=output,
+            env={"LC_ALL": "C.UTF-8"},
+            background=True,
+        )

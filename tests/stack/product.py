@@ -12,6 +12,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ class Product:
     """A running server: where it is, who may use it, and its processes."""
 
     def __init__(self, home: Path, **environment: str) -> None:
+        _let_pass(home)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         # Stores of its own, whatever the test run itself uses.
@@ -174,6 +176,14 @@ class Product:
         code = self._process.wait(60)
         self._drain.wait(10)
         return code
+
+
+def _let_pass(home: Path) -> None:
+    """Let PostgreSQL, which root runs as `nobody`, keep its data in the home: elsewhere nobody would take them away."""
+    temporary = Path(tempfile.gettempdir()).resolve()
+    for folder in (home := home.resolve(), *home.parents):
+        if temporary in folder.parents and folder.exists() and folder.stat().st_uid == os.geteuid():
+            folder.chmod(folder.stat().st_mode | 0o011)
 
 
 def eventually(look: Callable[[], Any], *, patience: float = 10.0) -> Any:
