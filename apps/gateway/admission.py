@@ -113,16 +113,11 @@ def admit(
         flight_seconds=int(_LONGEST.value) + _FLIGHT_SLACK,
     )
     try:
-        answer = reservations.reserve(request)
-        # At most the organization's and the key's.
-        for _ in range(2):
-            if answer.outcome is Outcome.UNKNOWN:
-                balances.put(_read_balance(policy, answer.unknown or "organization"))
-                answer = reservations.reserve(request)
+        answer = _reserve(request, policy)
         if answer.outcome in _TAKEN_UP:
             # Another worker may have answered a request just now, and what it held be on its way back.
             gevent.sleep(_ON_ITS_WAY)
-            answer = reservations.reserve(request)
+            answer = _reserve(request, policy)
     except RedisError as error:
         return _let_through(policy, token, error)
     match answer.outcome:
@@ -156,6 +151,17 @@ def admit(
             raise Gone("This organization or API key no longer exists")
         case _:
             return Admitted(answer.rate, answer.hold)
+
+
+def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answer:
+    """Ask for a reservation, and again with balances that the store does not know. Raises RedisError, Overloaded."""
+    answer = reservations.reserve(request)
+    # At most the organization's and the key's.
+    for _ in range(2):
+        if answer.outcome is Outcome.UNKNOWN:
+            balances.put(_read_balance(policy, answer.unknown or "organization"))
+            answer = reservations.reserve(request)
+    return answer
 
 
 def rate_headers(rate: RateLeft) -> list[tuple[str, str]]:
