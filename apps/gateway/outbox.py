@@ -1,8 +1,8 @@
 """Where finished requests wait to be settled: a Redis stream, and a spool on disk while Redis is away.
 
 A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
-leaves (docs/adr/0079). It may come to be in the stream twice; whoever
-settles writes each id once. Knows streams and files. Must never know what a record says.
+leaves (docs/adr/0079). It may come to be in the stream twice; whoever settles writes each id once. Knows streams and
+files. Must never know what a record says.
 """
 
 from __future__ import annotations

@@ -17,6 +17,9 @@ from redis.exceptions import NoScriptError, RedisError
 
 from apps.kernel.store_line import StoreLine
 
+# Of all scripts there are.
+_SOURCES: list[str] = []
+
 
 @cache
 def client() -> Redis:
@@ -30,7 +33,7 @@ def client() -> Redis:
 @cache
 def _line() -> StoreLine:
     pool = client().connection_pool
-    return StoreLine(pool.make_connection, pool.connection_kwargs["socket_timeout"])
+    return StoreLine(pool.make_connection, pool.connection_kwargs["socket_timeout"], _SOURCES)
 
 
 def heard() -> None:
@@ -44,6 +47,7 @@ class LuaScript:
 
     def __init__(self, source: str) -> None:
         self._source = source
+        _SOURCES.append(source)
         self._digest = sha1(source.encode(), usedforsecurity=False).hexdigest()
 
     def __call__(self, keys: list[str], args: list[str | int | bytes]) -> Any:

@@ -32,9 +32,11 @@ _NOTHING_YET = object()
 class StoreLine:
     """The shared connection, opened on first use and anew after it was lost. A command may take `budget` seconds."""
 
-    def __init__(self, connect: Callable[[], Any], budget: float) -> None:
+    def __init__(self, connect: Callable[[], Any], budget: float, scripts: Sequence[str] = ()) -> None:
+        """`scripts` are loaded on each new connection before anything else: what is told may name them by digest."""
         self._connect = connect
         self._budget = budget
+        self._scripts = scripts
         self._wire: _Wire | None = None
         # What those wait for who need a connection while one is being opened.
         self._opening: AsyncResult[_Wire] | None = None
@@ -79,7 +81,12 @@ class StoreLine:
         try:
             connection = self._connect()
             connection.connect()
-            wire = self._wire = _Wire(connection, self._budget)
+            wire = _Wire(connection, self._budget)
+            for source in self._scripts:
+                # Who names one that could not be loaded is told so.
+                words = ("SCRIPT", "LOAD", source)
+                wire.tell(hiredis.pack_command(words), lambda _: None)  # type: ignore[arg-type] # as above
+            self._wire = wire
         except BaseException as error:
             # Whoever opens may leave on the way; the others then ask once more.
             if isinstance(error, RedisTimeoutError):

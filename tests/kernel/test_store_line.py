@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha1
 from typing import Any
 
 import gevent
@@ -170,6 +171,18 @@ def test_what_is_told_takes_along_what_was_asked_before_and_mixes_up_no_answers(
     sent = b"".join(line.wires[0].sent)
     assert sent.index(b"asked 0") < sent.index(b"told 1") < sent.index(b"asked 1")
     assert failures == []
+
+
+def test_a_script_can_be_told_by_its_digest_to_a_store_that_has_just_started() -> None:
+    source = "return redis.call('SET', 'test:script', ARGV[1])"
+    client().script_flush()
+    wires: list[Wire] = []
+    line = StoreLine(lambda: wires.append(Wire()) or wires[-1], 5.0, [source])
+    failures: list[Exception] = []
+    line.tell(("EVALSHA", sha1(source.encode()).hexdigest(), 0, "done"), failures.append)
+    assert line.ask("GET", "test:script") == "done"
+    assert failures == []
+    line.close()
 
 
 def test_of_what_is_told_a_refusal_is_heard_by_whoever_told_it(line: Line) -> None:

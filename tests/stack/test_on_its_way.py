@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -49,6 +50,8 @@ def test_an_answer_whose_record_nobody_has_heard_of_yet_is_charged_once(product:
     request_id = uuid4().hex
     before = Decimal(product.credits())
     store = answered_while_the_store_hangs(product, request_id)
+    # The answer came before anybody had given the store up.
+    assert list((Path(product.environment["GATEWAY_HOME"]) / "spool").glob("*")) == []
     # The youngest of these is the worker; the store does not run, and is killed all the same.
     killed = product.kill(victim)
     if victim == "valkey-server":
