@@ -20,6 +20,7 @@ from pytest_django import DjangoDbBlocker
 from redis import Redis
 
 from gateway_project import embedded
+from tests.examples import LONG, MANY
 
 _MADE_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _made = [name for name in ("DATABASE_URL", "REDIS_URL") if not os.environ.get(name)]
@@ -42,6 +43,8 @@ _valkey: Redis = Redis.from_url(_stores.redis_url)
 
 # How long drawing takes says something about the machine, and nothing about what is tested.
 hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+# Now and then, to meet what is rare; see `tests/examples.py` for the command.
+hypothesis.settings.register_profile(LONG, hypothesis.settings.get_profile("suite"), max_examples=MANY)
 hypothesis.settings.load_profile("suite")
 
 

@@ -26,7 +26,9 @@ _INVISIBLE = (
 )
 _HIDDEN = re.compile(f"[{_INVISIBLE}]+")
 TAGS = {chr(code): chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}
-_GAP = re.compile(rf"[\s{_INVISIBLE}]")
+# White space and what is not there; the space of the tag characters is one too.
+_GAP = re.compile(rf"[\s{_INVISIBLE}\U000e0020]")
+_NOT_BLANK = re.compile(f"[{_INVISIBLE}]")
 _ASCII_PIECE = re.compile(r"\s+|\S")
 _LATIN = str.maketrans(
     # Cyrillic, Greek, Armenian; also letters that only look alike in capitals, which folding has made small.
@@ -50,7 +52,7 @@ _COMBINING = [chr(code) for code in range(0x300, 0x1E950) if unicodedata.combini
 # The second halves of composed characters; with combining marks, what belongs to the character before it.
 _SECONDS = {
     chr(int(halves[1], 16))
-    for halves in (unicodedata.decomposition(chr(code)).split() for code in range(0xC0, 0x12000))
+    for halves in (unicodedata.decomposition(chr(code)).split() for code in range(0xC0, 0x17000))
     if len(halves) == 2 and not halves[0].startswith("<")
 } | {chr(code) for code in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}
 _BLOCK = 512
@@ -198,8 +200,16 @@ def _joins(character: str) -> bool:
     return unicodedata.combining(first) > 0 or first in _SECONDS
 
 
+@functools.lru_cache(maxsize=8192)
+def _begins_blank(character: str) -> bool:
+    """Tell whether a character becomes a space and more, as spacing accents do: a space before it is one with that."""
+    return unicodedata.normalize("NFKC", character)[0].isspace()
+
+
 def _stands_alone(character: str) -> bool:
-    return not (_GAP.match(character) or (not character.isascii() and _joins(character)))
+    if character.isascii():
+        return not character.isspace()
+    return not (_GAP.match(character) or _joins(character) or _begins_blank(character))
 
 
 def _walk(raw: str, start: int, end: int) -> tuple[list[int], list[int]]:
@@ -215,12 +225,14 @@ def _walk(raw: str, start: int, end: int) -> tuple[list[int], list[int]]:
             if not in_gap:
                 cuts.append(at)
                 in_gap, blank = True, False
-            blank = blank or character.isspace()
+            blank = blank or not _NOT_BLANK.match(character)
         elif not character.isascii() and _joins(character):
             # A mark behind something invisible still sits on the letter before that.
             if in_gap and not blank and len(cuts) > 1:
                 cuts.pop()
                 in_gap = False
+        elif blank and in_gap and not character.isascii() and _begins_blank(character):
+            in_gap = False
         else:
             cuts.append(at)
             in_gap = False

@@ -19,6 +19,7 @@ from apps.billing.models import LedgerEntry
 from apps.kernel.ids import new_id
 from apps.keys.models import ApiKey
 from apps.organizations.models import Organization
+from tests.examples import MANY_WITH_STORES, examples
 from tests.world import World, make_key
 
 amounts = st.decimals(min_value=0, max_value=1000, places=12)
@@ -36,7 +37,7 @@ steps = st.lists(
 
 
 @pytest.mark.django_db
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40, long=MANY_WITH_STORES), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps)
 def test_whatever_happens_balances_are_what_was_moved_once(
     world: World, steps: list[tuple[str, Decimal, int, int]]

@@ -32,6 +32,7 @@ from apps.gateway.framing.sse import frames
 from apps.kernel.errors import Overloaded
 from apps.kernel.usage import Usage
 from tests.anthropic_stream import assert_in_order, message_of
+from tests.examples import examples
 
 CHAT = Chat(model="m", messages=[Message(role="user", parts=[Text(text="?")])])
 SUMMARY = Summary(usage=Usage(input=3, output=4), cost={}, metadata={})
@@ -197,7 +198,7 @@ def test_exactly_one_block_is_open_whatever_comes(events: list[Event]) -> None:
     assert "".join(texts) == "".join(event.text for event in events if isinstance(event, TextDelta | RefusalDelta))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(data=st.data())
 def test_no_stream_is_too_strange_to_be_read(data: st.DataObject) -> None:
     stream = json.loads(json.dumps(RECORDED))

@@ -15,6 +15,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import Failure, google, openai
 from apps.gateway.dialects.google.wire import FAILURE_WORDS
 from apps.gateway.framing.sse import frames
+from tests.examples import examples
 from tests.test_dialects import QUESTION, SUMMARY, has_no_doubles
 
 OVERFLOW = "The input token count (1200000) exceeds the maximum number of tokens allowed (1048576)."
@@ -188,7 +189,7 @@ ANSWERS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(chunks=st.lists(ANSWERS, min_size=1, max_size=3))
 def test_no_answer_of_googles_shape_is_too_strange_to_be_read(chunks: list[Any]) -> None:
     bodies = [msgspec.json.encode(chunk) for chunk in chunks]

@@ -16,6 +16,7 @@ from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
 from apps.kernel.redis import client
+from tests.examples import MANY_WITH_STORES, examples
 
 DOLLAR = 10**9
 amounts = st.sampled_from([1, DOLLAR // 10, DOLLAR // 3, DOLLAR // 2, DOLLAR]) | st.integers(0, DOLLAR // 2)
@@ -157,6 +158,9 @@ class Promises(RuleBasedStateMachine):
 
 
 Promises.TestCase.settings = settings(
-    max_examples=40, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(40, long=MANY_WITH_STORES),
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 TestPromises = Promises.TestCase

@@ -31,6 +31,8 @@ def found(text: str, *terms: str, **said: Any) -> list[str]:
         ("Секретный проект", "секретный", ["Секретный"]),
         ("СОСА и чай", "соса", ["СОСА"]),
         ("classic", "ass", ["ass"]),
+        # Accents of their own, whose form begins with a space.
+        ("mail ¨jane.doe ´jane.doe", "jane.doe", ["jane.doe", "jane.doe"]),
         ("nothing", "term", []),
     ],
 )

@@ -14,6 +14,7 @@ from apps.guardrails.engine import Config, RuleSource, SystemRuleState
 from apps.guardrails.findings import MOST_SPANS, File, Span
 from apps.guardrails.masking import mask, merged
 from apps.guardrails.rules import system_rules
+from tests.examples import examples
 from tests.guardrails.rules_in_force import compiled, custom, screened, term
 
 EMAIL = "jane.roe@example.org"
@@ -175,7 +176,7 @@ SPANS = st.builds(
 
 
 @given(st.text("xyz", min_size=42, max_size=42), st.lists(SPANS, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_masking_leaves_what_was_not_found_and_nothing_that_was(raw: str, spans: list[Span]) -> None:
     covered = {at for span in spans for at in range(span.start, span.end)}
     whole = merged(spans)

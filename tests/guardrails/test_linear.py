@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from apps.guardrails import linear
 from apps.guardrails.linear import HEAVIEST, LONGEST_MATCH, Effort, Group, Match, options, weight_of
+from tests.examples import examples
 
 
 def group(*patterns: str) -> Group:
@@ -24,7 +25,7 @@ def find(patterns: list[str], text: str, most: int = 1000, seconds: float = 60) 
 
 
 @given(st.text("ab c", max_size=60), st.sampled_from(["a+", "ab|a", "b c?", r"\ba", "(?s)a.b", "[ab]{3}", "c$"]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_matches_are_those_of_any_engine(text: str, pattern: str) -> None:
     assert [(m.start, m.end) for m in find([pattern], text)] == [m.span() for m in re.finditer(pattern, text)]
 

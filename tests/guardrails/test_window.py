@@ -11,6 +11,7 @@ from apps.guardrails.engine import Compiled, SystemRuleState
 from apps.guardrails.findings import Segment
 from apps.guardrails.text import Text
 from apps.guardrails.window import HOLD, Blocked, Window
+from tests.examples import examples
 from tests.guardrails.rules_in_force import compiled, custom, term
 
 RULES = compiled(
@@ -74,7 +75,7 @@ def stream(window: Window, pieces: list[str], left: list[str]) -> None:
 
 
 @given(st.lists(WORDS, max_size=60).map("".join), st.lists(st.integers(1, 200), min_size=1, max_size=6))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_however_it_is_cut_it_is_masked_as_a_whole(text: str, sizes: list[int]) -> None:
     window = Window(RULES)
     out = "".join([*map(window.feed, cut(text, sizes)), window.close()])
@@ -88,7 +89,7 @@ def test_however_it_is_cut_it_is_masked_as_a_whole(text: str, sizes: list[int]) 
     st.lists(WORDS, max_size=40).map("".join),
     st.lists(st.integers(1, 200), min_size=1, max_size=6),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_nothing_of_what_blocks_leaves(before: str, after: str, sizes: list[int]) -> None:
     text = f"{before} forbidden word {after}"
     left: list[str] = []

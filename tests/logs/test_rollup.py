@@ -23,6 +23,7 @@ from apps.logs.activity import ActivityScope, Window, find_days, window_of
 from apps.logs.entry import Entry
 from apps.logs.models import ActivityDelta, RequestLog
 from apps.organizations.models import Organization, Plan
+from tests.examples import MANY_WITH_STORES, examples
 from tests.logs.entries import entry, id_at, write
 
 NOW = datetime(2031, 3, 4, 12, tzinfo=UTC)
@@ -240,7 +241,7 @@ def test_activity_is_a_recount_of_the_log() -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]  # hypothesis leaves it without
         Activity,
         settings=settings(
-            max_examples=12,
+            max_examples=examples(12, long=MANY_WITH_STORES),
             stateful_step_count=10,
             deadline=None,
             suppress_health_check=list(HealthCheck),
