@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
-from django.db import connection, transaction
+from django.db import transaction
 
 from apps.catalog import files, models
 from apps.catalog.cards import write_card
 from apps.kernel import generation
+from apps.kernel.advisory_lock import Job, alone_in_transaction
 
-# Any number, as long as it is ours: servers that start together load one after the other.
-_LOCK = 0x0CA7A106
 _KEPT_AS_FACTS = ("aliases", "reasoning_efforts", "reasoning_budget", "dialect", "dimensions")
 
 Rows = dict[tuple[str, ...], dict[str, Any]]
@@ -59,7 +58,8 @@ def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
     }
     withdrawal = {"deactivated_at": today or datetime.now(UTC).date()}
     with transaction.atomic():
-        _wait_for_other_loads()
+        # Servers that start together load one after the other.
+        alone_in_transaction(Job.LOAD_CATALOG)
         done = [
             _write(models.Provider, ("id",), providers, {}),
             _write(models.Model, ("id",), entries, {}),
@@ -69,11 +69,6 @@ def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
         if added or changed or withdrawn:
             generation.bump_on_commit(generation.CATALOG)
     return Loaded(len(providers), len(entries), len(mappings), added, changed, withdrawn)
-
-
-def _wait_for_other_loads() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
 
 
 def _write(

@@ -15,9 +15,10 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import JSONField
 
+from apps.kernel.advisory_lock import Job, alone_at
 from apps.logs import partitions, retention
 from apps.logs.models import RequestLog
-from apps.logs.store import OlderLogs, alone, moved_before, older
+from apps.logs.store import OlderLogs, moved_before, older
 from apps.organizations.plans import PLANS
 
 # Rows added by one statement.
@@ -32,7 +33,8 @@ def move(now: datetime) -> list[date]:
     store = older()
     if store is None:
         return []
-    with alone():
+    # What is removed must not come back: nobody else changes the older days meanwhile.
+    with alone_at(Job.CHANGE_OLDER_LOGS):
         closed = [day for day in partitions.existing() if day < moved_before(now).date()]
         return [day for day in closed if _move_day(store, day)]
 
@@ -42,7 +44,7 @@ def expire(now: datetime) -> None:
     store = older()
     if store is None:
         return
-    with alone():
+    with alone_at(Job.CHANGE_OLDER_LOGS):
         oldest = store.oldest()
         longest = now - timedelta(days=max(limits.log_days for limits in PLANS.values()))
         since = dict.fromkeys(oldest, longest) | retention.visible_to(oldest, now)
@@ -62,7 +64,7 @@ def blank() -> None:
     store = older()
     if store is None:
         return
-    with alone():
+    with alone_at(Job.CHANGE_OLDER_LOGS):
         for organization_id, level, allowed in retention.too_much(store.levels()):
             store.blank(organization_id, level, allowed, retention.FORBIDDEN[allowed])
 
@@ -72,7 +74,7 @@ def erase(organization_id: UUID) -> None:
     store = older()
     if store is None:
         return
-    with alone():
+    with alone_at(Job.CHANGE_OLDER_LOGS):
         store.delete([organization_id])
 
 

@@ -13,14 +13,14 @@ import structlog
 from django.db import OperationalError, ProgrammingError, connection, transaction
 from psycopg.errors import LockNotAvailable, UndefinedTable
 
+from apps.kernel.advisory_lock import Job, alone_in_transaction
+
 log = structlog.get_logger(__name__)
 
 # How many days are made ahead, and how long a drop may keep readers and writers waiting.
 DAYS_AHEAD = 7
 _DROP_PATIENCE = "3s"
 _PREFIX = "request_log_"
-# Any number, as long as nothing else locks it.
-_LOCK = 7_301_001
 
 _EXISTING = """
     SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid
@@ -55,7 +55,7 @@ def ensure(days: Iterable[date]) -> list[date]:
     if not _missing(wanted):
         return []
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        alone_in_transaction(Job.MAKE_PARTITIONS)
         missing = _missing(wanted)
         for name in missing:
             start = wanted[name]

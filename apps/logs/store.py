@@ -5,15 +5,13 @@ Knows what such a store must be able to do, and which one is configured. Must ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Protocol
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection
 
 if TYPE_CHECKING:
     from apps.logs.access import Scope
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
 
 # Days that are always in PostgreSQL, today included: whatever still comes for a request of theirs finds its row there.
 KEPT_DAYS = 7
-# Any number, as long as nothing else locks it.
-_LOCK = 7_301_002
 
 
 class OlderLogs(Protocol):
@@ -72,18 +68,6 @@ def moved_before(now: datetime) -> datetime:
     """Return the moment since which every row is in PostgreSQL; earlier ones may have been moved."""
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight - timedelta(days=KEPT_DAYS - 1)
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """Change the older days for as long as the block with nobody else doing so: what is removed must not come back."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
-    try:
-        yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
 
 
 def merged(rows: Sequence[Row], moved: Sequence[Row], *, count: int, ascending: bool) -> list[Row]:

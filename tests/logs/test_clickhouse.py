@@ -14,6 +14,7 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
+from apps.kernel.advisory_lock import Job, alone_at
 from apps.kernel.errors import Overloaded
 from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey
@@ -264,6 +265,8 @@ def test_a_lowered_level_blanks_there_as_it_does_here(keys: list[ApiKey]) -> Non
         assert {"messages", "content", "tool_results"} <= blanked
         assert {name for name, value in there.items() if value is None} == blanked
         assert "message" not in str(there["error_details"])
+        # A boolean stays one.
+        assert {name: type(value) for name, value in there.items()} == {name: type(here[name]) for name in here}
         assert {name for name in here if here[name] != there[name]} <= {"id", "created_at", "error_details"}
     assert search.find_row(scope, neighbor) == untouched
 
@@ -285,11 +288,11 @@ def test_without_it_nothing_is_moved(keys: list[ApiKey], ids: list[UUID], settin
 
 
 def test_two_do_not_change_it_at_once(transactional_db: None) -> None:
-    with store.alone():
+    with alone_at(Job.CHANGE_OLDER_LOGS):
         other = connection.copy()
         try:
             with other.cursor() as cursor:
-                cursor.execute("SELECT pg_try_advisory_lock(%s)", [store._LOCK])
+                cursor.execute("SELECT pg_try_advisory_lock(%s)", [Job.CHANGE_OLDER_LOGS.value])
                 assert cursor.fetchone() == (False,)
         finally:
             other.close()

@@ -5,8 +5,6 @@ Knows the steps and their order. Each is safe to repeat, by several machines at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
@@ -16,8 +14,7 @@ from django.core.management.base import BaseCommand
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-# Any number, as long as nothing else locks it.
-_LOCK = 7_301_002
+from apps.kernel.advisory_lock import Job, alone_at
 
 
 class Command(BaseCommand):
@@ -27,7 +24,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Take every step, and tell of each on a line."""
-        with _alone():
+        # Others who prepare the same database wait.
+        with alone_at(Job.PREPARE_DATABASE):
             self.stdout.write(f"database: {_migrate()}")
             self.stdout.write(_words_of("load_catalog"))
             self.stdout.write(f"request log: {_words_of('make_partitions')}")
@@ -51,15 +49,3 @@ def _words_of(command: str, **options: object) -> str:
     said = StringIO()
     call_command(command, stdout=said, **options)
     return said.getvalue().strip()
-
-
-@contextmanager
-def _alone() -> Iterator[None]:
-    """Keep others who prepare the same database waiting."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
-    try:
-        yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])

@@ -1,0 +1,42 @@
+"""PostgreSQL advisory locks: jobs that must not run twice at once, each under a number of its own.
+
+Knows every such job by name. Must never know what a job does. Numbers stay as they are: two versions of the product
+that run side by side during an upgrade must mean the same job by the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import IntEnum, unique
+
+from django.db import connection
+
+
+@unique
+class Job(IntEnum):
+    """What is done by one at a time."""
+
+    MAKE_PARTITIONS = 7_301_001
+    PREPARE_DATABASE = 7_301_002
+    CHANGE_OLDER_LOGS = 7_301_003
+    LOAD_CATALOG = 0x0CA7A106
+
+
+@contextmanager
+def alone_at(job: Job) -> Iterator[None]:
+    """Do the block while nobody else does the job, waiting for whoever does. Held by the connection, not a transaction:
+    it ends with the block, or when the process dies."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [job.value])
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [job.value])
+
+
+def alone_in_transaction(job: Job) -> None:
+    """Wait for whoever does the job, and be the only one until the transaction under way ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [job.value])

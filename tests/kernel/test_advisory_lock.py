@@ -1,0 +1,56 @@
+"""Jobs that are done by one at a time, and none of which waits for another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.db import connection, transaction
+
+from apps.kernel.advisory_lock import Job, alone_at, alone_in_transaction
+from gateway_project.home import PROJECT
+
+
+def is_free(job: Job) -> bool:
+    """Tell whether another connection could begin the job."""
+    other = connection.copy()
+    try:
+        with other.cursor() as cursor:
+            # For as long as the statement: the connection goes back to a pool.
+            cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [job.value])
+            return bool(cursor.fetchone()[0])
+    finally:
+        other.close()
+
+
+def free_jobs() -> set[Job]:
+    """Return the jobs that another connection could begin."""
+    return {job for job in Job if is_free(job)}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("job", Job)
+def test_no_job_keeps_another_waiting(job: Job) -> None:
+    """Moving a day of the log takes its time, and no server waits for it to start."""
+    with alone_at(job):
+        assert free_jobs() == set(Job) - {job}
+    assert free_jobs() == set(Job)
+    with transaction.atomic():
+        alone_in_transaction(job)
+        assert free_jobs() == set(Job) - {job}
+    assert free_jobs() == set(Job)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_that_fails_is_free_again() -> None:
+    with pytest.raises(ZeroDivisionError), alone_at(Job.PREPARE_DATABASE):
+        _ = 1 / 0
+    assert is_free(Job.PREPARE_DATABASE)
+
+
+def test_nobody_picks_a_number_elsewhere() -> None:
+    """Two jobs once had the same one."""
+    waiting = ("pg_advisory_lock(", "pg_advisory_xact_lock(")
+    code = [path for folder in ("apps", "gateway_project") for path in (PROJECT / folder).rglob("*.py")]
+    taking = {path.relative_to(PROJECT) for path in code if any(word in path.read_text() for word in waiting)}
+    assert taking == {Path("apps/kernel/advisory_lock.py")}
