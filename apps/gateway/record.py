@@ -5,7 +5,6 @@ Knows the names of what is logged and what each retention level forbids. Must ne
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -15,11 +14,12 @@ from apps.billing.pricing import Bill, Cost, bill_at, cost_by
 from apps.billing.storage import storage_cost_of
 from apps.gateway.call import Call
 from apps.gateway.candidates import Candidate
-from apps.gateway.canonical.chat import Chat, FunctionTool, ResponseFormat, ToolResult
+from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
 from apps.gateway.canonical.events import Reply
 from apps.gateway.credentials import CREDITS
+from apps.gateway.dialects import Inbound, client_side_of, openai
 from apps.gateway.policy import Policy
-from apps.kernel.errors import ApiError
+from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.prices import PriceCard
 from apps.logs.entry import Entry
@@ -59,18 +59,18 @@ def open_entry(identifier: UUID, route: str, policy: Policy, call: Call, chat: C
 
 
 def keep_request(entry: Entry, chat: Chat, retention: str) -> None:
-    """Keep what is asked, once nothing is in it any more that must not be kept."""
-    if retention != "none":
-        if chat.tool_choice is not None:
-            entry.tool_choice = {"mode": chat.tool_choice.mode, "name": chat.tool_choice.name}
-        if chat.tools:
-            entry.tools = [tool.name for tool in chat.tools if isinstance(tool, FunctionTool)]
-        entry.response_format = {"type": chat.response_format.kind} if chat.response_format else None
+    """Keep what is asked, in the client's format, once nothing is in it any more that must not be kept."""
+    if retention == "none":
+        return
+    # The images API is OpenAI's too.
+    dialect = client_side_of(chat.dialect or openai.NAME)
+    if chat.tool_choice is not None:
+        entry.tool_choice = dialect.logged_choice(chat.tool_choice, chat.parallel_tool_calls)
+    if chat.tools:
+        entry.tools = [tool.name for tool in chat.tools if isinstance(tool, FunctionTool)]
+    entry.response_format = {"type": chat.response_format.kind} if chat.response_format else None
     if retention == "retain":
-        entry.messages = _messages_of(chat)
-        entry.tools = [_tool_of(tool) for tool in chat.tools] if chat.tools else None
-        entry.tool_results = _tool_results_of(chat)
-        entry.response_format = _response_format_of(chat.response_format)
+        _keep_content(entry, chat, dialect)
 
 
 def note_of(entry: Entry) -> str:
@@ -182,23 +182,13 @@ def _keep_parameters(entry: Entry, chat: Chat, call: Call) -> None:
     entry.custom_headers, entry.source = call.tags, call.source
 
 
-def _messages_of(chat: Chat) -> Any:
-    """Return the conversation as the client sent it, else as the gateway changed it."""
-    if chat.source is not None:
-        return msgspec.json.decode(chat.source.body, type=dict[str, msgspec.Raw])["messages"]
-    return chat.messages
-
-
-def _tool_of(tool: Any) -> Any:
-    return msgspec.to_builtins(tool)
-
-
-def _tool_results_of(chat: Chat) -> Any:
-    results = [part for message in chat.messages for part in message.parts if isinstance(part, ToolResult)]
-    return results or None
-
-
-def _response_format_of(form: ResponseFormat | None) -> Any:
-    if form is None:
-        return None
-    return {"type": form.kind, **({"schema": form.schema, "name": form.name} if form.schema is not None else {})}
+def _keep_content(entry: Entry, chat: Chat, dialect: Inbound) -> None:
+    try:
+        asked = dialect.logged_request(chat)
+    except InvalidRequest:
+        # No request is refused for the log's sake.
+        asked = {"messages": chat.messages, "tools": chat.tools, "tool_choice": entry.tool_choice}
+    entry.messages, entry.tools = asked["messages"], asked.get("tools")
+    entry.tool_choice, entry.response_format = asked.get("tool_choice"), asked.get("response_format")
+    if ToolResult in chat.kinds:
+        entry.tool_results = dialect.logged_results(msgspec.json.decode(ENCODER.encode(entry.messages))) or None

@@ -20,6 +20,7 @@ from django.db.models import BooleanField, Func, JSONField, Q, QuerySet, TextFie
 from django.db.models.functions import Cast
 
 from apps.kernel.ids import time_of
+from apps.kernel.money import MoneyField
 from apps.logs import partitions, store
 from apps.logs.access import Scope
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog, find_time
@@ -36,6 +37,7 @@ Row = dict[str, Any]
 _FIELDS = [field for field in RequestLog._meta.concrete_fields if field.name not in {"swept", "retention_level"}]
 COLUMNS = tuple(field.name for field in _FIELDS)
 JSON_COLUMNS = frozenset(field.name for field in _FIELDS if isinstance(field, JSONField))
+MONEY_COLUMNS = frozenset(field.name for field in _FIELDS if isinstance(field, MoneyField))
 _TEXTS = {f"{name}_text": Cast(name, TextField()) for name in JSON_COLUMNS}
 _SELECTED = tuple(f"{name}_text" if name in JSON_COLUMNS else name for name in COLUMNS)
 

@@ -16,7 +16,7 @@ from apps.kernel.money import plain
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import CamelSerializer, Choice, Cursor, Moment, QueryWhole, Text, camel
 from apps.logs.access import Named
-from apps.logs.search import COLUMNS, JSON_COLUMNS, Filters, Row
+from apps.logs.search import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, Filters, Row
 
 # Token counts are strings on the wire; other whole numbers are numbers.
 COUNTS = {
@@ -120,7 +120,7 @@ def _writer_of(column: str) -> Callable[[Any], Any]:
         return str
     if column in JSON_COLUMNS:
         return _stored_json
-    return _number if column.endswith("cost") or column == "discount_savings" else _as_it_is
+    return _number if column in MONEY_COLUMNS else _as_it_is
 
 
 LOG_FIELDS = tuple(camel(column) for column in COLUMNS)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -20,7 +22,7 @@ from apps.keys.actions import CreatedKey
 from apps.keys.models import ApiKey, ProviderKey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Plan, Project, Role
-from tests.logs.entries import ago, entry, id_at, write
+from tests.logs.entries import FULL, ago, entry, id_at, write
 from tests.world import Caller, World, join, make_key, make_organization, signed_in
 
 # Specification 2.12, every name of it.
@@ -40,6 +42,23 @@ BEYOND = {
     *("cachedTokens", "cacheWriteTokens", "cachedInputCost", "cacheWriteCost", "webSearchCost", "dataStorageCost"),
     "discountSavings",
 }
+
+TEXTS = {
+    *("id", "requestId", "organizationId", "projectId", "apiKeyId", "providerKeyId", "createdAt", "route"),
+    *("requestedModel", "requestedProvider", "usedModel", "usedProvider", "underlyingModel"),
+    *("content", "reasoningContent", "reasoningEffort", "finishReason", "unifiedFinishReason"),
+    *("promptTokens", "completionTokens", "totalTokens", "reasoningTokens", "cachedTokens", "cacheWriteTokens"),
+    *("imageInputTokens", "imageOutputTokens", "mode", "usedMode", "source"),
+    "toolChoice",  # Here it is the word `auto`.
+}
+NUMBERS = {
+    *("duration", "timeToFirstToken", "responseSize", "statusCode"),
+    *("cost", "inputCost", "outputCost", "cachedInputCost", "cacheWriteCost", "requestCost", "webSearchCost"),
+    *("imageInputCost", "imageOutputCost", "dataStorageCost", "discountSavings"),
+    *("temperature", "maxTokens", "topP", "frequencyPenalty", "presencePenalty", "reasoningMaxTokens"),
+}
+BOOLEANS = {"estimatedCost", "unpriced", "hasError", "canceled", "streamed", "cached"}
+ANY = (SPECIFIED | BEYOND) - TEXTS - NUMBERS - BOOLEANS
 
 
 @pytest.fixture
@@ -139,6 +158,28 @@ def test_a_log_entry_has_every_field_of_2_12(caller: Caller, key: ApiKey) -> Non
         "mode": "credits",
         "usedMode": "credits",
     }
+
+
+def test_no_field_has_another_type_than_2_12_says(caller: Caller, key: ApiKey) -> None:
+    """In the log and in its file; a boolean is none that equals 0 or 1."""
+    write(entry(key, **FULL))
+    [log] = body(caller.get("/logs"))["logs"]
+    line = json.loads(caller.get("/logs/export", format="jsonl").getvalue(), parse_float=Decimal)
+    for shown in (log, line):
+        types = {name: type(value) for name, value in shown.items()}
+        assert {name for name, kind in types.items() if kind is str} == TEXTS
+        assert {name for name, kind in types.items() if kind in (int, Decimal)} == NUMBERS
+        assert {name for name, kind in types.items() if kind is bool} == BOOLEANS
+        assert types.keys() - TEXTS - NUMBERS - BOOLEANS == ANY
+    header, row = csv.reader(io.StringIO(caller.get("/logs/export").getvalue().decode(), newline=""))
+    cells = dict(zip(header, row, strict=True))
+    assert {name: cells[name] for name in BOOLEANS} == {name: str(log[name]).lower() for name in BOOLEANS}
+
+
+@pytest.mark.parametrize("estimated", [True, False, None])
+def test_whether_the_cost_is_an_estimate_is_no_number(caller: Caller, key: ApiKey, estimated: bool | None) -> None:
+    write(entry(key, estimated_cost=estimated))
+    assert f'"estimatedCost":{json.dumps(estimated)},'.encode() in caller.get("/logs").content
 
 
 def test_a_cost_is_a_number_with_all_its_digits(caller: Caller, key: ApiKey) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.chat import Chat, Target, ToolChoice
 from apps.gateway.canonical.events import Event, Reply, Summary
 from apps.kernel.errors import ApiError
 
@@ -48,6 +48,16 @@ class Inbound(Whole, Protocol):
 
     def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
         """Yield a streamed answer."""
+
+    def logged_request(self, chat: Chat) -> dict[str, Any]:
+        """Return what is there of `messages`, `tools`, `tool_choice` and `response_format` as the client writes them;
+        values may be JSON's bytes. Raises InvalidRequest for what the format has no words for."""
+
+    def logged_choice(self, choice: ToolChoice, parallel: bool | None) -> str | dict[str, Any]:
+        """Return a choice of tools in the client's words, with nothing in it but names."""
+
+    def logged_results(self, messages: list[Any]) -> list[Any]:
+        """Return what tools answered within messages as the client writes them."""
 
 
 class Outbound(Protocol):
@@ -104,3 +114,8 @@ def find_dialect(name: str) -> Outbound | None:
     """Return the outbound side of a dialect, or None when the gateway does not speak it."""
     module = f"{__name__}.{name}"
     return cast(Outbound, import_module(module)) if find_spec(module) else None
+
+
+def client_side_of(name: str) -> Inbound:
+    """Return the inbound side of a dialect that a chat was read from."""
+    return cast(Inbound, find_dialect(name))

@@ -6,6 +6,7 @@ from apps.gateway.dialects.anthropic.answer_in import read_events, read_reply
 from apps.gateway.dialects.anthropic.answer_out import write_events, write_reply
 from apps.gateway.dialects.anthropic.counting import count_request, read_count
 from apps.gateway.dialects.anthropic.failures import read_failure, write_error
+from apps.gateway.dialects.anthropic.logged import logged_choice, logged_request, logged_results
 from apps.gateway.dialects.anthropic.open_turn import seal
 from apps.gateway.dialects.anthropic.request_in import read_prompt, read_request
 from apps.gateway.dialects.anthropic.request_out import headers, path, write_request
@@ -16,6 +17,9 @@ __all__ = [
     "NAME",
     "count_request",
     "headers",
+    "logged_choice",
+    "logged_request",
+    "logged_results",
     "path",
     "read_count",
     "read_events",

@@ -44,7 +44,7 @@ def write_tools(wire: Record, chat: Chat, target: Target, *, ours: bool) -> None
     if tools:
         wire["tools"] = tools
         if choice is not None or chat.parallel_tool_calls is False:
-            wire["tool_choice"] = _tool_choice(choice or ToolChoice(mode="auto"), chat.parallel_tool_calls)
+            wire["tool_choice"] = tool_choice_of(choice or ToolChoice(mode="auto"), chat.parallel_tool_calls)
 
 
 def _tool(tool: Tool, place: str, target: Target, *, ours: bool) -> Record:
@@ -96,7 +96,8 @@ def _tools_of_history(chat: Chat) -> list[Record]:
     return [{"name": name, "input_schema": _ANY_OBJECT} for name in names]
 
 
-def _tool_choice(choice: ToolChoice, parallel: bool | None) -> Record:
+def tool_choice_of(choice: ToolChoice, parallel: bool | None) -> Record:
+    """Return a choice of tools, and whether one is called at a time, as the field says it."""
     wire: Record = {"type": _MODES[choice.mode]}
     if choice.mode == "named":
         wire["name"] = choice.name

@@ -70,7 +70,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     if chat.source is not None and chat.source.dialect == NAME:
         wire = pass_on(chat.source.body, chat, flavor)
     else:
-        wire = _written(chat, flavor)
+        wire = written(chat, flavor)
     wire["model"] = target.model_name
     for name in OWN_FIELDS & wire.keys():
         if name not in flavor.takes:
@@ -87,8 +87,11 @@ def write_request(chat: Chat, target: Target) -> bytes:
     return encode(wire)
 
 
-def _written(chat: Chat, flavor: Flavor) -> Record:
-    """Return the fields of a chat in the format's own words."""
+def written(chat: Chat, flavor: Flavor) -> Record:
+    """Return the fields of a chat in the format's own words, but for web searches, which each provider has otherwise.
+
+    Raises InvalidRequest for what it has no words for.
+    """
     wire: Record = {"model": chat.model, "messages": write_messages(chat.messages, flavor)}
     for name in _SAME:
         if (value := getattr(chat, name)) is not None:
@@ -103,7 +106,7 @@ def _written(chat: Chat, flavor: Flavor) -> Record:
     if chat.tools is not None:
         wire["tools"] = [_tool(tool, flavor) for tool in chat.tools if not isinstance(tool, WebSearchTool)]
     if chat.tool_choice is not None:
-        wire["tool_choice"] = _tool_choice(chat.tool_choice)
+        wire["tool_choice"] = tool_choice_of(chat.tool_choice)
     if chat.reasoning is not None:
         asked = chat.reasoning
         wire["reasoning"] = _stated(effort=asked.effort, max_tokens=asked.max_tokens, exclude=asked.exclude)
@@ -191,7 +194,8 @@ def _own(tool: Tool, flavor: Flavor) -> Record:
     return dict(tool.extra) if tool.extra and flavor.ours else {}
 
 
-def _tool_choice(choice: ToolChoice) -> str | Record:
+def tool_choice_of(choice: ToolChoice) -> str | Record:
+    """Return a choice of tools as the field says it."""
     if choice.allowed:
         tools = [{"type": "function", "function": {"name": name}} for name in choice.allowed]
         return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": tools}}
