@@ -16,7 +16,7 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 from msgspec.structs import replace
 
-from apps.gateway import transport
+from apps.gateway import hop, transport
 from apps.gateway.authorization import Request, address_of, authorize
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, Loss, Target
@@ -64,6 +64,8 @@ class Attempt(msgspec.Struct, eq=False):
     seals: Seals | None = None
     media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
     patience: float | None = None
+    # The deployments that the request has passed (`hop.py`).
+    hops: str = ""
     started_at: float = msgspec.field(default_factory=time.monotonic)
     first_content_at: float | None = None
     status: int | None = None
@@ -135,6 +137,8 @@ class Attempt(msgspec.Struct, eq=False):
             "User-Agent": "model-gateway",
             **headers_of(dialect, chat, target),
         }
+        if own_address:
+            headers[hop.HEADER] = hop.with_own(self.hops)
         with self.departure.interrupts():
             headers |= authorize(provider.auth, secret, Request("POST", url, headers, body))
             ip = pinned_ip(url) if own_address else None
