@@ -13,5 +13,8 @@ class WiringConfig(AppConfig):
     def ready(self) -> None:
         """Have the settings checked wherever Django checks."""
         from gateway_project.checks import check_settings
+        from gateway_project.store_checks import check_store
 
         register(check_settings, Tags.security)
+        # Asked before the product is brought up (`prepare`), and by `check --deploy`: who runs already goes on.
+        register(check_store, "store", deploy=True)

@@ -5,7 +5,11 @@ Knows what is unsafe, and says what would be right. Must never repeat a secret.
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64decode
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from math import log2
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +19,22 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.core.exceptions import ImproperlyConfigured
 
 # Characters.
-_SHORTEST_SECRET = 40
+_SHORTEST_SECRET, _SHORTEST_TOKEN = 40, 16
+# Bits (Shannon's) a character must bring at least: drawn at random, hexadecimal digits bring nearly 4.
+_FEWEST_BITS = 2.5
+# Different ones among the 32 of a key: at random there are some 30.
+_FEWEST_BYTES = 16
+_GIVEN_AWAY = (
+    "django-insecure",
+    "changeme",
+    "change-me",
+    "change_me",
+    "your-secret",
+    "example",
+    "password",
+    "replace-me",
+)
+_HOW_TO_MAKE = "`python -c 'import secrets; print(secrets.token_urlsafe(48))'` makes one."
 
 
 def check_settings(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
@@ -46,14 +65,44 @@ def _any_mode() -> Iterator[CheckMessage]:
 def _errors_of_production() -> Iterator[CheckMessage]:
     if not settings.ALLOWED_HOSTS or "*" in settings.ALLOWED_HOSTS:
         yield Error("ALLOWED_HOSTS must name the hosts that are served.", hint="`*` is not one.", id="gateway.E002")
-    if len(settings.SECRET_KEY) < _SHORTEST_SECRET:
-        yield Error(f"SECRET_KEY must have at least {_SHORTEST_SECRET} characters.", id="gateway.E003")
-    if len(settings.API_KEY_PEPPER) < _SHORTEST_SECRET:
-        yield Error(f"API_KEY_PEPPER must have at least {_SHORTEST_SECRET} characters.", id="gateway.E004")
+    for name, identifier in (("SECRET_KEY", "gateway.E003"), ("API_KEY_PEPPER", "gateway.E004")):
+        if why := why_weak(getattr(settings, name), _SHORTEST_SECRET):
+            yield Error(f"{name} {why}.", hint=_HOW_TO_MAKE, id=identifier)
     if not settings.DATABASE_URL:
         yield Error("DATABASE_URL must name the PostgreSQL database.", id="gateway.E005")
     if not settings.REDIS_URL:
         yield Error("REDIS_URL must name the Redis or Valkey server.", id="gateway.E006")
+    yield from _errors_of_secrets()
+    if settings.DEBUG:
+        yield Error("DEBUG is on: pages of errors would show settings and variables.", id="gateway.E010")
+
+
+def _errors_of_secrets() -> Iterator[CheckMessage]:
+    if any(map(_is_weak_fernet_key, settings.ENCRYPTION_KEYS)):
+        yield Error(
+            "ENCRYPTION_KEYS has a key that nobody drew at random.",
+            hint="`Fernet.generate_key()` makes one.",
+            id="gateway.E007",
+        )
+    by_value: dict[str, list[str]] = {}
+    for name, value in _secrets():
+        by_value.setdefault(value, []).append(name)
+    for names in by_value.values():
+        if len(names) > 1:
+            yield Error(
+                f"{' and '.join(names)} are the same: who learns one has them all.",
+                hint=_HOW_TO_MAKE,
+                id="gateway.E008",
+            )
+    if settings.METRICS_TOKEN:
+        if why := why_weak(settings.METRICS_TOKEN, _SHORTEST_TOKEN):
+            yield Error(f"METRICS_TOKEN {why}.", hint=_HOW_TO_MAKE, id="gateway.E009")
+    elif not settings.METRICS_PUBLIC:
+        yield Error(
+            "METRICS_TOKEN is not set: /metrics would answer anyone.",
+            hint="Set it, or METRICS_PUBLIC=true where nobody else can reach /metrics.",
+            id="gateway.E009",
+        )
 
 
 def _warnings_of_production() -> Iterator[CheckMessage]:
@@ -63,12 +112,44 @@ def _warnings_of_production() -> Iterator[CheckMessage]:
             hint="Keys and passwords would cross the network in clear; cookies are not marked secure.",
             id="gateway.W001",
         )
-    if not settings.METRICS_TOKEN:
-        yield Warning("METRICS_TOKEN is not set: /metrics answers anyone.", id="gateway.W002")
+    if settings.METRICS_PUBLIC and not settings.METRICS_TOKEN:
+        yield Warning("METRICS_PUBLIC: /metrics answers anyone who can reach it.", id="gateway.W002")
     if settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES:
         yield Warning(
             "GATEWAY_ALLOW_PRIVATE_ADDRESSES lets tenants' URLs reach into the private network.", id="gateway.W003"
         )
+
+
+def why_weak(secret: str, shortest: int) -> str | None:
+    """Return what is wrong with a secret, without a word of it; None for one that was drawn at random."""
+    if len(secret) < shortest:
+        return f"must have at least {shortest} characters"
+    if any(word in secret.lower() for word in _GIVEN_AWAY):
+        return "is one of those that stand in examples"
+    counts = Counter(secret)
+    bits = -sum(count * log2(count / len(secret)) for count in counts.values())
+    if bits < _FEWEST_BITS * shortest or secret in (secret * 2)[1:-1] or _is_a_row(secret):
+        return "repeats itself: it can be guessed"
+    return None
+
+
+def _is_a_row(secret: str) -> bool:
+    """Tell whether most characters are their predecessors' neighbours (`abcdef`, `98765`) or the same."""
+    steps = Counter(ord(after) - ord(before) for before, after in pairwise(secret))
+    return sum(steps[step] for step in (-1, 0, 1)) > len(secret) / 2
+
+
+def _secrets() -> Iterator[tuple[str, str]]:
+    """Yield every secret of the operator's with its variable."""
+    for name in ("SECRET_KEY", "API_KEY_PEPPER", "METRICS_TOKEN"):
+        if value := getattr(settings, name):
+            yield name, value
+    for number, key in enumerate(settings.ENCRYPTION_KEYS, start=1):
+        yield f"ENCRYPTION_KEYS #{number}", key.strip()
+
+
+def _is_weak_fernet_key(text: str) -> bool:
+    return _is_fernet_key(text) and len(set(urlsafe_b64decode(text.strip()))) < _FEWEST_BYTES
 
 
 def _is_fernet_key(text: str) -> bool:

@@ -6,6 +6,8 @@ import logging.config
 
 import structlog
 
+from apps.kernel.redaction import redact_forms
+
 
 def logging_config(*, development: bool) -> None:
     """Configure structlog and the standard loggers of this process."""
@@ -43,7 +45,7 @@ def logging_config(*, development: bool) -> None:
                 "line": {
                     "()": structlog.stdlib.ProcessorFormatter,
                     "foreign_pre_chain": shared,
-                    "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+                    "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer, _redacted],
                 }
             },
             "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
@@ -56,3 +58,8 @@ def logging_config(*, development: bool) -> None:
             },
         }
     )
+
+
+def _redacted(logger: object, method: str, line: str) -> str:
+    """Take credentials out of a line as it is written, tracebacks and other libraries' words included."""
+    return redact_forms(line)

@@ -78,6 +78,7 @@ class Server:
             raise StartError(str(error)) from error
 
     def _start_stores(self) -> None:
+        _refuse_shared_database(self._place)
         stores = embedded.chosen(self._place.home)
         for store in stores:
             _say(f"starting {store.title} …")
@@ -197,6 +198,15 @@ def main(procfile: Path = home.PROJECT / "Procfile", prepare: Sequence[str] = _P
     except (StartError, OSError) as error:
         _say(f"the server cannot start: {error}")
         return 1
+
+
+def _refuse_shared_database(place: Place) -> None:
+    """Raise StartError for a database of production that others on the machine could reach."""
+    if place.mode == "production" and os.geteuid() == 0 and not os.environ.get("DATABASE_URL"):
+        raise StartError(
+            "PostgreSQL refuses to be root and would run as a user whom others on this machine can be, too: "
+            "for production set DATABASE_URL, or start the server as a user of its own"
+        )
 
 
 def _commands_of(procfile: Path) -> dict[str, str]:

@@ -39,8 +39,9 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _BEHIND_TLS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _BEHIND_TLS else None
 SECURE_HSTS_SECONDS = 31_536_000 if _BEHIND_TLS else 0
 X_FRAME_OPTIONS = "DENY"
-# `/metrics` asks for this bearer token when it is set.
+# `/metrics` asks for this bearer token when it is set; in production it is, unless everybody may read them.
 METRICS_TOKEN = str(env.env.str("METRICS_TOKEN", default=""))
+METRICS_PUBLIC = env.boolean("METRICS_PUBLIC", default=False)
 
 # --- apps ---------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [

@@ -14,15 +14,16 @@ from gateway_project.home import PROJECT
 
 SAFE = {
     "GATEWAY_MODE": "production",
-    "SECRET_KEY": "k" * 40,
-    "API_KEY_PEPPER": "p" * 40,
+    "SECRET_KEY": "kJ8s0-Vw2nQx7RfTz4LmYc9BhD1eGaUo6pIiS3_Q7tM",
+    "API_KEY_PEPPER": "Zq5XvN-1bWm8KdPj0HrEu6TyGo3CfLsAa9_iRx4Vw2E",
     "ENCRYPTION_KEYS": Fernet.generate_key().decode(),
     "ALLOWED_HOSTS": "gateway.example",
     "PUBLIC_URL": "https://gateway.example",
-    "METRICS_TOKEN": "m" * 20,
+    "METRICS_TOKEN": "mT7q-2Lw9xVc4Kb8Rz0e",
     "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
     "REDIS_URL": "redis://127.0.0.1:1/0",
 }
+RANDOM = "Wd3-Pk7zQ0vYx9TsLc5mRb1NfGh8JeUa4oIi2Zq6Xr"
 
 
 def start(home: Path, *code: str, **changes: str) -> subprocess.CompletedProcess[str]:
@@ -52,8 +53,23 @@ def test_a_safe_production_has_nothing_to_say(tmp_path: Path) -> None:
         ("gateway.E001", {"ENCRYPTION_KEYS": f"{SAFE['ENCRYPTION_KEYS']},short"}),
         ("gateway.E002", {"ALLOWED_HOSTS": ""}),
         ("gateway.E002", {"ALLOWED_HOSTS": "gateway.example,*"}),
-        ("gateway.E003", {"SECRET_KEY": "k" * 39}),
-        ("gateway.E004", {"API_KEY_PEPPER": "p" * 39}),
+        ("gateway.E003", {"SECRET_KEY": RANDOM[:39]}),
+        ("gateway.E004", {"API_KEY_PEPPER": RANDOM[:39]}),
+        ("gateway.E003", {"SECRET_KEY": "a" * 50}),
+        ("gateway.E003", {"SECRET_KEY": "0123456789abcdef" * 4}),
+        ("gateway.E003", {"SECRET_KEY": "abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGHIJ"}),
+        ("gateway.E003", {"SECRET_KEY": f"django-insecure-{RANDOM}"}),
+        ("gateway.E003", {"SECRET_KEY": f"changeme-{RANDOM}"}),
+        ("gateway.E004", {"API_KEY_PEPPER": "password" * 6}),
+        ("gateway.E004", {"API_KEY_PEPPER": "ab" * 60}),
+        ("gateway.E007", {"ENCRYPTION_KEYS": "A" * 43 + "="}),
+        ("gateway.E008", {"SECRET_KEY": RANDOM, "API_KEY_PEPPER": RANDOM}),
+        ("gateway.E008", {"API_KEY_PEPPER": SAFE["ENCRYPTION_KEYS"]}),
+        ("gateway.E008", {"METRICS_TOKEN": SAFE["SECRET_KEY"]}),
+        ("gateway.E008", {"ENCRYPTION_KEYS": f"{SAFE['ENCRYPTION_KEYS']},{SAFE['ENCRYPTION_KEYS']}"}),
+        ("gateway.E009", {"METRICS_TOKEN": ""}),
+        ("gateway.E009", {"METRICS_TOKEN": "m" * 20}),
+        ("gateway.E009", {"METRICS_TOKEN": RANDOM[:15]}),
         ("gateway.E005", {"DATABASE_URL": ""}),
         ("gateway.E006", {"REDIS_URL": ""}),
     ],
@@ -63,7 +79,9 @@ def test_an_unsafe_production_refuses(tmp_path: Path, identifier: str, changes: 
     assert done.returncode == 1
     assert identifier in done.stderr
     for name, value in changes.items():
+        # Its first characters are looked for as well: a message must not begin to tell it.
         if name != "ALLOWED_HOSTS" and value:
+            assert value[:12] not in done.stderr
             assert value not in done.stderr
 
 
@@ -71,7 +89,7 @@ def test_an_unsafe_production_refuses(tmp_path: Path, identifier: str, changes: 
     ("identifier", "changes"),
     [
         ("gateway.W001", {"PUBLIC_URL": "http://gateway.example"}),
-        ("gateway.W002", {"METRICS_TOKEN": ""}),
+        ("gateway.W002", {"METRICS_TOKEN": "", "METRICS_PUBLIC": "true"}),
         ("gateway.W003", {"GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true"}),
     ],
 )

@@ -16,8 +16,8 @@ from django.core.signals import setting_changed
 from django.dispatch import receiver
 from msgspec.structs import replace
 
-from apps.gateway import transport
-from apps.gateway.authorization import Request, address_of, authorize
+from apps.gateway import hop, transport
+from apps.gateway.authorization import Request, address_of, authorize, secrets_in
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, Loss, Target
 from apps.gateway.canonical.events import (
@@ -64,6 +64,8 @@ class Attempt(msgspec.Struct, eq=False):
     seals: Seals | None = None
     media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
     patience: float | None = None
+    # The deployments that the request has passed (`hop.py`).
+    hops: str = ""
     started_at: float = msgspec.field(default_factory=time.monotonic)
     first_content_at: float | None = None
     status: int | None = None
@@ -71,6 +73,12 @@ class Attempt(msgspec.Struct, eq=False):
     # What was left out of the request.
     losses: list[Loss] = []
     healing: Healing | None = None
+    # What was presented to the provider: the credential, and the headers made of it.
+    _presented: tuple[str, dict[str, str]] = ("", {})
+
+    def __repr__(self) -> str:
+        """Show whom it asks, never what was presented."""
+        return f"Attempt({self.candidate.mapping})"
 
     @property
     def begun(self) -> bool:
@@ -95,8 +103,9 @@ class Attempt(msgspec.Struct, eq=False):
 
     def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
         """Yield what the provider answers, as `events` does."""
-        exchange = yield from self._send(dialect, target)
+        exchange: Exchange | None = None
         try:
+            exchange = yield from self._send(dialect, target)
             begun = self.begun
             held: list[Event] = []
             for event in restored(self._events(dialect, exchange), target):
@@ -115,9 +124,14 @@ class Attempt(msgspec.Struct, eq=False):
             if not begun:
                 self.first_content_at = time.monotonic()
                 yield from held
+        except UpstreamFailure as failure:
+            # A provider's words may quote what it was sent.
+            failure.redact(secrets_in(*self._presented))
+            raise
         finally:
-            self.received += exchange.received
-            exchange.close()
+            if exchange is not None:
+                self.received += exchange.received
+                exchange.close()
 
     def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, Exchange]:
         """Return the exchange with a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
@@ -135,8 +149,12 @@ class Attempt(msgspec.Struct, eq=False):
             "User-Agent": "model-gateway",
             **headers_of(dialect, chat, target),
         }
+        if own_address:
+            headers[hop.HEADER] = hop.with_own(self.hops)
         with self.departure.interrupts():
-            headers |= authorize(provider.auth, secret, Request("POST", url, headers, body))
+            presented = authorize(provider.auth, secret, Request("POST", url, headers, body))
+            headers |= presented
+            self._presented = secret, presented
             ip = pinned_ip(url) if own_address else None
         sending = transport.send("POST", url, headers, body, self._budget(), ip)
         with closing(sending):

@@ -45,6 +45,8 @@ class Attempts(msgspec.Struct, eq=False):
     departure: Departure
     seals: Seals | None = None
     strict: bool = False
+    # The deployments that the request has passed (`hop.py`).
+    hops: str = ""
     # Whether the first candidate is only tried to find out whether it works again.
     probe: bool = False
     tried: list[dict[str, Any]] = []
@@ -123,6 +125,7 @@ class Attempts(msgspec.Struct, eq=False):
             seals=self.seals,
             media=self.media,
             patience=patience,
+            hops=self.hops,
         )
 
     def _follow(self, queue: deque[Candidate]) -> Iterator[Event]:

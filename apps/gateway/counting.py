@@ -13,7 +13,7 @@ import structlog
 from msgspec.structs import replace
 
 from apps.catalog import snapshot
-from apps.gateway import admission, candidates, transport
+from apps.gateway import admission, candidates, hop, transport
 from apps.gateway.authorization import Request, address_of, authorize
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, Target
@@ -83,6 +83,8 @@ def _ask(one: Candidate, chat: Chat) -> int | None:
         "User-Agent": "model-gateway",
         **headers_of(dialect, chat, target),
     }
+    if credential.base_url:
+        headers[hop.HEADER] = hop.own_token()
     headers |= authorize(provider.auth, secret, Request("POST", url, headers, body))
     ip = pinned_ip(credential.base_url) if credential.base_url else None
     budget = Budget(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)

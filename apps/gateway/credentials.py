@@ -72,6 +72,8 @@ def credentials_for(policy: Policy, provider: Provider) -> list[Credential]:
 # Seconds for which a credential rests: refused by its provider, out of money there, or asked too often.
 _RESTS = {401: 300.0, 403: 60.0, 402: 300.0, 429: 10.0}
 _LONGEST_REST = 300.0
+# Names remembered at a time: tenants may have any number of credentials that are refused.
+_MOST_RESTING = 10_000
 _resting: dict[str, float] = {}
 
 
@@ -83,7 +85,11 @@ def rest(credential: Credential, status: int | None, retry_after: float | None =
     seconds = _RESTS.get(status or 0)
     if seconds is None:
         return False
-    _resting[credential.name] = time.monotonic() + min(retry_after or seconds, _LONGEST_REST)
+    now = time.monotonic()
+    if len(_resting) >= _MOST_RESTING:
+        for name in [name for name, until in _resting.items() if until <= now] or [next(iter(_resting))]:
+            del _resting[name]
+    _resting[credential.name] = now + min(retry_after or seconds, _LONGEST_REST)
     return True
 
 

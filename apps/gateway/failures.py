@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from apps.kernel.errors import AllProvidersFailed, ApiError, Overloaded, RateLimited, UpstreamRefused, UpstreamTimeout
+from apps.kernel.redaction import redact
 
 # Statuses that say something about the provider and nothing about the request (besides 5xx and 429).
 _PROVIDERS_OWN = {401, 403, 404, 408}
@@ -31,6 +34,14 @@ class UpstreamFailure(Exception):
         self.code = code
         self.param = param
         self.retry_after = retry_after
+
+    def redact(self, secrets: Iterable[str]) -> None:
+        """Take credentials out of the provider's words: those that were sent to it, and whatever looks like one."""
+        secrets = list(secrets)
+        self.message = redact(self.message, secrets)
+        self.code = self.code and redact(self.code, secrets)
+        self.param = self.param and redact(self.param, secrets)
+        self.args = (self.message,)
 
     @property
     def retryable(self) -> bool:

@@ -15,6 +15,7 @@ from apps.gateway.attempts import Attempts
 from apps.gateway.call import Call
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.hedge import hedge_of
+from apps.gateway.hop import hops_of
 from apps.gateway.policy import policy_of
 from apps.gateway.response_cache import place_of
 from apps.gateway.run import ChatRun
@@ -34,6 +35,7 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
     for a request that a guardrail blocks."""
     started_at = time.monotonic()
     worker.start()
+    hops = hops_of(call)
     policy = policy_of(token)
     chat = read_request(call.body())
     shape = shape_of(call, chat)
@@ -57,7 +59,7 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
         if admitted is not None:
             strict, seals = call.switched_on("x-strict"), Seals(policy.project_id)
             attempts = Attempts(chat, ranking.candidates, call.departure(), seals, strict=strict, probe=ranking.probe)
-            attempts.hedge, attempts.prompt_tokens = hedge, shape.prompt_tokens
+            attempts.hedge, attempts.prompt_tokens, attempts.hops = hedge, shape.prompt_tokens, hops
             run = ChatRun(chat, policy, ranking, entry, attempts, worst.prompt_tokens, started_at, admitted)
             if policy.guardrails is not None:
                 run.screen(Guard(policy.guardrails, policy.retention))

@@ -1,8 +1,8 @@
 """Answers kept for a project that asks for it, and given again to the same question, plain or streamed.
 
 A question is a project's, and all of the request that can change its answer; an answer is kept as its events. Equal
-questions that are asked at the same time in one process are asked once. Must never give one project's answer to
-another's client.
+questions that are asked at the same time in one process are asked once. An answer is encrypted where it is kept: it is
+content, whatever the organization's retention. Must never give one project's answer to another's client.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import sha256
 from uuid import UUID
 
 import msgspec
@@ -23,7 +22,9 @@ from apps.gateway.canonical import events as canonical
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, Waiting
 from apps.gateway.departure import Departure
+from apps.kernel.content_encryption import decrypt_content, encrypt_content, keyed_digest
 from apps.kernel.redis import client
+from apps.kernel.sealing import UnreadableSecretError
 
 log = structlog.get_logger(__name__)
 
@@ -84,7 +85,7 @@ class Cached:
         data = msgspec.json.encode([(type(event).__name__, event) for event in self._kept])
         if len(data) <= MAX_BYTES:
             try:
-                client().set(self.key, data, ex=self.seconds)
+                client().set(self.key, encrypt_content(data, self.key), ex=self.seconds)
             except RedisError as error:
                 log.warning("cache.not_kept", error=type(error).__name__)
 
@@ -118,9 +119,9 @@ class Cached:
             return None
         if data is None:
             return None
-        # What another version kept is no answer.
-        with suppress(msgspec.MsgspecError, ValueError, KeyError, TypeError):
-            told = msgspec.json.decode(str(data), type=list[tuple[str, msgspec.Raw]])
+        # What another version kept is no answer, nor is what was encrypted with a key that is gone.
+        with suppress(UnreadableSecretError, msgspec.MsgspecError, ValueError, KeyError, TypeError):
+            told = msgspec.json.decode(decrypt_content(data, self.key), type=list[tuple[str, msgspec.Raw]])
             return [msgspec.json.decode(raw, type=_KINDS[name]) for name, raw in told]
         return None
 
@@ -132,5 +133,5 @@ def place_of(
     if not seconds:
         return None
     question = msgspec.structs.replace(chat, model=model_id, **_BESIDE)
-    digest = sha256(msgspec.json.encode([str(project_id), provider, question])).hexdigest()
+    digest = keyed_digest(msgspec.json.encode([str(project_id), provider, question]))
     return Cached(f"answer:{digest}", seconds, departure)

@@ -30,6 +30,9 @@ OPEN_AFTER, OPEN_SHARE = 5, 0.5
 # Seconds until an open circuit lets one request of each worker through: doubles with each that fails.
 FIRST_PROBE, LONGEST_PROBE = 5.0, 20.0
 CIRCUITS = "circuits"
+# Providers of tenants' own are not scored: name and model are whatever they write, any number of them, and two tenants
+# who use the same name would open each other's circuits.
+_UNSCORED = "custom:"
 
 
 class Circuit(msgspec.Struct):
@@ -64,6 +67,8 @@ class Scoreboard:
 
     def succeeded(self, mapping: str, *, first_token_ms: int | None, tokens: int, seconds: float) -> None:
         """Count an answer. `first_token_ms` is None for plain answers; speed is `tokens` in `seconds` of writing."""
+        if mapping.startswith(_UNSCORED):
+            return
         self._unsent[mapping].succeed(first_token_ms, tokens, seconds)
         self._in_a_row.pop(mapping, None)
         if mapping in self._forgiven:
@@ -76,6 +81,8 @@ class Scoreboard:
 
     def failed(self, mapping: str) -> None:
         """Count a failure that the provider is to blame for."""
+        if mapping.startswith(_UNSCORED):
+            return
         self._unsent[mapping].failed += 1
         self._in_a_row[mapping] = self._in_a_row.get(mapping, 0) + 1
         if mapping in self._forgiven:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from select import POLLERR, POLLHUP, POLLIN
 from urllib.parse import urlsplit
 
@@ -26,6 +26,8 @@ from apps.gateway.readiness import Readiness
 # Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
 _POOL_SIZE = 512
 _POOL_AGE = 45.0
+# Addresses with kept connections, and URLs that are remembered in parts: tenants may name any number of both.
+_MOST_POOLS, _MOST_URLS = 1_024, 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ _poll = get_original("select", "poll")
 _pools: dict[Address, deque[_Connection]] = {}
 
 
-@cache
+@lru_cache(maxsize=_MOST_URLS)
 def split_url(url: str, ip: str | None = None) -> tuple[Address, str, bytes]:
     """Return the address, the path with query, and the Host header's value of a URL."""
     parts = urlsplit(url)
@@ -158,10 +160,22 @@ def _take(address: Address, budget: Budget) -> _Connection:
 
 def _give_back(address: Address, connection: _Connection) -> None:
     connection.idle_since = time.monotonic()
-    pool = _pools.setdefault(address, deque())
+    pool = _pools.get(address)
+    if pool is None:
+        if len(_pools) >= _MOST_POOLS:
+            _forget_pools(connection.idle_since - _POOL_AGE)
+        pool = _pools[address] = deque()
     pool.append(connection)
     if len(pool) > _POOL_SIZE:
         pool.popleft().close()
+
+
+def _forget_pools(oldest: float) -> None:
+    """Close the pools that nobody has used lately; where all were used, the one that was made first."""
+    unused = [address for address, pool in _pools.items() if not pool or pool[-1].idle_since < oldest]
+    for address in unused or [next(iter(_pools))]:
+        for connection in _pools.pop(address):
+            connection.close()
 
 
 def _connect(address: Address, timeout: float) -> socket.socket:

@@ -1,14 +1,14 @@
-"""Addresses that tenants give: resolved once, looked at, and called at the very address that was looked at.
+"""Addresses that tenants give (SSRF): resolved once, looked at, and called at the very address that was looked at.
 
-Only public unicast addresses pass, so that nobody reaches the inside of our network through us. Must never follow a
-redirect, nor resolve a name a second time.
+Only public unicast addresses pass, so that nobody reaches the inside of our network through us, and none that leads
+back here. Must never follow a redirect, nor resolve a name a second time.
 """
 
 from __future__ import annotations
 
 import socket
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,15 +16,13 @@ import requests
 from django.conf import settings
 from requests.adapters import HTTPAdapter
 
+from apps.keys.reserved_addresses import is_platform, is_public, is_reachable_port
+
+__all__ = ["SafeAddress", "UnsafeAddressError", "guard", "is_public"]
+
 # Characters.
 MAX_LENGTH = 2_000
 _PORTS = {"http": 80, "https": 443}
-# IPv6 outside of this is not handed out: loopback, link-local, site-local, mapped IPv4, NAT64 and the like.
-_GLOBAL_UNICAST_6 = ip_network("2000::/3")
-# Protocol assignments with Teredo, documentation, 6to4.
-_SPECIAL_6 = tuple(map(ip_network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
-# Protocol assignments, 6to4 relays; what else is special, `is_global` knows.
-_SPECIAL_4 = tuple(map(ip_network, ("192.0.0.0/24", "192.88.99.0/24")))
 
 
 class UnsafeAddressError(ValueError):
@@ -51,7 +49,7 @@ class SafeAddress:
 
 
 def guard(url: str) -> SafeAddress:
-    """Resolve the URL of a tenant. Raises UnsafeAddressError unless everything it stands for is public."""
+    """Resolve the URL of a tenant. Raises UnsafeAddressError unless everything it stands for may be called."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
@@ -61,20 +59,42 @@ def guard(url: str) -> SafeAddress:
         raise UnsafeAddressError("Must be an http or https URL")
     if "@" in parts.netloc or " " in url or "\\" in url:
         raise UnsafeAddressError("Must be a URL without credentials, spaces or backslashes")
-    addresses = _resolve(host, port or _PORTS[parts.scheme])
+    port = port if port is not None else _PORTS[parts.scheme]
+    if not is_reachable_port(port):
+        raise UnsafeAddressError("Must have port 80 or 443, or one from 1024 on that is not known as a store's")
+    addresses = _resolve(host, port)
+    if any(map(is_platform, addresses)):
+        raise UnsafeAddressError("Must not lead to an address that clouds keep for their platform and its metadata")
     if not settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES and not all(map(is_public, addresses)):
         raise UnsafeAddressError("Must not lead to a private, loopback or link-local address")
+    if _leads_back(host, port, addresses):
+        raise UnsafeAddressError("Must not lead back to this gateway")
     return SafeAddress(url, host, parts.netloc, addresses[0])
 
 
-def is_public(address: str) -> bool:
-    """Tell whether an IP address is public unicast."""
-    ip = ip_address(address)
-    match ip:
-        case IPv4Address():
-            return ip.is_global and not ip.is_multicast and not any(ip in network for network in _SPECIAL_4)
-        case IPv6Address():
-            return ip in _GLOBAL_UNICAST_6 and not any(ip in network for network in _SPECIAL_6)
+def _leads_back(host: str, port: int, addresses: list[str]) -> bool:
+    """Tell whether a URL is this gateway's own: by a name that it is known by, or an address that it listens at."""
+    public = urlsplit(settings.PUBLIC_URL)
+    ports = {settings.PORT, public.port or _PORTS.get(public.scheme, 443)}
+    if public.scheme == "https":
+        # Whoever ends TLS for it listens at both.
+        ports |= set(_PORTS.values())
+    names = {(public.hostname or "").rstrip("."), *(name.strip("[]").lower() for name in settings.ALLOWED_HOSTS)}
+    if port in ports and host.rstrip(".").lower() in names:
+        return True
+    return bool(port == settings.PORT) and any(map(_is_of_this_machine, addresses))
+
+
+@lru_cache(maxsize=1_024)
+def _is_of_this_machine(address: str) -> bool:
+    """Tell whether an IP address is one of this machine's: only those can be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
 
 
 def _resolve(host: str, port: int) -> list[str]:

@@ -14,6 +14,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.redaction import redact
 from apps.keys.address_guard import SafeAddress
 
 # Seconds to connect, between two bytes, and for all of it.
@@ -87,7 +88,7 @@ def _words_of(response: requests.Response, token: str) -> str:
     if isinstance(said, dict):
         said = said.get("message", "")
     # The credential first: what is cut must not leave half of it.
-    return " ".join(str(said).replace(token, "...").split())[:MAX_TOLD]
+    return " ".join(redact(str(said), [token]).split())[:MAX_TOLD]
 
 
 def _refused(reason: str) -> InvalidRequest:

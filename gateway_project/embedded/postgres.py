@@ -12,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -23,6 +24,8 @@ from gateway_project.embedded.sockets import socket_folder
 
 _SOCKET = ".s.PGSQL.5432"
 _DATABASE = "gateway"
+# Users that a machine may have for it; the first that there is.
+_OWN_USERS = ("model-gateway", "postgres")
 # What an acknowledged commit survives: the death of the server and of the machine, or nothing at all.
 _DURABLE = ("fsync=on", "synchronous_commit=on")
 _THROW_AWAY = ("fsync=off", "synchronous_commit=off", "full_page_writes=off", "wal_level=minimal", "max_wal_senders=0")
@@ -146,17 +149,25 @@ def _data_folder(home: Path) -> Path:
 
 
 def _user_for(data: Path) -> User | None:
-    """Return whom to run the server as: for root the owner of the data, at first `nobody`; else who we are."""
+    """Return whom to run the server as: for root the owner of the data, at first a user of its own; else who we are."""
     owner = data.stat().st_uid if data.exists() else None
     if os.geteuid() != 0:
         if owner not in (None, os.geteuid()):
             raise StoreError(f"PostgreSQL's data in {data} belong to another user (uid {owner}): start as that user")
         return None
     try:
-        entry = pwd.getpwuid(owner) if owner else pwd.getpwnam("nobody")
+        entry = pwd.getpwuid(owner) if owner else _least_shared()
     except KeyError as error:
         raise StoreError(f"PostgreSQL refuses to run as root: {error}; set DATABASE_URL to a running one") from error
     return User(entry.pw_uid, entry.pw_gid)
+
+
+def _least_shared() -> pwd.struct_passwd:
+    """Return the user whom the fewest others are: `nobody` is anybody's. Raises KeyError when there is none."""
+    for name in _OWN_USERS:
+        with suppress(KeyError):
+            return pwd.getpwnam(name)
+    return pwd.getpwnam("nobody")
 
 
 def _quoted(folder: Path) -> str:

@@ -242,3 +242,36 @@ def test_nobody_listening_is_a_network_failure() -> None:
 def test_a_header_cannot_break_out_of_its_line() -> None:
     with pytest.raises(UpstreamFailure, match="line break"):
         send("http://127.0.0.1:9/", {"Authorization": "Bearer x\r\nX-Evil: 1"}, b"", BUDGET)
+
+
+def test_any_number_of_urls_takes_bounded_room() -> None:
+    for number in range(5_000):
+        transport.split_url(f"https://host-{number}.example/v1/chat/completions", "93.184.215.14")
+    assert transport.split_url.cache_info().currsize == 4_096
+
+
+def test_any_number_of_addresses_takes_bounded_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that tenants' servers keep open are not kept for ever."""
+    transport.close_idle()
+    transport._pools.clear()
+    monkeypatch.setattr(transport, "_MOST_POOLS", 2)
+    closed: list[int] = []
+
+    class Kept:
+        idle_since = 0.0
+
+        def __init__(self, number: int) -> None:
+            self.number = number
+
+        def close(self) -> None:
+            closed.append(self.number)
+
+    places = [transport.Address(f"host-{number}", 443, True) for number in range(4)]
+    for number in range(3):
+        transport._give_back(places[number], Kept(number))  # type: ignore[arg-type]  # stands in for a socket
+    assert closed == [0], "all were used lately: the oldest goes"
+    for address in places[1:3]:
+        transport._pools[address][-1].idle_since -= 60
+    transport._give_back(places[3], Kept(3))  # type: ignore[arg-type]  # stands in for a socket
+    assert (closed, list(transport._pools)) == ([0, 1, 2], [places[3]])
+    transport._pools.clear()

@@ -26,7 +26,7 @@ def test_what_is_not_public_unicast_is_refused(address: str) -> None:
     assert not is_public(address)
     host = f"[{address}]" if ":" in address else address
     if "%" not in address:
-        with pytest.raises(UnsafeAddressError, match=r"private, loopback or link-local|host is not known"):
+        with pytest.raises(UnsafeAddressError, match=r"private, loopback or link-local|is not known|their platform"):
             guard(f"https://{host}/v1")
 
 
@@ -41,7 +41,7 @@ def test_what_is_public_passes(address: str) -> None:
     "url",
     [
         *("http://localhost/v1", "http://localhost.:80", "http://127.1", "http://2130706433", "http://0x7f000001"),
-        *("http://0177.0.0.1", "http://0/", "http://[::ffff:7f00:1]/", "http://127.0.0.1:5432"),
+        *("http://0177.0.0.1", "http://0/", "http://[::ffff:7f00:1]/", "http://127.0.0.1:9000"),
     ],
 )
 def test_other_spellings_of_the_inside_are_refused(url: str) -> None:
@@ -102,3 +102,74 @@ def test_the_operator_may_allow_private_addresses(settings: Any) -> None:
     assert guard("http://127.0.0.1:9000/v1").ip == "127.0.0.1"
     with pytest.raises(UnsafeAddressError):
         guard("ftp://127.0.0.1")
+
+
+PLATFORM = [
+    *("169.254.169.254", "169.254.170.2", "168.63.129.16", "100.100.100.200", "192.0.0.192", "161.26.0.7", "166.9.0.1"),
+    *("fd00:ec2::254", "fd00:ec2::23", "fd20:ce::254", "fe80::a9fe:a9fe"),
+    # The same by other names: mapped, compatible, translated, NAT64, 6to4, Teredo (server, and client turned).
+    *("::ffff:169.254.169.254", "::ffff:a83f:8110", "::a9fe:a9fe", "::ffff:0:168.63.129.16", "64:ff9b::a9fe:a9fe"),
+    *(
+        "64:ff9b::168.63.129.16",
+        "2002:a9fe:a9fe::1",
+        "2002:a83f:8110::",
+        "2001:0:a9fe:a9fe::1",
+        "2001:0:1:2::5601:5601",
+    ),
+]
+
+
+@pytest.mark.parametrize("private_allowed", [False, True])
+@pytest.mark.parametrize("address", PLATFORM)
+def test_a_clouds_platform_is_never_reached(address: str, private_allowed: bool, settings: Any) -> None:
+    """Also where the operator allows private addresses: what answers there gives credentials away."""
+    settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = private_allowed
+    assert not is_public(address)
+    host = f"[{address}]" if ":" in address else address
+    with pytest.raises(UnsafeAddressError, match="for their platform and its metadata"):
+        guard(f"https://{host}/v1")
+
+
+@pytest.mark.parametrize("private_allowed", [False, True])
+@pytest.mark.parametrize(
+    "port", [0, 1, 21, 22, 25, 53, 81, 444, 1023, 2375, 2379, 3306, 5432, 6379, 9200, 10250, 11211, 27017]
+)
+def test_no_store_is_reached_by_its_port(port: int, private_allowed: bool, settings: Any) -> None:
+    settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = private_allowed
+    with pytest.raises(UnsafeAddressError, match="Must have port 80 or 443"):
+        guard(f"http://93.184.215.14:{port}/v1")
+
+
+@pytest.mark.parametrize("port", [80, 443, 1024, 1234, 8000, 8001, 8080, 8443, 9000, 11434, 30000, 65535])
+def test_where_models_are_served_is_reached(port: int) -> None:
+    assert guard(f"http://93.184.215.14:{port}/v1").ip == "93.184.215.14"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("https://gateway.example/v1", "https://GATEWAY.example./v1", "http://gateway.example/v1"),
+        *("https://gateway.example:443", "http://gateway.example:8000/v1", "https://api.gateway.example/v1"),
+    ],
+)
+def test_a_url_of_the_gateways_own_is_refused(url: str, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.PUBLIC_URL, settings.PORT = "https://gateway.example", 8000
+    settings.ALLOWED_HOSTS = ["gateway.example", "api.gateway.example"]
+    resolving(monkeypatch, ["93.184.215.14"])
+    with pytest.raises(UnsafeAddressError, match="Must not lead back to this gateway"):
+        guard(url)
+
+
+def test_the_gateways_own_listening_address_is_refused(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES, settings.PORT = True, 8000
+    resolving(monkeypatch, ["127.0.0.1"], ["127.0.0.1"])
+    with pytest.raises(UnsafeAddressError, match="Must not lead back to this gateway"):
+        guard("http://a-name-for-this-machine.example:8000/v1")
+    assert guard("http://a-name-for-this-machine.example:8001/v1").ip == "127.0.0.1"
+
+
+def test_a_neighbour_of_the_gateway_is_not_refused(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.PUBLIC_URL, settings.PORT, settings.ALLOWED_HOSTS = "https://gateway.example", 8000, [".example"]
+    resolving(monkeypatch, ["93.184.215.14"], ["93.184.215.14"])
+    assert guard("https://gateway.example:9443/v1").ip == "93.184.215.14"
+    assert guard("https://models.example/v1").ip == "93.184.215.14"

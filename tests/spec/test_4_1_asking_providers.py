@@ -56,7 +56,7 @@ class TestAskingTheProvider:
 
     def test_one_that_cannot_be_reached_is_400(self, world: World, administrator: Caller, settings: Any) -> None:
         settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = True
-        response = create(administrator, world, baseUrl="http://127.0.0.1:9")
+        response = create(administrator, world, baseUrl="http://127.0.0.1:1999")
         assert response.json() == {"message": "The provider key was not accepted: the provider could not be reached"}
         assert not ProviderKey.objects.exists()
 

@@ -17,6 +17,9 @@ from tests.upstream import Caller as ModelCaller
 from tests.upstream import settle_all
 from tests.world import Caller, World, signed_in
 
+PLATFORM = "Must not lead to an address that clouds keep for their platform and its metadata"
+STORES_PORT = "Must have port 80 or 443, or one from 1024 on that is not known as a store's"
+
 
 class TestCreating:
     def test_it_is_answered_masked_and_stored_encrypted(self, world: World, administrator: Caller) -> None:
@@ -70,8 +73,13 @@ class TestCreating:
             ({"baseUrl": "ftp://93.184.215.14"}, "baseUrl", "Must be an http or https URL"),
             *(
                 ({"baseUrl": url}, "baseUrl", "Must not lead to a private, loopback or link-local address")
-                for url in ("http://127.0.0.1:8000", "http://localhost/v1", "http://169.254.169.254/", "http://[::1]/")
+                for url in ("http://127.0.0.1:8000", "http://localhost/v1", "http://10.0.0.1/", "http://[::1]/")
             ),
+            *(
+                ({"baseUrl": f"http://{host}/"}, "baseUrl", PLATFORM)
+                for host in ("169.254.169.254", "168.63.129.16", "100.100.100.200", "[fd00:ec2::254]")
+            ),
+            ({"baseUrl": "http://93.184.215.14:6379"}, "baseUrl", STORES_PORT),
             ({"provider": "openai", "providerName": ...}, "baseUrl", "Only for the provider custom"),
             ({"provider": "openai", "baseUrl": ...}, "providerName", "Only for the provider custom"),
         ],

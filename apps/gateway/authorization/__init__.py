@@ -51,6 +51,18 @@ def authorize(kind: str, secret: str, request: Request) -> dict[str, str]:
     return {kind: secret} if scheme is None else scheme.authorize(secret, request)
 
 
+def secrets_in(secret: str, presented: Mapping[str, str]) -> list[str]:
+    """Return what must not be told of a credential: itself, and what was made of it and presented (an access token)."""
+    found = [secret]
+    for name, value in presented.items():
+        scheme, _, rest = value.partition(" ")
+        if rest and scheme.lower() in {"bearer", "basic"}:
+            found.append(rest)
+        elif name.lower().endswith(("key", "token")):
+            found.append(value)
+    return list(dict.fromkeys(found))
+
+
 def split_secrets(kind: str, value: str) -> list[str]:
     """Return the credentials that an environment variable of the operator's holds, with commas between them unless the
     scheme has its own way."""

@@ -9,8 +9,9 @@ from io import StringIO
 from typing import Any
 
 from django.conf import settings
+from django.core.checks import run_checks
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
@@ -24,6 +25,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Take every step, and tell of each on a line."""
+        self._refuse_unfit_stores()
         # Others who prepare the same database wait.
         with alone_at(Job.PREPARE_DATABASE):
             self.stdout.write(f"database: {_migrate()}")
@@ -33,6 +35,15 @@ class Command(BaseCommand):
                 self.stdout.write(_words_of("demo"))
             else:
                 self.stdout.write(f"static files: {_words_of('collectstatic', interactive=False)}")
+
+    def _refuse_unfit_stores(self) -> None:
+        """Raise CommandError when a store says that it would lose what it is given; tell what is doubtful."""
+        found = run_checks(tags=["store"], include_deployment_checks=True)
+        errors = [message for message in found if message.is_serious()]
+        if errors:
+            raise CommandError("\n".join(map(str, errors)))
+        for message in found:
+            self.stderr.write(str(message))
 
 
 def _migrate() -> str:

@@ -1,0 +1,77 @@
+"""Content encrypted at rest (AES-256-GCM): what people ask and models answer, where it lies in a store for a while.
+
+Each text has a key of its own, derived from an encryption key and a random salt, so that no number of texts wears a key
+out. Keys are exchanged as for provider credentials: the newest encrypts, every one decrypts. What a text belongs to is
+authenticated with it: under another name it does not open. Must never log, return or raise anything of it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from base64 import b64decode, b64encode, urlsafe_b64decode
+from binascii import Error as NotBase64Error
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from apps.kernel.sealing import UnreadableSecretError
+from apps.kernel.setting import Setting
+
+_KEYS: Final = Setting("ENCRYPTION_KEYS")
+# Written before each text: this layout, and by which key.
+_VERSION: Final = b"e1"
+_ID_BYTES: Final = 4
+_SALT_BYTES: Final = 16
+_HEAD_BYTES: Final = len(_VERSION) + _ID_BYTES + _SALT_BYTES
+_PURPOSE: Final = b"content at rest"
+# A key serves one text: there is nothing to tell apart.
+_NONCE: Final = bytes(12)
+
+
+def encrypt_content(content: bytes, name: str) -> bytes:
+    """Return the content encrypted with the newest key, as ASCII; `name` is where it is kept."""
+    identifier, key = _keys(tuple(_KEYS.value))[0]
+    salt = os.urandom(_SALT_BYTES)
+    return b64encode(_VERSION + identifier + salt + _cipher(key, salt).encrypt(_NONCE, content, name.encode()))
+
+
+def decrypt_content(encrypted: bytes | str, name: str) -> bytes:
+    """Return the content. Raises UnreadableSecretError for what no key opens, or what was kept under another name."""
+    try:
+        data = b64decode(encrypted, validate=True)
+    except (NotBase64Error, ValueError):
+        raise _unreadable() from None
+    identifier, salt = data[len(_VERSION) : len(_VERSION) + _ID_BYTES], data[_HEAD_BYTES - _SALT_BYTES : _HEAD_BYTES]
+    if data.startswith(_VERSION) and len(data) > _HEAD_BYTES:
+        for known, key in _keys(tuple(_KEYS.value)):
+            if known == identifier:
+                try:
+                    return _cipher(key, salt).decrypt(_NONCE, data[_HEAD_BYTES:], name.encode())
+                except InvalidTag:
+                    break
+    raise _unreadable()
+
+
+def keyed_digest(content: bytes) -> str:
+    """Return a name for content that says nothing of it to whoever has no key: SHA-256 would let them try guesses."""
+    _, key = _keys(tuple(_KEYS.value))[0]
+    return hmac.digest(key, content, "sha256").hex()
+
+
+def _cipher(key: bytes, salt: bytes) -> AESGCM:
+    return AESGCM(hmac.digest(key, salt, "sha256"))
+
+
+@lru_cache(maxsize=2)
+def _keys(written: tuple[str, ...]) -> list[tuple[bytes, bytes]]:
+    """Return each key's short name, and what is derived from it for this purpose: Fernet's own use is another."""
+    raw = [urlsafe_b64decode(one.strip()) for one in written]
+    return [(sha256(b"name" + one).digest()[:_ID_BYTES], hmac.digest(one, _PURPOSE, "sha256")) for one in raw]
+
+
+def _unreadable() -> UnreadableSecretError:
+    return UnreadableSecretError("This was encrypted with another key, or for another place")

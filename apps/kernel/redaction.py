@@ -1,0 +1,107 @@
+"""Redaction: credentials taken out of words that come from somebody else before anybody is shown or logs them. Pure.
+
+Knows how credentials look, and how one that is known may be quoted: whole, in part, percent-encoded, in base64. Must
+never be the reason for which an error is not told.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+MASK: Final = "..."
+# Characters: a shorter credential is masked where it stands whole, of a longer one also parts of this length.
+LEAST_PART: Final = 12
+_SHORTEST: Final = 4
+# Of a credential, parts are looked for at every fourth place: any sixteen characters of it hold one.
+_STRIDE: Final = 4
+_WORDS: Final = re.compile(r'[^\s:,"{}]{12,}')
+# What stands behind a header's name: words of people have no digits. Nothing of the writing around it is taken along.
+_VALUE: Final = r"""(?=[^\s"',;\\]*\d)[^\s"',;\\]{8,}"""
+_HEADERS: Final = r"(?:proxy-)?authorization|(?:x-)?(?:goog-)?api-key|x-amz-security-token|set-cookie|cookie"
+_FORMS: Final = re.compile(
+    "|".join(
+        (
+            rf"(?P<scheme>\b(?i:bearer|basic)\s+){_VALUE}",
+            rf"""(?P<header>\b(?i:{_HEADERS})[\\"']*\s*[:=]\s*[\\"']*(?:(?i:bearer|basic|token)\s+)?){_VALUE}""",
+            # OpenAI, Anthropic and their kin; our own; many others.
+            r"\b(?:sk|rk|pk)[-_](?=[A-Za-z0-9_-]*\d)[A-Za-z0-9_-]{16,}",
+            r"\bgw_(?:live|dev)_[A-Za-z0-9]{16,}",
+            r"\b(?:gsk_|hf_|gh[ops]_|r8_|whsec_|tgp_v1_|xai-|pplx-|nvapi-|csk-)[A-Za-z0-9_-]{20,}",
+            # Google, Amazon, signed tokens, private keys.
+            r"\bAIza[A-Za-z0-9_-]{30,}",
+            r"\bya29\.[A-Za-z0-9._-]{16,}",
+            r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+            r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?",
+            r"-----BEGIN [A-Z ]*PRIVATE KEY-----(?:\\[nr]|[A-Za-z0-9+/=\s])*(?:-----END [A-Z ]*PRIVATE KEY-----)?",
+        )
+    )
+)
+
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return the text without the secrets, however they are quoted, and without whatever else looks like one."""
+    found = [span for secret in secrets for quoted in _spellings_of(secret) for span in _spans_of(quoted, text)]
+    told: list[str] = []
+    since = 0
+    for start, end in sorted(found):
+        # Behind one that reaches further, or next to one: a mask is enough.
+        if start > since or not told:
+            told += [text[since:start], MASK]
+        since = max(since, end)
+    return redact_forms("".join([*told, text[since:]]))
+
+
+def redact_forms(text: str) -> str:
+    """Return the text without what looks like a credential: values of headers that carry one, and known kinds."""
+    return _FORMS.sub(_masked, text)
+
+
+def _masked(match: re.Match[str]) -> str:
+    return f"{match['scheme'] or match['header'] or ''}{MASK}"
+
+
+def _spellings_of(secret: str) -> set[str]:
+    """Return how a secret may be written: itself, its parts, and each in other writing."""
+    found: set[str] = set()
+    for part in (secret, *_parts_of(secret)):
+        if len(part) < _SHORTEST:
+            continue
+        written = part.encode("utf-8", "surrogatepass")
+        found |= {part, quote(written, safe=""), quote_plus(written), json.dumps(part)[1:-1]}
+        if len(part) >= LEAST_PART:
+            # Behind one, two or no other characters (`user:secret`), whose bits are in the first group.
+            for ahead in range(3):
+                for encode in (b64encode, urlsafe_b64encode):
+                    found.add(encode(bytes(ahead) + written).decode().rstrip("=")[4 if ahead else 0 : -2])
+    return found
+
+
+def _parts_of(secret: str) -> list[str]:
+    """Return the parts of a credential that is made of several: a pair with a colon, the JSON of an account."""
+    return _WORDS.findall(secret) if any(mark in secret for mark in ':,"{') else []
+
+
+def _spans_of(secret: str, text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a secret stands in a text, and each part of it that is long enough to tell something."""
+    if len(secret) < LEAST_PART:
+        for match in re.finditer(re.escape(secret), text):
+            yield match.span()
+        return
+    last = len(secret) - LEAST_PART
+    for offset in {*range(0, last, _STRIDE), last}:
+        piece = secret[offset : offset + LEAST_PART]
+        at = text.find(piece)
+        while at >= 0:
+            start, end = at, at + LEAST_PART
+            before, after = offset, offset + LEAST_PART
+            while start and before and text[start - 1] == secret[before - 1]:
+                start, before = start - 1, before - 1
+            while end < len(text) and after < len(secret) and text[end] == secret[after]:
+                end, after = end + 1, after + 1
+            yield start, end
+            at = text.find(piece, end)

@@ -1,0 +1,79 @@
+"""Is the Redis or Valkey server fit to hold reservations, limits and records on their way? Asked of the server itself.
+
+Knows what it must not do: evict, or keep everything in memory only. Must never keep the product from starting because
+the server is away, nor because it does not say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning
+from redis.exceptions import RedisError, ResponseError
+
+from apps.kernel.redis import client
+
+_POLICY, _APPEND, _SNAPSHOTS = "maxmemory-policy", "appendonly", "save"
+
+
+def check_store(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
+    """Return what is wrong with the store that REDIS_URL names, as Django's system checks do."""
+    if settings.DEVELOPMENT or not settings.REDIS_URL:
+        return []
+    try:
+        said = _ask()
+    except RedisError:
+        # Whether it is there is asked elsewhere, all the time.
+        return []
+    return list(_findings(said))
+
+
+def _ask() -> dict[str, str]:
+    """Return what the server says of eviction and persistence; hosted ones do not all say. Raises RedisError."""
+    try:
+        told: Any = client().config_get(_POLICY, _APPEND, _SNAPSHOTS)
+    except ResponseError:
+        told = {}
+    found = {str(name): str(value) for name, value in dict(told).items()}
+    if _POLICY in found and _APPEND in found:
+        return found
+    try:
+        info: Any = client().info()
+    except ResponseError:
+        info = {}
+    if "maxmemory_policy" in info:
+        found.setdefault(_POLICY, str(info["maxmemory_policy"]))
+    if "aof_enabled" in info:
+        # It says whether it appends, and not whether it takes snapshots.
+        found.setdefault(_APPEND, "yes" if int(info["aof_enabled"]) else "no")
+    return found
+
+
+def _findings(said: dict[str, str]) -> Iterator[CheckMessage]:
+    policy, appends, snapshots = said.get(_POLICY), said.get(_APPEND), said.get(_SNAPSHOTS)
+    if policy is None or appends is None:
+        yield Warning(
+            "The server of REDIS_URL does not say whether it evicts or persists.",
+            hint="See to it that maxmemory-policy is noeviction and appendonly is yes.",
+            id="gateway.W005",
+        )
+    if policy not in (None, "noeviction"):
+        yield Error(
+            f"The server of REDIS_URL evicts ({policy}): reservations, limits and unsettled records would vanish.",
+            hint="CONFIG SET maxmemory-policy noeviction, and the same in its configuration.",
+            id="gateway.E011",
+        )
+    if appends == "no" and snapshots == "":
+        yield Error(
+            "The server of REDIS_URL keeps its data in memory only: records of answered requests would die with it.",
+            hint="CONFIG SET appendonly yes, and the same in its configuration.",
+            id="gateway.E012",
+        )
+    elif appends == "no":
+        yield Warning(
+            "The server of REDIS_URL does not append to a file: it may forget minutes when it is killed.",
+            hint="CONFIG SET appendonly yes, and the same in its configuration.",
+            id="gateway.W006",
+        )

@@ -1,0 +1,43 @@
+"""What is remembered under names that come from outside is bounded."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from apps.gateway import credentials
+from apps.gateway.credentials import API_KEYS, Credential
+from apps.gateway.policy import OwnCredential
+from apps.gateway.scoreboard import Scoreboard
+from apps.gateway.standing import UNKNOWN
+
+
+def test_models_that_tenants_make_up_are_not_scored() -> None:
+    board = Scoreboard()
+    for number in range(100):
+        board.failed(f"custom:our-own/model-{number}")
+        board.succeeded(f"custom:our-own/other-{number}", first_token_ms=1, tokens=20, seconds=1.0)
+    assert (board._unsent, board._in_a_row) == ({}, {})
+
+
+def test_a_tenants_failing_provider_opens_no_circuit_of_another_tenants() -> None:
+    """Names of tenants' own providers are theirs alone: two organizations may use the same."""
+    board = Scoreboard()
+    for _ in range(20):
+        board.failed("custom:our-own/echo")
+    assert board.standing("custom:our-own/echo") == UNKNOWN
+
+
+def test_credentials_that_rest_are_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials.forget_rests()
+    monkeypatch.setattr(credentials, "_MOST_RESTING", 3)
+    keys = [Credential(API_KEYS, own=OwnCredential(uuid4(), "openai", "", "", b"")) for _ in range(5)]
+    for key in keys[:3]:
+        credentials.rest(key, 429, retry_after=0.000001)
+    credentials.rest(keys[3], 401)
+    assert list(credentials._resting) == [keys[3].name], "those whose rest is over went first"
+    monkeypatch.setattr(credentials, "_MOST_RESTING", 1)
+    credentials.rest(keys[4], 401)
+    assert list(credentials._resting) == [keys[4].name]
+    credentials.forget_rests()
