@@ -115,7 +115,7 @@ class Load:
             elif stream:
                 self._read_stream(request_id, response, leaves=leaves)
             else:
-                self._keep(request_id, _usage_in(response.content))
+                self._keep(request_id, usage_in(response.content))
 
     def _refuse(self, request_id: str, response: requests.Response) -> None:
         if response.json()["error"]["type"] in {"upstream_error", "timeout_error"}:
@@ -132,7 +132,7 @@ class Load:
                 if leaves:
                     break
         if frames.endswith(LAST_FRAME):
-            usage = _usage_in(frames.split(b"\n\n")[-3].removeprefix(b"data: "))
+            usage = usage_in(frames.split(b"\n\n")[-3].removeprefix(b"data: "))
         if usage is not None:
             self._keep(request_id, usage)
         elif "ratelimit-limit" in response.headers:
@@ -144,7 +144,8 @@ class Load:
         self.heard.costs[request_id] = Decimal(usage["cost_usd_total"])
 
 
-def _usage_in(answer: bytes) -> dict[str, Any]:
+def usage_in(answer: bytes) -> dict[str, Any]:
+    """Return what a whole answer, or the chunk of a stream that tells it, says of usage and cost."""
     return dict(json.loads(answer, parse_float=Decimal)["usage"])
 
 
@@ -198,16 +199,16 @@ class Storm:
             timer.join()
 
     def _kill(self, victim: str) -> None:
-        pids = self._pids(victim)
+        pids = pids_of(self._product, victim)
         draw = self._chance.random()
         if pids:
-            _signal([pids[int(draw * len(pids))]], signal.SIGKILL)
+            send_signal([pids[int(draw * len(pids))]], signal.SIGKILL)
         self._took_down(f"{victim} killed", pids)
 
     def _stop(self, victim: str, seconds: float) -> None:
-        pids = self._pids(victim)
-        _signal(pids, signal.SIGSTOP)
-        timer = threading.Timer(seconds, _signal, (pids, signal.SIGCONT))
+        pids = pids_of(self._product, victim)
+        send_signal(pids, signal.SIGSTOP)
+        timer = threading.Timer(seconds, send_signal, (pids, signal.SIGCONT))
         timer.start()
         self._asleep.append(timer)
         self._took_down(f"{victim} stopped", pids)
@@ -215,20 +216,22 @@ class Storm:
     def _took_down(self, what: str, pids: list[int]) -> None:
         self.strikes[what if pids else f"{what} in vain"] += 1
 
-    def _pids(self, victim: str) -> list[int]:
-        """Return the processes of a victim; none while it is being started again."""
-        pids = self._product.processes(*VICTIMS[victim])
-        if victim.startswith("web"):
-            # The eldest is the one that starts the others.
-            return pids[:1] if victim == "web server" else pids[1:]
-        return pids
+
+def pids_of(product: Product, victim: str) -> list[int]:
+    """Return the processes of a victim; none while it is being started again."""
+    pids = product.processes(*VICTIMS[victim])
+    if victim.startswith("web"):
+        # The eldest is the one that starts the others.
+        return pids[:1] if victim == "web server" else pids[1:]
+    return pids
 
 
 def _drawn(chance: random.Random, weights: dict[str, int]) -> str:
     return chance.choices(list(weights), list(weights.values()))[0]
 
 
-def _signal(pids: list[int], kind: signal.Signals) -> None:
+def send_signal(pids: list[int], kind: signal.Signals) -> None:
+    """Send a signal to processes, those that are gone aside."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, kind)

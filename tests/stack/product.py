@@ -30,7 +30,7 @@ class Product:
 
     def __init__(self, home: Path, **environment: str) -> None:
         _let_pass(home)
-        self.port = free_port()
+        self.port = int(environment.get("PORT") or free_port())
         self.url = f"http://127.0.0.1:{self.port}"
         # Stores of its own, whatever the test run itself uses.
         inherited = {name: value for name, value in os.environ.items() if name not in {"DATABASE_URL", "REDIS_URL"}}

@@ -1,0 +1,301 @@
+"""The hostile clients, one function each. Run as a process of its own, whose time and memory are not the product's.
+
+Each takes a `Task` and returns what it got: statuses and how many of each. Bounded: it ends by itself when its seconds
+are over, sends only to 127.0.0.1, and holds one copy of what it sends. Must never judge.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import chain, repeat
+from typing import Any
+
+from msgspec import Struct
+
+from tests.attack import crowd
+from tests.attack.wire import ATTACKER, chat, connect, head, outcome, send_all
+
+CHAT = "/v1/chat/completions"
+MOST_MEMORY = 3 * 1024**3
+
+
+class Task(Struct):
+    """What an attack is given: where, for how long, and with whose keys. `tokens` is one key, or none."""
+
+    name: str
+    port: int
+    seconds: float
+    token: str = ""
+    session: str = ""
+    cold: list[str] = []
+    clients: int = 0
+
+
+Got = Counter[str]
+Attack = Callable[[Task], Got]
+
+
+def at_once(count: int, work: Callable[[int], str]) -> Got:
+    """Return what so many clients got that each do the work until it ends."""
+    got: Got = Counter()
+
+    def one(number: int) -> None:
+        try:
+            result = work(number)
+        except OSError as error:
+            result = "refused" if isinstance(error, ConnectionRefusedError) else "closed"
+        got[result] += 1
+
+    threads = [threading.Thread(target=one, args=(number,), daemon=True) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return got
+
+
+def large(task: Task, count: int, start: bytes, body: bytes) -> Got:
+    """Return what so many clients get that each send a body once, at the same time."""
+    until = time.monotonic() + task.seconds
+
+    def one(number: int) -> str:
+        with connect(task.port, ATTACKER) as sock:
+            view = memoryview(body)
+            send_all(sock, chain([start], (view[at : at + 262_144] for at in range(0, len(view), 262_144))), until)
+            return outcome(sock, max(until + 20 - time.monotonic(), 5))
+
+    return at_once(task.clients or count, one)
+
+
+def endless(task: Task, count: int, starts: tuple[bytes, ...], piece: bytes) -> Got:
+    """Return what so many clients get that each begin a request and go on with it for ever."""
+    until = time.monotonic() + task.seconds
+
+    def one(number: int) -> str:
+        with connect(task.port, ATTACKER) as sock:
+            send_all(sock, chain([starts[number % len(starts)]], repeat(piece)), until)
+            return outcome(sock, 2.0)
+
+    return at_once(task.clients or count, one)
+
+
+# --- bodies that are large, or made of very many values
+
+
+def sign_in_values(task: Task) -> Got:
+    """Ten sign-ins of 32 MB, each with ten million empty objects in the place of an address; nobody has a key."""
+    body = b'{"email":[' + b"{}," * 10_600_000 + b'{}],"password":"x"}'
+    return large(task, 10, head("POST", "/auth/sign-in/email", length=len(body)), body)
+
+
+def guardrail_values(task: Task) -> Got:
+    """Six chats of an organization with guardrails, each with 900,000 small objects in a field that nobody knows."""
+    body = _chat_with(b'"zz":[' + b'{"a":1.5},' * 900_000 + b"{}]")
+    return large(task, 6, head("POST", CHAT, token=task.token, length=len(body)), body)
+
+
+def emoji(task: Task) -> Got:
+    """Four chats with 30 MB of emoji."""
+    return _words(task, "😀".encode() * 7_500_000)
+
+
+def escapes(task: Task) -> Got:
+    r"""Four chats with 30 MB of `\u00e9`."""
+    return _words(task, rb"\u00e9" * 5_000_000)
+
+
+def metadata_keys(task: Task) -> Got:
+    """Four chats whose metadata has 1.5 million names."""
+    names = b",".join(b'"%d":"a"' % number for number in range(1_500_000))
+    return _large_chat(task, b'"metadata":{' + names + b"}")
+
+
+def _words(task: Task, words: bytes) -> Got:
+    body = b'{"model":"sandbox/echo","messages":[{"role":"user","content":"' + words + b'"}]}'
+    return large(task, 4, head("POST", CHAT, token=task.token, length=len(body)), body)
+
+
+def _chat_with(field: bytes) -> bytes:
+    return b'{"model":"sandbox/echo","messages":[{"role":"user","content":"hi"}],' + field + b"}"
+
+
+def _large_chat(task: Task, field: bytes) -> Got:
+    body = _chat_with(field)
+    return large(task, 4, head("POST", CHAT, token=task.token, length=len(body)), body)
+
+
+# --- requests that never end
+
+
+def trailer_endless(task: Task) -> Got:
+    """Six clients whose trailer never ends: half of them with a key, half of them at the sign-in without one."""
+    begun = b"2\r\n{}\r\n0\r\nX-A: "
+    starts = (
+        head("POST", CHAT, "Transfer-Encoding: chunked", token=task.token) + begun,
+        head("POST", "/auth/sign-in/email", "Transfer-Encoding: chunked") + begun,
+    )
+    return endless(task, 6, starts, b"a" * 65_536)
+
+
+def one_byte_chunks(task: Task) -> Got:
+    """Two clients that send a body in chunks of one byte, as fast as they can."""
+    start = head("POST", CHAT, "Transfer-Encoding: chunked", token=task.token)
+    return endless(task, 2, (start,), b"1\r\na\r\n" * 10_000)
+
+
+def leading_zeros(task: Task) -> Got:
+    """Two clients whose chunk has a size with zeros before it, without end."""
+    start = head("POST", CHAT, "Transfer-Encoding: chunked", token=task.token)
+    return endless(task, 2, (start,), b"0" * 65_536)
+
+
+def chunk_extension(task: Task) -> Got:
+    """Two clients whose chunk has an extension without end."""
+    start = head("POST", CHAT, "Transfer-Encoding: chunked", token=task.token) + b"1;"
+    return endless(task, 2, (start,), b"a" * 65_536)
+
+
+def slow_bodies(task: Task) -> Got:
+    """Forty clients with a session that send one byte of a thousand, and wait."""
+    until = time.monotonic() + task.seconds
+
+    def one(number: int) -> str:
+        with connect(task.port, ATTACKER) as sock:
+            sock.sendall(head("POST", "/projects", token=task.session, length=1000) + b"{")
+            return outcome(sock, until - time.monotonic())
+
+    return at_once(40, one)
+
+
+def idle_sockets(task: Task) -> Got:
+    """4,500 connections from one address that never say anything."""
+    until, socks, got = time.monotonic() + task.seconds, [], Counter[str]()
+    for _ in range(task.clients or 4_500):
+        try:
+            socks.append(connect(task.port, ATTACKER, timeout=3))
+        except OSError:
+            got["refused"] += 1
+            if got["refused"] > 50:
+                break
+    time.sleep(max(until - time.monotonic(), 1))
+    for sock in socks:
+        got[outcome(sock, 0.001)] += 1
+        sock.close()
+    return got
+
+
+def aborted(task: Task) -> Got:
+    """Clients without a key that leave in the middle of their body, again and again."""
+    until, got = time.monotonic() + task.seconds, Counter[str]()
+    start = head("POST", "/auth/sign-in/email", length=1000) + b'{"email":'
+    while time.monotonic() < until and got["left"] < 2_000:
+        with connect(task.port, ATTACKER) as sock:
+            sock.sendall(start)
+        got["left"] += 1
+    return got
+
+
+# --- requests that are read in two ways
+
+
+def trailer_authorization(task: Task) -> Got:
+    """A chat without credentials, whose trailer has them."""
+    body = json.dumps({"model": "sandbox/echo", "messages": [{"role": "user", "content": "hi"}]}).encode()
+    start = head("POST", CHAT, "Transfer-Encoding: chunked", "Trailer: Authorization")
+    whole = start + b"%x\r\n%b\r\n0\r\nAuthorization: Bearer %b\r\n\r\n" % (len(body), body, task.token.encode())
+    return _again_and_again(task, whole)
+
+
+def upgrade(task: Task) -> Got:
+    """A chat that would rather speak another protocol."""
+    first, end, rest = chat(task.token).partition(b"\r\n")
+    return _again_and_again(task, first + end + b"Connection: Upgrade\r\nUpgrade: h2c\r\n" + rest)
+
+
+def _again_and_again(task: Task, whole: bytes) -> Got:
+    until, got = time.monotonic() + task.seconds, Counter[str]()
+    while time.monotonic() < until and sum(got.values()) < 200:
+        with connect(task.port, ATTACKER) as sock:
+            sock.sendall(whole)
+            got[outcome(sock, 10)] += 1
+        time.sleep(0.02)
+    return got
+
+
+# --- hostile providers, asked through a custom provider of the attacker's own
+
+
+def bomb_answer(task: Task) -> Got:
+    """Four requests to a provider whose 1 MB unpacks to 1 GB."""
+    return _asked(task, 4, "bomb")
+
+
+def large_answer(task: Task) -> Got:
+    """Four requests to a provider that answers with 200 MB."""
+    return _asked(task, 4, "large")
+
+
+def _asked(task: Task, count: int, model: str) -> Got:
+    def one(number: int) -> str:
+        with connect(task.port, ATTACKER) as sock:
+            sock.sendall(chat(task.token, model=f"custom:hostile/{model}"))
+            return outcome(sock, max(task.seconds, 45))
+
+    return at_once(task.clients or count, one)
+
+
+# --- crowds
+
+
+def stampede(task: Task) -> Got:
+    """A thousand clients at once, with keys that no worker has seen."""
+    tokens = task.cold or [task.token]
+    requests = [chat(tokens[number % len(tokens)]) for number in range(task.clients or 1_000)]
+    return crowd.all_at_once(task.port, requests, patience=max(task.seconds, 45))
+
+
+def overload(task: Task) -> Got:
+    """Twice as many requests a second as the product can answer."""
+    return crowd.overloaded(task.port, chat(task.token, model="sandbox/echo-fast"), task.seconds)
+
+
+def calm(task: Task) -> Got:
+    """Nobody: what bystanders wait anyway."""
+    time.sleep(task.seconds)
+    return Counter()
+
+
+def attacks() -> Iterator[tuple[str, Attack]]:
+    """Yield every attack by its name."""
+    for one in (
+        *(calm, sign_in_values, trailer_endless, trailer_authorization, guardrail_values, slow_bodies, idle_sockets),
+        *(one_byte_chunks, leading_zeros, chunk_extension, emoji, escapes, metadata_keys, upgrade, aborted),
+        *(bomb_answer, large_answer, stampede, overload),
+    ):
+        yield one.__name__.replace("_", "-"), one
+
+
+def main() -> None:
+    """Read a task, do it, and write what it got."""
+    import msgspec
+
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    # Others' time is not an attacker's to take: what is measured is what the product does with what it gets.
+    os.nice(5)
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    threading.stack_size(256 * 1024)
+    got: Any = dict(attacks())[task.name](task)
+    sys.stdout.buffer.write(msgspec.json.encode(dict(got)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""A provider that means harm: answers that unpack to a gigabyte, or are 200 MB long. Run as a process of its own.
+
+Speaks just enough of OpenAI's format. Must never hold an answer more than once.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from contextlib import suppress
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+_START = b'{"id":"x","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"content":"'
+_END = b'"}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}'
+_PIECE = b"a" * 1_048_576
+
+
+@cache
+def bomb(megabytes: int) -> bytes:
+    """Return a whole answer, packed, whose text has so many megabytes."""
+    packing = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    pieces = [packing.compress(_START), *(packing.compress(_PIECE) for _ in range(megabytes)), packing.compress(_END)]
+    return b"".join([*pieces, packing.flush()])
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers by the model that is asked for."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Say that it is there."""
+        self._start("Content-Length", "2")
+        self.wfile.write(b"{}")
+
+    def do_POST(self) -> None:
+        """Answer with a bomb, or at length."""
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        try:
+            if b'"bomb"' in body:
+                packed = bomb(1024)
+                self._start("Content-Length", str(len(packed)), ("Content-Encoding", "gzip"))
+                self.wfile.write(packed)
+            else:
+                self._start("Content-Length", str(len(_START) + 200 * len(_PIECE) + len(_END)))
+                self.wfile.write(_START)
+                for _ in range(200):
+                    self.wfile.write(_PIECE)
+                self.wfile.write(_END)
+        except OSError:
+            # Who asked has had enough.
+            self.close_connection = True
+
+    def handle(self) -> None:
+        """Serve a connection, which may end at any time."""
+        with suppress(OSError):
+            super().handle()
+
+    def _start(self, name: str, value: str, *more: tuple[str, str]) -> None:
+        self.send_response(200)
+        for key, words in ((name, value), ("Content-Type", "application/json"), *more):
+            self.send_header(key, words)
+        self.end_headers()
+
+    def log_message(self, *words: object) -> None:
+        """Say nothing."""
+
+
+if __name__ == "__main__":
+    bomb(1024)
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

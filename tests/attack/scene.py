@@ -1,0 +1,151 @@
+"""The product with two tenants: one that attacks, and one that is to notice nothing of it.
+
+Knows how to set both up over HTTP, and to watch the workers' memory and log. Must never judge.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import requests
+
+from tests.attack.bystanders import workers_of
+from tests.stack.product import PROJECT, Product, eventually, free_port
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+# What is not tested here must not end an attack early; all the rest is as an operator gets it.
+SETTINGS = {"WEB_WORKERS": "2", "RATE_LIMIT_ENTERPRISE": "0", "GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true"}
+
+
+@dataclass
+class Scene:
+    """A running product, and whose keys are whose."""
+
+    product: Product
+    home: Path
+    # The attacker's: a key, a session, and the project that keys are made for.
+    token: str
+    session: str
+    project: str
+
+    def new_key(self) -> str:
+        """Return a key that no worker has seen."""
+        made = manage(self.product, "POST", "/keys/api", description="cold", projectId=self.project)
+        return str(made["apiKey"]["token"])
+
+    def log_size(self) -> int:
+        """Return how much the web process has said so far."""
+        return sum(path.stat().st_size for path in (self.home / "logs").glob("web.log*"))
+
+    def tracebacks(self) -> int:
+        """Return how many of its tracebacks the web process has logged."""
+        return sum(
+            path.read_text("utf-8", "replace").count("Traceback (") for path in (self.home / "logs").glob("web*")
+        )
+
+
+@contextmanager
+def scene(**settings: str) -> Iterator[Scene]:
+    """Start the product in a home of its own, and the hostile provider; stop both at the end."""
+    with TemporaryDirectory(prefix="attack-") as folder, hostile_provider() as provider:
+        home = Path(folder, "home")
+        home.mkdir()
+        product = Product(home, **{**SETTINGS, **settings})
+        try:
+            yield _set(product, home, provider)
+        finally:
+            product.stop()
+
+
+@contextmanager
+def hostile_provider() -> Iterator[str]:
+    """Start the hostile provider; yield its address."""
+    port = free_port()
+    process = subprocess.Popen([sys.executable, "-m", "tests.attack.hostile_upstream", str(port)], cwd=PROJECT)
+
+    def answers() -> bool:
+        with suppress(requests.RequestException):
+            return requests.get(f"http://127.0.0.1:{port}/", timeout=1).ok
+        return False
+
+    try:
+        eventually(answers, patience=30)
+        yield f"http://localhost:{port}/v1"
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def _set(product: Product, home: Path, provider: str) -> Scene:
+    """Make the attacker: an organization with guardrails, a key, a provider of its own, and a user's session."""
+    organization = manage(product, "POST", "/organization", name="Attackers")["organization"]["id"]
+    product.manage("set_plan", organization, "enterprise")
+    product.manage("grant_credits", organization, "1000")
+    manage(product, "PUT", f"/guardrails/config/{organization}", enabled=True)
+    [project] = manage(product, "GET", f"/organization/{organization}/projects")["projects"]
+    manage(
+        product,
+        "POST",
+        "/keys/provider?validate=false",
+        provider="custom",
+        providerName="hostile",
+        baseUrl=provider,
+        token="sk-hostile",
+        organizationId=organization,
+    )
+    made = manage(product, "POST", "/keys/api", description="attack", projectId=project["id"])
+    return Scene(product, home, made["apiKey"]["token"], _session(product), project["id"])
+
+
+def _session(product: Product) -> str:
+    """Return the session of a user who is nobody else; the demo's where nobody may sign up."""
+    body = {"name": "Mallory", "email": "mallory@example.com", "password": "a quite long password 17"}
+    answer = requests.post(f"{product.url}/auth/sign-up/email", json=body, timeout=20)
+    return str(answer.json()["token"] if answer.ok and "token" in answer.json() else product.demo["sessionToken"])
+
+
+def manage(product: Product, method: str, path: str, **body: Any) -> Any:
+    """Ask management as the demo organization's owner."""
+    headers = {"Authorization": f"Bearer {product.demo['sessionToken']}"}
+    answer = requests.request(method, product.url + path, json=body or None, headers=headers, timeout=20)
+    assert answer.ok, answer.text
+    return json.loads(answer.content)
+
+
+@dataclass
+class Memory:
+    """The memory of the workers while they are watched, in MB: of the one that has most."""
+
+    product: Product
+    before: int = 0
+    peak: int = 0
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.before = self.peak = self.now()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def now(self) -> int:
+        """Return what the worker has that has most."""
+        return max((resident(pid) for pid in workers_of(self.product)), default=0)
+
+    def _watch(self) -> None:
+        while not self.stopping.wait(0.1):
+            self.peak = max(self.peak, self.now())
+
+
+def resident(pid: int) -> int:
+    """Return the memory of a process in MB; 0 when it is gone."""
+    with suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE // 1024**2
+    return 0

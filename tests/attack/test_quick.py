@@ -1,0 +1,52 @@
+"""The worst that hostile clients send, in small, against the running product: who is turned away and how, that other
+clients are answered meanwhile, and that no worker dies. `script/attack` has all, at full size and with figures."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.attack.judging import carried_out, warm
+from tests.attack.scene import Scene, scene
+
+# Milliseconds. Machines that run tests are slow, and busy: this tells a worker that is blocked from one that is not.
+MOST_WAIT = 5_000.0
+# Seconds of each attack, and how many clients where it is not its usual number.
+ATTACKS = {
+    "trailer-authorization": (1.0, 0),
+    "upgrade": (1.0, 0),
+    "aborted": (1.0, 0),
+    "trailer-endless": (3.0, 2),
+    "one-byte-chunks": (2.0, 1),
+    "leading-zeros": (2.0, 1),
+    "chunk-extension": (2.0, 1),
+    "sign-in-values": (3.0, 1),
+    "guardrail-values": (3.0, 1),
+    "idle-sockets": (1.0, 200),
+    "bomb-answer": (3.0, 1),
+    "stampede": (3.0, 100),
+}
+
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.timeout(240),
+    pytest.mark.skipif(sys.platform != "linux", reason="who holds which connection is looked up in /proc"),
+]
+
+
+@pytest.fixture(scope="module")
+def attacked() -> Iterator[Scene]:
+    """A product of these tests' own, with two workers."""
+    with scene() as ours:
+        warm(ours, 1.0)
+        yield ours
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_an_attack_is_turned_away_and_nobody_else_notices(attacked: Scene, name: str) -> None:
+    seconds, clients = ATTACKS[name]
+    outcome = carried_out(attacked, name, seconds, most_wait=MOST_WAIT, clients=clients)
+    assert outcome.problems == []
+    assert len(outcome.kept.answers) > 4

@@ -1,0 +1,124 @@
+"""`script/chaos [fault …]`: the real product under load, struck by one fault after the other, and a scorecard.
+
+Exit 1 when anything was lost, doubled, overspent or otherwise not kept. Ends what it started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.scene import SETTINGS, Scene
+from tests.chaos.scorecard import HEADER, Before, Score, score, skipped
+from tests.stack.books import books_of
+
+# Seconds of load before a fault, and at most until all is well again after it.
+_BEFORE, _MOST_AFTER = 2.0, 60.0
+
+
+class Run:
+    """One run: the product that faults share, until one of them has spoiled it."""
+
+    def __init__(self, seconds: float, clients: int, chance: random.Random) -> None:
+        self._seconds, self._clients, self._chance = seconds, clients, chance
+        self._ends = ExitStack()
+        self._scene: Scene | None = None
+
+    def strike(self, fault: Fault) -> Score:
+        """Let a fault strike under load; return what came of it."""
+        if fault.alone:
+            self.close()
+        scene = self._scene or self._start(fault)
+        try:
+            card = self._judged(scene, fault)
+        except BaseException:
+            self.close()
+            raise
+        if fault.alone or card.problems:
+            # What is left of it would be held against the next.
+            self.close()
+        return card
+
+    def close(self) -> None:
+        """Stop the product, if one runs."""
+        self._scene = None
+        self._ends.close()
+
+    def _start(self, fault: Fault) -> Scene:
+        folder = Path(self._ends.enter_context(TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True)))
+        folder.chmod(0o711)
+        disk = self._ends.enter_context(fault.home(folder)) if fault.home else folder
+        own = self._ends.enter_context(fault.settings(folder)) if fault.settings else {}
+        home = disk / "home"
+        home.mkdir()
+        scene = Scene(home, self._chance, {**SETTINGS, **own})
+        self._ends.callback(scene.close)
+        self._scene = scene
+        return scene
+
+    def _judged(self, scene: Scene, fault: Fault) -> Score:
+        earlier = {row.id for row in books_of(scene.product, patience=20).rows}
+        before = Before(earlier, scene.credits(), scene.begin(self._clients))
+        clients = scene.clients
+        assert clients is not None
+        time.sleep(_BEFORE)
+        struck = fault.strike(scene, self._seconds)
+        over, recovered = time.monotonic(), None
+        while time.monotonic() - over < _MOST_AFTER and recovered is None:
+            time.sleep(0.2)
+            recovered = clients.recovered_at(over)
+        clients.stop()
+        recovery = None if recovered is None else recovered - over
+        return score(fault.name, struck, scene, clients, books_of(scene.product), before, recovery)
+
+
+def main() -> int:
+    """Let the faults strike that are named, else all; return 1 when one was not survived as promised."""
+    known = {fault.name: fault for fault in FAULTS}
+    words = argparse.ArgumentParser(prog="script/chaos", description=__doc__.splitlines()[0])
+    words.add_argument("names", nargs="*", metavar="fault", help=f"of {', '.join(known)}; all unless named")
+    words.add_argument("--seconds", type=float, default=8.0, help="that each fault lasts")
+    words.add_argument("--seed", default=None, help="repeats a run's draws")
+    words.add_argument("--clients", type=int, default=10, help="that ask all the time")
+    asked = words.parse_args()
+    if unknown := set(asked.names) - set(known):
+        words.error(f"no fault is called {', '.join(sorted(unknown))}")
+    seed = asked.seed or str(random.SystemRandom().randrange(10**9))
+    print(f"seed {seed}, each fault lasts {asked.seconds:g} s, {asked.clients} clients\n\n{HEADER}", flush=True)
+    run, cards, skips = Run(asked.seconds, asked.clients, random.Random(seed)), list[Score](), 0
+    try:
+        for fault in (known[name] for name in asked.names or known):
+            if why := fault.missing():
+                skips += 1
+                print(skipped(fault.name, why), flush=True)
+                continue
+            cards.append(run.strike(fault))
+            print(cards[-1].row(), flush=True)
+    finally:
+        run.close()
+    print()
+    for name in asked.names or known:
+        print(f"- **{name}**: {known[name].about}")
+    totals = {
+        "faults": sum(card.struck for card in cards),
+        "answered": sum(card.answered for card in cards),
+        "lost": sum(len(card.lost) for card in cards),
+        "doubled": sum(len(card.doubled) for card in cards),
+        "wrong": sum(len(card.wrong) for card in cards),
+        "overspent": f"{sum(card.overspent for card in cards).normalize():f}",
+    }
+    print(f"\n{', '.join(f'{name} {count}' for name, count in totals.items())}")
+    failed = [card.fault for card in cards if card.problems]
+    kept = f"{len(cards) - len(failed)} of {len(cards)} kept"
+    print(f"{kept}{f', {skips} skipped' if skips else ''}{': not ' + ', '.join(failed) if failed else ''}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

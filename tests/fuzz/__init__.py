@@ -1,0 +1,1 @@
+"""Every reader of outside bytes, fed with what nobody would send."""

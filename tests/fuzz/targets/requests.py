@@ -1,0 +1,61 @@
+"""Clients' requests in both formats: taken or refused by `InvalidRequest` that names the field; what was taken can be
+looked at by guardrails, and written to every provider or refused in words."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.chat import Target as Place
+from apps.gateway.dialects import anthropic, headers_of, openai, seal_of
+from apps.gateway.estimate import prompt_tokens_of
+from apps.gateway.passages import Passages
+from apps.kernel.errors import ApiError, InvalidRequest
+from tests.fuzz import seeds
+from tests.fuzz.target import Target
+from tests.fuzz.targets.answers import DIALECTS
+from tests.test_dialects import dialect_facts
+
+_FACTS = {name: dialect_facts(DIALECTS[name]) for name in ("openai", "anthropic")}
+
+
+def run_request(dialect: Any, data: bytes) -> None:
+    """Read a request and ask every provider."""
+    try:
+        chat = dialect.read_request(data)
+    except InvalidRequest as error:
+        json.loads(dialect.write_error(error))
+        return
+    assert isinstance(chat, Chat)
+    assert prompt_tokens_of(chat) >= 0
+    for name, other in DIALECTS.items():
+        for source in {id(chat.source): chat.source, 0: None}.values():
+            place = Place(model_name="m", facts=_FACTS.get(name, {}))
+            asked = replace(chat, source=source)
+            with contextlib.suppress(ApiError):
+                written = other.write_request(asked, place)
+                assert isinstance(json.loads(written), dict)
+                assert isinstance(other.path(asked, place), str)
+                headers_of(other, asked, place)
+                seal_of(other, asked, place)
+    for passage in Passages(chat).texts:
+        assert isinstance(passage.text, str)
+
+
+def run_prompt(data: bytes) -> None:
+    """Read a question how many tokens a prompt has."""
+    with contextlib.suppress(InvalidRequest):
+        assert isinstance(anthropic.read_prompt(data), Chat)
+
+
+_ANTHROPIC = partial(seeds.requests, "anthropic")
+TARGETS = [
+    Target("openai_request", partial(run_request, openai), partial(seeds.requests, "openai"), "json", runs=250),
+    Target("anthropic_request", partial(run_request, anthropic), _ANTHROPIC, "json", runs=250),
+    Target("anthropic_prompt", run_prompt, _ANTHROPIC, shape="json", runs=100),
+]
