@@ -6,6 +6,7 @@ Knows gunicorn's words. Must never import what opens sockets or starts threads: 
 from __future__ import annotations
 
 import os
+import resource
 from typing import Any
 
 
@@ -21,8 +22,24 @@ bind = f"{f'[{_host}]' if ':' in _host else _host}:{_count('PORT', 8000)}"
 
 worker_class = "gateway_project.serving.Worker"
 workers = _count("WEB_WORKERS", min(os.cpu_count() or 1, 4))
-# Requests at once in one worker; most of them wait for a provider.
-worker_connections = 2000
+_DESCRIPTORS = 256  # Of a worker, besides those of its connections.
+
+
+def _connections(wanted: int) -> int:
+    """Return how many connections a worker takes: each may need a file descriptor towards a provider, too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted * 2 + _DESCRIPTORS
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return max(64, min(wanted, (most - _DESCRIPTORS) // 2))
+
+
+# Connections of one worker; most are idle or wait for a provider.
+worker_connections = _connections(_count("WORKER_CONNECTIONS", 10_000))
+# Connections that wait to be accepted; the kernel takes no more than its own limit.
+backlog = 4096
 # Each worker loads the application itself, after gevent has patched it.
 preload_app = False
 

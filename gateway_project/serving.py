@@ -6,21 +6,31 @@ as long as its graceful time lasts; this worker closes those at once and waits o
 
 from __future__ import annotations
 
-import time
+from contextlib import suppress
 from functools import cached_property
 from ipaddress import ip_address
-from types import TracebackType
-from typing import Any, Literal
+from socket import SHUT_WR
+from typing import Any
 
 import gevent
-from greenlet import getcurrent
 from gunicorn.http.wsgi import base_environ
 from gunicorn.workers.ggevent import GeventWorker
 
+from apps.kernel.client_address import believed_address
+from gateway_project.http.admission_control import AdmissionControl
+from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import Connection, Terms
+from gateway_project.http.connection_table import ConnectionTable, Idle
 from gateway_project.http.reading import Limits
+from gateway_project.http.request_intake import RequestIntake
 
 _LOOK_EVERY = 0.1
+# For an address that has as many connections as it may; what it asks for has not been read.
+_TOO_MANY_BODY = b'{"error":true,"status":429,"message":"Too many connections from this address"}'
+_TOO_MANY = (
+    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: 1\r\n"
+    b"Connection: close\r\n\r\n%b" % (len(_TOO_MANY_BODY), _TOO_MANY_BODY)
+)
 
 
 class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
@@ -29,7 +39,6 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.alive: bool
-        self.idle: set[Idle] = set()
 
     def handle(self, listener: Any, client: Any, addr: Any) -> None:
         """Serve a connection. TLS and what else gunicorn can be told to speak here stays gunicorn's own."""
@@ -37,17 +46,52 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
             super().handle(listener, client, addr)
             return
         client.setblocking(1)
+        address = self._counted_as(addr)
         try:
-            Connection(self.terms, client, addr, lambda: not self.alive).serve(Idle(self), self.count)
+            if not self.connections.opened(address):
+                with suppress(OSError):
+                    client.send(_TOO_MANY)
+                    client.shutdown(SHUT_WR)
+                return
+            try:
+                Connection(self.terms, client, addr, lambda: not self.alive).serve(Idle(self.connections), self.count)
+            finally:
+                self.connections.gone(address)
         finally:
             client.close()
+
+    def _counted_as(self, addr: Any) -> str | None:
+        """Return the address whose connections are limited; None for a trusted proxy, which has those of many."""
+        peer = addr[0] if isinstance(addr, tuple) else ""
+        return None if not peer or self._trusts(peer) else believed_address(peer, "", 0)
+
+    @cached_property
+    def limits(self) -> ClientLimits:
+        """What one client may ask for."""
+        return ClientLimits.of_environment()
+
+    @cached_property
+    def connections(self) -> ConnectionTable:
+        """All open connections."""
+        from gateway_project.http import client_events
+
+        return ConnectionTable(
+            self.worker_connections,
+            self.limits.connections_per_address,
+            self.limits.first_byte_timeout,
+            self.cfg.keepalive,
+            client_events.closed,
+        )
 
     @cached_property
     def terms(self) -> Terms:
         """What holds for every connection."""
+        from gateway_project.http import client_events
+
         cfg = self.cfg
         name = self.sockets[0].getsockname()
         host, port = name[:2] if isinstance(name, tuple) else (name, "")
+        admission = AdmissionControl(self.limits.requests_in_progress, self.limits.queue_time)
         return Terms(
             application=self.wsgi,
             limits=Limits(cfg.limit_request_line, cfg.limit_request_fields, cfg.limit_request_field_size),
@@ -58,12 +102,14 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
                 "SERVER_PORT": str(port),
                 "SCRIPT_NAME": "",
             },
-            keepalive=cfg.keepalive,
             trusts=self._trusts,
             scheme_headers={
                 f"HTTP_{header.replace('-', '_')}": value.lower() for header, value in cfg.secure_scheme_headers.items()
             },
             failed=self.log.exception,
+            intake=RequestIntake(self.limits, admission, self._trusts, client_events.refused),
+            refused=client_events.refused,
+            aborted=client_events.aborted,
         )
 
     def _trusts(self, host: str) -> bool:
@@ -82,7 +128,7 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
 
     def timeout_ctx(self) -> Idle:
         """Return what a connection waits for its next request in, where gunicorn serves it."""
-        return Idle(self)
+        return Idle(self.connections)
 
     def run(self) -> None:
         """Serve."""
@@ -92,40 +138,4 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
     def _let_idle_go(self) -> None:
         while True:
             gevent.sleep(_LOOK_EVERY)
-            oldest = time.monotonic() - self.cfg.keepalive
-            for one in [one for one in self.idle if not self.alive or one.since < oldest]:
-                one.end()
-
-
-class Idle:
-    """A connection waiting for its next request; ends when one comes, keep-alive is over, or the worker stops."""
-
-    def __init__(self, worker: Worker) -> None:
-        self.since = 0.0
-        self._worker = worker
-        self._greenlet = getcurrent()
-        self._over = _Over()
-
-    def __enter__(self) -> Idle:
-        self.since = time.monotonic()
-        self._worker.idle.add(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> Literal[True] | None:
-        self._worker.idle.discard(self)
-        return True if error is self._over else None
-
-    def end(self) -> None:
-        """Stop waiting, unless a request has come meanwhile."""
-        gevent.get_hub().loop.run_callback(self._end)
-
-    def _end(self) -> None:
-        if self in self._worker.idle:
-            self._worker.idle.discard(self)
-            self._greenlet.throw(self._over)
-
-
-class _Over(BaseException):
-    """What a waiting connection is woken with."""
+            self.connections.end_overdue(stopping=not self.alive)

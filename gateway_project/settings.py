@@ -12,6 +12,7 @@ from redis.retry import Retry
 
 from apps.organizations.plans import PLANS
 from gateway_project import env, home
+from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -42,6 +43,9 @@ X_FRAME_OPTIONS = "DENY"
 # `/metrics` asks for this bearer token when it is set; in production it is, unless everybody may read them.
 METRICS_TOKEN = str(env.env.str("METRICS_TOKEN", default=""))
 METRICS_PUBLIC = env.boolean("METRICS_PUBLIC", default=False)
+
+# What the door to the web process keeps to; here so that a wrong value stops every process.
+CLIENT_LIMITS = ClientLimits.of_environment()
 
 # --- apps ---------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
@@ -183,7 +187,7 @@ REST_FRAMEWORK = {
     "COERCE_DECIMAL_TO_STRING": True,
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     # Proxies in front whose `X-Forwarded-For` is believed when callers are told apart by address.
-    "NUM_PROXIES": env.integer("NUM_PROXIES", 0, 0, 10),
+    "NUM_PROXIES": CLIENT_LIMITS.proxies,
 }
 
 # The document of the API; `gateway_project.openapi` puts it together.
@@ -212,10 +216,9 @@ DEFAULT_FROM_EMAIL = str(env.env.str("DEFAULT_FROM_EMAIL", default="gateway@loca
 
 # --- the gateway --------------------------------------------------------------------------------------------------
 # Largest request body in bytes; past it 413.
-BODY_LIMIT = env.integer("BODY_LIMIT", 32 * 1024 * 1024, 1024, 1024**3)
-DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_LIMIT
+BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = CLIENT_LIMITS.body
 # Seconds that a client may take to send its request's body; past them 408.
-BODY_TIMEOUT = env.seconds("BODY_TIMEOUT", 120)
+BODY_TIMEOUT = CLIENT_LIMITS.body_timeout
 # Seconds: to connect, to the first byte of the answer, between two bytes of it, and for all of it; past them 504.
 UPSTREAM_CONNECT_TIMEOUT = env.seconds("UPSTREAM_CONNECT_TIMEOUT", 5)
 UPSTREAM_FIRST_BYTE_TIMEOUT = env.seconds("UPSTREAM_FIRST_BYTE_TIMEOUT", 120)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -30,7 +31,13 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
     if path == "/short":
         start_response("200 OK", [("Content-Length", "10")])
         return [b"four"]
-    if path == "/slow":
+    if path.endswith("/busy"):
+        # Work that no other request can be served beside, as translating a request is.
+        until = time.perf_counter() + 0.02
+        while time.perf_counter() < until:
+            pass
+        return _plain(start_response, b"worked")
+    if path.endswith("/slow"):
         gevent.sleep(0.5)
         return _plain(start_response, b"slept")
     body = environ["wsgi.input"].read()

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -52,12 +53,18 @@ def server() -> Iterator[Server]:
 
 
 class serving:  # noqa: N801 - reads as what it does
-    """A server for as long as the block lasts; `settings` are gunicorn's."""
+    """A server for as long as the block lasts; `settings` are gunicorn's, `variables` the environment's.
 
-    def __init__(self, *settings: str) -> None:
+    What it says is in `said` once the block is over.
+    """
+
+    def __init__(self, *settings: str, **variables: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             self._port = free.getsockname()[1]
         self._settings = settings
+        self._variables = variables
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
+        self.said = ""
 
     def __enter__(self) -> Server:
         self.process = subprocess.Popen(
@@ -67,9 +74,9 @@ class serving:  # noqa: N801 - reads as what it does
                 "tests.web.application:application",
             ],
             cwd=ROOT,
-            env={**os.environ, "PORT": str(self._port), "WEB_WORKERS": "1"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PORT": str(self._port), "WEB_WORKERS": "1", **self._variables},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
         )
         until = time.monotonic() + 20
         while time.monotonic() < until:
@@ -84,3 +91,6 @@ class serving:  # noqa: N801 - reads as what it does
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(20)
+        with self._log as log:
+            log.seek(0)
+            self.said = log.read().decode()

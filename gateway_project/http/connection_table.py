@@ -1,0 +1,134 @@
+"""The open connections of one worker: how many each address has, which are idle, and which goes when there is no room.
+
+Knows connections that wait and for how long. Must never read from one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter as Counts
+from collections.abc import Callable
+from itertools import chain
+from types import TracebackType
+from typing import Literal
+
+import gevent
+from greenlet import getcurrent
+
+# Connections that are kept free below the most that a worker takes, so that it goes on accepting.
+_RESERVE = 16
+# Seconds that an idle connection is left open when the worker stops: what a client sends just then is still answered.
+_LINGER = 1.0
+
+
+class ConnectionTable:
+    """The connections of one worker."""
+
+    def __init__(
+        self,
+        most: int,
+        per_address: int,
+        first_byte_timeout: float,
+        keepalive: float,
+        closed: Callable[[str], object] = lambda _reason: None,
+    ) -> None:
+        """`closed` is told why each time that a connection has to go before its client lets go of it."""
+        self._most = most
+        self._per_address = per_address
+        self._first_byte_timeout = first_byte_timeout
+        self._keepalive = keepalive
+        self._closed = closed
+        self._open = 0
+        self._by_address: Counts[str] = Counts()
+        # In the order in which they began to wait: for a first request, or for another.
+        self.fresh: dict[Idle, None] = {}
+        self.kept: dict[Idle, None] = {}
+        self._stopping_since: float | None = None
+
+    def opened(self, address: str | None) -> bool:
+        """Count a new connection; False when its address has too many. Without an address it is a proxy's.
+
+        When there is hardly room for more, the connection that has been idle for longest goes, those that never sent a
+        request first.
+        """
+        if address:
+            if self._by_address[address] >= self._per_address:
+                self._closed("address_limit")
+                return False
+            self._by_address[address] += 1
+        self._open += 1
+        if self._open > self._most - _RESERVE:
+            for idle in chain(self.fresh, self.kept):
+                if not idle.ending:
+                    self._closed("no_room")
+                    idle.end()
+                    break
+        return True
+
+    def gone(self, address: str | None) -> None:
+        """Count a connection that `opened` let in and that is over."""
+        self._open -= 1
+        if address:
+            self._by_address[address] -= 1
+            if not self._by_address[address]:
+                del self._by_address[address]
+
+    def end_overdue(self, stopping: bool) -> None:
+        """End who has been idle for too long, and when the worker stops, everybody who is."""
+        now = time.monotonic()
+        if stopping:
+            self._stopping_since = self._stopping_since or now
+            if now - self._stopping_since > _LINGER:
+                for idle in [idle for idle in chain(self.fresh, self.kept) if not idle.begun]:
+                    idle.end()
+        for waiting, patience in ((self.fresh, self._first_byte_timeout), (self.kept, self._keepalive)):
+            overdue = []
+            for idle in waiting:
+                if idle.since > now - patience:
+                    break
+                if not idle.begun:
+                    overdue.append(idle)
+            for idle in overdue:
+                idle.end()
+
+
+class Idle:
+    """A connection waiting for its next request; ends when one comes, its time is over, or it has to go."""
+
+    def __init__(self, table: ConnectionTable) -> None:
+        self.since = 0.0
+        # Whether a part of the request's head is there, and whether the wait is about to be ended.
+        self.begun = self.ending = False
+        self._waiting = table.fresh
+        self._afterwards = table.kept
+        self._greenlet = getcurrent()
+        self._over = _Over()
+
+    def __enter__(self) -> Idle:
+        self.since = time.monotonic()
+        self.begun = False
+        self._waiting[self] = None
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> Literal[True] | None:
+        self._waiting.pop(self, None)
+        self._waiting = self._afterwards
+        return True if error is self._over else None
+
+    def end(self) -> None:
+        """Stop waiting, unless a request has come meanwhile."""
+        if not self.ending:
+            self.ending = True
+            gevent.get_hub().loop.run_callback(self._end)
+
+    def _end(self) -> None:
+        self.ending = False
+        if self in self._waiting:
+            del self._waiting[self]
+            self._greenlet.throw(self._over)
+
+
+class _Over(BaseException):
+    """What a waiting connection is woken with."""

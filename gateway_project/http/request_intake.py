@@ -1,0 +1,123 @@
+"""What every request passes before the application sees it: its route's limit, the throttle, its body, admission.
+
+Knows the order, and what each of them says. Must never know what an endpoint does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from apps.kernel.client_address import believed_address
+from apps.kernel.errors import ApiError, Unauthenticated
+from apps.keys.presented import MISSING
+from gateway_project.http.address_throttle import AddressThrottle
+from gateway_project.http.admission_control import AdmissionControl
+from gateway_project.http.body_reading import BodyMemory, Source, read_body, too_large
+from gateway_project.http.client_limits import ClientLimits
+from gateway_project.http.reading import Incoming
+from gateway_project.http.route_limits import SMALLEST, is_model_route, limit_of
+
+# Never shed: what a load balancer and a monitor ask.
+_ALWAYS_ANSWERED = frozenset({"/", "/metrics"})
+# By the status of a refusal, its name in the metrics.
+_REASONS = {401: "no_credential", 408: "too_slow", 413: "too_large", 429: "throttled", 503: "overloaded"}
+
+
+class RequestIntake:
+    """The intake of one worker. `refused` is told why each time that a request is refused."""
+
+    def __init__(
+        self,
+        limits: ClientLimits,
+        admission: AdmissionControl,
+        trusts: Callable[[str], bool],
+        refused: Callable[[str], Any],
+    ) -> None:
+        self._limits = limits
+        self._admission = admission
+        self._throttle = AddressThrottle()
+        self._memory = BodyMemory(limits.body_memory)
+        self._trusts = trusts
+        self._refused = refused
+
+    def enter(self, source: Source, request: Incoming) -> Callable[[], object]:
+        """Let a request in whose head is there, with all of its body; the caller calls what is returned at its end.
+
+        Raises ApiError, BadRequest; OSError when the client left.
+        """
+        environ = request.environ
+        path = environ["PATH_INFO"]
+        try:
+            if request.complete and request.received <= SMALLEST and not path.startswith("/auth/"):
+                # Nearly every request: there is nothing to look at.
+                if path in _ALWAYS_ANSWERED:
+                    return _nothing
+                self._admission.enter()
+                return self._admission.leave
+            return self._enter_slowly(source, request, path)
+        except ApiError as error:
+            self._refused(_REASONS.get(error.status, "malformed"))
+            raise
+
+    def _enter_slowly(self, source: Source, request: Incoming, path: str) -> Callable[[], object]:
+        environ = request.environ
+        limit = limit_of(path, self._limits.body)
+        if path.startswith("/auth/") and environ["REQUEST_METHOD"] == "POST":
+            self._count_try(environ)
+        announced = environ.get("CONTENT_LENGTH", "")
+        # What is not a number has been refused where the head was read; one of many digits is too large.
+        if announced and (len(announced) > 18 or int(announced) > limit):
+            raise too_large(limit)
+        exempt = path in _ALWAYS_ANSWERED
+        if not exempt and not request.complete:
+            self._admission.check()
+        anonymous = is_model_route(path) and not _has_credential(environ)
+        if anonymous and announced and int(announced) > SMALLEST:
+            raise Unauthenticated(MISSING)
+        held: list[int] = []
+        address = self._address_of(environ)
+
+        def hold(size: int) -> None:
+            if anonymous:
+                raise Unauthenticated(MISSING)
+            self._memory.hold(address, size)
+            held.append(size)
+
+        def leave() -> None:
+            self._memory.let_go(address, sum(held))
+            if entered:
+                self._admission.leave()
+
+        entered = False
+        try:
+            read_body(source, request, limit, self._limits, hold)
+            if not exempt:
+                self._admission.enter()
+                entered = True
+        except BaseException:
+            leave()
+            raise
+        return leave
+
+    def _count_try(self, environ: dict[str, Any]) -> None:
+        address = self._address_of(environ)
+        if address is not None:
+            self._throttle.count_try(address)
+
+    def _address_of(self, environ: dict[str, Any]) -> str | None:
+        """Return the client's address; None when all that is known is a proxy's, which stands for many."""
+        peer, proxies = environ["REMOTE_ADDR"], self._limits.proxies
+        if not peer or (not proxies and self._trusts(peer)):
+            return None
+        return believed_address(peer, environ.get("HTTP_X_FORWARDED_FOR", ""), proxies)
+
+
+def _has_credential(environ: dict[str, Any]) -> bool:
+    return bool(
+        environ.get("HTTP_AUTHORIZATION") or environ.get("HTTP_X_API_KEY") or environ.get("HTTP_X_GOOG_API_KEY")
+    )
+
+
+def _nothing() -> None:
+    """What the end of a request needs that took nothing."""

@@ -1,0 +1,36 @@
+"""How large a request's body may be, route by route: one table, looked at before the body is read.
+
+Knows paths and bytes. Must never know what a route does.
+"""
+
+from __future__ import annotations
+
+_KILOBYTE = 1024
+_MEGABYTE = 1024 * _KILOBYTE
+
+# The smallest limit of all: a body that is not larger needs no look at the table.
+SMALLEST = 64 * _KILOBYTE
+# Of a path that the table does not name.
+_ANY_OTHER = _MEGABYTE
+# By prefix, the first that fits; None is the setting `BODY_LIMIT`.
+_LIMITS: tuple[tuple[str, int | None], ...] = (
+    ("/v1/", None),
+    ("/v1beta/", None),
+    ("/auth/", SMALLEST),
+    ("/mcp", 4 * _MEGABYTE),
+    # A text to try guardrails on: a million characters, each written in up to six bytes.
+    ("/guardrails/test/", 8 * _MEGABYTE),
+)
+
+
+def limit_of(path: str, model_limit: int) -> int:
+    """Return the most bytes that a body sent to this path may have; `model_limit` holds for the routes to models."""
+    for prefix, limit in _LIMITS:
+        if path.startswith(prefix):
+            return model_limit if limit is None else min(limit, model_limit)
+    return min(_ANY_OTHER, model_limit)
+
+
+def is_model_route(path: str) -> bool:
+    """Tell whether a path leads to models, which nobody reaches without a credential."""
+    return path.startswith("/v1/")

@@ -1,0 +1,170 @@
+"""The parts of the intake by themselves, with a clock that the test moves: throttle, body's time and memory, table."""
+
+from __future__ import annotations
+
+import pytest
+
+from apps.kernel.errors import BodyTooLarge, Overloaded, RateLimited, RequestTimeout
+from gateway_project.http.address_throttle import AddressThrottle
+from gateway_project.http.body_reading import BodyAborted, BodyMemory, read_body
+from gateway_project.http.client_limits import ClientLimits
+from gateway_project.http.reading import Incoming
+from gateway_project.http.route_limits import limit_of
+
+LIMITS = ClientLimits(
+    body=1_000_000,
+    body_timeout=120,
+    body_rate=1024,
+    body_memory=300_000,
+    first_byte_timeout=10,
+    connections_per_address=10,
+    requests_in_progress=10,
+    queue_time=1,
+    proxies=0,
+)
+
+
+class Clock:
+    """Time that passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Sender:
+    """A client that sends `piece` bytes every `every` seconds until its request has `size`."""
+
+    def __init__(self, clock: Clock, piece: int, every: float, size: int) -> None:
+        self.request = Incoming()
+        self._clock, self._piece, self._every, self._size = clock, piece, every, size
+
+    def receive(self, patience: float | None = None) -> bool:
+        assert patience is not None
+        if patience < self._every:
+            self._clock.now += patience
+            raise TimeoutError
+        self._clock.now += self._every
+        self.request.received += self._piece
+        self.request.complete = self.request.received >= self._size
+        return True
+
+    def go_on(self) -> None:
+        """Nobody waits for it."""
+
+
+def read(sender: Sender, clock: Clock, limit: int = 1_000_000) -> list[int]:
+    held: list[int] = []
+    read_body(sender, sender.request, limit, LIMITS, held.append, clock)
+    return held
+
+
+def test_a_body_below_the_minimum_rate_ends_after_its_grace() -> None:
+    clock = Clock()
+    with pytest.raises(RequestTimeout, match=r"^The request body arrived at less than 1024 bytes a second$"):
+        read(Sender(clock, piece=100, every=1, size=100_000), clock)
+    assert 10 <= clock.now - 1000 < 12
+
+
+def test_a_body_at_the_minimum_rate_is_read_until_its_time_is_over() -> None:
+    clock = Clock()
+    read(Sender(clock, piece=1100, every=1, size=110_000), clock)
+    assert clock.now == 1100
+    with pytest.raises(RequestTimeout, match=r"^The request body did not arrive within 120 s$"):
+        read(Sender(clock, piece=1100, every=1, size=1_000_000), clock)
+    assert clock.now == 1220
+
+
+def test_a_chunked_body_ends_at_its_limit() -> None:
+    clock = Clock()
+    with pytest.raises(BodyTooLarge, match=r"^The request body is larger than 5000 bytes$"):
+        read(Sender(clock, piece=1000, every=0, size=9000), clock, limit=5000)
+
+
+def test_large_bodies_are_accounted_for_while_they_come() -> None:
+    clock = Clock()
+    assert sum(read(Sender(clock, piece=50_000, every=0, size=200_000), clock)) == 200_000
+    assert read(Sender(clock, piece=50_000, every=0, size=50_000), clock) == []
+
+
+def test_a_client_that_leaves_is_no_time_out() -> None:
+    class Leaver(Sender):
+        def receive(self, patience: float | None = None) -> bool:
+            return False
+
+    clock = Clock()
+    with pytest.raises(BodyAborted):
+        read(Leaver(clock, 1, 1, 10), clock)
+
+
+def test_one_address_cannot_hold_all_the_memory_for_bodies() -> None:
+    memory = BodyMemory(300_000)
+    memory.hold("a", 150_000)
+    with pytest.raises(Overloaded) as refused:
+        memory.hold("a", 1)
+    assert refused.value.retry_after == 1
+    memory.hold("b", 100_000)
+    memory.hold(None, 50_000)
+    with pytest.raises(Overloaded):
+        memory.hold("c", 1)
+    memory.let_go("a", 150_000)
+    memory.hold("c", 150_000)
+
+
+def test_a_bucket_fills_again_with_time_and_is_each_addresss_own() -> None:
+    clock = Clock()
+    throttle = AddressThrottle(clock)
+    for _ in range(60):
+        throttle.count_try("a")
+    with pytest.raises(RateLimited) as refused:
+        throttle.count_try("a")
+    assert refused.value.retry_after == 1
+    throttle.count_try("b")
+    clock.now += 2
+    throttle.count_try("a")
+    throttle.count_try("a")
+    with pytest.raises(RateLimited):
+        throttle.count_try("a")
+
+
+def test_a_bucket_lets_through_all_that_the_exact_count_allows() -> None:
+    """Sixty tries in any minute (`apps.organizations.throttle`), however they are spread."""
+    clock = Clock()
+    throttle = AddressThrottle(clock)
+    for _ in range(5):
+        for _ in range(60):
+            throttle.count_try("a")
+        clock.now += 60
+
+
+def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway_project.http.address_throttle._MOST_ADDRESSES", 2)
+    throttle = AddressThrottle(Clock())
+    for _ in range(60):
+        throttle.count_try("a")
+    throttle.count_try("b")
+    throttle.count_try("c")
+    for _ in range(60):  # As if it had never tried: it was the one that was quiet for longest.
+        throttle.count_try("a")
+    with pytest.raises(RateLimited):
+        throttle.count_try("a")
+
+
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [
+        ("/v1/chat/completions", 32 * 1024 * 1024),
+        ("/v1beta/models/x:generateContent", 32 * 1024 * 1024),
+        ("/auth/sign-up/email", 64 * 1024),
+        ("/mcp", 4 * 1024 * 1024),
+        ("/oauth/token", 1024 * 1024),
+        ("/guardrails/test/org", 8 * 1024 * 1024),
+        ("/guardrails/rules/org", 1024 * 1024),
+        ("/nowhere", 1024 * 1024),
+    ],
+)
+def test_every_route_has_a_limit(path: str, limit: int) -> None:
+    assert limit_of(path, 32 * 1024 * 1024) == limit
+    assert limit_of(path, 1000) == 1000
