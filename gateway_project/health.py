@@ -20,7 +20,8 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 
-from apps.gateway import tally
+from apps.gateway import disk_space, tally
+from apps.gateway.record_backlog import anybody_waits
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.redis import client
 from apps.kernel.rest.bearer import find_bearer
@@ -44,6 +45,18 @@ def _ask_database() -> None:
 
 
 CHECKS: dict[str, Callable[[], None]] = {"redis": _ask_redis, "database": _ask_database}
+
+
+def _troubles() -> dict[str, dict[str, Any]]:
+    """Return what this machine's own disk and memory have to tell, if anything; `connected` is whether requests are
+    taken all the same."""
+    troubles: dict[str, dict[str, Any]] = {}
+    if anybody_waits():
+        told = "Records cannot be stored: neither the store nor the disk takes them, and new requests are refused"
+        troubles["records"] = {"connected": False, "error": told}
+    if disk_space.is_low():
+        troubles["disk"] = {"connected": True, "warning": "Little space is left"}
+    return troubles
 
 
 class _Check(Thread):
@@ -80,6 +93,7 @@ def health(request: HttpRequest) -> HttpResponse:
     for check in checks:
         check.join(max(0.0, deadline - time.monotonic()))
     results = {check.subject: check.result() for check in checks}
+    results |= {name: told for name, told in _troubles().items() if name not in skipped}
     failed = [subject for subject, result in results.items() if not result["connected"]]
     body = {
         "message": f"Failed: {', '.join(failed)}" if failed else "OK",

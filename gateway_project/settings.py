@@ -127,16 +127,37 @@ REDIS_URL = str(env.env.str("REDIS_URL", default=_stores.get("redis_url", "")))
 RECORD_BEFORE_ANSWER = env.choice("VALKEY_SYNC", ("second", "always"), "second") == "always"
 # Connections of one process; 0 opens one per request instead.
 DATABASE_POOL_SIZE = env.integer("DATABASE_POOL_SIZE", 10, 0, 200)
+# Seconds of a statement in a web worker, and those for a connection to be made; 0 statement seconds: no limit, neither
+# of the server's nor of ours.
+DATABASE_STATEMENT_TIMEOUT = env.integer("DATABASE_STATEMENT_TIMEOUT", 30, 0, 3600)
+DATABASE_CONNECT_TIMEOUT = env.integer("DATABASE_CONNECT_TIMEOUT", 5, 2, 60)
+# Seconds for which what was read of a key serves on while the database is away.
+POLICY_MAX_STALE = env.integer("POLICY_MAX_STALE", 900, 0, 86_400)
 DATABASES = {
     "default": {
         **env.env.db_url_config(DATABASE_URL or "postgresql://postgres@no-database-is-running/gateway"),
+        "ENGINE": "gateway_project.postgresql",
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
     }
 }
-DATABASES["default"].setdefault("OPTIONS", {})["connect_timeout"] = 5
+# A server that has vanished from the network is found out within half a minute, whoever waits for it.
+DATABASES["default"].setdefault("OPTIONS", {}).update(
+    connect_timeout=DATABASE_CONNECT_TIMEOUT,
+    keepalives_idle=10,
+    keepalives_interval=5,
+    keepalives_count=3,
+    tcp_user_timeout=20_000,
+)
 if DATABASE_POOL_SIZE and DATABASE_URL:
-    DATABASES["default"]["OPTIONS"]["pool"] = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 10}
+    # A connection that cannot be made is not waited for: it is tried again when somebody needs one.
+    _pool = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 10, "reconnect_timeout": 2}
+    DATABASES["default"]["OPTIONS"]["pool"] = _pool
+
+# Bytes of the disk that each web worker takes when it starts, for records while the store takes none; and how many
+# there must be free for all to be well.
+RECORD_SPOOL_SIZE = env.integer("RECORD_SPOOL_SIZE", 16 * 1024 * 1024, 0, 1024**3)
+DISK_FREE_ALARM = env.integer("DISK_FREE_ALARM", 256 * 1024 * 1024, 0, 1024**4)
 
 # Where days of the log are moved that are older than a week; without it PostgreSQL keeps all of them.
 CLICKHOUSE_URL = env.url_of_extra("CLICKHOUSE_URL", "clickhouse_connect", "clickhouse")

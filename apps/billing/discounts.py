@@ -10,18 +10,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
 from uuid import UUID
 
 import msgspec
 import structlog
-from django.db import DatabaseError, connection, models
+from django.db import DatabaseError, models
 
 from apps.billing.models import Discount
+from apps.kernel import database
 from apps.kernel.money import ZERO
+from apps.kernel.single_flight import SingleFlight
 
 log = structlog.get_logger(__name__)
+
+# Seconds that others wait for the one who reads.
+_PATIENCE = 10.0
 
 
 class Share(NamedTuple):
@@ -66,6 +72,7 @@ class _Everyones:
     def __init__(self) -> None:
         self._shares: Shares | None = None
         self._word: str | None = None
+        self._flights: SingleFlight[str, Shares] = SingleFlight(_PATIENCE)
 
     def under(self, word: str) -> Shares:
         """Return the copy if it was read under this generation, else what the database says now.
@@ -76,17 +83,17 @@ class _Everyones:
         if self._shares is not None and self._word == word:
             return self._shares
         try:
-            self._shares = _read(Discount.objects.filter(organization=None))
-            self._word = word
-        except DatabaseError as error:
+            return self._flights.run(word, partial(self._renew, word))
+        except (DatabaseError, TimeoutError) as error:
             if self._shares is None:
                 raise
             log.warning("discounts.kept", error=type(error).__name__)
-        finally:
-            # A worker must not hold a database connection while a model answers.
-            if not connection.in_atomic_block:
-                connection.close()
-        return self._shares
+            return self._shares
+
+    def _renew(self, word: str) -> Shares:
+        shares = database.read(lambda: _read(Discount.objects.filter(organization=None)))
+        self._shares, self._word = shares, word
+        return shares
 
 
 _copy = _Everyones()

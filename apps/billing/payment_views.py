@@ -41,7 +41,7 @@ class PaymentEndpoint(MemberEndpoint):
         """Word what the processor raised; the rest as everywhere."""
         match exc:
             case ProcessorOff():
-                exc = Overloaded("Payments are not set up here", code="payments_off")
+                exc = Overloaded("Payments are not set up here", code="payments_off", retry_after=3600)
             case ProcessorAway():
                 exc = Overloaded("The payment processor cannot be reached", code="payments_away", retry_after=60)
             case Declined():

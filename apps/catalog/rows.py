@@ -13,11 +13,11 @@ from typing import Any
 
 import structlog
 from django.conf import settings
-from django.db import connection
 
 from apps.catalog import models
 from apps.catalog.cards import read_card
 from apps.catalog.offers import Catalog, Model, Offer, Provider
+from apps.kernel import database
 
 log = structlog.get_logger(__name__)
 
@@ -33,15 +33,7 @@ def read_catalog(generation: str) -> Catalog:
 
     Three queries; the database connection is given back. Raises DatabaseError.
     """
-    try:
-        # Mappings first: what one refers to is then there, or was deleted meanwhile and makes it void.
-        mappings = list(models.ModelProvider.objects.order_by("provider_id"))
-        entries = {row.id: row for row in models.Model.objects.order_by("id")}
-        sources = {row.id: row for row in models.Provider.objects.order_by("id") if _is_usable(row)}
-    finally:
-        # A greenlet that answers a stream for minutes must not sit on a connection of the pool.
-        if not connection.in_atomic_block:
-            connection.close()
+    mappings, entries, sources = database.read(_read_rows)
     providers = {row.id: _provider_of(row) for row in sources.values()}
     offers: dict[str, list[Offer]] = defaultdict(list)
     for row in mappings:
@@ -51,6 +43,14 @@ def read_catalog(generation: str) -> Catalog:
             offers[entry.id] += _offers_of(row, providers[source.id], active=active)
     kept = {row.id: _model_of(row, offers[row.id]) for row in entries.values() if offers[row.id]}
     return Catalog(models=kept, providers=providers, generation=generation)
+
+
+def _read_rows() -> tuple[list[models.ModelProvider], dict[str, models.Model], dict[str, models.Provider]]:
+    # Mappings first: what one refers to is then there, or was deleted meanwhile and makes it void.
+    mappings = list(models.ModelProvider.objects.order_by("provider_id"))
+    entries = {row.id: row for row in models.Model.objects.order_by("id")}
+    sources = {row.id: row for row in models.Provider.objects.order_by("id") if _is_usable(row)}
+    return mappings, entries, sources
 
 
 def base_url_of(provider_id: str, stated: str, variables: Mapping[str, Any] | None = None) -> str:

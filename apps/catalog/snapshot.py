@@ -10,18 +10,22 @@ from collections.abc import Callable
 from threading import Lock
 
 import structlog
+from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from apps.catalog.offers import Catalog, Model, Offer, Provider
 from apps.catalog.rows import read_catalog
 from apps.kernel import generation
+from apps.kernel.background import in_background
 
 __all__ = ["Catalog", "Copy", "Model", "Offer", "Provider", "current", "refresh"]
 
 log = structlog.get_logger(__name__)
 
-# Seconds after which a copy is compared with the generation even if nobody has said that it changed.
+# Seconds after which a copy is compared with the generation even if nobody has said that it changed; and before that,
+# how many seconds earlier that is done in the background for a copy that is in use.
 MAX_AGE = 60.0
+RENEWED_BEFORE = 12.0
 # Seconds for which a copy that could not be renewed serves on.
 PAUSE_AFTER_FAILURE = 5.0
 
@@ -48,12 +52,13 @@ class Copy:
                     # The first of those who waited has tried for all of them: one patience, not one after the other.
                     raise self._failure
                 return self._catalog or self._renew()
+        now = time.monotonic()
+        if now < self._trusted_until - RENEWED_BEFORE or not self._lock.acquire(blocking=False):
+            return catalog
         # Whoever finds the copy old renews it; the others need not wait for what is very likely the same.
-        if time.monotonic() >= self._trusted_until and self._lock.acquire(blocking=False):
-            try:
-                return self._renew()
-            finally:
-                self._lock.release()
+        if now >= self._trusted_until:
+            return self._renew_alone()
+        in_background(self._renew_alone)
         return catalog
 
     def refresh(self, word: str) -> Catalog:
@@ -72,6 +77,13 @@ class Copy:
                 return catalog
             return self._renew()
 
+    def _renew_alone(self) -> Catalog:
+        """Read the rows, unless the generation stands, and let go of the lock."""
+        try:
+            return self._renew()
+        finally:
+            self._lock.release()
+
     def _renew(self) -> Catalog:
         """Read the rows, unless the generation stands; the lock is held."""
         catalog = self._catalog
@@ -84,7 +96,10 @@ class Copy:
                 if catalog is None:
                     self._failed_until, self._failure = time.monotonic(), error
                     raise
-                log.exception("catalog.not_read")
+                if isinstance(error, DatabaseError):
+                    log.warning("catalog.not_read", error=type(error).__name__)
+                else:
+                    log.exception("catalog.not_read")
                 self._failed_until = self._trusted_until = time.monotonic() + PAUSE_AFTER_FAILURE
                 return catalog
         self._catalog = catalog

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from decimal import Decimal
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil
 from uuid import UUID
 
@@ -15,7 +15,7 @@ import gevent
 import msgspec
 import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from apps.billing import balances, ledger, reservations
@@ -32,10 +32,11 @@ from apps.gateway.estimate import worst_usage_of
 from apps.gateway.hedge import Hedge, loss_of
 from apps.gateway.metrics import UNRESERVED
 from apps.gateway.policy import Policy
-from apps.kernel import generation
+from apps.kernel import database, generation
 from apps.kernel.errors import Gone, Overloaded, PaymentRequired, RateLimited
 from apps.kernel.money import NANO, nanos_up, plain
 from apps.kernel.setting import Setting
+from apps.kernel.single_flight import SingleFlight
 from apps.logs.entry import Entry
 
 log = structlog.get_logger(__name__)
@@ -46,6 +47,8 @@ _ON_ITS_WAY = 0.005
 # Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
 _FLIGHT_SLACK = 60
 _LONGEST = Setting("UPSTREAM_TOTAL_TIMEOUT")
+# Balances that are being read, which others wait for as many seconds.
+_balances_read: SingleFlight[tuple[balances.Scope, UUID], list[balances.Balance]] = SingleFlight(10.0)
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -240,11 +243,11 @@ def _shortfall(cost: Decimal, left_nanos: int) -> str:
 
 
 def _read_balance(policy: Policy, scope: balances.Scope) -> list[balances.Balance]:
-    """Read a balance that Redis has no copy of. Raises Overloaded when the database is away as well."""
+    """Read a balance that Redis has no copy of, once for all who ask. Raises Overloaded when the database is away."""
+    subject = policy.organization_id if scope == "organization" else policy.api_key_id
     try:
-        return ledger.balances_of(scope, [policy.organization_id if scope == "organization" else policy.api_key_id])
-    except DatabaseError as error:
+        return _balances_read.run(
+            (scope, subject), partial(database.read, partial(ledger.balances_of, scope, [subject]))
+        )
+    except (DatabaseError, TimeoutError) as error:
         raise Overloaded("The gateway cannot check credits right now; try again shortly") from error
-    finally:
-        if not connection.in_atomic_block:
-            connection.close()

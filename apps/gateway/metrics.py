@@ -17,6 +17,19 @@ UNPRICED = Counter("gateway_unpriced_requests_total", "Answers that nobody knows
 ATTEMPTS = Counter("gateway_upstream_attempts_total", "Calls to providers", ["provider", "outcome"])
 IN_FLIGHT = Gauge("gateway_in_flight", "Requests being answered", multiprocess_mode="livesum")
 RECORDS_SPOOLED = Counter("gateway_records_spooled_total", "Records written to disk while Redis was away")
+RECORDS_IN_MEMORY = Gauge(
+    "gateway_records_in_memory", "Records that neither store nor disk would take yet", multiprocess_mode="livesum"
+)
+UNRECORDABLE = Counter("gateway_unrecordable_requests_total", "Requests refused because records could not be stored")
+HOME_FREE = Gauge(
+    "gateway_home_free_bytes",
+    "Free space where the home, and the embedded stores' data, are",
+    ["folder"],
+    multiprocess_mode="livemostrecent",
+)
+STALE_POLICIES = Counter(
+    "gateway_stale_policies_total", "Requests served by an expired policy, the database being away"
+)
 UNRESERVED = Counter("gateway_unreserved_requests_total", "Requests let through while Redis was away")
 QUEUE_DEPTH = Gauge("gateway_outbox_depth", "Records waiting to be settled", multiprocess_mode="livemostrecent")
 QUEUE_AGE = Gauge("gateway_outbox_age_seconds", "Age of the oldest waiting record", multiprocess_mode="livemostrecent")

@@ -1,32 +1,28 @@
-"""Where finished requests wait to be settled: a Redis stream, and a spool on disk while Redis is away.
+"""Where finished requests wait to be settled: a Redis stream, and a spool on disk while Redis takes none.
 
 A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
-leaves (docs/adr/0079). It may come to be in the stream twice; whoever settles writes each id once. Knows streams and
-files. Must never know what a record says.
+leaves (docs/adr/0079); one that neither takes stays in memory and is tried again until one does (docs/adr/0087). It may
+come to be in the stream twice; whoever settles writes each id once. Knows streams. Must never know what a record says.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, partial
-from pathlib import Path
+from functools import partial
 from typing import Any
-from uuid import uuid4
 
 import gevent
 import structlog
-from django.conf import settings
 from gevent.pool import Group
 from redis.exceptions import RedisError, ResponseError
 
 from apps.billing.leases import notes_key
 from apps.billing.reservations import Shrunk
+from apps.gateway import spool
 from apps.gateway.metrics import RECORDS_SPOOLED
+from apps.gateway.record_backlog import BACKLOG
 from apps.kernel.redis import LuaScript, client, heard
 from apps.kernel.setting import Setting
 
@@ -71,30 +67,39 @@ def hand_over(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
     push it again, until the store has said that it has it. With `VALKEY_SYNC=always` that is waited for.
     """
     if _WAITED_FOR.value:
-        push(worker, record, shrunk)
+        _deliver(worker, record, shrunk)
         return
     try:
         _PUSH.tell(*_words(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
     except RedisError:
-        push(worker, record, shrunk)
+        _deliver(worker, record, shrunk)
 
 
 def _push_again(worker: str, record: bytes, shrunk: Shrunk | None, error: RedisError) -> None:
     log.info("outbox.pushed_again", error=type(error).__name__)
-    _AGAIN.spawn(push, worker, record, shrunk)
+    _AGAIN.spawn(_deliver, worker, record, shrunk)
+
+
+def _deliver(worker: str, record: bytes, shrunk: Shrunk | None) -> None:
+    """Push a record; one that nobody takes stays in memory and is tried again. Never fails."""
+    try:
+        push(worker, record, shrunk)
+    except Exception as error:  # noqa: BLE001 - whatever it is: the record must not go down with it
+        BACKLOG.keep(partial(push, worker, record, shrunk), record, type(error).__name__)
 
 
 def push(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
     """Put a record where it survives the death of any one process, and be told so.
 
-    In the same step its request is no longer in flight, and holds no more than it cost (`shrunk`).
+    In the same step its request is no longer in flight, and holds no more than it cost (`shrunk`). Raises OSError when
+    neither the store nor the disk takes it.
     """
     try:
         _PUSH.together(*_words(worker, record, shrunk))
     except RedisError as error:
+        spool.add(worker, record)
         log.warning("outbox.spooled", error=type(error).__name__)
         RECORDS_SPOOLED.inc()
-        _spool(worker, record)
 
 
 def _words(worker: str, record: bytes, shrunk: Shrunk | None) -> tuple[list[str], list[str | int | bytes]]:
@@ -109,20 +114,18 @@ def _words(worker: str, record: bytes, shrunk: Shrunk | None) -> tuple[list[str]
 
 
 def arrive(seconds: float) -> None:
-    """Wait, but not for longer, until all that was handed over is in the stream or the spool."""
+    """Wait, but not for longer, until all that was handed over is in the stream or the spool; tell of what is not."""
     with suppress(gevent.Timeout), gevent.Timeout(seconds):
         with suppress(RedisError):
             heard()
         _AGAIN.join()
+        BACKLOG.drain()
+    BACKLOG.give_up()
 
 
 def _stream() -> Any:
     """Return the client; the library's types of stream answers cover every protocol version and fit none."""
     return client()
-
-
-def _add(worker: str, record: bytes) -> None:
-    client().xadd(STREAM, {"worker": worker, "record": record})
 
 
 # --- the settling side
@@ -179,86 +182,21 @@ def depth() -> tuple[int, float]:
 # --- the spool
 
 
-def _spool_folder() -> Path:
-    folder = Path(settings.GATEWAY_HOME) / "spool"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return folder
-
-
-@cache
-def _spool_name(pid: int) -> str:
-    """Return the name of a process's file: never that of an earlier one, which may end in half a line."""
-    return f"{pid}-{uuid4().hex}.spool"
-
-
-def _spool(worker: str, record: bytes) -> None:
-    """Append a record to this process's spool file, on disk before it returns: one line, the worker and the JSON.
-
-    Nothing here switches to another greenlet, so the file is never half written or renamed in between. Raises OSError.
-    """
-    line = worker.encode() + b"\t" + record.replace(b"\n", b" ") + b"\n"
-    path = _spool_folder() / _spool_name(os.getpid())
-    while True:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # Another process may have taken the file away before it was locked: what is added now is never read.
-            if _is_at(path, descriptor):
-                _append(descriptor, line)
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    """Is the open file still the one of that name?"""
-    with suppress(FileNotFoundError):
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    return False
-
-
-def _append(descriptor: int, line: bytes) -> None:
-    """Write a line to its end and to the disk. Raises OSError when there is no room; then nothing of it stays."""
-    length = os.fstat(descriptor).st_size
-    if os.write(descriptor, line) < len(line):
-        os.ftruncate(descriptor, length)
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    os.fsync(descriptor)
-
-
 def replay() -> int:
     """Move spooled records, whoever spooled them, into the stream; return how many. Stops where Redis fails again."""
-    folder = _spool_folder()
-    for path in folder.glob("*.spool"):
-        # From here on nobody appends to it: a writer that has it open finishes first.
-        with suppress(FileNotFoundError), path.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            path.rename(folder / f"{uuid4().hex}.replay")
     moved = 0
-    for path in folder.glob("*.replay"):
-        try:
-            moved += _replay_file(path)
-        except RedisError as error:
-            log.warning("outbox.replay_stopped", error=type(error).__name__)
-            break
+
+    def add(worker: str, record: bytes) -> None:
+        nonlocal moved
+        client().xadd(STREAM, {"worker": worker, "record": record})
+        moved += 1
+
+    try:
+        spool.move(add)
+    except RedisError as error:
+        log.warning("outbox.replay_stopped", error=type(error).__name__)
+    except OSError as error:
+        log.warning("outbox.spool_failed", error=error.strerror)
     if moved:
         log.info("outbox.replayed", records=moved)
-    return moved
-
-
-def _replay_file(path: Path) -> int:
-    """Move one file's records; 0 when another process is at it."""
-    moved = 0
-    with suppress(FileNotFoundError), path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return 0
-        for line in file:
-            # A line without its end was never acknowledged: its writer died in the middle.
-            if line.endswith(b"\n"):
-                worker, _, record = line[:-1].partition(b"\t")
-                _add(worker.decode(), record)
-                moved += 1
-        path.unlink()
     return moved

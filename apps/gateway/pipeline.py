@@ -17,6 +17,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.hedge import hedge_of
 from apps.gateway.hop import hops_of
 from apps.gateway.policy import policy_of
+from apps.gateway.record_backlog import BACKLOG
 from apps.gateway.response_cache import place_of
 from apps.gateway.run import ChatRun
 from apps.gateway.scoreboard import BOARD
@@ -35,6 +36,7 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
     for a request that a guardrail blocks."""
     started_at = time.monotonic()
     worker.start()
+    BACKLOG.insist_on_room()
     hops = hops_of(call)
     policy = policy_of(token)
     chat = read_request(call.body())

@@ -1,46 +1,34 @@
 """What a token may do: one frozen value per key, read once and trusted while its organization's generation stands.
 
-Knows how to read a policy and when to read it again. Must never know what a request asks for.
+Knows how to read a policy; when to is `policy_cache`'s. Must never know what a request asks for.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from hashlib import blake2b
+from functools import partial
 from typing import Any
 from uuid import UUID
 
-import structlog
 from django.conf import settings
-from django.db import DatabaseError, connection
 from redis.exceptions import RedisError
 
 from apps.billing.discounts import Shares, own_of
 from apps.billing.periods import Ceiling, ceiling_of
+from apps.gateway.policy_cache import NoLongerValid, PolicyCache
 from apps.guardrails.engine import Compiled as Guardrails
 from apps.guardrails.in_force import find_guardrails
-from apps.kernel import generation
-from apps.kernel.errors import Gone, Overloaded, Unauthenticated
+from apps.kernel import database, generation
+from apps.kernel.errors import Gone, Unauthenticated
 from apps.keys.authenticate import find_api_key
 from apps.keys.iam import Rule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.organizations.models import Organization, Project
 from apps.organizations.plans import limits_of
-
-log = structlog.get_logger(__name__)
-
-# Seconds that a copy is trusted without asking the database, whatever its generation says: bounds what a lost
-# generation can cost. Served beyond it only while the database is away.
-MAX_AGE = 60.0
-# Policies kept by a process; the least recently used goes first.
-MAX_POLICIES = 10_000
-INVALID_KEY = "Missing or invalid API key"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,78 +111,36 @@ class Policy:
             raise Gone(self.gone)
 
 
-_policies: OrderedDict[bytes, Policy] = OrderedDict()
-# Under what a token's policy is kept: nobody else can know it, and it costs a third of the digest that is stored.
-_KEY = secrets.token_bytes(32)
-
-
 def policy_of(token: str) -> Policy:
     """Return the policy of an API key. Raises Unauthenticated, Gone, and Overloaded when nothing can be asked."""
-    digest = _place_of(token)
-    policy = _policies.get(digest)
-    if policy is None or _is_old(policy) or (policy.refuses and not policy.stands()):
-        policy = _read_or_keep(token, digest, policy)
-    else:
-        _policies.move_to_end(digest)
+    policy = _cache.find(token)
     policy.check()
     return policy
 
 
-def _place_of(token: str) -> bytes:
-    return blake2b(token.encode(), digest_size=32, key=_KEY).digest()
+def _read(token: str, organization_id: UUID | None) -> Policy:
+    """Read a key's policy from the database; `organization_id` is its organization's, where that is known already.
 
-
-def _is_old(policy: Policy) -> bool:
-    return time.monotonic() - policy.read_at > MAX_AGE or policy.is_of_the_past
-
-
-def forget(token: str, known: Policy | None = None) -> None:
-    """Drop the copy: its generation has passed. With `known` only that one: another may have read a newer since."""
-    digest = _place_of(token)
-    if known is None or _policies.get(digest) is known:
-        _policies.pop(digest, None)
-
-
-def forget_all() -> None:
-    """Drop every copy."""
-    _policies.clear()
-
-
-def _read_or_keep(token: str, digest: bytes, known: Policy | None) -> Policy:
-    """Read the policy anew; when the database is away, go on with the copy there is."""
-    try:
-        policy = _read(token)
-    except DatabaseError as error:
+    Raises NoLongerValid when the key is unknown or no longer works, and DatabaseError.
+    """
+    if organization_id is None:
+        known = database.read(partial(find_api_key, token))
         if known is None:
-            raise Overloaded("The gateway cannot check API keys right now; try again shortly") from error
-        log.warning("policy.kept", api_key=str(known.api_key_id), error=type(error).__name__)
-        return known
-    finally:
-        # A worker must not hold a database connection while a model answers.
-        _let_go()
-    if policy is None:
-        _policies.pop(digest, None)
-        raise Unauthenticated(INVALID_KEY)
-    _policies[digest] = policy
-    _policies.move_to_end(digest)
-    while len(_policies) > MAX_POLICIES:
-        _policies.popitem(last=False)
-    return policy
-
-
-def _read(token: str) -> Policy | None:
-    """Read a key's policy from the database; None when the key is unknown or no longer works."""
-    known = find_api_key(token)
-    if known is None:
-        return None
-    # Others need the connection, should the store hang.
-    _let_go()
+            raise NoLongerValid
+        organization_id = known.project.organization_id
     # The generation is read before the rows that count: a change in between makes the copy stale, never wrongly fresh.
-    word = _generation_of(known.project.organization_id)
+    # No connection is held meanwhile: others need it, should the store hang.
+    word = _generation_of(organization_id)
+    return database.read(partial(_read_rows, token, word))
+
+
+def _read_rows(token: str, word: str) -> Policy:
     key = find_api_key(token)
-    if key is None or key.status != ApiKey.Status.ACTIVE:
-        return None
+    if key is None:
+        raise NoLongerValid
     project, organization = key.project, key.project.organization
+    if key.status != ApiKey.Status.ACTIVE:
+        raise NoLongerValid(organization.id, word)
     return Policy(
         api_key_id=key.id,
         project_id=project.id,
@@ -220,10 +166,8 @@ def _read(token: str) -> Policy | None:
     )
 
 
-def _let_go() -> None:
-    """Give the database connection back."""
-    if not connection.in_atomic_block:
-        connection.close()
+_cache = PolicyCache(_read)
+forget, forget_all = _cache.forget, _cache.forget_all
 
 
 def _generation_of(organization_id: UUID) -> str:

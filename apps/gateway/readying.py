@@ -14,6 +14,7 @@ import gevent
 import structlog
 from django.db import DatabaseError, connection
 
+from apps.gateway import worker
 from apps.guardrails.in_force import is_anybody_guarded
 from apps.guardrails.readiness import make_ready
 
@@ -28,6 +29,8 @@ MANY: Final = 20_000
 
 def ready_soon() -> None:
     """Have the worker made ready in the background. Returns at once."""
+    # Its room on the disk is taken while there is some.
+    gevent.spawn(worker.start)
     gevent.spawn_later(SOON, _get_ready)
 
 

@@ -16,13 +16,14 @@ import structlog
 from redis.exceptions import RedisError
 
 from apps.billing import leases
-from apps.gateway import outbox, scoreboard, tally
+from apps.gateway import disk_space, outbox, record_backlog, scoreboard, spool, tally
+from apps.gateway.record_backlog import BACKLOG
 
 log = structlog.get_logger(__name__)
 
 BEAT_SECONDS, COUNT_SECONDS = 3.0, 1.0
-# Seconds that a process which ends waits for its records to have arrived.
-_LAST_WORDS = 5.0
+# Seconds that a process which ends waits for its records to have arrived, and for those that nobody took to be taken.
+_LAST_WORDS, _LAST_TRIES = 5.0, 20.0
 _started = False
 
 
@@ -40,6 +41,7 @@ def start() -> None:
     # Before the first wait: others ask meanwhile.
     _started = True
     atexit.register(retire)
+    _take_room()
     _beat()
     gevent.spawn(_live)
     gevent.spawn(scoreboard.keep)
@@ -60,6 +62,7 @@ def _live() -> None:
     """Beat, and bring in what was spooled while the store was away, for as long as the process lives."""
     while True:
         gevent.sleep(BEAT_SECONDS)
+        _take_room()
         if _beat():
             outbox.replay()
 
@@ -68,6 +71,16 @@ def _count() -> None:
     while True:
         gevent.sleep(COUNT_SECONDS)
         tally.hand_over()
+
+
+def _take_room() -> None:
+    """Have room on the disk for records before it is needed, and look how much else there is."""
+    try:
+        record_backlog.prepare()
+        spool.reserve()
+    except OSError as error:
+        log.warning("worker.no_room_for_records", error=error.strerror)
+    disk_space.look()
 
 
 def _beat() -> bool:
@@ -83,7 +96,7 @@ def retire() -> None:
     """Say that this process ends: what it still holds is swept at once."""
     tally.hand_over()
     # Else what has been answered would be swept as if it had not.
-    outbox.arrive(_LAST_WORDS)
+    outbox.arrive(_LAST_TRIES if BACKLOG.waiting else _LAST_WORDS)
     try:
         leases.retire(name())
     except RedisError as error:

@@ -33,6 +33,8 @@ class ApiError(Exception):
     code = "internal_error"
     # Whether a provider's failure is behind it, and not the gateway or the client.
     from_provider = False
+    # Seconds after which to try again where nobody said; None where trying again is of no use.
+    retry_after: float | None = None
 
     def __init__(
         self,
@@ -47,8 +49,9 @@ class ApiError(Exception):
         super().__init__(message)
         self.message = message
         self.param = param
-        self.retry_after = retry_after
         self.headers = headers or []
+        if retry_after is not None:
+            self.retry_after = retry_after
         if code is not None:
             self.code = code
         if status is not None:
@@ -140,9 +143,10 @@ class AllProvidersFailed(ApiError):
 
 
 class Overloaded(ApiError):
-    """The gateway cannot take the request right now."""
+    """The gateway cannot take the request right now; it always says when to try again."""
 
     status, type, code = 503, "api_error", "overloaded"
+    retry_after = 2.0
 
 
 class UpstreamTimeout(ApiError):

@@ -84,7 +84,7 @@ def test_while_valkey_is_away_records_are_spooled_and_later_replayed(
     valkey_away.undo()
     assert outbox.replay() == 2
     assert list(spool.iterdir()) == []
-    assert taken() == [("worker-1", '{"messages": [ "a"]}'), ("worker-2", "{}")]
+    assert taken() == [("worker-1", '{"messages": [\n"a"]}'), ("worker-2", "{}")]
 
 
 def test_a_line_whose_writer_died_in_the_middle_is_left_out(spool: Path) -> None:

@@ -1,0 +1,227 @@
+"""Database reads on a request's path: a bounded wait, few at a time, and a circuit breaker while PostgreSQL is away.
+
+A server that is silent (stopped, cut off, its disk stuck) answers neither yes nor no; without a limit of ours whoever
+asks waits as long as it is silent. Here the failure is found out once, remembered, and tried again in the background:
+no request is the one that tries. Knows connections and patience. Must never know what is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from threading import BoundedSemaphore
+from typing import Any, TypeVar
+
+import gevent
+import psycopg
+import structlog
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, connection, transaction
+from gevent.monkey import is_module_patched
+from psycopg.abc import PQGen
+from psycopg.waiting import Ready
+
+log = structlog.get_logger(__name__)
+
+Found = TypeVar("Found")
+
+# Seconds that a read on a request's path waits for a connection that answers, then for all answers together, and
+# before both for its turn, while others read.
+CONNECTION_PATIENCE, ANSWER_PATIENCE, TURN_PATIENCE = 0.5, 2.0, 5.0
+# Connections of the pool that are left to everybody else, and how many of its own reads use at most.
+_LEFT_TO_OTHERS, _MOST_READERS = 2, 8
+# Seconds between tries while the database is away.
+_PAUSES = (0.2, 1.0, 2.0, 4.0, 5.0)
+# How often psycopg looks up while it waits, and so the grain of all patience. Counted in looks and not by the clock: a
+# worker that had no moment to read the answer must not take the database for silent.
+_LOOK = 0.1
+# Seconds beyond the server's own limit of a statement after which nothing more is expected from it.
+_GRACE = 5.0
+
+
+class DatabaseAwayError(OperationalError):
+    """The database is known not to answer, or there was no turn to ask it."""
+
+
+class Patience:
+    """How long one piece of work may wait: seconds for a connection, and seconds of silence in all its statements."""
+
+    __slots__ = ("connection", "silence")
+
+    def __init__(self, connection: float, silence: float) -> None:
+        self.connection, self.silence = connection, silence
+
+
+_patience: ContextVar[Patience | None] = ContextVar("database_patience", default=None)
+
+
+def patience() -> Patience | None:
+    """Return what holds for the work at hand; None where nothing but the usual does."""
+    return _patience.get()
+
+
+@contextmanager
+def limited(to: Patience | None) -> Iterator[None]:
+    """Let database work within the block wait no longer than this; past it, it raises OperationalError.
+
+    With None the usual holds: for what is begun here and goes on afterwards, since greenlets inherit what holds.
+    """
+    token = _patience.set(to)
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+class PatientConnection(psycopg.Connection[Any]):
+    """A connection that does not wait for a silent server for ever: neither on a request's path nor in any web worker.
+
+    One that was given up in the middle of a statement is closed by the pool when it is given back.
+    """
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **kwargs: Any) -> PatientConnection:
+        """Connect. In a web worker the server ends statements that take longer than DATABASE_STATEMENT_TIMEOUT."""
+        if is_module_patched("socket") and settings.DATABASE_STATEMENT_TIMEOUT:
+            limit = f"-c statement_timeout={int(settings.DATABASE_STATEMENT_TIMEOUT * 1000)}"
+            kwargs["options"] = f"{kwargs.get('options') or ''} {limit}".strip()
+        return super().connect(conninfo, **kwargs)
+
+    def wait(self, gen: PQGen[Found], interval: float = _LOOK, timeout: float | None = None) -> Found:
+        """Wait for an answer. Raises psycopg.OperationalError when patience ends first."""
+        limit = _patience.get()
+        if limit is None:
+            if not is_module_patched("socket") or not settings.DATABASE_STATEMENT_TIMEOUT:
+                return super().wait(gen, interval, timeout)
+            limit = Patience(0.0, settings.DATABASE_STATEMENT_TIMEOUT + _GRACE)
+        return super().wait(_until_silent(gen, limit), _LOOK, timeout)
+
+    def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+        """Execute. Nothing (`""`) is what the pool asks to learn whether the server is there: now or never."""
+        if query == "":
+            limit = _patience.get()
+            with limited(Patience(0.0, (limit or _CHECK).connection)):
+                return super().execute(query, *args, **kwargs)
+        return super().execute(query, *args, **kwargs)
+
+
+_CHECK = Patience(2.0, 2.0)
+
+
+def _until_silent(gen: PQGen[Found], limit: Patience) -> Generator[Any, Any, Found]:
+    """Yield what `gen` waits for, and pass on what came; end it when nothing has come for too long."""
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if ready == Ready.NONE:
+                limit.silence -= _LOOK
+                if limit.silence <= 0:
+                    raise psycopg.OperationalError("the database did not answer in time")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        found: Found = end.value
+        return found
+
+
+class Circuit:
+    """Whether the database is known to be away, and who tries it meanwhile: one greenlet, later each time."""
+
+    def __init__(self) -> None:
+        self._away = False
+        self._tries = 0
+        self._next_try = 0.0
+
+    @property
+    def open(self) -> bool:
+        """Whether asking is pointless just now."""
+        if self._away and not is_module_patched("socket"):
+            # Nobody tries in the background here: now and then whoever asks does.
+            return time.monotonic() < self._next_try
+        return self._away
+
+    def failed(self, error: Exception) -> None:
+        """Take note that no connection was to be had."""
+        pause = _PAUSES[min(self._tries, len(_PAUSES) - 1)]
+        self._tries += 1
+        self._next_try = time.monotonic() + pause
+        if not self._away:
+            self._away = True
+            log.error("database.away", error=type(error).__name__)
+            if is_module_patched("socket"):
+                gevent.spawn(self._keep_trying)
+
+    def succeeded(self) -> None:
+        """Take note that there is a connection that answers."""
+        if self._away:
+            log.warning("database.back", tries=self._tries)
+        self._away, self._tries = False, 0
+
+    def _keep_trying(self) -> None:
+        while self._away:
+            gevent.sleep(max(0.0, self._next_try - time.monotonic()))
+            try:
+                with limited(Patience(ANSWER_PATIENCE, ANSWER_PATIENCE)):
+                    connection.ensure_connection()
+                self.succeeded()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
+                self.failed(error)
+            finally:
+                connection.close()
+
+
+CIRCUIT = Circuit()
+_size = settings.DATABASE_POOL_SIZE or _MOST_READERS
+_turns = BoundedSemaphore(max(1, min(_MOST_READERS, _size - _LEFT_TO_OTHERS)))
+
+
+def is_away() -> bool:
+    """Tell whether the database is known not to answer: then nobody need wait to find out."""
+    return CIRCUIT.open
+
+
+def read(work: Callable[[], Found]) -> Found:
+    """Return what `work` reads from the database for a request, and give the connection back.
+
+    Waits its turn, for a connection and for answers, each within bounds. Raises DatabaseAwayError at once while the
+    database is known to be away, and DatabaseError.
+    """
+    if connection.in_atomic_block:
+        return work()
+    _insist()
+    if not _turns.acquire(timeout=TURN_PATIENCE):
+        raise DatabaseAwayError("Too many others wait to read from the database")
+    try:
+        # Others may have found out meanwhile.
+        _insist()
+        with limited(Patience(CONNECTION_PATIENCE, ANSWER_PATIENCE)):
+            _connect()
+            return _within_time(work)
+    finally:
+        # A worker must not hold a database connection while a model answers.
+        connection.close()
+        _turns.release()
+
+
+def _insist() -> None:
+    if CIRCUIT.open:
+        raise DatabaseAwayError("The database did not answer a moment ago")
+
+
+def _connect() -> None:
+    try:
+        connection.ensure_connection()
+    except (OperationalError, InterfaceError) as error:
+        CIRCUIT.failed(error)
+        raise
+    CIRCUIT.succeeded()
+
+
+def _within_time(work: Callable[[], Found]) -> Found:
+    """Read with a limit that the server keeps too: what nobody waits for any more must not go on there."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(int(ANSWER_PATIENCE * 1000))])
+        return work()

@@ -1,0 +1,1 @@
+"""Django's PostgreSQL backend, with a bounded wait for connections (`apps.kernel.database`)."""
