@@ -26,6 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from apps.billing.leases import notes_key
 from apps.billing.reservations import Shrunk
+from apps.gateway import stuck_deliveries
 from apps.gateway.metrics import RECORDS_SPOOLED
 from apps.kernel.redis import LuaScript, client, heard
 from apps.kernel.setting import Setting
@@ -145,6 +146,7 @@ def take(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[Me
     found: list[tuple[str, dict[str, str]]] = []
     if left:
         found = _stream().xautoclaim(STREAM, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
+        found = found or stuck_deliveries.claim(STREAM, GROUP, reader, ABANDONED_AFTER / 1000)
         found = found or _read(reader, "0", count)
     found = found or _read(reader, ">", count, block=wait_ms)
     return [Message(identifier, fields["worker"], fields["record"]) for identifier, fields in found if fields]

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from hashlib import blake2b
@@ -71,6 +71,8 @@ class Policy:
     requests_per_minute: int | None
     key_requests_per_minute: int | None
     concurrency: int | None
+    # What becomes of its requests while nobody can check them (`OutagePolicy`).
+    outage_policy: str
     # Whether a late provider's streams are raced by a second one.
     hedging: bool
     # Seconds for which the project keeps answers, None when it keeps none.
@@ -155,6 +157,13 @@ def forget(token: str, known: Policy | None = None) -> None:
         _policies.pop(digest, None)
 
 
+def doubt(token: str, known: Policy) -> None:
+    """Have a copy that nobody can confirm read again once it is a second old; it stays while the database is away."""
+    now, digest = time.monotonic(), _place_of(token)
+    if now - known.read_at > 1.0 and _policies.get(digest) is known:
+        _policies[digest] = replace(known, read_at=min(known.read_at, now - MAX_AGE - 1.0))
+
+
 def forget_all() -> None:
     """Drop every copy."""
     _policies.clear()
@@ -207,6 +216,7 @@ def _read(token: str) -> Policy | None:
         requests_per_minute=_requests_per_minute(organization),
         key_requests_per_minute=key.requests_per_minute,
         concurrency=limits_of(organization.plan).concurrency,
+        outage_policy=organization.outage_policy,
         hedging=project.hedging_enabled,
         cache_seconds=project.cache_duration_seconds if project.caching_enabled else None,
         expires_at=key.expires_at,

@@ -16,7 +16,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from apps.billing import leases
-from apps.gateway import outbox, scoreboard, tally
+from apps.gateway import offline_admission, outbox, scoreboard, tally
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +62,14 @@ def _live() -> None:
         gevent.sleep(BEAT_SECONDS)
         if _beat():
             outbox.replay()
+            _tell_that_it_answers()
+
+
+def _tell_that_it_answers() -> None:
+    try:
+        offline_admission.store_answers()
+    except RedisError as error:
+        log.warning("worker.not_given_back", error=type(error).__name__)
 
 
 def _count() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management import call_command
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
@@ -23,7 +23,7 @@ _LOCK = 7_301_002
 class Command(BaseCommand):
     """See the module's docstring."""
 
-    help = "Migrate, load the catalog, make the log's partitions and, in development, the demo account."
+    help = "Migrate, load the catalog, make the log's partitions, compare balances; in development, the demo account."
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Take every step, and tell of each on a line."""
@@ -31,6 +31,7 @@ class Command(BaseCommand):
             self.stdout.write(f"database: {_migrate()}")
             self.stdout.write(_words_of("load_catalog"))
             self.stdout.write(f"request log: {_words_of('make_partitions')}")
+            self.stdout.write(f"balances: {_resync()}")
             if settings.DEVELOPMENT:
                 self.stdout.write(_words_of("demo"))
             else:
@@ -45,6 +46,14 @@ def _migrate() -> str:
         return "up to date"
     call_command("migrate", verbosity=0, interactive=False)
     return f"applied {len(missing)} migrations"
+
+
+def _resync() -> str:
+    """Compare the copies of balances: the database, or Valkey, may be older than when it was last used."""
+    try:
+        return _words_of("resync_balances")
+    except CommandError as error:
+        return f"not compared, the settler will. {error}"
 
 
 def _words_of(command: str, **options: object) -> str:
