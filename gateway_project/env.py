@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,18 @@ def seconds(name: str, default: float, high: float = 3600) -> float:
 def share(name: str, default: float) -> float:
     """Return a number from 0 to 1. Raises ImproperlyConfigured."""
     return float(_number(name, env.float, default, 0, 1))
+
+
+def usd(name: str, default: str, high: int) -> Decimal:
+    """Return an exact amount, not below 0. Raises ImproperlyConfigured."""
+    text = str(env.str(name, default=default))
+    try:
+        amount = Decimal(text)
+    except InvalidOperation as error:
+        raise ImproperlyConfigured(f"{name} must be an amount in USD; it is {text!r}") from error
+    if not (amount.is_finite() and 0 <= amount <= high):
+        raise ImproperlyConfigured(f"{name} must be between 0 and {high} USD; it is {text}")
+    return amount
 
 
 def boolean(name: str, default: bool) -> bool:

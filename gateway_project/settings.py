@@ -249,6 +249,8 @@ UPSTREAM_TOTAL_TIMEOUT = env.seconds("UPSTREAM_TOTAL_TIMEOUT", 900, high=86_400)
 # Requests a minute by plan, where the operator wants others than the plan's own; 0 is no limit.
 RATE_LIMITS = {plan: env.optional_integer(f"RATE_LIMIT_{plan.upper()}", 0, 10_000_000) for plan in PLANS}
 FREE_MODELS_PER_MINUTE = env.integer("FREE_MODELS_PER_MINUTE", 20, 0, 10_000_000)
+# USD that an organization may be served for in each process while nobody can check its credits; 0 serves nobody then.
+OFFLINE_ALLOWANCE_USD = env.usd("OFFLINE_ALLOWANCE_USD", "1.00", high=10_000)
 # Share of requests that try out a provider of which nothing fresh is known.
 ROUTING_EXPLORATION = env.share("ROUTING_EXPLORATION", 0.01)
 HEARTBEAT_INTERVAL = env.seconds("HEARTBEAT_INTERVAL", 10, high=300)

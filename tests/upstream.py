@@ -20,7 +20,16 @@ from django.test import Client
 
 from apps.billing import balances, reservations
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import credentials, outbox, policy, scoreboard, transport, worker
+from apps.gateway import (
+    credentials,
+    last_balances,
+    offline_admission,
+    outbox,
+    policy,
+    scoreboard,
+    transport,
+    worker,
+)
 from apps.gateway.settle import settle
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ApiKey
@@ -87,6 +96,8 @@ def caller(db: None, sandbox_url: str, monkeypatch: pytest.MonkeyPatch, client: 
     policy.forget_all()
     scoreboard.BOARD.forget()
     credentials.forget_rests()
+    last_balances.forget_all()
+    offline_admission.forget_all()
     outbox.prepare()
     transport.close_idle()
     user = make_user("Olivia")

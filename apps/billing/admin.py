@@ -7,7 +7,15 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from apps.billing.models import BillingAccount, Discount, LedgerEntry, PaymentMethod, ProcessorEvent, Transaction
+from apps.billing.models import (
+    BillingAccount,
+    Discount,
+    LedgerEntry,
+    LedgerEpoch,
+    PaymentMethod,
+    ProcessorEvent,
+    Transaction,
+)
 from apps.billing.refund_page import RefundingAdmin
 from apps.kernel.admin import LongTableAdmin, RecordAdmin
 from apps.organizations.audited_admin import AuditedAdmin
@@ -20,6 +28,14 @@ class LedgerEntryAdmin(LongTableAdmin):
     list_display = ("created_at", "kind", "credits", "usage", "organization_id", "api_key_id")
     list_filter = ("kind",)
     owners = ("organization_id", "api_key_id")
+
+
+@admin.register(LedgerEpoch)
+class LedgerEpochAdmin(RecordAdmin):
+    """When the database came back older than what it had told before, and what gave it away."""
+
+    list_display = ("began_at", "reason", "number")
+    ordering = ("-number",)
 
 
 @admin.register(Transaction)

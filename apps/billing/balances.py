@@ -1,13 +1,14 @@
 """Copies of balances in Redis, for the check before a call: an organization's credits, a key's usage.
 
-The ledger owns the truth. A copy carries the ledger's version and only ever moves forward, so late or repeated
-publications are harmless. Beside the amount lies what is held by reservations. Amounts are whole 1e-9 USD.
+The ledger owns the truth. A copy carries the ledger's epoch and version: within an epoch it only ever moves forward, so
+late or repeated publications are harmless, and a copy of another epoch is no copy (docs/adr/0085). Beside the amount
+lies what is held by reservations. Amounts are whole 1e-9 USD.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
@@ -16,6 +17,7 @@ from uuid import UUID
 import structlog
 from redis.exceptions import RedisError
 
+from apps.billing.leases import PROMISED
 from apps.kernel.money import nanos_down, nanos_up
 from apps.kernel.redis import LuaScript
 
@@ -24,28 +26,59 @@ log = structlog.get_logger(__name__)
 Scope = Literal["organization", "key"]
 # How the keys of credit balances begin.
 CREDITS = "balance:organization:"
+# The epoch that copies must be of to count, and the copies that moved last, newest first.
+EPOCH, MOVED = "ledger:epoch", "ledger:moved"
+# Copies that are remembered as having moved last.
+MOST_MOVED = 500
 
 _PUBLISH = LuaScript(
-    """
-    for i = 1, #KEYS do
-      local amount, version = ARGV[i * 2 - 1], tonumber(ARGV[i * 2])
-      local known = redis.call('HGET', KEYS[i], 'version')
-      if not known or tonumber(known) < version then
-        redis.call('HSET', KEYS[i], 'amount', amount, 'version', ARGV[i * 2])
+    PROMISED
+    + f"""
+    -- KEYS: the ledger's epoch, the copies that moved last, then copies; ARGV: each one's amount, version and epoch
+    -- Returns the places, from 0, of those that say something older than what is known.
+    local current = redis.call('GET', KEYS[1])
+    local refused, moved = {{}}, false
+    for i = 3, #KEYS do
+      local at = (i - 3) * 3
+      local amount, version, epoch = ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
+      if not current or tonumber(epoch) > tonumber(current) then
+        -- From here on every copy of an earlier epoch is void.
+        redis.call('SET', KEYS[1], epoch)
+        current = epoch
+      end
+      local known = redis.call('HMGET', KEYS[i], 'amount', 'version', 'epoch', 'held')
+      if epoch ~= current then
+        refused[#refused + 1] = i - 3
+      elseif not known[1] or known[3] ~= epoch then
+        redis.call('HSET', KEYS[i], 'amount', amount, 'version', version, 'epoch', epoch)
+        -- What was held went with a copy that the store has dropped, or was given back to nothing.
+        if not known[1] then
+          local held = string.format('%.0f', promised(KEYS[i])[KEYS[i]] or 0)
+          if held ~= (known[4] or '0') then redis.call('HSET', KEYS[i], 'held', held) end
+        end
+      elseif tonumber(known[2]) < tonumber(version) then
+        redis.call('HSET', KEYS[i], 'amount', amount, 'version', version)
+        redis.call('LPUSH', KEYS[2], KEYS[i])
+        moved = true
+      elseif known[2] ~= version or known[1] ~= amount then
+        refused[#refused + 1] = i - 3
       end
     end
+    if moved then redis.call('LTRIM', KEYS[2], 0, {MOST_MOVED - 1}) end
+    return refused
     """
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """An organization's credits or a key's usage in USD, as of the ledger's `version`."""
+    """An organization's credits or a key's usage in USD, as of the ledger's `version` in its `epoch`."""
 
     scope: Scope
     id: UUID
     amount: Decimal
     version: int
+    epoch: int = field(default=0, compare=False)
 
     @property
     def nanos(self) -> int:
@@ -71,10 +104,16 @@ def publish(balances: Sequence[Balance]) -> None:
         log.warning("balances.not_published", count=len(balances), error=str(error))
 
 
-def put(balances: Sequence[Balance]) -> None:
-    """Move the copies forward. Raises RedisError."""
-    if balances:
-        _PUBLISH(
-            [key(balance.scope, balance.id) for balance in balances],
-            [text for balance in balances for text in (balance.nanos, balance.version)],
-        )
+def put(balances: Sequence[Balance]) -> list[Balance]:
+    """Move the copies forward; return the balances whose copies know something newer. Raises RedisError.
+
+    That is so where another was quicker, and where the database has forgotten what it told before: whoever can ask it
+    finds out which (`balance_copies.mend`).
+    """
+    if not balances:
+        return []
+    refused = _PUBLISH(
+        [EPOCH, MOVED, *(key(balance.scope, balance.id) for balance in balances)],
+        [text for balance in balances for text in (balance.nanos, balance.version, balance.epoch)],
+    )
+    return [balances[place] for place in refused]

@@ -1,18 +1,50 @@
 """Which workers live: each beats; one that has not been heard of for a while leaves its reservations to the sweeper.
 
-Knows names and the store's clock. Must never know what a worker holds beyond whether it holds anything.
+Knows names and the store's clock, which may be set. Must never know what a worker holds beyond whether, and on what.
 """
 
 from __future__ import annotations
+
+import time
 
 from apps.kernel.redis import LuaScript, client
 
 WORKERS = "workers"
 # A worker that has not been heard of for so long (seconds, by Redis' clock) is dead.
 LEASE_SECONDS = 20.0
+# Seconds by which the store's clock and this process's may drift apart between two looks; more, and one was set.
+MOST_DRIFT = 5.0
+
+# For scripts that ask what open reservations hold on a balance, or on each: `promised(name)` and `promised()`.
+PROMISED = f"""
+    local function promised(name)
+      local sums = {{}}
+      for _, worker in ipairs(redis.call('ZRANGE', '{WORKERS}', 0, -1)) do
+        for _, text in ipairs(redis.call('HVALS', 'notes:' .. worker)) do
+          if not name or string.find(text, name, 1, true) then
+            local note = cjson.decode(text)
+            for _, one in ipairs(note.holds) do sums[one] = (sums[one] or 0) + tonumber(note.amount) end
+          end
+        end
+      end
+      return sums
+    end
+"""
 
 # In one step: a worker believed dead may just be making a reservation.
 _FORGET = LuaScript("return redis.call('EXISTS', KEYS[1]) == 0 and redis.call('ZREM', KEYS[2], ARGV[1]) + 1 or 0")
+_DEAD = LuaScript(
+    """
+    -- KEYS: the workers; ARGV: seconds of a lease
+    local clock = redis.call('TIME')
+    local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+    -- Heard of in the future: the clock was set back since, and nobody knows by how much. It counts from now on.
+    for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.6f', now), '+inf')) do
+      redis.call('ZADD', KEYS[1], 'XX', now, name)
+    end
+    return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[1]))
+    """
+)
 
 
 def notes_key(worker: str) -> str:
@@ -32,12 +64,25 @@ def retire(worker: str) -> None:
 
 def dead_workers() -> list[str]:
     """Return the workers whose lease ran out. Raises RedisError."""
-    return [str(name) for name in client().zrangebyscore(WORKERS, "-inf", _now() - LEASE_SECONDS)]
+    return [str(name) for name in _DEAD([WORKERS], [str(LEASE_SECONDS)])]
 
 
 def forget(worker: str) -> bool:
     """Strike a dead worker off once all its notes are released; return whether it was. Raises RedisError."""
     return bool(_FORGET([notes_key(worker), WORKERS], [worker]))
+
+
+class StoreClock:
+    """The store's clock as one process watches it: set forward, it makes every living worker look dead."""
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None
+
+    def was_set(self) -> bool:
+        """Return whether it was set since the last look. Raises RedisError."""
+        ahead = _now() - time.monotonic()
+        before, self._ahead = self._ahead, ahead
+        return before is not None and abs(ahead - before) > MOST_DRIFT
 
 
 def _now() -> float:

@@ -29,6 +29,8 @@ _COLUMNS: dict[Scope, tuple[str, str]] = {
     "organization": ("organizations_organization", "credits"),
     "key": ("keys_apikey", "usage"),
 }
+# Read with a balance, in one statement: a balance is one of its epoch.
+_EPOCH = "(SELECT coalesce(max(number), 0) FROM billing_ledgerepoch)"
 
 
 class Charge(msgspec.Struct, frozen=True):
@@ -123,10 +125,22 @@ def balances_of(scope: Scope, ids: Iterable[UUID]) -> list[Balance]:
     table, column = _COLUMNS[scope]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT id, {column}, {column}_version FROM {table} WHERE id = ANY(%s)",  # noqa: S608 - names are ours
+            f"SELECT id, {column}, {column}_version, {_EPOCH} FROM {table} WHERE id = ANY(%s)",  # noqa: S608 - ours
             [list(ids)],
         )
         return [Balance(scope, *row) for row in cursor.fetchall()]
+
+
+def moved_last(count: int) -> list[Balance]:
+    """Return the balances that the latest entries (at most `count`) are about, as they are. Raises DatabaseError."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT organization_id, api_key_id FROM billing_ledgerentry ORDER BY id DESC LIMIT %s",
+            [count],
+        )
+        rows = cursor.fetchall()
+    organizations, keys = {organization for organization, _ in rows}, {key for _, key in rows if key}
+    return balances_of("organization", organizations) + balances_of("key", keys)
 
 
 def _move(movements: Iterable[_Movement]) -> list[Balance]:
@@ -183,7 +197,7 @@ def _add(scope: Scope, amounts: Mapping[UUID, Decimal]) -> list[Balance]:
                 {column} = least(greatest({column} + moved.amount, -%s::numeric), %s::numeric),
                 {column}_version = {column}_version + 1
             FROM unnest(%s::uuid[], %s::numeric[]) AS moved (id, amount)
-            WHERE {table}.id = moved.id RETURNING {table}.id, {column}, {column}_version
+            WHERE {table}.id = moved.id RETURNING {table}.id, {column}, {column}_version, {_EPOCH}
             """,  # noqa: S608 - names are ours
             [LARGEST, LARGEST, list(amounts), list(amounts.values())],
         )

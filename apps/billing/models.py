@@ -55,6 +55,21 @@ class LedgerEntry(models.Model):
         return f"{self.kind} {self.credits}"
 
 
+class LedgerEpoch(models.Model):
+    """A stretch of the ledger's life between two restores; the one with the highest number is the present one.
+
+    Copies of balances are of an epoch, and those of another count for nothing (`ledger_epoch.py`). Never changed.
+    """
+
+    # Microseconds since 1970 at its beginning, but always more than any before: two histories never share one.
+    number = models.BigIntegerField(primary_key=True, editable=False)
+    reason = models.CharField(max_length=200)
+    began_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.began_at:%Y-%m-%d %H:%M} {self.reason}"
+
+
 class Transaction(models.Model):
     """What an organization sees of its payments: subscriptions, top-ups, refunds, gifts."""
 

@@ -17,12 +17,14 @@ import msgspec
 from apps.billing import balances
 from apps.billing.leases import WORKERS, notes_key
 from apps.billing.ledger import Charge
+from apps.billing.limit_scripts import LIMITS
 from apps.kernel import generation, ids
 from apps.kernel.money import nanos_up
 from apps.kernel.redis import LuaScript, client
 
 _RESERVE = LuaScript(
-    """
+    LIMITS
+    + """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
     --       the workers, and a bucket for each rate
     -- ARGV: two known words, a fresh word, amount, from credits ('1'/''), key limit or '', reservation id, note,
@@ -38,7 +40,7 @@ _RESERVE = LuaScript(
     if words[1] ~= ARGV[1] or words[2] ~= ARGV[2] then return {'stale', words[1], words[2]} end
 
     -- Asked again because the answer was lost on its way: it is held already.
-    if redis.call('HEXISTS', KEYS[5], ARGV[7]) == 1 then return {'held'} end
+    if redis.call('HEXISTS', KEYS[5], ARGV[7]) == 1 then return {'held', '', '', '', '', ''} end
 
     -- Rates: a bucket of a minute's requests that fills evenly; kept is the time at which it will be full again.
     local clock = redis.call('TIME')
@@ -46,34 +48,29 @@ _RESERVE = LuaScript(
     local full, tight = {}, nil
     for i = 8, #KEYS do
       local each = 60 / tonumber(ARGV[i + 4])
-      full[i] = math.max(tonumber(redis.call('GET', KEYS[i]) or '0'), now) + each
+      full[i] = bucket_of(KEYS[i], now) + each
       local left = math.floor((60 - (full[i] - now)) / each + 1e-9)
       if left < 0 then
         return {'too_fast', ARGV[i + 4], tostring(full[i] - now - 60), tostring(full[i] - each - now)}
       end
       if not tight or left < tight[2] then tight = {ARGV[i + 4], left, tostring(full[i] - now)} end
     end
-    if ARGV[9] ~= '' then
-      redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', now)
-      if redis.call('ZCARD', KEYS[6]) >= tonumber(ARGV[9]) then return {'too_many'} end
-    end
+    if ARGV[9] ~= '' and crowded(KEYS[6], now, tonumber(ARGV[9]), tonumber(ARGV[10])) then return {'too_many'} end
 
-    local amount = tonumber(ARGV[4])
-    local function balance(name)
-      local b = redis.call('HMGET', name, 'amount', 'held')
-      return b[1] and tonumber(b[1]), tonumber(b[2] or '0')
-    end
+    local amount, key_left, credits_left = tonumber(ARGV[4]), '', ''
     if ARGV[6] ~= '' then
       local used, held = balance(KEYS[4])
       if not used then return {'unknown', 'key'} end
       local left = tonumber(ARGV[6]) - used - held
       if left < amount or left <= 0 then return {'over_limit', string.format('%.0f', left)} end
+      key_left = string.format('%.0f', left - amount)
     end
     if ARGV[5] ~= '' then
       local credits, held = balance(KEYS[3])
       if not credits then return {'unknown', 'organization'} end
       local left = credits - held
       if left < amount or left <= 0 then return {'no_credits', string.format('%.0f', left)} end
+      credits_left = string.format('%.0f', left - amount)
       redis.call('HINCRBY', KEYS[3], 'held', ARGV[4])
     end
     if ARGV[6] ~= '' then redis.call('HINCRBY', KEYS[4], 'held', ARGV[4]) end
@@ -85,8 +82,7 @@ _RESERVE = LuaScript(
       redis.call('ZADD', KEYS[6], now + tonumber(ARGV[10]), ARGV[7])
       redis.call('EXPIRE', KEYS[6], ARGV[10])
     end
-    if tight then return {'held', tight[1], tight[2], tight[3]} end
-    return {'held'}
+    return {'held', credits_left, key_left, unpack(tight or {'', '', ''})}
     """
 )
 
@@ -167,7 +163,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     `hold` is what was reserved, `words` are the current generations (catalog, organization) when stale, `unknown` the
     balance that has no copy yet, `left_nanos` what could still be spent when refused, `rate` the tightest rate when
-    held or too fast.
+    held or too fast; `credits_left` and `key_left` what can be spent beside what was held, where that was looked at.
     """
 
     outcome: Outcome
@@ -176,6 +172,8 @@ class Answer(msgspec.Struct, frozen=True):
     unknown: balances.Scope | None = None
     left_nanos: int = 0
     rate: RateLeft | None = None
+    credits_left: int | None = None
+    key_left: int | None = None
 
 
 class Note(msgspec.Struct):
@@ -256,8 +254,10 @@ def reserve(request: Request) -> Answer:
         ],
     )
     if answer[0] == Outcome.HELD:
-        rate = RateLeft(int(answer[1]), int(answer[2]), float(answer[3])) if len(answer) > 1 else None
-        return Answer(Outcome.HELD, Hold(identifier, request.worker, request.amount_nanos, holds, flight), rate=rate)
+        hold = Hold(identifier, request.worker, request.amount_nanos, holds, flight)
+        lefts = [int(text) if text else None for text in answer[1:3]]
+        rate = RateLeft(int(answer[3]), int(answer[4]), float(answer[5])) if answer[3] else None
+        return Answer(Outcome.HELD, hold, None, None, 0, rate, *lefts)
     outcome = Outcome(answer[0])
     match outcome:
         case Outcome.STALE:

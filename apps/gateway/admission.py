@@ -5,41 +5,36 @@ Knows what a request may cost at most and who it counts against. Must never know
 
 from __future__ import annotations
 
-import time
 from decimal import Decimal
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import ceil
 from uuid import UUID
 
 import gevent
 import msgspec
-import structlog
 from django.conf import settings
-from django.db import DatabaseError
 from redis.exceptions import RedisError
 
-from apps.billing import balances, ledger, reservations
-from apps.billing.reservations import Hold, Outcome, Rate, RateLeft
+from apps.billing import reservations
+from apps.billing.ledger import Charge
+from apps.billing.reservations import Hold, Outcome, Rate, RateLeft, Shrunk, shrink
 from apps.billing.storage import storage_cost_of
 from apps.catalog import snapshot
 from apps.catalog.snapshot import Catalog
+from apps.gateway import last_balances, offline_admission, worker
 from apps.gateway import policy as policies
-from apps.gateway import worker
 from apps.gateway.candidates import Candidates
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.credentials import CREDITS
 from apps.gateway.estimate import worst_usage_of
 from apps.gateway.hedge import Hedge, loss_of
-from apps.gateway.metrics import UNRESERVED
+from apps.gateway.offline_admission import OfflineHold
 from apps.gateway.policy import Policy
-from apps.kernel import database, generation
-from apps.kernel.errors import Gone, Overloaded, PaymentRequired, RateLimited
+from apps.kernel import generation
+from apps.kernel.errors import Gone, PaymentRequired, RateLimited
 from apps.kernel.money import NANO, nanos_up, plain
 from apps.kernel.setting import Setting
-from apps.kernel.single_flight import SingleFlight
 from apps.logs.entry import Entry
-
-log = structlog.get_logger(__name__)
 
 # What is refused because of what others hold, and how many seconds they may take to give it back (docs/adr/0079).
 _TAKEN_UP = frozenset({Outcome.TOO_MANY, Outcome.OVER_LIMIT, Outcome.NO_CREDITS})
@@ -47,8 +42,6 @@ _ON_ITS_WAY = 0.005
 # Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
 _FLIGHT_SLACK = 60
 _LONGEST = Setting("UPSTREAM_TOTAL_TIMEOUT")
-# Balances that are being read, which others wait for as many seconds.
-_balances_read: SingleFlight[tuple[balances.Scope, UUID], list[balances.Balance]] = SingleFlight(10.0)
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -85,11 +78,18 @@ def estimate(
 class Admitted(msgspec.Struct, frozen=True):
     """A request that was let in: how the tightest of its rates stands, None where nobody counts, and what it holds.
 
-    `hold` is None for one that was let through unreserved.
+    `hold` is None for one that was let through unreserved; then `offline` is what it counts for in this process.
     """
 
     rate: RateLeft | None = None
     hold: Hold | None = None
+    offline: OfflineHold | None = None
+
+    def settle(self, charge: Charge) -> Shrunk | None:
+        """Hold no more than the request is charged; return what that makes of its reservation."""
+        if self.offline is not None:
+            self.offline.settle(charge)
+        return None if self.hold is None else shrink(self.hold, charge)
 
 
 def admit(
@@ -97,8 +97,8 @@ def admit(
 ) -> Admitted | None:
     """Reserve for a request; None when policy or catalog have changed and must be read again.
 
-    `free` tells that its model costs nothing: then another rate holds as well. Raises RateLimited and PaymentRequired.
-    While Redis is away requests are let through unreserved, and counted.
+    `free` tells that its model costs nothing: then another rate holds as well. Raises RateLimited, PaymentRequired.
+    Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
     """
     request = reservations.Request(
         id=entry.id,
@@ -115,14 +115,17 @@ def admit(
         most_in_flight=policy.concurrency,
         flight_seconds=int(_LONGEST.value) + _FLIGHT_SLACK,
     )
+    offline = None
     try:
         answer = _reserve(request, policy)
         if answer.outcome in _TAKEN_UP:
             # Another worker may have answered a request just now, and what it held be on its way back.
             gevent.sleep(_ON_ITS_WAY)
             answer = _reserve(request, policy)
+        last_balances.learn(request, answer)
     except RedisError as error:
-        return _let_through(policy, token, error)
+        policies.doubt(token, policy)
+        answer, offline = offline_admission.decide(request, policy, error)
     match answer.outcome:
         case Outcome.STALE:
             catalog_word, organization_word = answer.words or ("", "")
@@ -153,7 +156,7 @@ def admit(
         case Outcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
         case _:
-            return Admitted(answer.rate, answer.hold)
+            return Admitted(answer.rate, answer.hold, offline)
 
 
 def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answer:
@@ -162,7 +165,8 @@ def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answ
     # At most the organization's and the key's.
     for _ in range(2):
         if answer.outcome is Outcome.UNKNOWN:
-            balances.put(_read_balance(policy, answer.unknown or "organization"))
+            scope = answer.unknown or "organization"
+            last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
             answer = reservations.reserve(request)
     return answer
 
@@ -220,15 +224,6 @@ def _renew(policy: Policy, catalog: Catalog, token: str, catalog_word: str, orga
         snapshot.refresh(catalog_word)
 
 
-def _let_through(policy: Policy, token: str, error: RedisError) -> Admitted:
-    """Admit without Redis. Nobody can tell then whether the policy still stands, so it is read again when it is old."""
-    log.warning("admission.unreserved", error=type(error).__name__)
-    UNRESERVED.inc()
-    if time.monotonic() - policy.read_at > 1.0:
-        policies.forget(token, policy)
-    return Admitted()
-
-
 def _limit_of(policy: Policy) -> str:
     """Return the limit that holds, in words."""
     ceiling = policy.ceiling
@@ -240,14 +235,3 @@ def _limit_of(policy: Policy) -> str:
 def _shortfall(cost: Decimal, left_nanos: int) -> str:
     left = plain(max(Decimal(left_nanos) / NANO, Decimal(0)))
     return f"it may cost up to {plain(cost)} USD and {left} USD is left; lower max_tokens or raise what is left"
-
-
-def _read_balance(policy: Policy, scope: balances.Scope) -> list[balances.Balance]:
-    """Read a balance that Redis has no copy of, once for all who ask. Raises Overloaded when the database is away."""
-    subject = policy.organization_id if scope == "organization" else policy.api_key_id
-    try:
-        return _balances_read.run(
-            (scope, subject), partial(database.read, partial(ledger.balances_of, scope, [subject]))
-        )
-    except (DatabaseError, TimeoutError) as error:
-        raise Overloaded("The gateway cannot check credits right now; try again shortly") from error

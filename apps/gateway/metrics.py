@@ -30,7 +30,20 @@ HOME_FREE = Gauge(
 STALE_POLICIES = Counter(
     "gateway_stale_policies_total", "Requests served by an expired policy, the database being away"
 )
-UNRESERVED = Counter("gateway_unreserved_requests_total", "Requests let through while Redis was away")
+UNRESERVED = Counter("gateway_unreserved_requests_total", "Requests let through without an answer of the store")
+OFFLINE_DECISIONS = Counter(
+    "gateway_offline_decisions_total",
+    "Requests decided without an answer of the store, by why there was none and what became of them",
+    ["reason", "decision"],
+)
+OFFLINE_ALLOWANCE_USED = Gauge(
+    "gateway_offline_allowance_used_usd",
+    "Let through without an answer of the store and not known to be settled, in USD",
+    multiprocess_mode="livesum",
+)
+STORE_SILENT = Gauge(
+    "gateway_store_silent", "Whether a worker gets no answer of the store: 1 or 0", multiprocess_mode="livemax"
+)
 QUEUE_DEPTH = Gauge("gateway_outbox_depth", "Records waiting to be settled", multiprocess_mode="livemostrecent")
 QUEUE_AGE = Gauge("gateway_outbox_age_seconds", "Age of the oldest waiting record", multiprocess_mode="livemostrecent")
 SETTLED = Counter("gateway_settled_records_total", "Records written to the log and the ledger")

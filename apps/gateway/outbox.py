@@ -20,7 +20,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from apps.billing.leases import notes_key
 from apps.billing.reservations import Shrunk
-from apps.gateway import spool
+from apps.gateway import spool, stuck_deliveries
 from apps.gateway.metrics import RECORDS_SPOOLED
 from apps.gateway.record_backlog import BACKLOG
 from apps.kernel.redis import LuaScript, client, heard
@@ -148,6 +148,7 @@ def take(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[Me
     found: list[tuple[str, dict[str, str]]] = []
     if left:
         found = _stream().xautoclaim(STREAM, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
+        found = found or stuck_deliveries.claim(STREAM, GROUP, reader, ABANDONED_AFTER / 1000)
         found = found or _read(reader, "0", count)
     found = found or _read(reader, ">", count, block=wait_ms)
     return [Message(identifier, fields["worker"], fields["record"]) for identifier, fields in found if fields]

@@ -59,6 +59,8 @@ class Policy:
     requests_per_minute: int | None
     key_requests_per_minute: int | None
     concurrency: int | None
+    # What becomes of its requests while nobody can check them (`OutagePolicy`).
+    outage_policy: str
     # Whether a late provider's streams are raced by a second one.
     hedging: bool
     # Seconds for which the project keeps answers, None when it keeps none.
@@ -153,6 +155,7 @@ def _read_rows(token: str, word: str) -> Policy:
         requests_per_minute=_requests_per_minute(organization),
         key_requests_per_minute=key.requests_per_minute,
         concurrency=limits_of(organization.plan).concurrency,
+        outage_policy=organization.outage_policy,
         hedging=project.hedging_enabled,
         cache_seconds=project.cache_duration_seconds if project.caching_enabled else None,
         expires_at=key.expires_at,
@@ -167,7 +170,7 @@ def _read_rows(token: str, word: str) -> Policy:
 
 
 _cache = PolicyCache(_read)
-forget, forget_all = _cache.forget, _cache.forget_all
+doubt, forget, forget_all = _cache.doubt, _cache.forget, _cache.forget_all
 
 
 def _generation_of(organization_id: UUID) -> str:

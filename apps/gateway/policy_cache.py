@@ -35,6 +35,8 @@ log = structlog.get_logger(__name__)
 MAX_AGE = 60.0
 # Seconds after which a copy that is in use is read anew in the background, and between two tries to.
 RENEWED_AFTER, RENEWED_AGAIN_AFTER = 48.0, 5.0
+# Seconds after which a copy is read anew where the store cannot confirm its generation.
+DOUBTED_AFTER = 1.0
 # Copies kept by a process, and tokens that are known to be refused; the least recently used goes first.
 MAX_POLICIES, MAX_REFUSALS = 10_000, 10_000
 # Seconds for which a token that nobody has is refused without asking: a key made meanwhile works that much later, and
@@ -87,11 +89,12 @@ Policy = TypeVar("Policy", bound=Kept)
 class _Copy(Generic[Policy]):
     """A policy, and when to read it anew in the background."""
 
-    __slots__ = ("policy", "renew_at")
+    __slots__ = ("policy", "renew_at", "trusted_until")
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.renew_at = policy.read_at + RENEWED_AFTER
+        self.trusted_until = policy.read_at + MAX_AGE
 
 
 class PolicyCache(Generic[Policy]):
@@ -115,7 +118,7 @@ class PolicyCache(Generic[Policy]):
             policy, now = copy.policy, time.monotonic()
             if policy.refuses and not policy.stands():
                 self._drop(place, copy)
-            elif now - policy.read_at <= MAX_AGE and not policy.is_of_the_past:
+            elif now <= copy.trusted_until and not policy.is_of_the_past:
                 self._copies.move_to_end(place)
                 if now >= copy.renew_at:
                     self._renew(token, place, copy)
@@ -128,6 +131,12 @@ class PolicyCache(Generic[Policy]):
         copy = self._copies.get(place)
         if copy is not None and (known is None or copy.policy is known):
             self._drop(place, copy)
+
+    def doubt(self, token: str, known: Policy) -> None:
+        """Have a copy that nobody can confirm read anew once it is a second old; it stays while the database is away."""
+        copy = self._copies.get(self._place_of(token))
+        if copy is not None and copy.policy is known and time.monotonic() - known.read_at > DOUBTED_AFTER:
+            copy.trusted_until = 0.0
 
     def forget_all(self) -> None:
         """Drop every copy."""

@@ -13,7 +13,6 @@ import msgspec
 import structlog
 
 from apps.billing.pricing import FREE, Bill, bill_at
-from apps.billing.reservations import shrink
 from apps.gateway import blame, outbox, record, worker
 from apps.gateway.admission import Admitted
 from apps.gateway.attempts import Attempts
@@ -280,7 +279,7 @@ class ChatRun(msgspec.Struct, eq=False):
         try:
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.reply())
-            shrunk = shrink(hold, record.charge_of(entry)) if (hold := self.admitted.hold) else None
+            shrunk = self.admitted.settle(record.charge_of(entry))
             outbox.hand_over(worker.name(), record.encode(entry), shrunk)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))

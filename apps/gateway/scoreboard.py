@@ -41,6 +41,10 @@ class Circuit(msgspec.Struct):
     next_probe: float
     pause: float
 
+    def is_due(self, now: float) -> bool:
+        """Whether it may be tried; also where that is farther off than any pause, for then the clock was set back."""
+        return not now < self.next_probe <= now + LONGEST_PROBE
+
 
 @dataclass(slots=True)
 class Scoreboard:
@@ -63,7 +67,7 @@ class Scoreboard:
         circuit = self._circuits.get(mapping)
         if circuit is None:
             return known
-        return msgspec.structs.replace(known, open=True, probe_due=time.time() >= circuit.next_probe)
+        return msgspec.structs.replace(known, open=True, probe_due=circuit.is_due(time.time()))
 
     def succeeded(self, mapping: str, *, first_token_ms: int | None, tokens: int, seconds: float) -> None:
         """Count an answer. `first_token_ms` is None for plain answers; speed is `tokens` in `seconds` of writing."""
@@ -126,7 +130,8 @@ class Scoreboard:
             self._changed |= changed
             self._closed |= closed
             raise
-        self._buckets = {one: counts for one, counts in self._buckets.items() if one > oldest}
+        # What seems to be of the future was seen before the clock was set back.
+        self._buckets = {one: counts for one, counts in self._buckets.items() if oldest < one <= newest}
         for one, fields in zip(wanted, answers, strict=False):
             self._buckets[one] = _counts_of(fields)
         self._take_circuits(answers[-1], now)
@@ -170,7 +175,7 @@ class Scoreboard:
         for mapping in self._circuits.keys() - circuits.keys():
             self._forgiven[mapping] = (now, Counts())
         self._circuits = {mapping: circuit for mapping, circuit in circuits.items() if mapping not in stale}
-        self._forgiven = {name: one for name, one in self._forgiven.items() if now - one[0] < 2 * BUCKET}
+        self._forgiven = {name: one for name, one in self._forgiven.items() if abs(now - one[0]) < 2 * BUCKET}
 
     def _open_if_failing(self, mapping: str) -> None:
         if mapping in self._circuits:

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from django.db import transaction
 
-from apps.billing import balances, leases, ledger, reservations
+from apps.billing import balance_copies, balances, leases, ledger, reservations
 from apps.gateway import outbox
 from apps.gateway.metrics import SETTLED, SWEPT
 from apps.gateway.outbox import Message
@@ -40,7 +40,9 @@ def settle(messages: Sequence[Message]) -> int:
         written = writer.write([entry for _, entry in entries])
         changed = ledger.charge([charge_of(entry) for _, entry in paced(entries) if entry.id in written])
         violations.write([_found_in(entry) for _, entry in entries if entry.violations and entry.id in written])
-    balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
+    balance_copies.mend(
+        balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
+    )
     reservations.release([(message.worker, entry.id) for message, entry in entries])
     outbox.finish(messages)
     SETTLED.inc(len(written))

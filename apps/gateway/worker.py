@@ -16,7 +16,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from apps.billing import leases
-from apps.gateway import disk_space, outbox, record_backlog, scoreboard, spool, tally
+from apps.gateway import disk_space, offline_admission, outbox, record_backlog, scoreboard, spool, tally
 from apps.gateway.record_backlog import BACKLOG
 
 log = structlog.get_logger(__name__)
@@ -65,6 +65,14 @@ def _live() -> None:
         _take_room()
         if _beat():
             outbox.replay()
+            _tell_that_it_answers()
+
+
+def _tell_that_it_answers() -> None:
+    try:
+        offline_admission.store_answers()
+    except RedisError as error:
+        log.warning("worker.not_given_back", error=type(error).__name__)
 
 
 def _count() -> None:

@@ -60,6 +60,13 @@ def bump(scope: str) -> None:
         log.warning("generation.not_bumped", scope=scope, error=str(error))
 
 
+def bump_all() -> None:
+    """Make every copy of every scope stale. Raises RedisError."""
+    redis = client()
+    for name in redis.scan_iter(match=key("*"), count=1_000):
+        redis.delete(name)
+
+
 def bump_on_commit(*scopes: str) -> None:
     """Bump the scopes when the current transaction commits (now, outside one)."""
 

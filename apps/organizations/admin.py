@@ -108,7 +108,7 @@ class OrganizationAdmin(KeptAdmin, AuditedAdmin):
 
     thing = "organization"
     list_display = ("name", "plan", "status", "credits", "retention_level", "created_at")
-    list_filter = ("plan", "status", "retention_level", "dev_plan")
+    list_filter = ("plan", "status", "retention_level", "outage_policy", "dev_plan")
     search_fields = ("id__exact", "name", "billing_email")
     ordering = ("-id",)
     raw_id_fields = ("referred_by",)

@@ -75,6 +75,16 @@ class RetentionLevel(models.TextChoices):
     RETAIN = "retain"
 
 
+class OutagePolicy(models.TextChoices):
+    """What becomes of requests while the store that counts credits and limits gives no answer.
+
+    `open`: they are served within a small allowance, never beyond what is known to be left. `closed`: they are refused.
+    """
+
+    OPEN = "open"
+    CLOSED = "closed"
+
+
 class Organization(PolicySource):
     """The tenant: members, credits, plan, billing settings. `credits` is the sum of its ledger entries."""
 
@@ -111,6 +121,7 @@ class Organization(PolicySource):
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
     plan_expires_at = models.DateTimeField(null=True, blank=True)
     retention_level = models.CharField(max_length=16, choices=RetentionLevel.choices, default=RetentionLevel.NONE)
+    outage_policy = models.CharField(max_length=16, choices=OutagePolicy.choices, default=OutagePolicy.OPEN)
     status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
     auto_top_up_enabled = models.BooleanField(default=False)
     auto_top_up_threshold = MoneyField(default=10)

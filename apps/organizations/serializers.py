@@ -25,7 +25,17 @@ from apps.kernel.rest.serializers import (
     Text,
     Whole,
 )
-from apps.organizations.models import AuditEntry, Membership, Mode, Organization, Project, RetentionLevel, Role, User
+from apps.organizations.models import (
+    AuditEntry,
+    Membership,
+    Mode,
+    Organization,
+    OutagePolicy,
+    Project,
+    RetentionLevel,
+    Role,
+    User,
+)
 
 # Characters; hashing takes a password of any length, a request does not.
 MAX_PASSWORD = 256
@@ -90,6 +100,7 @@ class OrganizationShape(CamelModelSerializer):
             "plan",
             "plan_expires_at",
             "retention_level",
+            "outage_policy",
             "status",
             "auto_top_up_enabled",
             "auto_top_up_threshold",
@@ -144,6 +155,7 @@ class OrganizationChangesShape(CamelSerializer):
     billing_address = Text(max_length=2000, required=False, allow_null=True, allow_blank=True)
     billing_tax_id = Text(max_length=100, required=False, allow_null=True, allow_blank=True)
     retention_level = Choice(RetentionLevel.choices, required=False)
+    outage_policy = Choice(OutagePolicy.choices, required=False)
     auto_top_up_enabled = Flag(required=False)
     auto_top_up_threshold = Amount(minimum=5, required=False)
     auto_top_up_amount = Amount(minimum=10, required=False)

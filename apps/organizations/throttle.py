@@ -41,6 +41,10 @@ _TRY = LuaScript(
     for i, key in ipairs(KEYS) do
       local count, window = tonumber(ARGV[i * 2]), tonumber(ARGV[i * 2 + 1])
       redis.call('ZREMRANGEBYSCORE', key, '-inf', now - window)
+      -- Tries of the future: the clock was set back since. They count from now on, and not for as long as that.
+      for _, one in ipairs(redis.call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', now), '+inf')) do
+        redis.call('ZADD', key, now, one)
+      end
       if redis.call('ZCARD', key) >= count then
         local oldest = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
         wait = math.max(wait, oldest[2] + window - now)

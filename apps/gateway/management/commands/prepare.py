@@ -21,7 +21,7 @@ from apps.kernel.advisory_lock import Job, alone_at
 class Command(BaseCommand):
     """See the module's docstring."""
 
-    help = "Migrate, load the catalog, make the log's partitions and, in development, the demo account."
+    help = "Migrate, load the catalog, make the log's partitions, compare balances; in development, the demo account."
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Take every step, and tell of each on a line."""
@@ -31,6 +31,7 @@ class Command(BaseCommand):
             self.stdout.write(f"database: {_migrate()}")
             self.stdout.write(_words_of("load_catalog"))
             self.stdout.write(f"request log: {_words_of('make_partitions')}")
+            self.stdout.write(f"balances: {_resync()}")
             if settings.DEVELOPMENT:
                 self.stdout.write(_words_of("demo"))
             else:
@@ -54,6 +55,14 @@ def _migrate() -> str:
         return "up to date"
     call_command("migrate", verbosity=0, interactive=False)
     return f"applied {len(missing)} migrations"
+
+
+def _resync() -> str:
+    """Compare the copies of balances: the database, or Valkey, may be older than when it was last used."""
+    try:
+        return _words_of("resync_balances")
+    except CommandError as error:
+        return f"not compared, the settler will. {error}"
 
 
 def _words_of(command: str, **options: object) -> str:

@@ -16,6 +16,8 @@ from django.core.management.base import BaseCommand
 from django.db import DatabaseError, InterfaceError, connection
 from redis.exceptions import RedisError
 
+from apps.billing.leases import StoreClock
+from apps.billing.ledger_watch import Watch
 from apps.gateway import outbox
 from apps.gateway.metrics import QUEUE_AGE, QUEUE_DEPTH
 from apps.gateway.reconcile import show_last
@@ -29,10 +31,13 @@ WAIT_MS = 200
 # 200 takes less than half of the work of seven of 30. A record that comes after a pause is settled at once.
 PAUSE_SECONDS, MANY, GATHER_SECONDS = 0.05, 8, 0.5
 LOOK_SECONDS = 1.0
+# How often it is asked whether a store has come back older than it was.
+WATCH_SECONDS = 5.0
 SEARCH_SECONDS = 1.0
 SHOW_SECONDS = 60.0
 MAX_PAUSE = 5.0
-# After an outage the workers' heartbeats come back one by one; nobody is declared dead before they had time to.
+# After an outage the workers' heartbeats come back one by one, and one from before the store's clock was set forward is
+# an old one; nobody is declared dead before they had time to beat again.
 STEADY_SECONDS = 10.0
 
 
@@ -49,13 +54,19 @@ class Command(BaseCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         reader = f"{socket.gethostname()}:{getpid()}"
-        pause, next_look, next_show, steady_since = 0.0, 0.0, 0.0, time.monotonic()
+        pause, next_look, next_show, next_watch, steady_since = 0.0, 0.0, 0.0, 0.0, time.monotonic()
+        clock, watch = StoreClock(), Watch()
         log.info("settler.started", reader=reader)
         while not self._stopping:
             try:
+                if time.monotonic() >= next_watch:
+                    watch.look()
+                    next_watch = time.monotonic() + WATCH_SECONDS
                 time.sleep(gather_after(self._step(reader)))
                 if time.monotonic() >= next_look:
                     _measure_queue()
+                    if clock.was_set():
+                        steady_since = time.monotonic()
                     if time.monotonic() - steady_since >= STEADY_SECONDS:
                         sweep()
                     next_look = time.monotonic() + LOOK_SECONDS

@@ -1,0 +1,50 @@
+"""The ledger's epoch: a number that changes when the database comes back older than what it has told before.
+
+After a restore, versions are given out a second time, and a copy of a balance made before it would win by its version.
+Copies carry the epoch beside the version, and one of another epoch is void (docs/adr/0085). Knows numbers and who may
+begin the next. Must never know how it was found out that one is needed.
+"""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+from django.db import connection, transaction
+from django.db.models import Max
+
+from apps.billing.balances import EPOCH
+from apps.billing.models import LedgerEpoch
+from apps.kernel import generation
+from apps.kernel.redis import client
+
+log = structlog.get_logger(__name__)
+
+
+def current() -> int:
+    """Return the database's epoch. Raises DatabaseError."""
+    return int(LedgerEpoch.objects.aggregate(latest=Max("number"))["latest"] or 0)
+
+
+def known_to_the_store() -> int:
+    """Return the epoch that copies must be of; 0 where nothing was published. Raises RedisError."""
+    return int(client().get(EPOCH) or 0)
+
+
+def begin(reason: str, *, instead_of: int) -> int:
+    """Begin another epoch in place of `instead_of`, unless somebody has; return the present one.
+
+    It is higher than what the database and the store know. Policies and the catalog, which came from the same database,
+    are to be read anew as well. Raises DatabaseError, RedisError.
+    """
+    known = known_to_the_store()
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            cursor.execute("LOCK TABLE billing_ledgerepoch IN SHARE ROW EXCLUSIVE MODE")
+        if (present := current()) != instead_of:
+            return present
+        number = max(present + 1, known + 1, time.time_ns() // 1000)
+        LedgerEpoch.objects.create(number=number, reason=reason)
+    log.error("ledger.epoch_began", epoch=number, instead_of=instead_of, reason=reason)
+    generation.bump_all()
+    return number

@@ -1,0 +1,60 @@
+"""Has either store come back older than it was? Asked again and again by a process that settles.
+
+Another server of Valkey, or one started anew, may hold an older copy of everything; so may the database after a restore
+or a failover, behind the same address. Knows what gives that away. Must never mend it itself: `balance_copies` does.
+"""
+
+from __future__ import annotations
+
+import structlog
+from redis.exceptions import ResponseError
+
+from apps.billing import balance_copies, balances, ledger, ledger_epoch
+from apps.billing.balance_copies import Resynced
+from apps.kernel.redis import client
+
+log = structlog.get_logger(__name__)
+
+# Copies and ledger entries that are looked at: what a store that falls back loses is what came last.
+_LATEST = 100
+
+
+class Watch:
+    """What is remembered between two looks: which server it was, and which copies were behind."""
+
+    def __init__(self) -> None:
+        self._server: str | None = None
+        self._behind: set[tuple[str, int]] = set()
+
+    def look(self) -> Resynced | None:
+        """Compare what moved last, and everything when that or the server says so; the first look always does.
+
+        Returns what came of comparing everything. Raises DatabaseError, RedisError; the next look then begins again.
+        """
+        server = _server()
+        if server == self._server and not self._falls_back():
+            return None
+        self._server = None
+        done = balance_copies.resync()
+        self._server, self._behind = server, set()
+        return done
+
+    def _falls_back(self) -> bool:
+        if ledger_epoch.known_to_the_store() != ledger_epoch.current():
+            return True
+        latest = {str(name) for name in client().lrange(balances.MOVED, 0, _LATEST - 1)}
+        latest.update(balances.key(one.scope, one.id) for one in ledger.moved_last(_LATEST))
+        strays = balance_copies.strayed(sorted(latest))
+        # Behind once is being settled; behind with the same version twice is what nobody will publish any more.
+        behind = {(balances.key(one.true.scope, one.true.id), one.version) for one in strays}
+        stuck, self._behind = behind & self._behind, behind
+        return bool(stuck) or any(one.is_ahead for one in strays)
+
+
+def _server() -> str:
+    """Return what tells one run of a server from another, as far as it says. Raises RedisError."""
+    try:
+        return str(client().info("server").get("run_id", ""))
+    except ResponseError:
+        # Some who offer Valkey do not let one ask; what moved last has to do.
+        return ""

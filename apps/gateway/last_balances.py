@@ -1,0 +1,132 @@
+"""What organizations and keys were last known to have, for when the store cannot say: as told with each reservation.
+
+Knows amounts (1e-9 USD) and where else to ask. Must never be asked while the store answers.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from threading import Lock
+from uuid import UUID
+
+import structlog
+from django.db import DatabaseError, connection
+
+from apps.billing import balance_copies, balances, ledger
+from apps.billing.balances import Balance, Scope
+from apps.billing.reservations import Answer, Outcome, Request
+from apps.kernel import database
+from apps.kernel.errors import Overloaded
+from apps.kernel.single_flight import SingleFlight
+
+log = structlog.get_logger(__name__)
+
+# Organizations and keys that are remembered; who was heard of longest ago goes first.
+_MOST = 20_000
+# Seconds for which the database is not asked again about the same one, nor about any after it failed.
+_AGAIN = 2.0
+# What clients are told then, and after how many seconds they may come again.
+_SILENT = "The gateway cannot check credits right now; try again shortly"
+RETRY_AFTER = 2.0
+
+# By organization what it can spend, by key what it has used: both with what was held at the time.
+_known: dict[UUID, int] = {}
+_asked: dict[UUID, float] = {}
+_failed_until = 0.0
+_reading = Lock()
+# Balances that are being read, which others who ask wait for as many seconds.
+_reads: SingleFlight[tuple[Scope, UUID], list[Balance]] = SingleFlight(10.0)
+
+
+def learn(request: Request, answer: Answer) -> None:
+    """Take note of what the store said beside its answer to a request."""
+    limit = request.key_limit_nanos
+    if answer.credits_left is not None:
+        _keep(request.organization_id, answer.credits_left)
+    elif answer.outcome is Outcome.NO_CREDITS:
+        _keep(request.organization_id, answer.left_nanos)
+    if limit is not None:
+        if answer.key_left is not None:
+            _keep(request.api_key_id, limit - answer.key_left)
+        elif answer.outcome is Outcome.OVER_LIMIT:
+            _keep(request.api_key_id, limit - answer.left_nanos)
+
+
+def forget_all() -> None:
+    """Know nothing, as at the start."""
+    global _failed_until
+    _known.clear()
+    _asked.clear()
+    _failed_until = 0.0
+
+
+def read(scope: Scope, identifier: UUID) -> list[Balance]:
+    """Read a balance that the store has no copy of; none where there is no such thing.
+
+    Raises Overloaded when the database is away as well.
+    """
+    asked = partial(database.read, partial(ledger.balances_of, scope, [identifier]))
+    try:
+        found = _reads.run((scope, identifier), asked)
+    except (DatabaseError, TimeoutError) as error:
+        raise Overloaded(_SILENT, retry_after=RETRY_AFTER) from error
+    for balance in found:
+        _keep(identifier, balance.nanos)
+    return found
+
+
+def publish(scope: Scope, identifier: UUID) -> None:
+    """Read a balance that the store has no copy of, and give it one. Raises Overloaded as `read` does, RedisError."""
+    found = read(scope, identifier)
+    try:
+        balance_copies.mend(balances.put(found))
+    except DatabaseError as error:
+        raise Overloaded(_SILENT, retry_after=RETRY_AFTER) from error
+    finally:
+        _let_go()
+
+
+def find(identifier: UUID) -> int | None:
+    """Return what an organization can spend, or what a key has used, as far as it is known here."""
+    return _known.get(identifier)
+
+
+def find_in_database(scope: Scope, identifier: UUID) -> int | None:
+    """Ask the database, unless it was asked a moment ago, and return what is known then. One at a time asks it.
+
+    Ledger entries yet to be written and what is held are not in it: an organization may have less.
+    """
+    global _failed_until
+    with _reading:
+        now = time.monotonic()
+        if now < _failed_until or now < _asked.get(identifier, 0.0) + _AGAIN:
+            return _known.get(identifier)
+        _asked.pop(identifier, None)
+        _asked[identifier] = now
+        _shorten(_asked)
+        try:
+            read(scope, identifier)
+        except Overloaded as error:
+            _failed_until = time.monotonic() + _AGAIN
+            log.warning("balances.not_read", error=type(error.__cause__).__name__)
+        return _known.get(identifier)
+
+
+def _let_go() -> None:
+    """Give the database connection back: a model may take minutes to answer."""
+    if not connection.in_atomic_block:
+        connection.close()
+
+
+def _keep(identifier: UUID, nanos: int) -> None:
+    # Out and in again: the last one told is the last one to go.
+    _known.pop(identifier, None)
+    _known[identifier] = nanos
+    if len(_known) > _MOST:
+        del _known[next(iter(_known))]
+
+
+def _shorten(kept: dict[UUID, float]) -> None:
+    while len(kept) > _MOST:
+        del kept[next(iter(kept))]

@@ -1,0 +1,39 @@
+"""Messages that another reader has had for too long by this process's own clock, and takes over.
+
+The store counts by a clock that may be set: one handed out before it was set back seems to be worked on for as long as
+it was set back by, though its reader is dead. Knows who has what, and since when it was seen there. Must never know
+what a message says.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from apps.kernel.redis import client
+
+# Messages that are looked at, the oldest first.
+_MOST = 20
+# By message, reader and how often it was handed out: when it was first seen there, on the monotonic clock.
+_seen: dict[tuple[str, str, int], float] = {}
+
+
+def claim(stream: str, group: str, reader: str, after: float) -> list[tuple[str, dict[str, str]]]:
+    """Take over, and return, what others were seen with for so many seconds, unchanged. Raises RedisError.
+
+    Whoever works on one of them after all does nothing that may not be done twice.
+    """
+    store: Any = client()
+    now = time.monotonic()
+    pending = store.xpending_range(stream, group, "-", "+", _MOST)
+    others = {
+        (str(one["message_id"]), str(one["consumer"]), int(one["times_delivered"]))
+        for one in pending
+        if one["consumer"] != reader
+    }
+    for one in _seen.keys() - others:
+        del _seen[one]
+    for one in others:
+        _seen.setdefault(one, now)
+    stuck = sorted(one[0] for one, since in _seen.items() if now - since >= after)
+    return list(store.xclaim(stream, group, reader, 0, stuck)) if stuck else []
