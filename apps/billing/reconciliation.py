@@ -20,8 +20,8 @@ import msgspec
 
 from apps.billing import audit, balances, ledger
 from apps.billing.balances import Balance, Scope
+from apps.billing.holds import Note
 from apps.billing.leases import WORKERS, notes_key
-from apps.billing.reservations import Note
 from apps.kernel.ids import find_id, time_of
 from apps.kernel.money import NANO, plain
 from apps.kernel.redis import LuaScript, client

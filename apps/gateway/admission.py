@@ -18,20 +18,16 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from redis.exceptions import RedisError
 
-from apps.billing import balances, ledger, reservations
-from apps.billing.reservations import Hold, Outcome, Rate, RateLeft
-from apps.billing.storage import storage_cost_of
+from apps.billing import balances, holds, ledger, reservations
+from apps.billing.holds import Extended, Growth, Hold
+from apps.billing.reservations import Outcome, Rate, RateLeft
 from apps.catalog import snapshot
 from apps.catalog.snapshot import Catalog
 from apps.gateway import policy as policies
 from apps.gateway import worker
-from apps.gateway.candidates import Candidates
-from apps.gateway.canonical.chat import Chat
-from apps.gateway.credentials import CREDITS
-from apps.gateway.estimate import worst_usage_of
-from apps.gateway.hedge import Hedge, loss_of
 from apps.gateway.metrics import UNRESERVED
 from apps.gateway.policy import Policy
+from apps.gateway.worst_case import Estimate
 from apps.kernel import generation
 from apps.kernel.errors import Gone, Overloaded, PaymentRequired, RateLimited
 from apps.kernel.money import NANO, nanos_up, plain
@@ -46,37 +42,6 @@ _ON_ITS_WAY = 0.005
 # Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
 _FLIGHT_SLACK = 60
 _LONGEST = Setting("UPSTREAM_TOTAL_TIMEOUT")
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """The worst case of a request: its prompt's tokens, and what the dearest candidate would charge.
-
-    `credits` is whether any candidate is paid from credits.
-    """
-
-    prompt_tokens: int
-    cost: Decimal
-    credits: bool
-
-
-def estimate(
-    chat: Chat, candidates: Candidates, prompt: int, hedge: Hedge | None = None, retention: str = "none"
-) -> Estimate:
-    """Return the worst case over all candidates for a prompt of about so many tokens, with a second call if hedged.
-
-    Where credits pay for an answer that is retained, they pay for its storage as well.
-    """
-    worst, credits = Decimal(0), False
-    for one in candidates.fitting:
-        usage = worst_usage_of(chat, prompt, one.offer)
-        cost = one.cost_of(usage).total
-        if cost > 0:
-            cost += storage_cost_of(usage.total_tokens, retention)
-        worst = max(worst, cost)
-        credits = credits or (one.credential.mode == CREDITS and cost > 0)
-    if hedge is not None:
-        worst += min(hedge.cap, max(loss_of(one, prompt).total for one in candidates.fitting))
-    return Estimate(prompt, worst, credits)
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -102,7 +67,9 @@ def admit(
         worker=worker.name(),
         organization_id=policy.organization_id,
         api_key_id=policy.api_key_id,
-        amount_nanos=nanos_up(worst.cost),
+        amount_nanos=nanos_up(worst.want),
+        part_nanos=nanos_up(worst.part),
+        least_nanos=nanos_up(worst.least),
         from_credits=worst.credits,
         key_limit_nanos=None if policy.spending_limit is None else int(policy.spending_limit * NANO),
         catalog_word=catalog.generation,
@@ -139,13 +106,12 @@ def admit(
             )
         case Outcome.OVER_LIMIT:
             raise PaymentRequired(
-                f"The key's {_limit_of(policy)} does not cover the request: "
-                + _shortfall(worst.cost, answer.left_nanos),
+                f"The key's {_limit_of(policy)} does not cover the request: " + _shortfall(worst, answer.left_nanos),
                 code="usage_limit_exceeded",
             )
         case Outcome.NO_CREDITS:
             raise PaymentRequired(
-                "The organization's credits do not cover the request: " + _shortfall(worst.cost, answer.left_nanos)
+                "The organization's credits do not cover the request: " + _shortfall(worst, answer.left_nanos)
             )
         case Outcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
@@ -162,6 +128,21 @@ def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answ
             balances.put(_read_balance(policy, answer.unknown or "organization"))
             answer = reservations.reserve(request)
     return answer
+
+
+def extend(policy: Policy, hold: Hold, want: Decimal, part: Decimal, least: Decimal) -> Extended:
+    """Hold more for a request under way, in USD: what is wanted, or a part of it, but no less than the least.
+
+    Raises RedisError and Overloaded; then nobody knows whether more is held, and it may be asked for again.
+    """
+    asked = nanos_up(want), nanos_up(part), nanos_up(least)
+    extended = holds.extend(hold, *asked)
+    for _ in range(2):
+        if extended.growth is Growth.UNKNOWN:
+            of_credits = extended.balance.startswith(balances.CREDITS)
+            balances.put(_read_balance(policy, "organization" if of_credits else "key"))
+            extended = holds.extend(hold, *asked)
+    return extended
 
 
 def rate_headers(rate: RateLeft) -> list[tuple[str, str]]:
@@ -234,9 +215,11 @@ def _limit_of(policy: Policy) -> str:
     return f"usage limit of {plain(policy.usage_limit or Decimal(0))} USD"
 
 
-def _shortfall(cost: Decimal, left_nanos: int) -> str:
+def _shortfall(worst: Estimate, left_nanos: int) -> str:
     left = plain(max(Decimal(left_nanos) / NANO, Decimal(0)))
-    return f"it may cost up to {plain(cost)} USD and {left} USD is left; lower max_tokens or raise what is left"
+    if worst.least < worst.cost:
+        return f"even a short answer may cost {plain(worst.least)} USD and {left} USD is left; raise what is left"
+    return f"it may cost up to {plain(worst.cost)} USD and {left} USD is left; lower max_tokens or raise what is left"
 
 
 def _read_balance(policy: Policy, scope: balances.Scope) -> list[balances.Balance]:
