@@ -19,8 +19,8 @@ import msgspec
 
 from apps.billing import audit, balance_copies, balances
 from apps.billing.balance_copies import BATCH, ask, batches, named
+from apps.billing.holds import Note
 from apps.billing.leases import PROMISED, notes_key
-from apps.billing.reservations import Note
 from apps.kernel.ids import time_of
 from apps.kernel.money import NANO, plain
 from apps.kernel.redis import LuaScript, client

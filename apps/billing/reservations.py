@@ -15,20 +15,21 @@ from uuid import UUID
 import msgspec
 
 from apps.billing import balances
+from apps.billing.holds import GRANT, Hold, Note
 from apps.billing.leases import WORKERS, notes_key
-from apps.billing.ledger import Charge
 from apps.billing.limit_scripts import LIMITS
 from apps.kernel import generation, ids
-from apps.kernel.money import nanos_up
 from apps.kernel.redis import LuaScript, client
 
 _RESERVE = LuaScript(
     LIMITS
+    + GRANT
     + """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
     --       the workers, and a bucket for each rate
-    -- ARGV: two known words, a fresh word, amount, from credits ('1'/''), key limit or '', reservation id, note,
-    --       most in flight or '', lease of one in flight (seconds), worker, and requests a minute for each rate
+    -- ARGV: two known words, a fresh word, amount wanted, from credits ('1'/''), key limit or '', reservation id, note
+    --       (of amount "0"), most in flight or '', lease of one in flight (seconds), worker, a useful part of the
+    --       amount, the least of it, and requests a minute for each rate
     local words = {}
     for i = 1, 2 do
       words[i] = redis.call('GET', KEYS[i])
@@ -40,41 +41,44 @@ _RESERVE = LuaScript(
     if words[1] ~= ARGV[1] or words[2] ~= ARGV[2] then return {'stale', words[1], words[2]} end
 
     -- Asked again because the answer was lost on its way: it is held already.
-    if redis.call('HEXISTS', KEYS[5], ARGV[7]) == 1 then return {'held', '', '', '', '', ''} end
+    local before = redis.call('HGET', KEYS[5], ARGV[7])
+    if before then return {'held', cjson.decode(before).amount, '', '', '', '', ''} end
 
     -- Rates: a bucket of a minute's requests that fills evenly; kept is the time at which it will be full again.
     local clock = redis.call('TIME')
     local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
     local full, tight = {}, nil
     for i = 8, #KEYS do
-      local each = 60 / tonumber(ARGV[i + 4])
+      local each = 60 / tonumber(ARGV[i + 6])
       full[i] = bucket_of(KEYS[i], now) + each
       local left = math.floor((60 - (full[i] - now)) / each + 1e-9)
       if left < 0 then
-        return {'too_fast', ARGV[i + 4], tostring(full[i] - now - 60), tostring(full[i] - each - now)}
+        return {'too_fast', ARGV[i + 6], tostring(full[i] - now - 60), tostring(full[i] - each - now)}
       end
-      if not tight or left < tight[2] then tight = {ARGV[i + 4], left, tostring(full[i] - now)} end
+      if not tight or left < tight[2] then tight = {ARGV[i + 6], left, tostring(full[i] - now)} end
     end
     if ARGV[9] ~= '' and crowded(KEYS[6], now, tonumber(ARGV[9]), tonumber(ARGV[10])) then return {'too_many'} end
 
-    local amount, key_left, credits_left = tonumber(ARGV[4]), '', ''
+    local least, key_left, credits_left = tonumber(ARGV[13]), nil, nil
     if ARGV[6] ~= '' then
       local used, held = balance(KEYS[4])
       if not used then return {'unknown', 'key'} end
-      local left = tonumber(ARGV[6]) - used - held
-      if left < amount or left <= 0 then return {'over_limit', string.format('%.0f', left)} end
-      key_left = string.format('%.0f', left - amount)
+      key_left = tonumber(ARGV[6]) - used - held
+      if key_left < least or key_left <= 0 then return {'over_limit', string.format('%.0f', key_left)} end
     end
     if ARGV[5] ~= '' then
       local credits, held = balance(KEYS[3])
       if not credits then return {'unknown', 'organization'} end
       local left = credits - held
-      if left < amount or left <= 0 then return {'no_credits', string.format('%.0f', left)} end
-      credits_left = string.format('%.0f', left - amount)
-      redis.call('HINCRBY', KEYS[3], 'held', ARGV[4])
+      credits_left = left
+      if left < least or left <= 0 then return {'no_credits', string.format('%.0f', left)} end
     end
-    if ARGV[6] ~= '' then redis.call('HINCRBY', KEYS[4], 'held', ARGV[4]) end
-    redis.call('HSET', KEYS[5], ARGV[7], ARGV[8])
+    local open = key_left and credits_left and math.min(key_left, credits_left) or key_left or credits_left
+    local amount = string.format('%.0f', granted(tonumber(ARGV[4]), tonumber(ARGV[12]), least, open))
+    if ARGV[5] ~= '' then redis.call('HINCRBY', KEYS[3], 'held', amount) end
+    if ARGV[6] ~= '' then redis.call('HINCRBY', KEYS[4], 'held', amount) end
+    local note = string.gsub(ARGV[8], '^{"amount":"0"', '{"amount":"' .. amount .. '"', 1)
+    redis.call('HSET', KEYS[5], ARGV[7], note)
     -- A worker whose heartbeat has not come through yet may die before it does: its notes must be found all the same.
     if redis.call('HLEN', KEYS[5]) == 1 then redis.call('ZADD', KEYS[7], 'NX', now, ARGV[11]) end
     for i = 8, #KEYS do redis.call('SET', KEYS[i], string.format('%.6f', full[i]), 'EX', 61) end
@@ -82,7 +86,8 @@ _RESERVE = LuaScript(
       redis.call('ZADD', KEYS[6], now + tonumber(ARGV[10]), ARGV[7])
       redis.call('EXPIRE', KEYS[6], ARGV[10])
     end
-    return {'held', credits_left, key_left, unpack(tight or {'', '', ''})}
+    local function after(left) return left and string.format('%.0f', left - tonumber(amount)) or '' end
+    return {'held', amount, after(credits_left), after(key_left), unpack(tight or {'', '', ''})}
     """
 )
 
@@ -140,24 +145,6 @@ class RateLeft(msgspec.Struct, frozen=True):
     retry_after: float = 0.0
 
 
-class Hold(msgspec.Struct, frozen=True):
-    """A reservation that was made: an amount in 1e-9 USD, held on some balances (their Redis keys) for a worker."""
-
-    id: str
-    worker: str
-    amount_nanos: int
-    balances: tuple[str, ...]
-    flight: str
-
-
-class Shrunk(msgspec.Struct, frozen=True):
-    """A reservation once the cost is known: its note from now on, and what its balances hold more (1e-9 USD)."""
-
-    hold: Hold
-    note: bytes
-    changes: tuple[int, ...]
-
-
 class Answer(msgspec.Struct, frozen=True):
     """The outcome, and what goes with it.
 
@@ -176,22 +163,11 @@ class Answer(msgspec.Struct, frozen=True):
     key_left: int | None = None
 
 
-class Note(msgspec.Struct):
-    """What is kept of a reservation: amount (1e-9 USD, as text), the balances it is held on, the caller's payload.
-
-    Without a payload its request has been recorded, and only waits to be settled.
-    """
-
-    amount: str
-    holds: tuple[str, ...]
-    payload: str = ""
-    # Where the request counts as being in flight.
-    flight: str = ""
-
-
 class Request(msgspec.Struct, frozen=True):
-    """A reservation to be made. `amount_nanos` is the worst case in 1e-9 USD; a limit that is None is none.
+    """A reservation to be made, of an amount in 1e-9 USD; a limit that is None is none.
 
+    Of `amount_nanos` at least `least_nanos` are granted (None: all of it), and where that is much of what is left,
+    about `part_nanos`, which are useful already (None: as much as the least).
     `rates` are what the request counts against, `most_in_flight` how many of the organization's may be answered at a
     time, `flight_seconds` after how long one is forgotten that nobody took out.
     """
@@ -209,6 +185,8 @@ class Request(msgspec.Struct, frozen=True):
     rates: tuple[Rate, ...] = ()
     most_in_flight: int | None = None
     flight_seconds: int = 3_600
+    part_nanos: int | None = None
+    least_nanos: int | None = None
 
 
 @lru_cache(maxsize=8192)
@@ -218,14 +196,15 @@ def flight_key(organization_id: UUID) -> str:
 
 
 def reserve(request: Request) -> Answer:
-    """Hold the amount, or say why not; one atomic round trip. Raises RedisError."""
+    """Hold the amount, or a part of it, or say why not; one atomic round trip. Raises RedisError."""
     identifier = ids.text_of(request.id)
     organization = balances.key("organization", request.organization_id)
     api_key = balances.key("key", request.api_key_id)
     holds = ((organization,) if request.from_credits else ()) + (() if request.key_limit_nanos is None else (api_key,))
     flight = flight_key(request.organization_id)
     counted = "" if request.most_in_flight is None else flight
-    note = Note(str(request.amount_nanos), holds, request.payload, counted)
+    least = request.amount_nanos if request.least_nanos is None else request.least_nanos
+    note = Note("0", holds, request.payload, counted)
     answer = _RESERVE.together(
         [
             generation.key(generation.CATALOG),
@@ -250,13 +229,15 @@ def reserve(request: Request) -> Answer:
             "" if request.most_in_flight is None else request.most_in_flight,
             request.flight_seconds,
             request.worker,
+            least if request.part_nanos is None else request.part_nanos,
+            least,
             *(rate.per_minute for rate in request.rates),
         ],
     )
     if answer[0] == Outcome.HELD:
-        hold = Hold(identifier, request.worker, request.amount_nanos, holds, flight)
-        lefts = [int(text) if text else None for text in answer[1:3]]
-        rate = RateLeft(int(answer[3]), int(answer[4]), float(answer[5])) if answer[3] else None
+        hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos)
+        lefts = [int(text) if text else None for text in answer[2:4]]
+        rate = RateLeft(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
         return Answer(Outcome.HELD, hold, None, None, 0, rate, *lefts)
     outcome = Outcome(answer[0])
     match outcome:
@@ -270,20 +251,6 @@ def reserve(request: Request) -> Answer:
             return Answer(outcome, rate=RateLeft(int(answer[1]), 0, float(answer[3]), retry_after=float(answer[2])))
         case _:
             return Answer(outcome)
-
-
-def shrink(hold: Hold, charge: Charge) -> Shrunk:
-    """Return what stays of a reservation once it is known what its request is charged, until that has been done."""
-    credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
-    stays = max(credits, usage)
-    kept: list[str] = []
-    changes: list[int] = []
-    for name in hold.balances:
-        owed = credits if name.startswith(balances.CREDITS) else usage
-        changes.append((stays if owed else 0) - hold.amount_nanos)
-        if owed:
-            kept.append(name)
-    return Shrunk(hold, _encode(Note(str(stays), tuple(kept))), tuple(changes))
 
 
 def release(reservations: Sequence[tuple[str, UUID]]) -> int:

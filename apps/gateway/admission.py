@@ -15,21 +15,17 @@ import msgspec
 from django.conf import settings
 from redis.exceptions import RedisError
 
-from apps.billing import reservations
+from apps.billing import balances, holds, reservations
+from apps.billing.holds import Extended, Growth, Hold, Shrunk, shrink
 from apps.billing.ledger import Charge
-from apps.billing.reservations import Hold, Outcome, Rate, RateLeft, Shrunk, shrink
-from apps.billing.storage import storage_cost_of
+from apps.billing.reservations import Outcome, Rate, RateLeft
 from apps.catalog import snapshot
 from apps.catalog.snapshot import Catalog
 from apps.gateway import last_balances, offline_admission, worker
 from apps.gateway import policy as policies
-from apps.gateway.candidates import Candidates
-from apps.gateway.canonical.chat import Chat
-from apps.gateway.credentials import CREDITS
-from apps.gateway.estimate import worst_usage_of
-from apps.gateway.hedge import Hedge, loss_of
-from apps.gateway.offline_admission import OfflineHold
+from apps.gateway.offline_hold import OfflineHold
 from apps.gateway.policy import Policy
+from apps.gateway.worst_case import Estimate
 from apps.kernel import generation
 from apps.kernel.errors import Gone, PaymentRequired, RateLimited
 from apps.kernel.money import NANO, nanos_up, plain
@@ -44,52 +40,14 @@ _FLIGHT_SLACK = 60
 _LONGEST = Setting("UPSTREAM_TOTAL_TIMEOUT")
 
 
-class Estimate(msgspec.Struct, frozen=True):
-    """The worst case of a request: its prompt's tokens, and what the dearest candidate would charge.
-
-    `credits` is whether any candidate is paid from credits.
-    """
-
-    prompt_tokens: int
-    cost: Decimal
-    credits: bool
-
-
-def estimate(
-    chat: Chat, candidates: Candidates, prompt: int, hedge: Hedge | None = None, retention: str = "none"
-) -> Estimate:
-    """Return the worst case over all candidates for a prompt of about so many tokens, with a second call if hedged.
-
-    Where credits pay for an answer that is retained, they pay for its storage as well.
-    """
-    worst, credits = Decimal(0), False
-    for one in candidates.fitting:
-        usage = worst_usage_of(chat, prompt, one.offer)
-        cost = one.cost_of(usage).total
-        if cost > 0:
-            cost += storage_cost_of(usage.total_tokens, retention)
-        worst = max(worst, cost)
-        credits = credits or (one.credential.mode == CREDITS and cost > 0)
-    if hedge is not None:
-        worst += min(hedge.cap, max(loss_of(one, prompt).total for one in candidates.fitting))
-    return Estimate(prompt, worst, credits)
-
-
 class Admitted(msgspec.Struct, frozen=True):
     """A request that was let in: how the tightest of its rates stands, None where nobody counts, and what it holds.
 
-    `hold` is None for one that was let through unreserved; then `offline` is what it counts for in this process.
+    Where the store gave no answer it holds something in this process only.
     """
 
     rate: RateLeft | None = None
-    hold: Hold | None = None
-    offline: OfflineHold | None = None
-
-    def settle(self, charge: Charge) -> Shrunk | None:
-        """Hold no more than the request is charged; return what that makes of its reservation."""
-        if self.offline is not None:
-            self.offline.settle(charge)
-        return None if self.hold is None else shrink(self.hold, charge)
+    hold: Hold | OfflineHold | None = None
 
 
 def admit(
@@ -105,7 +63,9 @@ def admit(
         worker=worker.name(),
         organization_id=policy.organization_id,
         api_key_id=policy.api_key_id,
-        amount_nanos=nanos_up(worst.cost),
+        amount_nanos=nanos_up(worst.want),
+        part_nanos=nanos_up(worst.part),
+        least_nanos=nanos_up(worst.least),
         from_credits=worst.credits,
         key_limit_nanos=None if policy.spending_limit is None else int(policy.spending_limit * NANO),
         catalog_word=catalog.generation,
@@ -145,18 +105,17 @@ def admit(
             )
         case Outcome.OVER_LIMIT:
             raise PaymentRequired(
-                f"The key's {_limit_of(policy)} does not cover the request: "
-                + _shortfall(worst.cost, answer.left_nanos),
+                f"The key's {_limit_of(policy)} does not cover the request: " + _shortfall(worst, answer.left_nanos),
                 code="usage_limit_exceeded",
             )
         case Outcome.NO_CREDITS:
             raise PaymentRequired(
-                "The organization's credits do not cover the request: " + _shortfall(worst.cost, answer.left_nanos)
+                "The organization's credits do not cover the request: " + _shortfall(worst, answer.left_nanos)
             )
         case Outcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
         case _:
-            return Admitted(answer.rate, answer.hold, offline)
+            return Admitted(answer.rate, offline or answer.hold)
 
 
 def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answer:
@@ -169,6 +128,37 @@ def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answ
             last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
             answer = reservations.reserve(request)
     return answer
+
+
+def extend(
+    policy: Policy, hold: Hold | OfflineHold, want: Decimal, part: Decimal, least: Decimal
+) -> Extended[Hold | OfflineHold]:
+    """Hold more for a request under way, in USD: what is wanted, or a part of it, but no less than the least.
+
+    Where the store gives no answer this process decides. Raises Overloaded; then it may be asked for again.
+    """
+    asked = nanos_up(want), nanos_up(part), nanos_up(least)
+    if isinstance(hold, OfflineHold):
+        return offline_admission.extend(hold, *asked)
+    try:
+        extended = holds.extend(hold, *asked)
+        for _ in range(2):
+            if extended.growth is Growth.UNKNOWN:
+                of_credits = extended.balance.startswith(balances.CREDITS)
+                scope: balances.Scope = "organization" if of_credits else "key"
+                last_balances.publish(scope, policy.organization_id if of_credits else policy.api_key_id)
+                extended = holds.extend(hold, *asked)
+    except RedisError as error:
+        return offline_admission.extend_reserved(policy, hold, *asked, error)
+    return extended
+
+
+def settle(hold: Hold | OfflineHold, charge: Charge) -> Shrunk | None:
+    """Hold no more than a request is charged; return what that makes of its reservation, where it has one."""
+    if isinstance(hold, OfflineHold):
+        hold.settle(charge)
+        return None
+    return shrink(hold, charge)
 
 
 def rate_headers(rate: RateLeft) -> list[tuple[str, str]]:
@@ -232,6 +222,8 @@ def _limit_of(policy: Policy) -> str:
     return f"usage limit of {plain(policy.usage_limit or Decimal(0))} USD"
 
 
-def _shortfall(cost: Decimal, left_nanos: int) -> str:
+def _shortfall(worst: Estimate, left_nanos: int) -> str:
     left = plain(max(Decimal(left_nanos) / NANO, Decimal(0)))
-    return f"it may cost up to {plain(cost)} USD and {left} USD is left; lower max_tokens or raise what is left"
+    if worst.least < worst.cost:
+        return f"even a short answer may cost {plain(worst.least)} USD and {left} USD is left; raise what is left"
+    return f"it may cost up to {plain(worst.cost)} USD and {left} USD is left; lower max_tokens or raise what is left"

@@ -66,12 +66,18 @@ class Attempt(msgspec.Struct, eq=False):
     patience: float | None = None
     # The deployments that the request has passed (`hop.py`).
     hops: str = ""
+    # The most tokens that each answer may have for what is held, None where nothing more has to be said of it.
+    limit: int | None = None
+    # Whether it goes over a connection of its own.
+    fresh: bool = False
     started_at: float = msgspec.field(default_factory=time.monotonic)
     first_content_at: float | None = None
     status: int | None = None
     received: int = 0
     # What was left out of the request.
     losses: list[Loss] = []
+    # What was set that the client did not ask for.
+    notices: list[Loss] = []
     healing: Healing | None = None
     # What was presented to the provider: the credential, and the headers made of it.
     _presented: tuple[str, dict[str, str]] = ("", {})
@@ -156,7 +162,7 @@ class Attempt(msgspec.Struct, eq=False):
             headers |= presented
             self._presented = secret, presented
             ip = pinned_ip(url) if own_address else None
-        sending = transport.send("POST", url, headers, body, self._budget(), ip)
+        sending = transport.send("POST", url, headers, body, self._budget(), ip, fresh=self.fresh)
         with closing(sending):
             while True:
                 try:
@@ -196,12 +202,19 @@ class Attempt(msgspec.Struct, eq=False):
         return without_owner(chat, provider_id, target)
 
     def _within_limits(self, target: Target) -> Chat:
-        """Return the chat with a limit on its answer that the model can keep; a larger one is told as a loss."""
+        """Return the chat with a limit on its answer that the model can keep, and that what is held covers.
+
+        A client's that is larger than the model's is told as a loss, one that it did not set as a notice.
+        """
         chat, most = self.chat, target.max_output
-        if most is None or chat.max_tokens is None or chat.max_tokens <= most:
-            return chat
-        target.lose("max_tokens", f"this model writes at most {most} tokens; that is the limit now")
-        return replace(chat, max_tokens=most)
+        if most is not None and chat.max_tokens is not None and chat.max_tokens > most:
+            target.lose("max_tokens", f"this model writes at most {most} tokens; that is the limit now")
+            chat = replace(chat, max_tokens=most)
+        if self.limit is not None and (chat.max_tokens is None or chat.max_tokens > self.limit):
+            words = f"what is left to spend covers an answer of {self.limit} tokens; that is the limit now"
+            self.notices = [Loss("max_tokens", words)]
+            chat = replace(chat, max_tokens=self.limit)
+        return chat
 
     def _unthinking(self, chat: Chat) -> Chat:
         """Return the chat without the wish that the model may not think, where it does not think anyway."""

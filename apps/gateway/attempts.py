@@ -21,7 +21,7 @@ from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, Loss
 from apps.gateway.canonical.events import Event
 from apps.gateway.departure import Departure
-from apps.gateway.failures import UpstreamFailure
+from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.hedge import Hedge, race
 from apps.gateway.measure import shown_name
 from apps.gateway.metrics import ATTEMPTS
@@ -29,6 +29,7 @@ from apps.gateway.remote_media import RemoteMedia
 from apps.gateway.scoreboard import BOARD
 from apps.gateway.seal_store import Seals
 from apps.gateway.tally import add, child_of
+from apps.gateway.worst_case import Allowance
 from apps.kernel.errors import ApiError, InvalidRequest
 
 MAX_RETRIES = 3
@@ -55,6 +56,10 @@ class Attempts(msgspec.Struct, eq=False):
     # Whether a second provider is asked when the first is late, for a prompt of about so many tokens.
     hedge: Hedge | None = None
     prompt_tokens: int = 0
+    # What may be written for what is held; None where nothing has to be limited.
+    allowance: Allowance | None = None
+    # What befell the answer that the client should know of.
+    notices: list[Loss] = []
     # Who was closed because another was quicker.
     outrun: Candidate | None = None
     # The attempt that answers, or was made last.
@@ -82,8 +87,11 @@ class Attempts(msgspec.Struct, eq=False):
 
     @property
     def losses(self) -> list[Loss]:
-        """What was left out of the request that is being answered."""
-        return self.current.losses if self.current else []
+        """What was left out of the request that is being answered, or set in it, and what befell the answer."""
+        current = self.current
+        if current is None or not (current.notices or self.notices):
+            return current.losses if current else self.notices
+        return [*current.losses, *current.notices, *self.notices]
 
     @property
     def healed(self) -> bool:
@@ -117,18 +125,36 @@ class Attempts(msgspec.Struct, eq=False):
                     raise
 
     def _next(self, queue: deque[Candidate], patience: float | None = None) -> Attempt:
+        candidate = queue.popleft()
         return Attempt(
             self.chat,
-            queue.popleft(),
+            candidate,
             self.departure,
             strict=self.strict,
             seals=self.seals,
             media=self.media,
             patience=patience,
             hops=self.hops,
+            limit=None if self.allowance is None else self.allowance.limit_of(candidate),
         )
 
     def _follow(self, queue: deque[Candidate]) -> Iterator[Event]:
+        """Yield the events of the current attempt; over a new connection where nobody was at the end of a kept one.
+
+        That is an attempt like any other, but neither the provider's fault nor one of the retries.
+        """
+        try:
+            yield from self._follow_once(queue)
+        except StaleConnection as failure:
+            stale = self.current
+            if stale is None:
+                raise
+            self._note(stale, failure)
+            self.current = self._next(deque((stale.candidate,)), stale.patience)
+            self.current.fresh = True
+            yield from self._follow_once(queue)
+
+    def _follow_once(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Yield the events of the current attempt, or of whoever is quicker, and write down when an answer begins."""
         events = self._events(queue)
         for event in events:
@@ -170,6 +196,9 @@ class Attempts(msgspec.Struct, eq=False):
             told = failure if isinstance(failure, UpstreamFailure) else None
             if told is not None:
                 self._note(attempt, told)
+            if isinstance(told, StaleConnection):
+                queue.appendleft(attempt.candidate)
+                return
             self._strike_out(queue, attempt.candidate, told)
 
         for one in race(first, find_second, delay, self.departure, fell):

@@ -21,7 +21,7 @@ from apps.gateway.dialects import find_dialect, headers_of
 from apps.gateway.estimate import prompt_tokens_of
 from apps.gateway.exchange import Budget, Exchange
 from apps.gateway.facts import facts_of
-from apps.gateway.failures import UpstreamFailure
+from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.policy import Policy, policy_of
 from apps.gateway.remote_media import RemoteMedia
 from apps.gateway.screening import Guard
@@ -88,14 +88,25 @@ def _ask(one: Candidate, chat: Chat) -> int | None:
     headers |= authorize(provider.auth, secret, Request("POST", url, headers, body))
     ip = pinned_ip(credential.base_url) if credential.base_url else None
     budget = Budget(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)
-    with closing(transport.send("POST", url, headers, body, budget, ip)) as sending:
-        try:
-            while True:
-                next(sending)
-        except StopIteration as done:
-            exchange: Exchange = done.value
+    try:
+        exchange = _send(url, headers, body, budget, ip)
+    except StaleConnection:
+        exchange = _send(url, headers, body, budget, ip, fresh=True)
     try:
         counted = dialect.read_count(exchange.read(_MAX_BYTES)) if exchange.status == 200 else None
         return None if counted is None else int(counted)
     finally:
         exchange.close()
+
+
+def _send(
+    url: str, headers: dict[str, str], body: bytes, budget: Budget, ip: str | None, *, fresh: bool = False
+) -> Exchange:
+    """Return the exchange once its head is there. Raises UpstreamFailure."""
+    with closing(transport.send("POST", url, headers, body, budget, ip, fresh=fresh)) as sending:
+        while True:
+            try:
+                next(sending)
+            except StopIteration as done:
+                exchange: Exchange = done.value
+                return exchange

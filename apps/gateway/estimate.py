@@ -18,12 +18,14 @@ from apps.gateway.canonical.chat import (
     FunctionTool,
     Image,
     Opaque,
+    OpaqueTool,
     Part,
     Reasoning,
     Refusal,
     Text,
     ToolCall,
     ToolResult,
+    WebSearchTool,
 )
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
@@ -45,8 +47,15 @@ TOKENS_PER_MESSAGE = 4
 TOKENS_PER_IMAGE = 1_600
 # A page of PDF is about 3 KB of base64 for text alone and some 2,000 tokens.
 BASE64_BYTES_PER_FILE_TOKEN = 8
-# What an answer is reserved for when the client sets no limit.
-UNSTATED_ANSWER_TOKENS = 1_024
+# A document that is only referred to: nobody has seen it yet.
+TOKENS_PER_UNSEEN_FILE = 4_000
+# Text with a blank less than every so many characters is no prose and no code but base64, hex or digits, of which a
+# token holds two characters; shorter texts are not looked at.
+_DENSE, _SHORTEST_DENSE = 40, 256
+# Searches that a model does where the client does not say how many it may.
+_USUAL_SEARCHES = 5
+# What a model that draws writes beside its pictures.
+TOKENS_BESIDE_PICTURES = 1_024
 # A picture in the best quality, not square, at OpenAI: the most that one costs where pictures are paid by the token.
 TOKENS_PER_PICTURE_MADE = 6_240
 
@@ -78,24 +87,29 @@ def prompt_tokens_of(chat: Chat) -> int:
         total += TOKENS_PER_MESSAGE
         if isinstance(tool, FunctionTool):
             total += tokens_of(tool.name) + tokens_of(tool.description or "") + _json_tokens(tool.parameters)
+        elif isinstance(tool, OpaqueTool):
+            total += _json_tokens(tool.data)
     if chat.response_format is not None:
         total += _json_tokens(chat.response_format.schema)
     return total
 
 
-def answer_tokens_of(chat: Chat, max_output: int | None) -> int:
-    """Return how many tokens to reserve for the answers: the client's limit, else a usual answer's size."""
-    one = chat.max_tokens if chat.max_tokens is not None else UNSTATED_ANSWER_TOKENS
-    return min(one, max_output or one) * (chat.n or 1)
+def usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
+    """Return what a request uses at most at an offer beside the text it answers with: its prompt, searches, pictures.
+
+    Where a model draws in chats, an answer may bring a picture.
+    """
+    if chat.drawing is None and not offer.facts.get("images"):
+        searches = searches_of(chat) if offer.prices.web_search else 0
+        return Usage(input=prompt_tokens, web_searches=searches)
+    beside = 0 if chat.drawing is None else TOKENS_BESIDE_PICTURES
+    return unreported_usage_of(prompt_tokens, beside, chat.n or 1, offer.prices)
 
 
-def worst_usage_of(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
-    """Return what a request uses at most at an offer; where a model draws in chats, an answer may bring a picture."""
-    answer = answer_tokens_of(chat, offer.max_output) if chat.drawing is None else UNSTATED_ANSWER_TOKENS
-    pictures = (chat.n or 1) if chat.drawing is not None or offer.facts.get("images") else 0
-    if not pictures:
-        return Usage(input=prompt_tokens, output=answer)
-    return unreported_usage_of(prompt_tokens, answer, pictures, offer.prices)
+def searches_of(chat: Chat) -> int:
+    """Return how many searches of the web a chat may lead to; usually, where the client does not say how many."""
+    asked = [tool.max_uses or _USUAL_SEARCHES for tool in chat.tools or () if isinstance(tool, WebSearchTool)]
+    return max(asked, default=_USUAL_SEARCHES if chat.web_search else 0)
 
 
 def unreported_usage_of(prompt_tokens: int, answer_tokens: int, pictures: int, prices: PriceCard) -> Usage:
@@ -115,20 +129,28 @@ def _json_tokens(value: object) -> int:
     return 0 if value is None else tokens_in(len(msgspec.json.encode(value)) * _WEIGHT_OF_BYTE)
 
 
+def _read_tokens(text: str) -> int:
+    """Return about how many tokens a whole text is that a model reads; one without blanks is not like others."""
+    length = len(text)
+    if length < _SHORTEST_DENSE or not text.isascii() or (text.count(" ") + text.count("\n")) * _DENSE >= length:
+        return tokens_of(text)
+    return -(-length // 2)
+
+
 def _part_tokens(part: Part) -> int:
     match part:
         case Text() | Refusal() | Reasoning():
-            return tokens_of(part.text)
+            return _read_tokens(part.text)
         case Image():
             return TOKENS_PER_IMAGE
         case ToolCall():
-            return tokens_of(part.name) + tokens_of(part.arguments)
+            return tokens_of(part.name) + _read_tokens(part.arguments)
         case ToolResult():
             return sum(map(_part_tokens, part.parts))
         case Audio():
             return len(part.data) // BASE64_BYTES_PER_FILE_TOKEN
         case File():
-            return len(part.data or "") // BASE64_BYTES_PER_FILE_TOKEN
+            return len(part.data) // BASE64_BYTES_PER_FILE_TOKEN if part.data else TOKENS_PER_UNSEEN_FILE
         case Opaque():
             return _json_tokens(part.data)
         case _:

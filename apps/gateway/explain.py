@@ -27,6 +27,7 @@ from apps.gateway.needs import needs_of
 from apps.gateway.policy import Policy, policy_of
 from apps.gateway.scoreboard import BOARD
 from apps.gateway.shape import shape_of
+from apps.gateway.worst_case import estimate
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import plain
 from apps.keys.iam import first_refusal
@@ -45,7 +46,7 @@ def explain(call: Call, token: str, read_request: Callable[[bytes], Chat]) -> di
         policy, catalog = policy_of(token), snapshot.current()
     fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
     ranking = routing.rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
-    worst = admission.estimate(chat, fitting, shape.prompt_tokens)
+    worst = estimate(chat, fitting, shape.prompt_tokens)
     first = ranking.candidates[0]
     return {
         "object": "route.explanation",

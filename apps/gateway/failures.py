@@ -71,6 +71,10 @@ class UpstreamFailure(Exception):
         return AllProvidersFailed(f"{provider} failed: {self.message}")
 
 
+class StaleConnection(UpstreamFailure):
+    """A kept connection had been closed before the request was there: nobody has read it, and it may be sent again."""
+
+
 def failure_of(error: ApiError) -> UpstreamFailure:
     """Return the failure that an error inside an answer (an error object in a stream) amounts to."""
     return UpstreamFailure("upstream_error", error.message, status=error.status, code=error.code, param=error.param)

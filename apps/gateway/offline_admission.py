@@ -8,7 +8,7 @@ never beyond what it was last known to have; what was let through counts until t
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from decimal import Decimal
 from typing import NoReturn
 from uuid import UUID
@@ -18,16 +18,17 @@ import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from apps.billing import reservations
-from apps.billing.balances import Scope
-from apps.billing.ledger import Charge
+from apps.billing.balances import CREDITS, Scope
+from apps.billing.holds import Extended, Growth, Hold
 from apps.billing.reservations import Answer, Outcome, Rate, RateLeft, Request
 from apps.gateway import last_balances
 from apps.gateway.last_balances import RETRY_AFTER
-from apps.gateway.metrics import OFFLINE_ALLOWANCE_USED, OFFLINE_DECISIONS, UNRESERVED
+from apps.gateway.metrics import OFFLINE_DECISIONS, UNRESERVED
+from apps.gateway.offline_hold import Account, OfflineHold, show
 from apps.gateway.policy import Policy
 from apps.gateway.store_outage import OUTAGE, reason_of
 from apps.kernel.errors import Overloaded
-from apps.kernel.money import NANO, nanos_up
+from apps.kernel.money import NANO
 from apps.kernel.setting import Setting
 from apps.organizations.models import OutagePolicy
 
@@ -39,36 +40,8 @@ SETTLED_AFTER = 30.0
 # Seconds after which the store no longer does what it was asked when nobody waited any more.
 _HEARD_LATE = 3.0
 _MOST_ACCOUNTS, _MOST_UNHEARD = 20_000, 20_000
-
-
-class Account(msgspec.Struct, eq=False):
-    """What an organization was let through unchecked: in 1e-9 USD, all of it and by key, and how many are under way."""
-
-    spent: int = 0
-    in_flight: int = 0
-    keys: Counter[UUID] = msgspec.field(default_factory=Counter)
-
-
-class OfflineHold(msgspec.Struct, eq=False):
-    """A request that was let in unchecked: it counts with the worst case, and once it is known with its cost."""
-
-    account: Account
-    key: UUID | None
-    amount: int
-    is_open: bool = True
-
-    def settle(self, charge: Charge) -> None:
-        """Count what the request is charged instead of what it might have been."""
-        if not self.is_open:
-            return
-        self.is_open = False
-        used = nanos_up(charge.usage) if self.key is not None else 0
-        more = max(nanos_up(charge.storage - charge.credits), used) - self.amount
-        self.account.spent += more
-        self.account.in_flight -= 1
-        if self.key is not None:
-            self.account.keys[self.key] += more
-        _show(more)
+# The balances that a request may count against, and what comes of one that does not cover it.
+_REFUSALS: tuple[tuple[Scope, Outcome], ...] = (("key", Outcome.OVER_LIMIT), ("organization", Outcome.NO_CREDITS))
 
 
 _accounts: dict[UUID, Account] = defaultdict(Account)
@@ -76,7 +49,6 @@ _accounts: dict[UUID, Account] = defaultdict(Account)
 _full_at: dict[str, float] = {}
 # Refused here, and perhaps reserved there: who asked, when, and what for.
 _unheard: deque[tuple[float, str, UUID]] = deque(maxlen=_MOST_UNHEARD)
-_total = 0
 
 
 def decide(request: Request, policy: Policy, error: RedisError) -> tuple[Answer, OfflineHold | None]:
@@ -141,39 +113,85 @@ def _decide(request: Request, policy: Policy) -> tuple[Answer, OfflineHold | Non
             return Answer(Outcome.TOO_FAST, rate=left), None
     if request.most_in_flight is not None and account.in_flight >= request.most_in_flight:
         return Answer(Outcome.TOO_MANY), None
-    amount, key = request.amount_nanos, None
-    if request.key_limit_nanos is not None:
-        key = request.api_key_id
-        limit, spent = request.key_limit_nanos, account.keys[key]
-        answer = _answer_of(request, "key", key, spent, Outcome.OVER_LIMIT, limit)
-        if answer is not None:
-            return answer, None
-    if request.from_credits:
-        answer = _answer_of(request, "organization", request.organization_id, account.spent, Outcome.NO_CREDITS, None)
-        if answer is not None:
-            return answer, None
-    if not request.from_credits and key is None:
-        amount = 0
-    if amount and account.spent + amount > int(Decimal(_ALLOWANCE.value) * NANO):
-        _refuse_allowance()
-    return Answer(Outcome.HELD), _hold(account, key, amount, request.rates)
+    hold = OfflineHold(
+        account,
+        request.organization_id if request.from_credits else None,
+        request.api_key_id if request.key_limit_nanos is not None else None,
+        request.key_limit_nanos,
+    )
+    least = request.amount_nanos if request.least_nanos is None else request.least_nanos
+    for scope, refusal in _REFUSALS:
+        short = _short(hold, scope, least)
+        if short is not None:
+            return Answer(refusal, left_nanos=short), None
+    if hold.balances:
+        if (free := _free(hold)) < least:
+            _refuse_allowance()
+        hold.amount_nanos = min(request.amount_nanos, max(least, request.part_nanos or 0), free)
+    _enter(hold, request.rates)
+    return Answer(Outcome.HELD), hold
 
 
-def _answer_of(
-    request: Request, scope: Scope, identifier: UUID, spent: int, refusal: Outcome, limit: int | None
-) -> Answer | None:
-    """Return the refusal that a balance calls for, if it does. Raises _Refused when nobody knows it, or when it would
-    cover the request but for what was let through unchecked."""
+def extend(hold: OfflineHold, want: int, part: int, least: int) -> Extended[Hold | OfflineHold]:
+    """Let a request that was let in unchecked have more, in 1e-9 USD: a useful part, but no less than the least."""
+    more = _grow(hold, want, part, least)
+    if not more:
+        return Extended(Growth.SHORT, hold)
+    hold.amount_nanos += more
+    return Extended(Growth.HELD, hold)
+
+
+def extend_reserved(
+    policy: Policy, hold: Hold, want: int, part: int, least: int, error: RedisError
+) -> Extended[Hold | OfflineHold]:
+    """Let a request that has a reservation have more while the store gives no answer: it counts beside the reservation
+    until the outage has long been over, and its reservation is not told."""
+    OUTAGE.failed(reason_of(error))
+    closed = policy.outage_policy == OutagePolicy.CLOSED
+    beside = OfflineHold(
+        _accounts[policy.organization_id],
+        policy.organization_id if any(name.startswith(CREDITS) for name in hold.balances) else None,
+        None if hold.key_limit_nanos is None else policy.api_key_id,
+        hold.key_limit_nanos,
+    )
+    more = 0 if closed else _grow(beside, want, part, least)
+    if not more:
+        return Extended(Growth.SHORT, hold)
+    return Extended(Growth.HELD, msgspec.structs.replace(hold, amount_nanos=hold.amount_nanos + more))
+
+
+def _grow(hold: OfflineHold, want: int, part: int, least: int) -> int:
+    """Count more for a request, and return how much; nothing where the least of it is not to be had."""
+    free = _free(hold)
+    if free < least:
+        return 0
+    more = min(want, max(least, part), free)
+    hold.account.add(more, hold.key)
+    return more
+
+
+def _short(hold: OfflineHold, scope: Scope, least: int) -> int | None:
+    """Return what is left on a balance that does not cover the least, None where it does. Raises _Refused when nobody
+    knows it."""
+    identifier, limit, spent = hold.counted(scope)
+    if identifier is None:
+        return None
     left = _spendable(last_balances.find(identifier), limit)
-    if left is None or left - spent < request.amount_nanos or left <= 0:
+    if left is None or left - spent < least or left <= 0:
         left = _spendable(last_balances.find_in_database(scope, identifier), limit)
     if left is None:
         _refuse_unknown()
-    if left < request.amount_nanos or left <= 0:
-        return Answer(refusal, left_nanos=left)
-    if left - spent < request.amount_nanos:
-        _refuse_allowance()
-    return None
+    return left if left < least or left <= 0 else None
+
+
+def _free(hold: OfflineHold) -> int:
+    """Return what may still be let through unchecked: of the allowance, and of what is known to be left."""
+    free = int(Decimal(_ALLOWANCE.value) * NANO) - hold.account.spent
+    for scope, _ in _REFUSALS:
+        identifier, limit, spent = hold.counted(scope)
+        if identifier is not None:
+            free = min(free, (_spendable(last_balances.find(identifier), limit) or 0) - spent)
+    return free
 
 
 def _spendable(known: int | None, limit: int | None) -> int | None:
@@ -181,16 +199,12 @@ def _spendable(known: int | None, limit: int | None) -> int | None:
     return known if known is None or limit is None else limit - known
 
 
-def _hold(account: Account, key: UUID | None, amount: int, rates: tuple[Rate, ...]) -> OfflineHold:
+def _enter(hold: OfflineHold, rates: tuple[Rate, ...]) -> None:
     now = time.monotonic()
     for rate in rates:
         _full_at[rate.bucket] = max(_full_at.get(rate.bucket, 0.0), now) + 60 / rate.per_minute
-    account.spent += amount
-    account.in_flight += 1
-    if key is not None:
-        account.keys[key] += amount
-    _show(amount)
-    return OfflineHold(account, key, amount)
+    hold.account.add(hold.amount_nanos, hold.key)
+    hold.account.in_flight += 1
 
 
 def _left_of(rate: Rate) -> RateLeft | None:
@@ -230,10 +244,4 @@ def _forget(kept: dict[UUID, Account]) -> None:
     _accounts.clear()
     _accounts.update(kept)
     _full_at.clear()
-    _show(-gone)
-
-
-def _show(more: int) -> None:
-    global _total
-    _total += more
-    OFFLINE_ALLOWANCE_USED.set(_total / NANO)
+    show(-gone)

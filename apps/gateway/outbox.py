@@ -18,8 +18,8 @@ import structlog
 from gevent.pool import Group
 from redis.exceptions import RedisError, ResponseError
 
+from apps.billing.holds import Shrunk
 from apps.billing.leases import notes_key
-from apps.billing.reservations import Shrunk
 from apps.gateway import spool, stuck_deliveries
 from apps.gateway.metrics import RECORDS_SPOOLED
 from apps.gateway.record_backlog import BACKLOG
@@ -33,14 +33,18 @@ _PUSH = LuaScript(
     """
     -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, and the
     --       balances it is held on
-    -- ARGV: worker, record; the request's id, what stays of its note, and what each balance gets back
+    -- ARGV: worker, record; the request's id, what stays of its note, and what each balance goes on holding
     redis.call('XADD', KEYS[1], '*', 'worker', ARGV[1], 'record', ARGV[2])
     if not KEYS[2] then return end
     redis.call('ZREM', KEYS[3], ARGV[3])
     local note = redis.call('HGET', KEYS[2], ARGV[3])
     -- Pushed again because the answer was lost on its way: it was given back already, or even released.
     if not note or note == ARGV[4] then return end
-    for i = 4, #KEYS do redis.call('HINCRBY', KEYS[i], 'held', ARGV[i + 1]) end
+    -- By what the note says: the worker may not know of its last extension.
+    local held = tonumber(string.match(note, '^{"amount":"(%d+)"'))
+    for i = 4, #KEYS do
+      redis.call('HINCRBY', KEYS[i], 'held', string.format('%.0f', tonumber(ARGV[i + 1]) - held))
+    end
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
     """
 )
@@ -109,7 +113,7 @@ def _words(worker: str, record: bytes, shrunk: Shrunk | None) -> tuple[list[str]
     if shrunk is not None:
         hold = shrunk.hold
         keys += (notes_key(hold.worker), hold.flight, *hold.balances)
-        args += (hold.id, shrunk.note, *shrunk.changes)
+        args += (hold.id, shrunk.note, *shrunk.stays)
     return keys, args
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from apps.billing.discounts import everyones
 from apps.catalog import snapshot
 from apps.gateway import admission, candidates, record, routing, worker
+from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.attempts import Attempts
 from apps.gateway.call import Call
 from apps.gateway.canonical.chat import Chat
@@ -24,6 +25,7 @@ from apps.gateway.scoreboard import BOARD
 from apps.gateway.screening import Guard
 from apps.gateway.seal_store import Seals
 from apps.gateway.shape import shape_of
+from apps.gateway.worst_case import allowance_of, estimate
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
 
@@ -53,7 +55,7 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
             policy = policy_of(token)
             continue
         ranking = routing.rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
-        worst = admission.estimate(chat, fitting, shape.prompt_tokens, hedge, policy.retention)
+        worst = estimate(chat, fitting, shape.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.choose(entry, ranking.candidates[0], fitting.requested_provider)
         free = ranking.candidates[0].free
@@ -62,7 +64,9 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
             strict, seals = call.switched_on("x-strict"), Seals(policy.project_id)
             attempts = Attempts(chat, ranking.candidates, call.departure(), seals, strict=strict, probe=ranking.probe)
             attempts.hedge, attempts.prompt_tokens, attempts.hops = hedge, shape.prompt_tokens, hops
-            run = ChatRun(chat, policy, ranking, entry, attempts, worst.prompt_tokens, started_at, admitted)
+            attempts.allowance = allowance_of(chat, worst, admitted.hold, policy.retention)
+            meter = AnswerMeter(attempts, policy, worst.prompt_tokens, admitted.hold, attempts.allowance)
+            run = ChatRun(chat, policy, ranking, entry, attempts, meter, started_at, admitted)
             if policy.guardrails is not None:
                 run.screen(Guard(policy.guardrails, policy.retention))
             record.keep_request(entry, chat, policy.retention)

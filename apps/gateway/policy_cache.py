@@ -133,7 +133,7 @@ class PolicyCache(Generic[Policy]):
             self._drop(place, copy)
 
     def doubt(self, token: str, known: Policy) -> None:
-        """Have a copy that nobody can confirm read anew once it is a second old; it stays while the database is away."""
+        """Have a copy that nobody can confirm read anew once it is a second old; kept while the database is away."""
         copy = self._copies.get(self._place_of(token))
         if copy is not None and copy.policy is known and time.monotonic() - known.read_at > DOUBTED_AFTER:
             copy.trusted_until = 0.0

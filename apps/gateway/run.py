@@ -6,33 +6,19 @@ Knows what an answer amounts to. Must never choose who answers, nor know a wire 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
 
 import msgspec
 import structlog
 
 from apps.billing.pricing import FREE, Bill, bill_at
-from apps.gateway import blame, outbox, record, worker
+from apps.gateway import admission, blame, outbox, record, worker
 from apps.gateway.admission import Admitted
+from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.attempts import Attempts
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import (
-    Event,
-    Failed,
-    Finished,
-    ImageMade,
-    ReasoningDelta,
-    Reply,
-    Started,
-    Summary,
-    TextDelta,
-    ToolCallDelta,
-    ToolCallStarted,
-    UsageReported,
-)
+from apps.gateway.canonical.events import Event, Failed, Finished, Reply, Started, Summary
 from apps.gateway.canonical.fold import Fold
-from apps.gateway.estimate import tokens_in, unreported_usage_of, weight_of
 from apps.gateway.hedge import loss_of
 from apps.gateway.measure import measure
 from apps.gateway.metrics import IN_FLIGHT
@@ -63,18 +49,13 @@ class ChatRun(msgspec.Struct, eq=False):
     ranking: Ranking
     entry: Entry
     attempts: Attempts
-    prompt_estimate: int
+    meter: AnswerMeter
     started_at: float
     admitted: Admitted = msgspec.field(default_factory=Admitted)
     cache: Cached | None = None
     guard: Guard | None = None
     _fold: Fold | None = None
-    _usage: Usage | None = None
     _finish: Finished | None = None
-    # What was written so far, as `weight_of` weighs it.
-    _written: int = 0
-    _pictures: int = 0
-    _screened: ScreenedAnswer | None = None
     _recorded: bool = False
 
     def screen(self, guard: Guard) -> None:
@@ -104,7 +85,7 @@ class ChatRun(msgspec.Struct, eq=False):
                 self._watch(event)
                 begun = True
                 yield event
-            if self.chat.drawing is not None and not self._pictures:
+            if self.chat.drawing is not None and not self.meter.pictures:
                 raise no_pictures(self._finish)
             summary = self._complete()
             begun = True
@@ -141,12 +122,16 @@ class ChatRun(msgspec.Struct, eq=False):
 
     def _answer(self) -> Iterator[Event]:
         """Return the kept answer to the same question, else a provider's."""
-        return self._let_through(self.attempts.run()) if self.cache is None else self._kept_or_new(self.cache)
+        return self._asked() if self.cache is None else self._kept_or_new(self.cache)
+
+    def _asked(self) -> Iterator[Event]:
+        """Return a provider's answer, as far as it is paid for and may pass."""
+        return self._let_through(self.meter.watched(self.attempts.run()))
 
     def _kept_or_new(self, cache: Cached) -> Iterator[Event]:
-        yield from self._let_through(cache.find())
+        yield from self._let_through(self.meter.noted(cache.find()))
         if not cache.hit:
-            for event in self._let_through(self.attempts.run()):
+            for event in self._asked():
                 cache.note(event)
                 yield event
 
@@ -154,45 +139,28 @@ class ChatRun(msgspec.Struct, eq=False):
         """Return what guardrails leave of an answer, where they look at answers."""
         if self.guard is None or not self.guard.compiled.scan_output:
             return events
-        self._screened = ScreenedAnswer(self.guard, self.chat.n or 1, whole=not self.chat.stream)
-        return self._screened.let_through(events)
+        return ScreenedAnswer(self.guard, self.chat.n or 1, whole=not self.chat.stream).let_through(events)
 
     def reply(self) -> Reply:
         """Return the whole answer, for requests that do not stream."""
         return (self._fold or Fold()).reply()
 
     def _watch(self, event: Event) -> None:
-        """Take note of what passes by: usage, the end, how much was written."""
-        if note := _NOTES.get(type(event)):
-            note(self, event)
+        """Take note of the answer's beginning and end, and of all of it where it is wanted whole."""
+        if type(event) is Started:
+            event.model = self.attempts.latest.model_id
+            event.created = event.created or int(time.time())
+            event.prompt_estimate = self.meter.prompt_estimate
+        elif type(event) is Finished:
+            self._finish = event
         if self._fold is not None:
             self._fold.add(event)
 
-    def _note_text(self, event: TextDelta | ReasoningDelta) -> None:
-        self._written += weight_of(event.text)
-
-    def _note_call(self, event: ToolCallStarted | ToolCallDelta) -> None:
-        self._written += weight_of(event.name if isinstance(event, ToolCallStarted) else event.arguments)
-
-    def _note_usage(self, event: UsageReported) -> None:
-        self._usage = event.usage
-
-    def _note_finish(self, event: Finished) -> None:
-        self._finish = event
-
-    def _note_picture(self, event: ImageMade) -> None:
-        self._pictures += 1
-
-    def _note_start(self, event: Started) -> None:
-        event.model = self.attempts.latest.model_id
-        event.created = event.created or int(time.time())
-        event.prompt_estimate = self.prompt_estimate
-
     def _complete(self) -> Summary:
         """Price and record an answer that came to its end."""
-        usage = self._usage_so_far()
+        usage = self.meter.used
         # An empty answer is free, whatever the provider counts.
-        empty = not self._produced and not usage.completion_tokens and not usage.images
+        empty = not self.meter.written and not usage.completion_tokens and not usage.images
         record.choose(self.entry, self.attempts.latest, self.entry.requested_provider)
         cost = record.count(self.entry, self._bill(usage, "cached" if self.cached else "empty" if empty else ""))
         self.entry.cached = self.cached if self.cache is not None else None
@@ -212,8 +180,8 @@ class ChatRun(msgspec.Struct, eq=False):
         if self._recorded:
             return
         record.choose(self.entry, self.attempts.latest, self.entry.requested_provider)
-        if error.status == 499 and (self._produced or self._pictures):
-            record.count(self.entry, self._bill(self._usage_so_far()))
+        if error.status == 499 and (self.meter.written or self.meter.pictures):
+            record.count(self.entry, self._bill(self.meter.used))
         record.fail(self.entry, error, self.policy.retention)
         self._learn(None)
         self._push()
@@ -223,7 +191,7 @@ class ChatRun(msgspec.Struct, eq=False):
         latest, outrun = self.attempts.latest, self.attempts.outrun
         lost = FREE
         if outrun is not None and outrun.credential.mode == latest.credential.mode:
-            lost = loss_of(outrun, self.prompt_estimate)
+            lost = loss_of(outrun, self.meter.prompt_estimate)
         return bill_at(
             latest.offer.prices,
             used=usage,
@@ -252,18 +220,6 @@ class ChatRun(msgspec.Struct, eq=False):
             seconds=time.monotonic() - (current.first_content_at if streamed else current.started_at),
         )
 
-    @property
-    def _produced(self) -> int:
-        """What the model wrote so far, also what was not let through."""
-        return max(self._written, self._screened.produced if self._screened is not None else 0)
-
-    def _usage_so_far(self) -> Usage:
-        """Return the provider's counts, else an estimate that is marked as one; pictures are counted here."""
-        if self._usage is not None:
-            return msgspec.structs.replace(self._usage, images=max(self._usage.images, self._pictures))
-        written = tokens_in(self._produced)
-        return unreported_usage_of(self.prompt_estimate, written, self._pictures, self.attempts.latest.offer.prices)
-
     def _push(self) -> None:
         """Hand the record over, once; nothing that goes wrong here may spoil the answer."""
         self._recorded = True
@@ -279,21 +235,9 @@ class ChatRun(msgspec.Struct, eq=False):
         try:
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.reply())
-            shrunk = self.admitted.settle(record.charge_of(entry))
+            hold, charge = self.meter.hold, record.charge_of(entry)
+            shrunk = None if hold is None else admission.settle(hold, charge)
             outbox.hand_over(worker.name(), record.encode(entry), shrunk)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         measure(entry)
-
-
-# Not by `match`, which asks one kind after the other; a struct's takes four times as long to say no.
-_NOTES: dict[type[Event], Callable[[ChatRun, Any], None]] = {
-    TextDelta: ChatRun._note_text,
-    ReasoningDelta: ChatRun._note_text,
-    ToolCallDelta: ChatRun._note_call,
-    ToolCallStarted: ChatRun._note_call,
-    UsageReported: ChatRun._note_usage,
-    Finished: ChatRun._note_finish,
-    ImageMade: ChatRun._note_picture,
-    Started: ChatRun._note_start,
-}

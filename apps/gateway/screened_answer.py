@@ -26,7 +26,6 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
-from apps.gateway.estimate import weight_of
 from apps.gateway.json_text import Cut, JsonText, encoded, masked, read_json_text
 from apps.gateway.screening import Guard, cuts_of, masks
 from apps.guardrails.findings import Segment, Verdict
@@ -72,13 +71,9 @@ class _Choice:
 
 
 class ScreenedAnswer:
-    """What guardrails leave of an answer of so many choices; `whole` where it is not streamed.
-
-    `produced` is what the model wrote, let through or not, as `weight_of` weighs it.
-    """
+    """What guardrails leave of an answer of so many choices; `whole` where it is not streamed."""
 
     def __init__(self, guard: Guard, choices: int, *, whole: bool) -> None:
-        self.produced = 0
         self._guard = guard
         self._number = choices
         self._whole = whole
@@ -106,12 +101,8 @@ class ScreenedAnswer:
 
     def _take(self, event: Event) -> Iterator[Event]:
         match event:
-            case TextDelta() | ReasoningDelta() | RefusalDelta():
-                self.produced += weight_of(event.text)
-            case ToolCallDelta():
-                self.produced += weight_of(event.arguments)
-            case ToolCallStarted():
-                self.produced += weight_of(event.name)
+            case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta() | ToolCallStarted():
+                pass
             case Finished() | AudioDelta() | Logprobs() | Annotated() | OpaqueDelta(of="message" | "choice"):
                 pass
             case _:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
+import struct
 import time
 from collections import deque
 from collections.abc import Generator, Mapping
@@ -20,7 +21,7 @@ from gevent.monkey import get_original
 
 from apps.gateway import dialing
 from apps.gateway.exchange import NOT_YET, Budget, Exchange, network_failure
-from apps.gateway.failures import UpstreamFailure
+from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.readiness import Readiness
 
 # Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
@@ -28,6 +29,10 @@ _POOL_SIZE = 512
 _POOL_AGE = 45.0
 # Addresses with kept connections, and URLs that are remembered in parts: tenants may name any number of both.
 _MOST_POOLS, _MOST_URLS = 1_024, 4_096
+# The end of a kept connection that comes within so many seconds of the request was on its way before: within two round
+# trips to the provider, as far as the kernel knows them, and within bounds. Whoever closes later may have read it.
+_AT_ONCE, _AT_ONCE_FAR = 0.05, 0.25
+_ROUND_TRIP = struct.Struct("68xI")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,16 @@ class _Connection:
         """Whether it has something to say while it is idle: its end, or what nobody has asked for."""
         return bool(self._look.poll(0))
 
+    @property
+    def at_once(self) -> float:
+        """The seconds within which its end was on its way already."""
+        try:
+            told = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ROUND_TRIP.size)
+            round_trip = float(_ROUND_TRIP.unpack(told)[0]) / 1e6
+        except (OSError, AttributeError, struct.error):
+            round_trip = 0.0
+        return min(max(_AT_ONCE, 2 * round_trip), _AT_ONCE_FAR)
+
     def close(self) -> None:
         """Close the socket."""
         self.readiness.close()
@@ -89,31 +104,46 @@ def _tls_context() -> ssl.SSLContext:
 
 
 def send(
-    method: str, url: str, headers: Mapping[str, str], body: bytes, budget: Budget, ip: str | None = None
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    budget: Budget,
+    ip: str | None = None,
+    *,
+    fresh: bool = False,
 ) -> Generator[None, None, Exchange]:
     """Send a request, wait for the head of its answer, and return the exchange. Raises UpstreamFailure.
 
-    Yields whenever nothing has come for the budget's `tick` seconds. The host is called at `ip` where one is given. A
-    kept connection that turns out dead before it answered a byte is replaced once by a new one.
+    Yields whenever nothing has come for the budget's `tick` seconds. The host is called at `ip` where one is given, and
+    over a connection of its own where it is to be `fresh`. Nothing is ever sent twice: that a kept connection had been
+    closed before the request was there is told as StaleConnection; sending again is up to whoever asked.
     """
     address, path, host = split_url(url, ip)
     deadline = time.monotonic() + budget.total
     head = _head_of(method, path, host, headers, body)
-    while True:
-        connection = _take(address, budget)
-        exchange = Exchange(connection, budget, deadline, partial(_give_back, address, connection))
-        try:
-            _write(connection.sock, head + body, min(deadline, time.monotonic() + budget.first_byte))
-            yield from exchange.read_head()
-        except UpstreamFailure as failure:
-            exchange.close()
-            if connection.reused and exchange.received == 0 and failure.error_type == "network":
-                continue
-            raise
-        except BaseException:
-            exchange.close()
-            raise
-        return exchange
+    connection = _Connection(_connect(address, budget.connect)) if fresh else _take(address, budget)
+    exchange = Exchange(connection, budget, deadline, partial(_give_back, address, connection))
+    written_at: float | None = None
+    try:
+        _write(connection.sock, head + body, min(deadline, time.monotonic() + budget.first_byte))
+        written_at = time.monotonic()
+        yield from exchange.read_head()
+    except UpstreamFailure as failure:
+        stale = (
+            failure.error_type == "network"
+            and connection.reused
+            and exchange.received == 0
+            and (written_at is None or time.monotonic() - written_at <= connection.at_once)
+        )
+        exchange.close()
+        if stale:
+            raise StaleConnection("network", "the kept connection had been closed") from failure
+        raise
+    except BaseException:
+        exchange.close()
+        raise
+    return exchange
 
 
 def _head_of(method: str, path: str, host: bytes, headers: Mapping[str, str], body: bytes) -> bytes:

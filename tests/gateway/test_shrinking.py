@@ -7,10 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from apps.billing import balances, leases, reservations
+from apps.billing import balances, holds, leases, reservations
 from apps.billing.balances import Balance
+from apps.billing.holds import Hold
 from apps.billing.ledger import Charge
-from apps.billing.reservations import Hold, Outcome, Request, flight_key
+from apps.billing.reservations import Outcome, Request, flight_key
 from apps.gateway import outbox, settle
 from apps.kernel import generation
 from apps.kernel.ids import new_id
@@ -59,7 +60,7 @@ def held() -> tuple[int, int]:
 
 
 def push(hold: Hold, moved: Charge) -> None:
-    outbox.push("worker-1", b"{}", reservations.shrink(hold, moved))
+    outbox.push("worker-1", b"{}", holds.shrink(hold, moved))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from apps.gateway import transport
 from apps.gateway.exchange import Budget, Exchange
-from apps.gateway.failures import UpstreamFailure
+from apps.gateway.failures import StaleConnection, UpstreamFailure
 
 BUDGET = Budget(connect=1, first_byte=1, idle=1, total=5, tick=1)
 ZIPPED = gzip.compress(b"hi")
@@ -124,13 +124,43 @@ def test_a_kept_connection_that_was_closed_is_replaced() -> None:
     assert len(requests) == 2
 
 
-def test_a_kept_connection_that_dies_at_the_next_request_is_replaced() -> None:
+def test_a_kept_connection_that_had_been_closed_is_told_and_not_replaced_unasked() -> None:
     def then_dies(connection: socket.socket, request: bytes) -> None:
         connection.sendall(OK)
         connection.recv(65536)
 
     with server(then_dies, says(OK)) as (url, requests):
-        assert [post(url), post(url)] == [b"hi", b"hi"]
+        assert post(url) == b"hi"
+        with pytest.raises(StaleConnection) as caught:
+            post(url)
+        assert (caught.value.error_type, caught.value.status, caught.value.retryable) == ("network", None, True)
+        assert len(requests) == 1
+        assert post(url) == b"hi"
+    assert len(requests) == 2
+
+
+def test_a_request_that_was_read_is_never_sent_again() -> None:
+    def reads_and_dies_later(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(OK)
+        connection.recv(65536)
+        time.sleep(0.6)
+
+    with server(reads_and_dies_later) as (url, requests):
+        assert post(url) == b"hi"
+        with pytest.raises(UpstreamFailure) as caught:
+            post(url)
+        assert not isinstance(caught.value, StaleConnection)
+        assert caught.value.message == "the connection was closed before the answer was complete"
+        assert len(requests) == 1
+
+
+def test_a_fresh_connection_is_opened_though_one_is_kept() -> None:
+    with server(says(OK), says(OK)) as (url, requests):
+        assert post(url) == b"hi"
+        sending = transport.send("POST", url, {}, b"", BUDGET, fresh=True)
+        with pytest.raises(StopIteration) as done:
+            next(sending)
+        done.value.value.close()
     assert len(requests) == 2
 
 

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.anthropic import (
     FRAMING,
+    THINKS_WHEN_ASKED,
     count_request,
     headers,
     path,
@@ -26,6 +27,7 @@ from apps.gateway.dialects.anthropic import (
 __all__ = [
     "FRAMING",
     "NAME",
+    "THINKS_WHEN_ASKED",
     "count_request",
     "count_url",
     "headers",

@@ -10,11 +10,12 @@ from apps.gateway.dialects.anthropic.logged import logged_choice, logged_request
 from apps.gateway.dialects.anthropic.open_turn import seal
 from apps.gateway.dialects.anthropic.request_in import read_prompt, read_request
 from apps.gateway.dialects.anthropic.request_out import headers, path, write_request
-from apps.gateway.dialects.anthropic.wire import FRAMING, NAME
+from apps.gateway.dialects.anthropic.wire import FRAMING, NAME, THINKS_WHEN_ASKED
 
 __all__ = [
     "FRAMING",
     "NAME",
+    "THINKS_WHEN_ASKED",
     "count_request",
     "headers",
     "logged_choice",

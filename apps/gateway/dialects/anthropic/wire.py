@@ -17,6 +17,8 @@ from apps.gateway.canonical.events import FinishReason
 NAME: Final = "anthropic"
 FRAMING: Final = "sse"
 VERSION: Final = "2023-06-01"
+# Models of this format do not think unless they are asked to.
+THINKS_WHEN_ASKED: Final = True
 
 # How thinking that Anthropic sealed is marked: only its maker takes the seal back.
 SEAL: Final = "anthropic-claude-v1"

@@ -6,12 +6,13 @@ from apps.gateway.dialects.bedrock.answer_in import read_events, read_reply
 from apps.gateway.dialects.bedrock.counting import count_request, read_count
 from apps.gateway.dialects.bedrock.failures import read_failure
 from apps.gateway.dialects.bedrock.request_out import headers, path, seal, write_request
-from apps.gateway.dialects.bedrock.wire import FRAMING, MEDIA_URLS, NAME
+from apps.gateway.dialects.bedrock.wire import FRAMING, MEDIA_URLS, NAME, THINKS_WHEN_ASKED
 
 __all__ = [
     "FRAMING",
     "MEDIA_URLS",
     "NAME",
+    "THINKS_WHEN_ASKED",
     "count_request",
     "headers",
     "path",

@@ -21,6 +21,8 @@ NAME: Final = "bedrock"
 FRAMING: Final = "aws_eventstream"
 # Pictures and files come as bytes.
 MEDIA_URLS: Final = False
+# Models that are asked in this format do not think unless they are asked to, or show all of it.
+THINKS_WHEN_ASKED: Final = True
 STREAM_TYPE: Final = "application/vnd.amazon.eventstream"
 
 # Bedrock's words for why a model stopped. A word not listed is taken for `stop`.

@@ -1,0 +1,152 @@
+"""What a request holds on balances while it is under way: its note, how it grows, and what stays of it at the end.
+
+An extension is one atomic round trip and may be repeated: it names the amount that it starts from, and the note tells
+whether that has been passed already. Knows amounts and notes. Must never know what a request asks for.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from apps.billing import balances
+from apps.billing.leases import notes_key
+from apps.billing.ledger import Charge
+from apps.billing.limit_scripts import LIMITS
+from apps.kernel.money import nanos_up
+from apps.kernel.redis import LuaScript
+
+# What is granted of more than a 64th of what is left: a useful part of up to an eighth of it, or that 64th, whichever
+# is more. So any number of requests at once leave each other room, and one alone may come to have nearly all.
+GRANT: Final = """
+    local function granted(want, part, least, left)
+      if not left or want <= left / 64 then return want end
+      return math.floor(math.max(least, math.min(want, math.max(left / 64, math.min(part, left / 8)))))
+    end
+"""
+
+_EXTEND = LuaScript(
+    LIMITS
+    + GRANT
+    + """
+    -- KEYS: the worker's notes, and the balances that the reservation is held on
+    -- ARGV: its id, the amount that it is known to hold, how much more is wanted, a useful part of it, and the least;
+    --       the key's limit or ''
+    local text = redis.call('HGET', KEYS[1], ARGV[1])
+    local note = text and cjson.decode(text)
+    -- Released, or recorded: this came late on its way.
+    if not note or note.payload == '' then return {'gone'} end
+    -- Asked again because the answer was lost on its way: it holds more already.
+    if note.amount ~= ARGV[2] then return {'held', note.amount} end
+    local least, left = tonumber(ARGV[5]), nil
+    for i = 2, #KEYS do
+      local amount, held = balance(KEYS[i])
+      if not amount then return {'unknown', KEYS[i]} end
+      if string.sub(KEYS[i], 1, 12) == 'balance:key:' then amount = tonumber(ARGV[6]) - amount end
+      local free = amount - held
+      if free < least or free <= 0 then return {'short', KEYS[i]} end
+      left = left and math.min(left, free) or free
+    end
+    local more = string.format('%.0f', granted(tonumber(ARGV[3]), tonumber(ARGV[4]), least, left))
+    local total = string.format('%.0f', tonumber(note.amount) + tonumber(more))
+    for i = 2, #KEYS do redis.call('HINCRBY', KEYS[i], 'held', more) end
+    redis.call('HSET', KEYS[1], ARGV[1], (string.gsub(text, '^{"amount":"%d+"', '{"amount":"' .. total .. '"', 1)))
+    return {'held', total}
+    """
+)
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Note(msgspec.Struct):
+    """What is kept of a reservation: amount (1e-9 USD, as text), the balances it is held on, the caller's payload.
+
+    Without a payload its request has been recorded, and only waits to be settled. The amount is written first: scripts
+    change it where it stands.
+    """
+
+    amount: str
+    holds: tuple[str, ...]
+    payload: str = ""
+    # Where the request counts as being in flight.
+    flight: str = ""
+
+
+class Hold(msgspec.Struct, frozen=True):
+    """A reservation that was made: an amount in 1e-9 USD, held on some balances (their Redis keys) for a worker.
+
+    `key_limit_nanos` is the limit of the key that one of the balances is of.
+    """
+
+    id: str
+    worker: str
+    amount_nanos: int
+    balances: tuple[str, ...]
+    flight: str
+    key_limit_nanos: int | None = None
+
+
+class Shrunk(msgspec.Struct, frozen=True):
+    """A reservation once the cost is known: its note from now on, and what each of its balances holds (1e-9 USD)."""
+
+    hold: Hold
+    note: bytes
+    stays: tuple[int, ...]
+
+
+class Growth(StrEnum):
+    """What came of asking for more: it is held, not covered by what is left, or there is no reservation any more."""
+
+    HELD = "held"
+    SHORT = "short"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+Grown_co = TypeVar("Grown_co", covariant=True)
+
+
+class Extended(msgspec.Struct, Generic[Grown_co], frozen=True):
+    """The outcome, the hold as it is now, and the Redis key of the balance that was short or has no copy."""
+
+    growth: Growth
+    hold: Grown_co
+    balance: str = ""
+
+
+def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> Extended[Hold]:
+    """Hold more: all that is wanted, or as much of it as leaves room for others, but no less than the least.
+
+    May be repeated with the same hold. One atomic round trip. Raises RedisError; then nobody knows whether it was done.
+    """
+    outcome, *rest = _EXTEND.together(
+        [notes_key(hold.worker), *hold.balances],
+        [
+            hold.id,
+            str(hold.amount_nanos),
+            want_nanos,
+            part_nanos,
+            least_nanos,
+            "" if hold.key_limit_nanos is None else hold.key_limit_nanos,
+        ],
+    )
+    growth = Growth(outcome)
+    if growth is Growth.HELD:
+        return Extended(growth, msgspec.structs.replace(hold, amount_nanos=int(rest[0])))
+    return Extended(growth, hold, rest[0] if rest else "")
+
+
+def shrink(hold: Hold, charge: Charge) -> Shrunk:
+    """Return what stays of a reservation once it is known what its request is charged, until that has been done."""
+    credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
+    stays = max(credits, usage)
+    kept: list[str] = []
+    amounts: list[int] = []
+    for name in hold.balances:
+        owed = credits if name.startswith(balances.CREDITS) else usage
+        amounts.append(stays if owed else 0)
+        if owed:
+            kept.append(name)
+    return Shrunk(hold, _encode(Note(str(stays), tuple(kept))), tuple(amounts))

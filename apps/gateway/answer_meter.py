@@ -1,0 +1,287 @@
+"""What an answer amounts to while it arrives, and what is held for it: more, ahead of all that is passed on.
+
+Where no more can be held the answer ends as one that reached its limit. Stands right behind the provider, before
+anything holds text back. What was written but not yet counted is estimated: a count that came before it (Anthropic's
+formats begin with one) is not the last word. Knows events and amounts. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+import sys
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+
+from apps.billing.holds import Growth, Hold
+from apps.billing.storage import storage_cost_of
+from apps.gateway import admission
+from apps.gateway.attempts import Attempts
+from apps.gateway.canonical.chat import Loss
+from apps.gateway.canonical.events import (
+    AudioDelta,
+    Event,
+    Finished,
+    ImageMade,
+    OpaqueDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    UsageReported,
+)
+from apps.gateway.estimate import WEIGHT_OF_TOKEN, tokens_in, unreported_usage_of, weight_of
+from apps.gateway.metrics import UNRESERVED
+from apps.gateway.offline_hold import OfflineHold
+from apps.gateway.policy import Policy
+from apps.gateway.worst_case import Allowance, Tariff
+from apps.kernel.errors import ApiError
+from apps.kernel.money import NANO, ZERO
+from apps.kernel.usage import Usage
+
+log = structlog.get_logger(__name__)
+
+# The least by which a hold grows, in tokens: where not even these are covered, the answer ends.
+LEAST_STEP = 64
+# Characters of base64 that a token of sound comes to: a twentieth of a second, compressed.
+_SOUND = 1_600
+# Weight that is never reached: nothing has to be held for what is written.
+_ENDLESS = sys.maxsize
+# Where the text of an event stands that can be cut anywhere.
+_TEXTS = {TextDelta: "text", ReasoningDelta: "text", RefusalDelta: "text", ToolCallDelta: "arguments"}
+
+
+class AnswerMeter(msgspec.Struct, eq=False):
+    """One answer's: `written` is what the model wrote so far, as `weight_of` weighs it, whether counted or not."""
+
+    attempts: Attempts
+    policy: Policy
+    prompt_estimate: int
+    # What is held, None for a request that holds nothing, and what it may write for it.
+    hold: Hold | OfflineHold | None = None
+    allowance: Allowance | None = None
+    written: int = 0
+    pictures: int = 0
+    _usage: Usage | None = None
+    # What was written when the latest counts came, and whether the answer came to its own end.
+    _counted: int = 0
+    _complete: bool = False
+    # Whether what is written has to be held for, up to which weight it is, and at which prices.
+    _watching: bool = False
+    _covered: int = _ENDLESS
+    _tariff: Tariff | None = None
+    # Tokens that were passed on although the store could not be asked.
+    _trusted: int = 0
+
+    def noted(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Yield an answer's events, for which nothing has to be held."""
+        for event in events:
+            note = _NOTES.get(type(event))
+            if note is not None:
+                note(self, event)
+            yield event
+        self._complete = True
+
+    def watched(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Return an answer's events as far as they are held for, then the end that a full answer would have."""
+        if self.allowance is None or not self.attempts.chat.stream:
+            return self.noted(events)
+        self._watching = True
+        return self._watched(events)
+
+    def _watched(self, events: Iterator[Event]) -> Iterator[Event]:
+        # Who answers, and at which price, is known once something is written.
+        self._covered = 0
+        for event in events:
+            note = _NOTES.get(type(event))
+            if note is not None:
+                before = self.written
+                note(self, event)
+                if self.written > self._covered and not self._is_covered():
+                    yield from self._cut(event, before)
+                    if isinstance(events, Generator):
+                        # Hangs up on the provider.
+                        events.close()
+                    for choice in range(self.attempts.chat.n or 1):
+                        yield Finished(choice=choice, reason="length")
+                    return
+            yield event
+        self._complete = True
+
+    @property
+    def used(self) -> Usage:
+        """What was used: as the provider counted it, and by an estimate, marked as one, what was written since.
+
+        Of an answer that came to its own end the counts are the last word, unless they all came before it.
+        """
+        if self._usage is None:
+            prices = self.attempts.latest.offer.prices
+            return unreported_usage_of(self.prompt_estimate, tokens_in(self.written), self.pictures, prices)
+        usage = replace(self._usage, images=max(self._usage.images, self.pictures))
+        if self.written == self._counted or (self._complete and self._counted):
+            return usage
+        since = tokens_in(self.written - self._counted)
+        if self._counted:
+            return replace(usage, output=usage.output + since, estimated=True)
+        # Counted before anything was written: only what was read is more than a beginning.
+        return replace(usage, output=since, reasoning=0, image_output=0, audio_output=0, estimated=True)
+
+    # --- taking note
+
+    def _note_text(self, event: TextDelta | ReasoningDelta | RefusalDelta) -> None:
+        self.written += weight_of(event.text)
+
+    def _note_call(self, event: ToolCallStarted) -> None:
+        self.written += weight_of(event.name)
+
+    def _note_arguments(self, event: ToolCallDelta) -> None:
+        self.written += weight_of(event.arguments)
+
+    def _note_sound(self, event: AudioDelta) -> None:
+        self.written += weight_of(event.transcript) + len(event.data) * WEIGHT_OF_TOKEN // _SOUND
+
+    def _note_own(self, event: OpaqueDelta) -> None:
+        """Weigh a provider's own blocks as they are written: what it says of the answer as a whole is not written."""
+        if event.of == "stream" and isinstance(delta := event.data.get("delta"), dict):
+            self.written += weight_of(str(delta.get("partial_json") or ""))
+
+    def _note_picture(self, event: ImageMade) -> None:
+        self.pictures += 1
+
+    def _note_usage(self, event: UsageReported) -> None:
+        self._usage, self._counted = event.usage, self.written
+        if self._watching:
+            self._hold_for(event.usage)
+
+    # --- holding more
+
+    def _tariff_now(self) -> Tariff | None:
+        """Return what whoever answers charges, None where nothing has to be held for it any more."""
+        if self._tariff is None and self._watching and self.allowance is not None:
+            self._tariff = self.allowance.tariff_of(self.attempts.latest)
+            self._cover()
+        return self._tariff
+
+    def _hold_for(self, usage: Usage) -> None:
+        """Hold more at once where the counts cost more than was thought; what cannot be held ends the answer later."""
+        tariff, early = self._tariff_now(), not self.written
+        if tariff is None or (early and usage.prompt_tokens <= self.prompt_estimate):
+            return
+        cost = self.attempts.latest.cost_of(usage).total + storage_cost_of(usage.total_tokens, self.policy.retention)
+        if tariff.seen:
+            # From here on the provider's counts go before the estimate.
+            self._tariff = replace(tariff, base=cost - tariff.per_token * tokens_in(self.written))
+            self._cover()
+            needed = cost
+        else:
+            # What it may still write is held already, but for what its prompt costs beyond the estimate.
+            needed = cost + (tariff.per_token * self._limit(tariff) if early else ZERO)
+        missing = needed - self._held
+        if missing > 0 and not self._extend(missing, missing, missing, 0) and early:
+            self._tariff = replace(tariff, base=cost, seen=True)
+        self._cover()
+
+    def _is_covered(self) -> bool:
+        """Return whether all that was written is held for, after holding more where that can be."""
+        while (tariff := self._tariff_now()) is not None and self.written > self._covered:
+            covered = tariff.tokens_for(self._held) + self._trusted
+            more = covered if covered * 2 <= tariff.most else max(tariff.most - covered, covered // 4)
+            step = max(tokens_in(self.written) - covered, more, LEAST_STEP) + self._trusted
+            want, least = tariff.per_token * step, tariff.per_token * LEAST_STEP
+            if not self._extend(want, want, least, step):
+                return False
+            self._cover()
+        return True
+
+    def _extend(self, want: Decimal, part: Decimal, least: Decimal, tokens: int) -> bool:
+        """Hold more, in USD, for so many tokens; return False where what is left does not cover the least of it.
+
+        Where nobody can tell, the answer goes on, and it is asked again after as much.
+        """
+        if self.hold is None:
+            return True
+        try:
+            extended = admission.extend(self.policy, self.hold, want, part, least)
+        except ApiError as error:
+            log.warning("answer_meter.unreserved", error=type(error).__name__)
+            UNRESERVED.inc()
+            self._trusted += tokens
+            return True
+        self.hold = extended.hold
+        if extended.growth is Growth.HELD:
+            self._trusted = 0
+        elif extended.growth is Growth.GONE:
+            # Taken for lost and released: nothing can be added to it any more.
+            log.warning("answer_meter.unreserved", error="gone")
+            UNRESERVED.inc()
+            self._watching, self._tariff, self._covered = False, None, _ENDLESS
+        return extended.growth is not Growth.SHORT
+
+    def _cover(self) -> None:
+        """Work out what may be written for what is held."""
+        tariff = self._tariff
+        if tariff is None or not tariff.seen:
+            self._covered = _ENDLESS
+            return
+        tokens = max(tariff.tokens_for(self._held) + self._trusted, 0)
+        if self.attempts.chat.max_tokens is not None and tokens >= tariff.most:
+            # The provider was told where to stop: an estimate may be above its count.
+            tokens += tariff.most // 2
+        self._covered = tokens * WEIGHT_OF_TOKEN if tariff.per_token else _ENDLESS
+
+    @property
+    def _held(self) -> Decimal:
+        """What is held for this answer, in USD."""
+        if self.hold is None or self.allowance is None:
+            return ZERO
+        return Decimal(self.hold.amount_nanos) / NANO - self.allowance.spare
+
+    def _limit(self, tariff: Tariff) -> int:
+        """Return the tokens that its provider was told to write at most, or writes at most."""
+        current, answers = self.attempts.current, self.attempts.chat.n or 1
+        limit = current.limit if current is not None else None
+        return tariff.most if limit is None else min(limit * answers, tariff.most)
+
+    # --- ending
+
+    def _cut(self, event: Event, before: int) -> Iterator[Event]:
+        """Yield what of the event is held for, and tell the client why there is no more."""
+        name = _TEXTS.get(type(event))
+        text = "" if name is None else _cut_to(getattr(event, name), self._covered - before)
+        self.written = before + weight_of(text)
+        self.attempts.notices = [
+            *self.attempts.notices,
+            Loss(
+                "max_tokens",
+                f"what is left to spend covers no more than about {tokens_in(self.written)} tokens",
+            ),
+        ]
+        if text and name is not None:
+            sealed = {"signature": None, "data": None} if type(event) is ReasoningDelta else {}
+            yield replace(event, **{name: text}, **sealed)
+
+
+def _cut_to(text: str, weight: int) -> str:
+    """Return as much of a text's beginning as weighs no more."""
+    if weight <= 0:
+        return ""
+    return text[: bisect_right(range(1, len(text) + 1), weight, key=lambda length: weight_of(text[:length]))]
+
+
+# Not by `match`, which asks one kind after the other; a struct's takes four times as long to say no.
+_NOTES: dict[type[Event], Callable[[AnswerMeter, Any], None]] = {
+    TextDelta: AnswerMeter._note_text,
+    ReasoningDelta: AnswerMeter._note_text,
+    RefusalDelta: AnswerMeter._note_text,
+    ToolCallDelta: AnswerMeter._note_arguments,
+    ToolCallStarted: AnswerMeter._note_call,
+    AudioDelta: AnswerMeter._note_sound,
+    OpaqueDelta: AnswerMeter._note_own,
+    ImageMade: AnswerMeter._note_picture,
+    UsageReported: AnswerMeter._note_usage,
+}
