@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,13 +33,17 @@ ASK = "hi [[sandbox usage=1000,200]]"
 SPEAKS = "The gateway cannot check credits right now"
 
 
+def ask(caller: Caller, **fields: Any) -> Any:
+    """Ask for an answer whose limit the client states: it is let in with all that it may cost, or not at all."""
+    return caller.chat(ASK, max_tokens=1024, **fields)
+
+
 @pytest.fixture
-def store() -> Iterator[Redis]:
-    """A connection of the test's own, which is not cut off with the others."""
+def store(settings: Any, tmp_path: Path) -> Iterator[Redis]:
+    """A connection of the test's own, which is not cut off with the others, and a spool of its own."""
+    settings.GATEWAY_HOME = tmp_path
     connection: Redis = Redis.from_url(configured.REDIS_URL, decode_responses=True)
     connection.ping()
-    for spooled in outbox._spool_folder().iterdir():
-        spooled.unlink()
     yield connection
     connection.close()
 
@@ -46,7 +51,7 @@ def store() -> Iterator[Redis]:
 @pytest.fixture
 def worst(caller: Caller) -> Decimal:
     """What a request may cost, as it is reserved; asked for once, so that the process has heard of the balance."""
-    assert caller.chat(ASK).status_code == 200
+    assert ask(caller).status_code == 200
     left = last_balances.find(caller.organization_id)
     assert left is not None
     settle_all()
@@ -110,7 +115,7 @@ def test_an_organization_without_credits_is_not_served_by_a_store_that_gives_no_
     before = UNRESERVED._value.get()
     with fault(kind, store):
         # At first nobody here has heard of it; then this process knows.
-        assert [code_of(caller.chat(ASK)) for _ in range(3)] == [(402, "insufficient_credits")] * 3
+        assert [code_of(ask(caller)) for _ in range(3)] == [(402, "insufficient_credits")] * 3
     assert UNRESERVED._value.get() == before
     assert bring_in() == 0
     assert RequestLog.objects.count() == 0
@@ -123,7 +128,7 @@ def test_who_has_credits_is_served_within_the_allowance_and_not_beyond(
     # Room for three that are answered and a fourth's worst case; a fifth's does not fit any more.
     settings.OFFLINE_ALLOWANCE_USD = worst + 3 * cost
     with fault(kind, store):
-        told = [caller.chat(ASK) for _ in range(6)]
+        told = [ask(caller) for _ in range(6)]
         assert [response.status_code for response in told] == [200] * 4 + [503] * 2
         assert all("ratelimit-limit" not in response.headers for response in told[:4])
         assert told[4].headers["retry-after"] == "2"
@@ -135,7 +140,7 @@ def test_who_has_credits_is_served_within_the_allowance_and_not_beyond(
     assert STORE_SILENT._value.get() == 0
     (true,) = ledger.balances_of("organization", [caller.organization_id])
     assert true.amount == 100 - 5 * cost
-    assert caller.chat(ASK).headers["ratelimit-limit"]
+    assert ask(caller).headers["ratelimit-limit"]
     settle_all()
     assert in_order(caller)
 
@@ -148,12 +153,12 @@ def test_an_organization_that_chose_so_is_not_served_without_an_answer(
     Organization.objects.filter(pk=caller.organization_id).update(outage_policy="closed")
     policy.forget_all()
     with fault(kind, store):
-        response = caller.chat(ASK)
+        response = ask(caller)
         assert code_of(response) == (503, "overloaded")
         assert response.headers["retry-after"] == "2"
         assert "outagePolicy is `closed`" in response.json()["error"]["message"]
     assert bring_in() == 0
-    assert caller.chat(ASK).status_code == 200
+    assert ask(caller).status_code == 200
 
 
 def test_a_store_without_memory_reserves_as_ever_and_loses_no_record(
@@ -161,14 +166,14 @@ def test_a_store_without_memory_reserves_as_ever_and_loses_no_record(
 ) -> None:
     poor = "0.0001"
     with fault("oom", store):
-        told = [caller.chat(ASK) for _ in range(3)]
+        told = [ask(caller) for _ in range(3)]
         assert [(one.status_code, "ratelimit-limit" in one.headers) for one in told] == [(200, True)] * 3
         held = store.hget(balances.key("organization", caller.organization_id), "held")
         assert held == str(3 * int(worst * NANO)), "not even what was not used is given back unwritten"
         set_credits(caller, poor)
         store.delete(balances.key("organization", caller.organization_id))
         forget()
-        assert code_of(caller.chat(ASK)) == (402, "insufficient_credits")
+        assert code_of(ask(caller)) == (402, "insufficient_credits")
     assert bring_in() == 3
     (true,) = ledger.balances_of("organization", [caller.organization_id])
     assert true.amount == Decimal(poor) - 3 * cost
@@ -182,7 +187,7 @@ def test_nobody_spends_more_than_the_last_known_balance(
     set_credits(caller, str(worst + cost))
     forget()
     with fault("readonly", store):
-        statuses = [code_of(caller.chat(ASK)) if n > 1 else caller.chat(ASK).status_code for n in range(3)]
+        statuses = [code_of(ask(caller)) if n > 1 else ask(caller).status_code for n in range(3)]
     assert statuses == [200, 200, (503, "overloaded")]
     assert bring_in() == 2
 
@@ -196,11 +201,11 @@ def test_a_key_over_its_limit_is_refused_and_one_near_it_stays_within(
     caller.key.save(update_fields=["usage_limit"])
     forget()
     with fault("readonly", store):
-        assert [caller.chat(ASK).status_code for _ in range(2)] == [200, 200]
-        assert code_of(caller.chat(ASK)) == (503, "overloaded")
+        assert [ask(caller).status_code for _ in range(2)] == [200, 200]
+        assert code_of(ask(caller)) == (503, "overloaded")
         type(caller.key).objects.filter(pk=caller.key.pk).update(usage=caller.key.usage_limit)
         forget()
-        assert code_of(caller.chat(ASK)) == (402, "usage_limit_exceeded")
+        assert code_of(ask(caller)) == (402, "usage_limit_exceeded")
     assert bring_in() == 2
 
 
@@ -213,13 +218,13 @@ def test_a_balance_that_nobody_can_tell_serves_nobody(
         raise OperationalError("couldn't get a connection")
 
     with fault("unreachable", store):
-        assert caller.chat(ASK).status_code == 200
+        assert ask(caller).status_code == 200
         monkeypatch.setattr(ledger, "balances_of", away)
         # Known here: the database is not needed.
-        assert caller.chat(ASK).status_code == 200
+        assert ask(caller).status_code == 200
         last_balances.forget_all()
         for _ in range(2):
-            response = caller.chat(ASK)
+            response = ask(caller)
             assert code_of(response) == (503, "overloaded")
             assert response.headers["retry-after"] == "2"
         monkeypatch.undo()
@@ -233,7 +238,7 @@ def test_rates_and_requests_at_once_hold_in_this_process(
     Organization.objects.filter(pk=caller.organization_id).update(requests_per_minute=3)
     forget()
     with fault("noreplicas", store):
-        responses = [caller.chat(ASK) for _ in range(5)]
+        responses = [ask(caller) for _ in range(5)]
         assert [response.status_code for response in responses] == [200] * 3 + [429] * 2
         assert responses[3].headers["ratelimit-limit"] == "3"
         assert 19 <= int(responses[3].headers["retry-after"]) <= 20
@@ -244,8 +249,8 @@ def test_one_slow_answer_does_not_open_the_door(caller: Caller, store: Redis) ->
     """An organization without credits, and a store that is a second late once, and then is not."""
     set_credits(caller, "0")
     with fault("timeout", store):
-        assert caller.chat(ASK).status_code == 402
-    assert [caller.chat(ASK).status_code for _ in range(2)] == [402, 402]
+        assert ask(caller).status_code == 402
+    assert [ask(caller).status_code for _ in range(2)] == [402, 402]
     assert RequestLog.objects.count() == 0
 
 
@@ -256,14 +261,14 @@ def test_a_store_that_flickers_does_not_renew_the_allowance(
     served = []
     for _ in range(3):
         with fault("noreplicas", store):
-            served += [caller.chat(ASK).status_code for _ in range(2)]
+            served += [ask(caller).status_code for _ in range(2)]
         bring_in()
     assert served == [200, 503, 503, 503, 503, 503]
     monkeypatch.setattr(offline_admission, "SETTLED_AFTER", 0.0)
     bring_in()
     assert OFFLINE_ALLOWANCE_USED._value.get() == 0
     with fault("noreplicas", store):
-        assert caller.chat(ASK).status_code == 200
+        assert ask(caller).status_code == 200
 
 
 def test_what_was_reserved_for_whom_was_refused_is_given_back(
@@ -273,7 +278,7 @@ def test_what_was_reserved_for_whom_was_refused_is_given_back(
     settings.OFFLINE_ALLOWANCE_USD = Decimal(0)
     name = balances.key("organization", caller.organization_id)
     with fault("timeout", store):
-        assert caller.chat(ASK).status_code == 503
+        assert ask(caller).status_code == 503
     assert int(store.hget(name, "held") or 0) == int(worst * NANO)
     offline_admission.store_answers()
     assert int(store.hget(name, "held") or 0) == int(worst * NANO), "it may still be on its way"
@@ -288,8 +293,8 @@ def test_free_requests_and_those_on_ones_own_account_need_no_allowance(
 ) -> None:
     settings.OFFLINE_ALLOWANCE_USD = Decimal(0)
     with fault("readonly", store):
-        assert caller.chat(ASK, model="sandbox/free").status_code == 200
-        assert caller.chat(ASK).status_code == 503
+        assert ask(caller, model="sandbox/free").status_code == 200
+        assert ask(caller).status_code == 503
 
 
 @pytest.mark.parametrize("kind", ["noreplicas", "readonly"])
@@ -298,7 +303,7 @@ def test_an_outage_is_told_once_at_its_beginning_and_once_at_its_end(
 ) -> None:
     with fault(kind, store):
         for _ in range(3):
-            caller.chat(ASK)
+            ask(caller)
     OUTAGE.heartbeat_came_through()
     assert OUTAGE.began_at is not None, "something failed since the heartbeat before"
     OUTAGE.heartbeat_came_through()
@@ -322,7 +327,7 @@ def test_a_store_that_evicts_everything_lets_nobody_through(caller: Caller, stor
     store.config_set("maxmemory-policy", "allkeys-random")
     try:
         with fault("oom", store):
-            statuses = {caller.chat(ASK).status_code for _ in range(10)}
+            statuses = {ask(caller).status_code for _ in range(10)}
     finally:
         store.config_set("maxmemory-policy", policy_before)
     assert statuses <= {402, 503}
