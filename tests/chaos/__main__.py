@@ -69,8 +69,9 @@ class Run:
         assert clients is not None
         time.sleep(_BEFORE)
         struck = fault.strike(scene, self._seconds)
-        over, recovered = time.monotonic(), None
-        while time.monotonic() - over < _MOST_AFTER and recovered is None:
+        returned, recovered = time.monotonic(), None
+        over, scene.over_at = scene.over_at or returned, None
+        while time.monotonic() - returned < _MOST_AFTER and recovered is None:
             time.sleep(0.2)
             recovered = clients.recovered_at(over)
         clients.stop()

@@ -49,6 +49,8 @@ class Scene:
     clients: Clients | None = None
     # What a fault has to say beside its figures.
     notes: list[str] = field(default_factory=list)
+    # When a fault was over, monotonic, where that was before it returned.
+    over_at: float | None = None
 
     def __post_init__(self) -> None:
         self.product = Product(self.home, **self.settings)
