@@ -1,7 +1,7 @@
 """The hostile clients, one function each. Run as a process of its own, whose time and memory are not the product's.
 
-Each takes a `Task` and returns what it got: statuses and how many of each. Bounded: it ends by itself when its seconds
-are over, sends only to 127.0.0.1, and holds one copy of what it sends. Must never judge.
+Each takes a `Task` and returns what it got: statuses and how many of each. It ends when its seconds are over, sends to
+127.0.0.1 only, and holds one copy of what it sends. Must never judge.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, repeat
 from typing import Any
 
-from msgspec import Struct
+import msgspec
 
 from tests.attack import crowd
 from tests.attack.wire import ATTACKER, chat, connect, head, outcome, send_all
@@ -26,8 +26,8 @@ CHAT = "/v1/chat/completions"
 MOST_MEMORY = 3 * 1024**3
 
 
-class Task(Struct):
-    """What an attack is given: where, for how long, and with whose keys. `tokens` is one key, or none."""
+class Task(msgspec.Struct):
+    """What an attack is given: where, for how long, and with whose keys."""
 
     name: str
     port: int
@@ -284,8 +284,6 @@ def attacks() -> Iterator[tuple[str, Attack]]:
 
 def main() -> None:
     """Read a task, do it, and write what it got."""
-    import msgspec
-
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
     # Others' time is not an attacker's to take: what is measured is what the product does with what it gets.
     os.nice(5)

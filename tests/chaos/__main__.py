@@ -69,8 +69,9 @@ class Run:
         assert clients is not None
         time.sleep(_BEFORE)
         struck = fault.strike(scene, self._seconds)
-        over, recovered = time.monotonic(), None
-        while time.monotonic() - over < _MOST_AFTER and recovered is None:
+        returned, recovered = time.monotonic(), None
+        over, scene.over_at = scene.over_at or returned, None
+        while time.monotonic() - returned < _MOST_AFTER and recovered is None:
             time.sleep(0.2)
             recovered = clients.recovered_at(over)
         clients.stop()
@@ -91,15 +92,21 @@ def main() -> int:
         words.error(f"no fault is called {', '.join(sorted(unknown))}")
     seed = asked.seed or str(random.SystemRandom().randrange(10**9))
     print(f"seed {seed}, each fault lasts {asked.seconds:g} s, {asked.clients} clients\n\n{HEADER}", flush=True)
-    run, cards, skips = Run(asked.seconds, asked.clients, random.Random(seed)), list[Score](), 0
+    run, cards, broken, skips = Run(asked.seconds, asked.clients, random.Random(seed)), list[Score](), list[str](), 0
     try:
         for fault in (known[name] for name in asked.names or known):
             if why := fault.missing():
                 skips += 1
                 print(skipped(fault.name, why), flush=True)
                 continue
-            cards.append(run.strike(fault))
-            print(cards[-1].row(), flush=True)
+            try:
+                card = run.strike(fault)
+            except Exception as error:  # noqa: BLE001 - one that cannot be judged is told, and the others are struck
+                broken.append(fault.name)
+                print(f"| {fault.name} | {'- | ' * 13}not judged: {str(error).splitlines()[0][:200]} |", flush=True)
+                continue
+            cards.append(card)
+            print(card.row(), flush=True)
     finally:
         run.close()
     print()
@@ -114,8 +121,8 @@ def main() -> int:
         "overspent": f"{sum(card.overspent for card in cards).normalize():f}",
     }
     print(f"\n{', '.join(f'{name} {count}' for name, count in totals.items())}")
-    failed = [card.fault for card in cards if card.problems]
-    kept = f"{len(cards) - len(failed)} of {len(cards)} kept"
+    failed = [card.fault for card in cards if card.problems] + broken
+    kept = f"{len(cards) + len(broken) - len(failed)} of {len(cards) + len(broken)} kept"
     print(f"{kept}{f', {skips} skipped' if skips else ''}{': not ' + ', '.join(failed) if failed else ''}")
     return 1 if failed else 0
 

@@ -70,6 +70,7 @@ def hung(scene: Scene, seconds: float, victim: str) -> int:
 def supervisor_killed(scene: Scene, seconds: float) -> int:
     """Kill the supervisor, and start the product anew."""
     os.kill(scene.product.pid, signal.SIGKILL)
+    scene.over_at = time.monotonic()
     scene.restart()
     return 1
 

@@ -49,6 +49,8 @@ class Scene:
     clients: Clients | None = None
     # What a fault has to say beside its figures.
     notes: list[str] = field(default_factory=list)
+    # When a fault was over, monotonic, where that was before it returned.
+    over_at: float | None = None
 
     def __post_init__(self) -> None:
         self.product = Product(self.home, **self.settings)
@@ -96,9 +98,17 @@ class Scene:
         return Redis.from_url(url, decode_responses=True, socket_timeout=5)
 
     def manage(self, method: str, path: str, **body: Any) -> Any:
-        """Ask management as the owner of all organizations."""
+        """Ask management as the owner of all organizations; again for a while as long as it is not available."""
         headers = {"Authorization": f"Bearer {self.product.demo['sessionToken']}"}
-        answer = requests.request(method, self.product.url + path, json=body or None, headers=headers, timeout=30)
+        until, refused = time.monotonic() + 30, 0
+        while True:
+            answer = requests.request(method, self.product.url + path, json=body or None, headers=headers, timeout=30)
+            if answer.status_code != 503 or time.monotonic() > until:
+                break
+            refused += 1
+            time.sleep(0.5)
+        if refused:
+            self.notes.append(f"management said 503 {refused} times after all was well")
         assert answer.ok, answer.text
         return answer.json()
 

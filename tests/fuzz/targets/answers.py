@@ -15,6 +15,7 @@ from apps.gateway import dialects
 from apps.gateway.canonical.events import Event, Failed, UsageReported
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import Failure, images
+from apps.gateway.dialects.images.client import write_reply as write_pictures
 from apps.gateway.framing import BrokenFrames, sse
 from apps.kernel.errors import ApiError
 from tests.fuzz import seeds
@@ -72,7 +73,7 @@ def run_pictures(dialect: Any, data: bytes) -> None:
     """Read an answer with pictures."""
     events = _hold(dialect.read_reply(data))
     if not (events and isinstance(events[-1], Failed)):
-        json.loads(images.client.write_reply(fold(events), SUMMARY, QUESTION))  # type: ignore[attr-defined]
+        json.loads(write_pictures(fold(events), SUMMARY, QUESTION))
 
 
 def run_events(dialect: Any, frames: Callable[[Iterable[bytes]], Iterator[bytes]], data: bytes) -> None:

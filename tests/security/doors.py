@@ -1,0 +1,53 @@
+"""Every door there is: the paths of the URL map, with something in the place of ids, and what may be had by anybody.
+
+Knows the URL map. Must never assert.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from django.urls import URLPattern, get_resolver
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+# Doors that are open: what they give is for everybody, or is how one gets in. Whoever opens another says so here.
+OPEN = {
+    "": "the health check; no configuration",
+    "metrics": "for Prometheus; behind METRICS_TOKEN where it is set",
+    "openapi.json": "the document",
+    "docs": "the document, to read",
+    "v1/models": "the catalog",
+    "v1/models/<path:model_id>": "the catalog",
+    "auth/sign-up/email": "throttled",
+    "auth/sign-in/email": "throttled",
+    "auth/get-session": "",
+    "auth/sign-out": "",
+    "admin": "leads to the sign-in",
+    "webhooks/stripe": "signed by the processor",
+}
+# Of these, some ask for a session all the same.
+_ASK = {"auth/get-session", "auth/sign-out"}
+_ID = "01990000-0000-7000-8000-000000000000"
+
+
+def paths() -> Iterator[str]:
+    """Yield the route of every path outside the admin."""
+    for pattern in get_resolver().url_patterns:
+        if isinstance(pattern, URLPattern):
+            yield str(pattern.pattern)
+
+
+def closed() -> list[str]:
+    """Return the paths that nobody enters without a key or a session, ready to be asked."""
+    return [f"/{filled(route)}" for route in paths() if route not in OPEN or route in _ASK]
+
+
+def opened() -> list[str]:
+    """Return the paths that anybody may ask."""
+    return [f"/{filled(route)}" for route in paths() if route in OPEN and route not in _ASK]
+
+
+def filled(route: str) -> str:
+    """Return a route with something in the place of its ids."""
+    return re.sub(r"<\w+:\w+>", _ID, route)
