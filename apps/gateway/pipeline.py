@@ -58,6 +58,7 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
             strict, seals = call.switched_on("x-strict"), Seals(policy.project_id)
             attempts = Attempts(chat, ranking.candidates, call.departure(), seals, strict=strict, probe=ranking.probe)
             attempts.hedge, attempts.prompt_tokens = hedge, shape.prompt_tokens
+            attempts.named = fitting.requested_provider
             run = ChatRun(chat, policy, ranking, entry, attempts, worst.prompt_tokens, started_at, admitted)
             if policy.guardrails is not None:
                 run.screen(Guard(policy.guardrails, policy.retention))
