@@ -16,6 +16,7 @@ from apps.catalog.offers import Provider
 from apps.gateway.endpoints.chat_completions import chat_completions
 from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
+from apps.gateway.endpoints.public import public_but_for_wrong_keys
 from apps.gateway.endpoints.route_explain import route_explain
 from apps.gateway.endpoints.serving import view_of
 from apps.guardrails import views as guardrails
@@ -44,8 +45,8 @@ urlpatterns = [
     path("v1/messages", view_of(messages)),
     path("v1/route/explain", view_of(route_explain)),
     path("v1/messages/count_tokens", view_of(count_tokens)),
-    path("v1/models", catalog.list_models),
-    path("v1/models/<path:model_id>", catalog.read_model),
+    path("v1/models", public_but_for_wrong_keys(catalog.list_models)),
+    path("v1/models/<path:model_id>", public_but_for_wrong_keys(catalog.read_model)),
     path("auth/sign-up/email", organizations.SignUp.as_view()),
     path("auth/sign-in/email", organizations.SignIn.as_view()),
     path("auth/sign-out", organizations.SignOut.as_view()),

@@ -1,4 +1,4 @@
-"""`GET /v1/models` and `GET /v1/models/{id}`: public, and fast enough to be polled.
+"""`GET /v1/models` and `GET /v1/models/{id}`: public (keys are looked at elsewhere), and fast enough to be polled.
 
 Knows query parameters, statuses and what an answer is kept under. Must never know what a model object says.
 """

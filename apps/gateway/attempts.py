@@ -48,6 +48,8 @@ class Attempts(msgspec.Struct, eq=False):
     strict: bool = False
     # The deployments that the request has passed (`hop.py`).
     hops: str = ""
+    # The provider that the client named: what its format cannot say is refused, and answered by nobody else.
+    named: str | None = None
     # Whether the first candidate is only tried to find out whether it works again.
     probe: bool = False
     tried: list[dict[str, Any]] = []
@@ -119,7 +121,7 @@ class Attempts(msgspec.Struct, eq=False):
             except InvalidRequest:
                 # This provider's format cannot say what is asked, or all of it; it was not called. Another's may.
                 self._strike_out(queue, self.current.candidate, None)
-                if not queue or retries == MAX_RETRIES:
+                if self._is_named(self.current) or not queue or retries == MAX_RETRIES:
                     if failed is not None:
                         raise failed from None
                     raise
@@ -191,6 +193,9 @@ class Attempts(msgspec.Struct, eq=False):
             return None
 
         def fell(attempt: Attempt, failure: UpstreamFailure | InvalidRequest) -> None:
+            if isinstance(failure, InvalidRequest) and self._is_named(attempt):
+                self.current = attempt
+                raise failure
             running.remove(attempt)
             self.current = running[0]
             told = failure if isinstance(failure, UpstreamFailure) else None
@@ -211,6 +216,9 @@ class Attempts(msgspec.Struct, eq=False):
                     self.outrun = loser.candidate
                     self.tried.append(_line(loser.candidate, loser.status, "hedge_lost", succeeded=False))
                     _count(loser.candidate, "hedge_lost")
+
+    def _is_named(self, attempt: Attempt) -> bool:
+        return attempt.candidate.provider_id == self.named
 
     def _note(self, attempt: Attempt, failure: UpstreamFailure) -> None:
         """Write down a failed attempt; one that had begun to answer is written over."""

@@ -2,7 +2,8 @@
 
 A request that another provider answered was a good one, so whoever failed it before is to blame; a connection that
 broke is nobody else's doing. Failures without such proof count when more than one tenant has them, and of each only a
-few a minute, so that nobody's bad requests take a provider away from the others. Must never know what was asked.
+few a minute, so that nobody's bad requests take a provider away from the others; the rest of them counts in the uptime
+that everybody is shown, and opens no circuit. Must never know what was asked.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ def assign(suspicions: Iterable[Suspicion], *, answered: bool, organization_id: 
     for one in suspicions:
         if answered or one.certain or _is_allowed(one.mapping, organization_id):
             BOARD.failed(one.mapping)
+        else:
+            BOARD.failed_unproven(one.mapping)
 
 
 def _is_allowed(mapping: str, organization_id: UUID) -> bool:

@@ -60,20 +60,25 @@ def explain(call: Call, token: str, read_request: Callable[[bytes], Chat]) -> di
             {"provider": one.provider_id, "model": one.model_name, "mode": one.credential.mode}
             for one in ranking.candidates
         ],
-        "warnings": _losses(chat, first),
+        "warnings": _losses(chat, first, fitting.requested_provider),
         "excluded": _excluded(policy, catalog, chat, {one.mapping for one in fitting.fitting}),
         "estimate": {"prompt_tokens": worst.prompt_tokens, "max_cost_usd": plain(worst.cost)},
     }
 
 
-def _losses(chat: Chat, candidate: Candidate) -> list[dict[str, Any]]:
-    """Return what would be left out for a candidate; all of it, where its format cannot say the request."""
+def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[str, Any]]:
+    """Return what would be left out for a candidate; all of it, where its format cannot say the request.
+
+    Raises InvalidRequest where that is the provider that the client named.
+    """
     dialect = find_dialect(candidate.offer.dialect)
     target = target_of(candidate)
     try:
         if dialect is not None:
             dialect.write_request(chat, target)
     except InvalidRequest as error:
+        if candidate.provider_id == named:
+            raise
         target.lose(error.param or "messages", error.message)
     return [msgspec.to_builtins(loss) for loss in target.losses]
 

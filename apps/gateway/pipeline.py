@@ -61,11 +61,21 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
         free = ranking.candidates[0].free
         admitted = admission.admit(policy, catalog, token, worst, entry, record.note_of(entry), free=free)
         if admitted is not None:
-            strict, seals = call.switched_on("x-strict"), Seals(policy.project_id)
-            attempts = Attempts(chat, ranking.candidates, call.departure(), seals, strict=strict, probe=ranking.probe)
-            attempts.hedge, attempts.prompt_tokens, attempts.hops = hedge, shape.prompt_tokens, hops
-            attempts.allowance = allowance_of(chat, worst, admitted.hold, policy.retention)
-            meter = AnswerMeter(attempts, policy, worst.prompt_tokens, admitted.hold, attempts.allowance)
+            allowance = allowance_of(chat, worst, admitted.hold, policy.retention)
+            attempts = Attempts(
+                chat,
+                ranking.candidates,
+                call.departure(),
+                Seals(policy.project_id),
+                strict=call.switched_on("x-strict"),
+                probe=ranking.probe,
+                hops=hops,
+                named=fitting.requested_provider,
+                hedge=hedge,
+                prompt_tokens=shape.prompt_tokens,
+                allowance=allowance,
+            )
+            meter = AnswerMeter(attempts, policy, worst.prompt_tokens, admitted.hold, allowance)
             run = ChatRun(chat, policy, ranking, entry, attempts, meter, started_at, admitted)
             if policy.guardrails is not None:
                 run.screen(Guard(policy.guardrails, policy.retention))

@@ -23,7 +23,8 @@ _WEIGHTS = (0.5, 0.3, 0.1, 0.1)
 _UNSEEN_WEIGHTS = (0.5 / 0.9, 0.3 / 0.9, 0.1 / 0.9, 0.0)
 # USD per million tokens below which prices are alike: keeps the shares finite beside free offers.
 _NEGLIGIBLE = 0.01
-# Percent of uptime: below it a provider that was named is passed over; and what a score loses for, from none to all.
+# Percent of uptime: below it a provider comes last, and is passed over where it was named, while another is above; and
+# what a score loses for, from none to all.
 LOW_UPTIME, _WORST_UPTIME = 90.0, 80.0
 # Share of requests that go to a candidate of which nothing fresh is known, if it is not much dearer.
 EXPLORATION, _FRESH, _DEARER = 0.01, 5, 2.0
@@ -72,6 +73,11 @@ class _Score(msgspec.Struct, frozen=True):
     price: float
     total: float
 
+    @property
+    def low(self) -> bool:
+        """Whether it is hardly up."""
+        return self.standing.uptime < LOW_UPTIME
+
 
 def rank(candidates: Candidates, shape: Shape, standings: Standings, *, no_fallback: bool) -> Ranking:
     """Return who is tried in which order. With `no_fallback` there is one provider, if with all its credentials."""
@@ -84,8 +90,9 @@ def rank(candidates: Candidates, shape: Shape, standings: Standings, *, no_fallb
     scores = [one for one in scores if one.total > 0 or one.one.provider_id == requested] or scores
     first, reason = _first(scores, requested, shape, no_fallback=no_fallback)
     rest = [score for score in scores if score is not first]
-    # Cut off ones come last: still better than nobody.
-    ordered = [first, *sorted(rest, key=lambda score: (score.standing.open, -score.total, score.one.mapping))]
+    # Hardly up ones come late, cut off ones last: still better than nobody.
+    rest.sort(key=lambda score: (score.standing.open, score.low, -score.total, score.one.mapping))
+    ordered = [first, *rest]
     explanation: dict[str, Any] = {
         "availableProviders": [score.one.provider_id for score in ordered],
         "selectedProvider": first.one.provider_id,
@@ -119,7 +126,7 @@ def _first(scores: Sequence[_Score], requested: str | None, shape: Shape, *, no_
         return scores[0], "single-provider-available"
     if probed := next((score for score in scores if score.standing.open and score.standing.probe_due), None):
         return probed, "circuit-probe"
-    working = [score for score in scores if not score.standing.open] or scores
+    working = _best_kept([score for score in scores if not score.standing.open] or scores)
     best = min(working, key=lambda score: (-score.total, score.one.mapping))
     if shape.session is not None:
         loyal = [s for s in working if s.total >= best.total - _LOYALTY and s.standing.uptime >= _LOYAL_UPTIME]
@@ -146,10 +153,15 @@ def _named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tu
         return named, "direct-provider-specified"
     working = [score for score in scores if not score.standing.open]
     # A circuit opens before five minutes' figures tell why: whoever works is better then.
-    better = [s for s in working if named.standing.open or s.standing.uptime > named.standing.uptime]
+    better = _best_kept([s for s in working if named.standing.open or s.standing.uptime > named.standing.uptime])
     if not better:
         return named, "direct-provider-specified"
     return min(better, key=lambda score: (score.price, -score.total, score.one.mapping)), "low-uptime-fallback"
+
+
+def _best_kept(scores: list[_Score]) -> list[_Score]:
+    """Return those that are up, or all where none is."""
+    return [score for score in scores if not score.low] or scores
 
 
 def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -> list[_Score]:

@@ -83,6 +83,10 @@ class Scoreboard:
             self._forgiven[mapping] = (time.time(), Counts())
             log.info("circuit.closed", mapping=mapping)
 
+    def failed_unproven(self, mapping: str) -> None:
+        """Count a failure that the request itself may have caused: it lowers the uptime, and opens no circuit."""
+        self._unsent[mapping].unproven += 1
+
     def failed(self, mapping: str) -> None:
         """Count a failure that the provider is to blame for."""
         if mapping.startswith(_UNSCORED):
@@ -208,7 +212,7 @@ class Scoreboard:
             for mapping, counts in bucket.items():
                 totals[mapping].add(counts)
                 if one > newest - FRESH // BUCKET:
-                    fresh[mapping] += counts.succeeded + counts.failed
+                    fresh[mapping] += counts.asked
         return {mapping: standing_of(counts, fresh[mapping]) for mapping, counts in totals.items()}
 
 

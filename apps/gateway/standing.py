@@ -39,11 +39,18 @@ class Counts(msgspec.Struct):
 
     succeeded: int = 0
     failed: int = 0
+    # Failures that only one tenant saw, and that its requests may have caused: they count in the uptime, no further.
+    unproven: int = 0
     first_tokens: int = 0
     first_token_ms: int = 0
     tokens: int = 0
     writing_ms: int = 0
     steps: list[int] = msgspec.field(default_factory=lambda: [0] * (len(_STEPS) + 1))
+
+    @property
+    def asked(self) -> int:
+        """How many requests ended there, well or not."""
+        return self.succeeded + self.failed + self.unproven
 
     def succeed(self, first_token_ms: int | None, tokens: int, seconds: float) -> None:
         """Count an answer."""
@@ -58,7 +65,7 @@ class Counts(msgspec.Struct):
 
     def add(self, other: Counts) -> None:
         """Add what was seen elsewhere, or at another time."""
-        for name in ("succeeded", "failed", "first_tokens", "first_token_ms", "tokens", "writing_ms"):
+        for name in ("succeeded", "failed", "unproven", "first_tokens", "first_token_ms", "tokens", "writing_ms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.steps = [one + more for one, more in zip(self.steps, other.steps, strict=True)]
 
@@ -82,6 +89,7 @@ class Counts(msgspec.Struct):
 _SHORT = {
     "succeeded": "ok",
     "failed": "no",
+    "unproven": "un",
     "first_tokens": "ft",
     "first_token_ms": "ftms",
     "tokens": "tk",
@@ -92,7 +100,7 @@ _LONG = {short: name for name, short in _SHORT.items()}
 
 def standing_of(counts: Counts, fresh: int = 0) -> Standing:
     """Return what counts amount to."""
-    asked = counts.succeeded + counts.failed
+    asked = counts.asked
     return Standing(
         requests=asked,
         fresh=fresh,

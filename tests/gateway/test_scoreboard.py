@@ -224,12 +224,25 @@ class TestStandings:
         assert heard == counts
 
 
+def test_a_failure_that_nothing_proves_opens_no_circuit_and_all_see_it(clock: Clock) -> None:
+    here, there = Scoreboard(), Scoreboard()
+    answer(here, 3)
+    for _ in range(10 * OPEN_AFTER):
+        here.failed_unproven(FOX)
+    here.sync()
+    there.sync()
+    for board in (here, there):
+        seen = board.standing(FOX)
+        assert (seen.requests, seen.fresh, seen.uptime, seen.open) == (53, 53, 100 * 3 / 53, False)
+
+
 class TestBlame:
     @pytest.fixture
     def failures(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """The mappings whose failures were counted."""
         counted: list[str] = []
-        monkeypatch.setattr(blame, "BOARD", type("Board", (), {"failed": staticmethod(counted.append)}))
+        board = {"failed": staticmethod(counted.append), "failed_unproven": staticmethod(lambda mapping: None)}
+        monkeypatch.setattr(blame, "BOARD", type("Board", (), board))
         blame._counted.clear()
         return counted
 

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from openai import NotFoundError, OpenAI
+from openai import AuthenticationError, NotFoundError, OpenAI
 from pytest_django.live_server_helper import LiveServer
 
 from apps.catalog import snapshot
 from apps.catalog.listing import list_of
 from apps.catalog.models import Model, ModelProvider
 from apps.kernel import generation
+from apps.keys.actions import CreatedKey, change_api_key
 from tests.stock import stock
+from tests.world import World, make_key
 
 pytestmark = pytest.mark.django_db
 
@@ -195,11 +197,62 @@ def test_a_value_that_is_not_a_boolean_is_refused(client: Client, name: str, val
     assert answer.json() == {"error": True, "status": 400, "message": f"{name} must be true or false"}
 
 
+@pytest.fixture
+def created(world: World) -> CreatedKey:
+    """A key that works."""
+    return make_key(world.olivia, world.project)
+
+
+PATHS = ["/v1/models", "/v1/models/echo"]
+NEITHER: list[dict[str, str]] = [{}, {"Authorization": ""}, {"Authorization": "Bearer"}, {"x-api-key": " "}]
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("headers", NEITHER, ids=str)
 @pytest.mark.usefixtures("listed")
-def test_the_listing_is_public_and_a_bad_key_is_ignored(client: Client) -> None:
-    answers = [client.get("/v1/models"), client.get("/v1/models", headers={"Authorization": "Bearer gw_live_wrong"})]
-    assert [answer.status_code for answer in answers] == [200, 200]
-    assert answers[0].content == answers[1].content
+def test_models_are_public_without_a_key(client: Client, path: str, headers: dict[str, str]) -> None:
+    assert client.get(path, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.usefixtures("listed")
+def test_a_key_that_works_reads_the_same(client: Client, created: CreatedKey, path: str) -> None:
+    public = client.get(path).content
+    for headers in ({"Authorization": f"Bearer {created.token}"}, {"x-api-key": created.token}):
+        answer = client.get(path, headers=headers)
+        assert (answer.status_code, answer.content) == (200, public)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Authorization": "Bearer gw_live_wrong"},
+        {"x-api-key": "gw_live_" + "a" * 40},
+        {"Authorization": "Bearer sk-someone-elses"},
+        {"Authorization": "Basic dXNlcjpwYXNz"},
+        {"Authorization": "Bearer " + "a" * 600},
+        {"Authorization": "Bearer gw_live_one", "x-api-key": "gw_live_two"},
+    ],
+    ids=str,
+)
+@pytest.mark.usefixtures("listed")
+def test_a_wrong_key_is_never_taken_for_none(client: Client, path: str, headers: dict[str, str]) -> None:
+    for method in (client.get, client.head):
+        answer = method(path, headers=headers)
+        assert answer.status_code == 401
+        assert b"pricing" not in answer.content
+
+
+@pytest.mark.usefixtures("listed")
+def test_a_key_that_was_revoked_is_refused_at_once(
+    client: Client, created: CreatedKey, django_capture_on_commit_callbacks: Any
+) -> None:
+    headers = {"x-api-key": created.token}
+    assert client.get("/v1/models", headers=headers).status_code == 200
+    with django_capture_on_commit_callbacks(execute=True):
+        change_api_key(key=created.key, changes={"status": "inactive"})
+    assert client.get("/v1/models", headers=headers).status_code == 401
 
 
 @pytest.mark.usefixtures("listed")
@@ -243,10 +296,10 @@ def test_a_model_that_everyone_deactivated_is_gone(client: Client) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_openai_client_reads_the_listing_and_one_model(live_server: LiveServer) -> None:
+def test_the_openai_client_reads_the_listing_and_one_model(live_server: LiveServer, created: CreatedKey) -> None:
     stock()
     snapshot.refresh(generation.read(generation.CATALOG))
-    openai = OpenAI(base_url=f"{live_server.url}/v1", api_key="not a key", max_retries=0)
+    openai = OpenAI(base_url=f"{live_server.url}/v1", api_key=created.token, max_retries=0)
     models = {model.id: model for model in openai.models.list()}
     assert len(models) == len(shipped(datetime.now(UTC).date()))
     assert (models["gpt-5.4"].object, models["gpt-5.4"].owned_by, models["gpt-5.4"].created) == (
@@ -257,3 +310,5 @@ def test_the_openai_client_reads_the_listing_and_one_model(live_server: LiveServ
     assert openai.models.retrieve("groq/openai/gpt-oss-20b").id == "gpt-oss-20b"
     with pytest.raises(NotFoundError):
         openai.models.retrieve("no-such-model")
+    with pytest.raises(AuthenticationError):
+        openai.copy(api_key="not a key").models.list()
