@@ -16,7 +16,8 @@ from prometheus_client import mmap_dict, values
 
 def install() -> None:
     """Have this process's metrics kept so. To be called before the first metric is made."""
-    values.MmapedDict = SolidDict  # type: ignore[misc]  # the library offers no other way in
+    # The library offers no other way in.
+    vars(values)["MmapedDict"] = SolidDict
 
 
 class SolidDict(mmap_dict.MmapedDict):
@@ -46,12 +47,14 @@ class SolidDict(mmap_dict.MmapedDict):
 
     def read_value(self, key: str) -> Any:
         """Return a key's value and its time."""
-        return super().read_value(key) if self._has_room(key) else self._elsewhere.get(key, (0.0, 0.0))
+        if not self._has_room(key):
+            return self._elsewhere.get(key, (0.0, 0.0))
+        return super().read_value(key)  # type: ignore[no-untyped-call]  # as above
 
     def write_value(self, key: str, value: float, timestamp: float) -> None:
         """Set a key's value."""
         if self._has_room(key):
-            super().write_value(key, value, timestamp)
+            super().write_value(key, value, timestamp)  # type: ignore[no-untyped-call]  # as above
         else:
             self._elsewhere[key] = (value, timestamp)
 
