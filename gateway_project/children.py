@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -37,6 +38,24 @@ class Role:
     patience: float = 35.0
 
 
+class _Log(RotatingFileHandler):
+    """A log file that nobody has to care for: what the disk does not take is dropped, and that is told once."""
+
+    _failing = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's word for it
+        """Tell the terminal when it begins; a traceback for every line would help nobody."""
+        if not self._failing:
+            self._failing = True
+            with suppress(OSError):
+                os.write(2, f"{self.baseFilename} cannot be written ({sys.exc_info()[1]}); lines are lost\n".encode())
+
+    def flush(self) -> None:
+        """Write what has gathered; once that works, the next failure is told again."""
+        super().flush()
+        self._failing = False
+
+
 class Child:
     """A role's process, and the next one when that has ended."""
 
@@ -45,7 +64,7 @@ class Child:
         self.role = role
         self.last_lines: deque[str] = deque(maxlen=20)
         self._show = show
-        self._log = RotatingFileHandler(log, maxBytes=_LOG_SIZE, backupCount=1, encoding="utf-8")
+        self._log = _Log(log, maxBytes=_LOG_SIZE, backupCount=1, encoding="utf-8")
         if log.stat().st_size:
             self._log.doRollover()
         self._process: subprocess.Popen[bytes] | None = None

@@ -11,9 +11,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from apps.organizations.plans import PLANS
-from gateway_project import env, home
+from gateway_project import env, home, metric_files
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
+
+# Before any app makes a metric.
+metric_files.install()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 VERSION = "0.1.0"

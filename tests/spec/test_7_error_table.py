@@ -254,10 +254,10 @@ def test_500_says_nothing_of_the_inside(caller: Caller, monkeypatch: pytest.Monk
 
 
 def test_503_while_nobody_can_tell_whose_key_it_is(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    def be_away(_token: str) -> None:
+    def be_away(_token: str, _organization_id: Any) -> None:
         raise OperationalError("connection to 10.1.2.3 refused")
 
-    monkeypatch.setattr(policy, "_read", be_away)
+    monkeypatch.setattr(policy._cache, "_read", be_away)
     words = "The gateway cannot check API keys right now; try again shortly"
     refused_everywhere(caller, 503, "api_error", "overloaded", words, None)
 

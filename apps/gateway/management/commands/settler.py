@@ -74,7 +74,8 @@ class Command(BaseCommand):
                     show_last()
                     next_show = time.monotonic() + SHOW_SECONDS
                 pause = 0.0
-            except (RedisError, DatabaseError, InterfaceError) as error:
+            # OSError: neither the store nor the disk took what was swept, whose notes stay.
+            except (RedisError, DatabaseError, InterfaceError, OSError) as error:
                 # What was taken stays ours in the stream and is taken again.
                 pause = min(max(pause * 2, 0.1), MAX_PAUSE)
                 log.warning("settler.waiting", error=type(error).__name__, seconds=pause)

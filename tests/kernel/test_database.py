@@ -1,0 +1,152 @@
+"""Reads on a request's path: a silent server is given up, and nobody asks again before it answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from threading import Event, Thread
+
+import psycopg
+import pytest
+from django.db import OperationalError, connection
+
+from apps.kernel import database
+from apps.kernel.database import Circuit, DatabaseAwayError, Patience
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def circuit(monkeypatch: pytest.MonkeyPatch) -> Circuit:
+    """A circuit of the test's own."""
+    circuit = Circuit()
+    monkeypatch.setattr(database, "CIRCUIT", circuit)
+    return circuit
+
+
+@pytest.fixture
+def silent() -> Iterator[int]:
+    """The server's side of this test's connection, stopped: it neither answers nor hangs up."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_backend_pid()")
+        pid = int(cursor.fetchone()[0])
+    os.kill(pid, signal.SIGSTOP)
+    yield pid
+    os.kill(pid, signal.SIGCONT)
+    connection.close()
+
+
+def one() -> int:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+        return int(cursor.fetchone()[0])
+
+
+def test_a_read_gives_the_connection_back() -> None:
+    assert database.read(one) == 1
+    assert connection.connection is None
+
+
+def test_a_silent_server_is_given_up(silent: int) -> None:
+    """Without a limit of ours this would wait as long as the server is silent."""
+    begun = time.monotonic()
+    with database.limited(Patience(0.3, 0.3)), pytest.raises(OperationalError, match="did not answer in time"):
+        one()
+    assert time.monotonic() - begun < 5
+    # Nobody else is given a connection that is still being used.
+    assert connection.connection is not None
+    used = connection.connection
+    connection.close()
+    assert used.closed
+    assert database.read(one) == 1
+
+
+def test_the_pool_does_not_hand_out_a_silent_connection(silent: int) -> None:
+    connection.close()
+    begun = time.monotonic()
+    for _ in range(20):
+        with suppress(OperationalError):
+            assert database.read(one) == 1
+    assert time.monotonic() - begun < 5
+
+
+def test_a_statement_that_takes_too_long_is_ended_by_the_server_too() -> None:
+    def slow() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SHOW statement_timeout")
+            assert cursor.fetchone() == ("2s",)
+
+    database.read(slow)
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        assert cursor.fetchone() != ("2s",)
+
+
+def test_a_failure_is_remembered_and_not_found_out_again(monkeypatch: pytest.MonkeyPatch, circuit: Circuit) -> None:
+    tries = []
+
+    def refuse() -> None:
+        tries.append(1)
+        raise OperationalError("connection refused")
+
+    with monkeypatch.context() as away:
+        away.setattr(connection, "ensure_connection", refuse)
+        with pytest.raises(OperationalError, match="refused"):
+            database.read(one)
+        for _ in range(50):
+            with pytest.raises(DatabaseAwayError):
+                database.read(one)
+        assert (len(tries), database.is_away()) == (1, True)
+    circuit._next_try = 0.0
+    assert database.read(one) == 1
+    assert not database.is_away()
+
+
+def test_one_slow_answer_does_not_take_the_database_for_away() -> None:
+    """Whose rows take long must not make everybody else's requests fail."""
+
+    def slow() -> None:
+        with connection.cursor() as cursor, database.limited(Patience(1, 0.2)):
+            cursor.execute("SELECT pg_sleep(1)")
+
+    with pytest.raises(OperationalError):
+        database.read(slow)
+    assert not database.is_away()
+    assert database.read(one) == 1
+
+
+def test_few_read_at_a_time_and_others_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pool has connections left for everybody else."""
+    go_on, reading, most = Event(), [], []
+
+    def hold() -> None:
+        reading.append(1)
+        most.append(len(reading))
+        assert go_on.wait(5)
+        reading.pop()
+
+    readers = [Thread(target=database.read, args=(hold,)) for _ in range(12)]
+    for reader in readers:
+        reader.start()
+    deadline = time.monotonic() + 5
+    while len(reading) < database._MOST_READERS and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(reading) == database._MOST_READERS
+    monkeypatch.setattr(database, "TURN_PATIENCE", 0.05)
+    with pytest.raises(DatabaseAwayError, match="Too many others"):
+        database.read(one)
+    go_on.set()
+    for reader in readers:
+        reader.join(10)
+    assert (len(most), max(most)) == (12, database._MOST_READERS)
+    assert database.read(one) == 1
+
+
+def test_what_is_asked_of_the_pool_is_answered_soon_or_never(silent: int) -> None:
+    begun = time.monotonic()
+    with pytest.raises(psycopg.OperationalError):
+        connection.connection.execute("")
+    assert time.monotonic() - begun < 5

@@ -1,0 +1,79 @@
+"""Single flight: one finds out for all who ask at the same time."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
+
+import pytest
+from gevent import Greenlet, GreenletExit, sleep
+
+from apps.kernel.single_flight import SingleFlight
+
+
+def together(flights: SingleFlight[str, object], count: int, answer: object) -> tuple[list[object], int]:
+    """Ask from so many threads at once; return what each was told, and how often it was found out."""
+    asked, go_on, all_there = [], Event(), Barrier(count + 1)
+
+    def find_out() -> object:
+        asked.append(1)
+        assert go_on.wait(5)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def ask() -> object:
+        all_there.wait()
+        try:
+            return flights.run("key", find_out)
+        except ValueError as error:
+            return error
+
+    with ThreadPoolExecutor(count) as pool:
+        asking = [pool.submit(ask) for _ in range(count)]
+        all_there.wait()
+        # Long enough for all of them to have asked.
+        time.sleep(0.2)
+        go_on.set()
+        return [one.result(5) for one in asking], len(asked)
+
+
+def test_one_finds_out_for_all() -> None:
+    assert together(SingleFlight(5), 20, "found") == (["found"] * 20, 1)
+
+
+def test_a_failure_is_shared_and_the_next_who_asks_tries_again() -> None:
+    flights: SingleFlight[str, object] = SingleFlight(5)
+    error = ValueError("away")
+    assert together(flights, 20, error) == ([error] * 20, 1)
+    assert flights.run("key", lambda: "found") == "found"
+    assert not flights.is_under_way("key")
+
+
+def test_who_is_ended_in_the_middle_takes_nobody_along() -> None:
+    flights: SingleFlight[str, str] = SingleFlight(5)
+    begun = []
+
+    def killed() -> str:
+        begun.append(flights.is_under_way("key"))
+        raise GreenletExit
+
+    first = Greenlet.spawn(flights.run, "key", killed)
+    sleep(0)
+    assert first.ready()
+    assert begun == [True]
+    assert flights.run("key", lambda: "found") == "found"
+
+
+def test_nobody_waits_for_ever() -> None:
+    flights: SingleFlight[str, str] = SingleFlight(0.05)
+    go_on = Event()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(flights.run, "key", lambda: "late" if go_on.wait(5) else "never")
+        while not flights.is_under_way("key"):
+            time.sleep(0.01)
+        with pytest.raises(TimeoutError):
+            flights.run("key", lambda: "not asked")
+        go_on.set()
+        assert first.result(5) == "late"
