@@ -41,6 +41,7 @@ class TestCreating:
                 "plan": "free",
                 "planExpiresAt": None,
                 "retentionLevel": "none",
+                "outagePolicy": "open",
                 "status": "active",
                 "autoTopUpEnabled": False,
                 "autoTopUpThreshold": "10",

@@ -82,6 +82,7 @@ ROWS = [
     Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"billingAddress": "1 Road"}),
     Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"billingTaxId": "X1"}),
     Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"retentionLevel": "retain"}),
+    Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"outagePolicy": "closed"}),
     Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"autoTopUpEnabled": True}),
     Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"autoTopUpThreshold": 5}),
     Row("PATCH", ORGANIZATION, OWNER, IN_ACME, {"autoTopUpAmount": 20, "name": "Acme & Co"}),

@@ -1,0 +1,153 @@
+"""Backup and restore to the letter: the commands of docs/operations.md are run as they stand, on a running server."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.stack.product import PROJECT, Product, eventually
+from tests.stack.test_spending import Purse, purse_with_credits
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+
+ASK = "usage=1000,200"
+IN_ORDER = "Every balance equals the sum of its ledger entries.\n"
+EPOCHS = "SELECT count(*) FROM billing_ledgerepoch"
+COUNTS = (
+    "SELECT count(*), sum(cost) FROM request_log",
+    "SELECT count(*), sum(credits) FROM billing_ledgerentry",
+    "SELECT count(*), sum(credits), sum(credits_version) FROM organizations_organization",
+    "SELECT count(*) FROM pg_constraint WHERE connamespace = 'public'::regnamespace",
+    "SELECT count(*) FROM pg_indexes WHERE schemaname = 'public'",
+    "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal",
+    "SELECT count(*) FROM pg_inherits",
+)
+CHARGE = """
+from decimal import Decimal
+from uuid import UUID
+from apps.billing import balances, ledger
+from apps.kernel.ids import new_id
+moved = ledger.Charge(UUID("{organization}"), new_id(), new_id(), -Decimal("{amount}"), Decimal(0))
+balances.put(ledger.charge([moved]))
+"""
+
+
+@pytest.fixture
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """A server of this test's own, whose rates are never reached."""
+    product = Product(tmp_path_factory.mktemp("restored home"), RATE_LIMIT_ENTERPRISE="0")
+    yield product
+    product.stop()
+
+
+def commands(name: str) -> str:
+    """Return the shell commands that the document gives under a name."""
+    text = (PROJECT / "docs" / "operations.md").read_text()
+    (found,) = re.findall(rf"```sh\n# {name}\n(.*?)```", text, re.DOTALL)
+    return str(found)
+
+
+def run(script: str, product: Product, folder: Path) -> str:
+    """Run commands where an operator would, but for where the dump lies; return what they say."""
+    for name in ("gateway.dump", "gateway.sql"):
+        script = script.replace(name, str(folder / name))
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=PROJECT,
+        env=product.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
+
+
+def ask_database(product: Product, *questions: str) -> list[tuple[object, ...]]:
+    """Return the row that each question finds."""
+    url = json.loads((Path(product.environment["GATEWAY_HOME"]) / "run" / "stores.json").read_text())["database_url"]
+    with psycopg.connect(url) as connection:
+        return [connection.execute(question).fetchone() or () for question in questions]
+
+
+def take_away(product: Product, purse: Purse, amount: Decimal) -> None:
+    """Charge an organization, as a settler would."""
+    product.manage("shell", "-c", CHARGE.format(organization=purse.organization_id, amount=amount))
+
+
+def spend(purse: Purse, times: int) -> None:
+    for _ in range(times):
+        assert purse.ask(ASK) == "answered"
+
+
+def test_a_backup_is_restored_as_the_document_says(product: Product, tmp_path: Path) -> None:
+    rich, poor = purse_with_credits(product), purse_with_credits(product)
+    spend(rich, 3)
+    spend(poor, 2)
+    eventually(lambda: (len(rich.logs()), len(poor.logs())) == (3, 2))
+    cost = (Decimal(1) - rich.credits()) / 3
+    take_away(product, poor, poor.credits() - Decimal("0.0001"))
+    before = (rich.credits(), poor.credits())
+    run(commands("backup"), product, tmp_path)
+    saved = ask_database(product, *COUNTS)
+
+    # Since then one has spent all it had, and the other was given much.
+    take_away(product, rich, rich.credits())
+    assert rich.ask(ASK) == "insufficient_credits"
+    product.manage("grant_credits", poor.organization_id, "500")
+    spend(poor, 4)
+    eventually(lambda: len(poor.logs()) == 6)
+    assert ask_database(product, *COUNTS) != saved
+
+    said = run(commands("restore"), product, tmp_path)
+    assert ask_database(product, *COUNTS) == saved
+    assert "database: up to date" in said
+    assert "of the ledger has begun" in said
+    assert (rich.credits(), poor.credits()) == before
+    assert product.manage("check_ledger") == IN_ORDER
+    # Who had credits is served, and who had none is not.
+    assert poor.ask(ASK) == "insufficient_credits"
+    spend(rich, 3)
+    eventually(lambda: len(rich.logs()) == 6)
+    assert (rich.credits(), poor.credits()) == (before[0] - 3 * cost, before[1])
+    assert product.manage("check_ledger") == IN_ORDER
+    assert " changed 0, corrected what is held on 0" in product.manage("resync_balances")
+
+
+def test_a_restore_that_nobody_told_the_gateway_of_is_noticed(product: Product, tmp_path: Path) -> None:
+    """Without the last command: the database is another, behind the same address."""
+    purse = purse_with_credits(product)
+    spend(purse, 1)
+    eventually(lambda: len(purse.logs()) == 1)
+    run(commands("backup"), product, tmp_path)
+    product.manage("grant_credits", purse.organization_id, "500")
+    spend(purse, 1)
+    eventually(lambda: len(purse.logs()) == 2)
+    tell = ".venv/bin/python manage.py prepare\n"
+    assert tell in commands("restore")
+    (before,) = ask_database(product, EPOCHS)
+    run(commands("restore").replace(tell, ""), product, tmp_path)
+    assert len(purse.logs()) == 1
+    eventually(lambda: ask_database(product, EPOCHS) != [before], patience=30)
+    take_away(product, purse, purse.credits() - Decimal("0.0001"))
+    assert purse.ask(ASK) == "insufficient_credits"
+    assert " changed 0, corrected what is held on 0" in product.manage("resync_balances")
+
+
+def test_a_dump_that_is_cut_short_changes_nothing(product: Product, tmp_path: Path) -> None:
+    run(commands("backup"), product, tmp_path)
+    before = ask_database(product, *COUNTS)
+    dump = tmp_path / "gateway.dump"
+    dump.write_bytes(dump.read_bytes()[: dump.stat().st_size // 2])
+    with pytest.raises(AssertionError, match="pg_restore"):
+        run(commands("restore"), product, tmp_path)
+    assert ask_database(product, *COUNTS) == before
+    assert product.chat("hi").status_code == 200
