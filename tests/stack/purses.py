@@ -35,11 +35,12 @@ print("STATE" + json.dumps({"held": held, "notes": notes, "flights": flights}))
 
 @dataclass
 class Purse:
-    """A key that may spend so much, by a limit of its own or by its organization's credits; `asking` is what it asks."""
+    """A key that may spend so much, by its own limit or its organization's credits; `asking` is what it asks."""
 
     product: Product
     organization_id: str
     token: str
+    session: str
     asking: dict[str, Any] = field(default_factory=lambda: dict(ANSWER))
     outcomes: Counter[str] = field(default_factory=Counter)
 
@@ -97,41 +98,37 @@ class Purse:
 
     def credits(self) -> Decimal:
         """Return the organization's credits."""
-        found = owner(self.product, "GET", "/organization")["organizations"]
+        found = manage(self.product, self.session, "GET", "/organization")["organizations"]
         return Decimal(next(one["credits"] for one in found if one["id"] == self.organization_id))
 
 
-def owner(product: Product, method: str, path: str, **body: Any) -> Any:
-    """Ask management as the demo organization's owner."""
-    response = requests.request(
-        method,
-        product.url + path,
-        json=body or None,
-        headers={"Authorization": f"Bearer {product.demo['sessionToken']}"},
-        timeout=10,
-    )
+def manage(product: Product, session: str, method: str, path: str, **body: Any) -> Any:
+    """Ask management as whoever a session is of."""
+    headers = {"Authorization": f"Bearer {session}"} if session else {}
+    response = requests.request(method, product.url + path, json=body or None, headers=headers, timeout=20)
     assert response.status_code == 200, response.text
     return response.json()
 
 
 def purse_with_credits(product: Product, amount: str = "1", **asking: Any) -> Purse:
-    """Return a key of a new organization that has exactly so many dollars."""
-    name = f"Purse {uuid4().hex[:8]}"
-    organization_id = owner(product, "POST", "/organization", name=name)["organization"]["id"]
+    """Return a key of somebody new, whose organization has exactly so many dollars."""
+    fields = {"name": "Purse", "email": f"{uuid4().hex}@example.com", "password": uuid4().hex}
+    session = manage(product, "", "POST", "/auth/sign-up/email", **fields)["token"]
+    (organization,) = manage(product, session, "GET", "/organization")["organizations"]
+    organization_id = organization["id"]
     product.manage("set_plan", organization_id, "enterprise")
     product.manage("grant_credits", organization_id, amount)
-    (project,) = owner(product, "GET", f"/organization/{organization_id}/projects")["projects"]
-    key = owner(product, "POST", "/keys/api", description="purse", projectId=project["id"])["apiKey"]
-    return Purse(product, organization_id, key["token"], {**ANSWER, **asking} if asking else dict(ANSWER))
+    (project,) = manage(product, session, "GET", f"/organization/{organization_id}/projects")["projects"]
+    key = manage(product, session, "POST", "/keys/api", description="purse", projectId=project["id"])["apiKey"]
+    return Purse(product, organization_id, key["token"], session, {**ANSWER, **asking})
 
 
 def purse_with_limit(product: Product) -> Purse:
     """Return a key of the demo organization, which has plenty, that may spend one dollar."""
     demo = product.demo
-    key = owner(product, "POST", "/keys/api", description="limit", projectId=demo["projectId"], usageLimit="1")[
-        "apiKey"
-    ]
-    return Purse(product, demo["organizationId"], key["token"])
+    fields = {"description": "limit", "projectId": demo["projectId"], "usageLimit": "1"}
+    key = manage(product, demo["sessionToken"], "POST", "/keys/api", **fields)["apiKey"]
+    return Purse(product, demo["organizationId"], key["token"], demo["sessionToken"])
 
 
 def assert_nothing_is_held(product: Product) -> None:
