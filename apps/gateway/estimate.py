@@ -51,7 +51,7 @@ BASE64_BYTES_PER_FILE_TOKEN = 8
 TOKENS_PER_UNSEEN_FILE = 4_000
 # Text with a blank less than every so many characters is no prose and no code but base64, hex or digits, of which a
 # token holds two characters; shorter texts are not looked at.
-_DENSE, _SHORTEST_DENSE = 40, 256
+_DENSE, _SHORTEST_DENSE = 64, 256
 # Searches that a model does where the client does not say how many it may.
 _USUAL_SEARCHES = 5
 # What a model that draws writes beside its pictures.

@@ -8,6 +8,7 @@ writes what nobody sees at once. Knows prices and limits. Must never ask a store
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import lru_cache
 
 import msgspec
 
@@ -26,7 +27,7 @@ from apps.gateway.offline_hold import OfflineHold
 from apps.kernel.money import NANO, ZERO, nanos_up
 from apps.kernel.usage import Usage
 
-# Tokens that an answer is held for where nobody states how much the model writes: then this is its limit, too.
+# Tokens that an answer is held for where nobody states how much the model writes: more than any does.
 UNSTATED_LIMIT = 131_072
 # Of an answer of more tokens than these, these many are a useful part; where the model thinks unseen, more are.
 USEFUL, USEFUL_WITH_THINKING = 4_096, 16_384
@@ -37,8 +38,8 @@ LEAST, LEAST_THINKING = 256, 1_024
 class Tariff(msgspec.Struct, frozen=True):
     """What a candidate charges for a request: in USD before it writes, and for each token that it writes.
 
-    `most`, `useful` and `least` are tokens of all of its answers together; `stated` tells that nobody needs to be told
-    of the limit `most`, and `seen` that whatever is written is seen at once.
+    `most`, `useful` and `least` are tokens of all of its answers together; `seen` tells that all it writes is seen at
+    once.
     """
 
     base: Decimal
@@ -46,7 +47,6 @@ class Tariff(msgspec.Struct, frozen=True):
     most: int
     useful: int
     least: int
-    stated: bool = True
     seen: bool = False
 
     def cost_of(self, tokens: int) -> Decimal:
@@ -95,11 +95,17 @@ class Allowance(msgspec.Struct, frozen=True):
         if tariff.seen or self.chat.drawing is not None:
             return None
         covered = tariff.tokens_for(Decimal(self.hold.amount_nanos) / NANO - self.spare)
-        if covered >= tariff.most and tariff.stated:
+        if covered >= tariff.most:
             return None
-        # Tokens of pictures count against it, and are held beside it.
-        pictures = TOKENS_PER_PICTURE_MADE if one.offer.facts.get("images") else 0
-        return max(min(covered, tariff.most) // (self.chat.n or 1), 1) + pictures
+        answers = self.chat.n or 1
+        limit = max(covered // answers, 1)
+        if one.offer.facts.get("images"):
+            # Tokens of pictures count against it, and are held beside it.
+            limit = min(limit + TOKENS_PER_PICTURE_MADE, tariff.most // answers)
+        if one.offer.context_length is not None:
+            # Not every provider takes a limit for which there is no room beside the prompt.
+            limit = min(limit, max(one.offer.context_length - self.prompt_tokens * 5 // 4, LEAST))
+        return limit
 
 
 def estimate(
@@ -113,17 +119,21 @@ def estimate(
     credits, whole = False, True
     for one in candidates.fitting:
         tariff = tariff_of(chat, one, prompt, retention)
-        at_most = tariff.cost_of(tariff.most)
-        useful = tariff.cost_of(tariff.useful)
+        most = tariff.most
+        at_most = useful = lowest = tariff.cost_of(most)
+        if tariff.useful != most:
+            useful = tariff.cost_of(tariff.useful)
+            whole = whole and not tariff.seen
+        if tariff.least != most:
+            lowest = tariff.cost_of(tariff.least)
         cost = max(cost, at_most)
         want = max(want, useful if tariff.seen else at_most)
         part = max(part, useful)
-        least = max(least, tariff.cost_of(tariff.least))
+        least = max(least, lowest)
         credits = credits or (one.credential.mode == CREDITS and at_most > 0)
-        whole = whole and tariff.stated and (not tariff.seen or tariff.useful == tariff.most)
-    spare = ZERO
-    if hedge is not None:
-        spare = min(hedge.cap, max(loss_of(one, prompt).total for one in candidates.fitting))
+    if hedge is None:
+        return Estimate(prompt, cost, credits, want, part, least, whole)
+    spare = min(hedge.cap, max(loss_of(one, prompt).total for one in candidates.fitting))
     return Estimate(prompt, cost + spare, credits, want + spare, part + spare, least + spare, whole, spare)
 
 
@@ -149,33 +159,37 @@ def tariff_of(chat: Chat, one: Candidate, prompt: int, retention: str) -> Tariff
         base += storage_cost_of(usage.total_tokens, retention)
         per_token += STORAGE_PRICE / MILLION
     answers = chat.n or 1
-    limit, stated = _limit_of(chat, one)
-    most, thinks = limit * answers, _thinks_unseen(chat, one)
-    seen = chat.stream and not thinks and not _holds_back(chat, one)
+    most = _limit_of(chat, one) * answers
     if chat.max_tokens is not None and not chat.stream:
         # What the client states itself is not lowered: it is refused, where it is not covered.
         return Tariff(base, per_token, most, most, most)
+    thinks = one.offer.reasoning and _thinks_unseen(chat, one)
+    seen = chat.stream and not thinks and not _holds_back(chat, one)
     useful = (USEFUL_WITH_THINKING if thinks else USEFUL) * (1 if seen else answers)
     least = LEAST if seen or not _asks_to_think(chat) else LEAST + max(_budget_of(chat), LEAST_THINKING)
-    return Tariff(base, per_token, most, min(useful, most), min(least * answers, most), stated, seen)
+    return Tariff(base, per_token, most, min(useful, most), min(least * answers, most), seen)
 
 
 def _per_token(chat: Chat, one: Candidate, prompt: int) -> Decimal:
     """Return what a written token costs; as sound, where that is asked for."""
     card = one.offer.prices
     if not card.tiers and chat.audio is None:
-        return card.output * (1 - one.discount) / MILLION if card.output else ZERO
+        return _price_of_one(card.output, one.discount) if card.output else ZERO
     read = one.cost_of(Usage(input=prompt)).total
     text, sound = Usage(input=prompt, output=1_000_000), Usage(input=prompt, audio_output=1_000_000)
     written = max(one.cost_of(usage).total for usage in (text, sound)[: 1 if chat.audio is None else 2])
     return (written - read) / MILLION
 
 
-def _limit_of(chat: Chat, one: Candidate) -> tuple[int, bool]:
-    """Return how many tokens an answer has at most, and whether client or model say so themselves."""
-    offer = one.offer
-    limits = [limit for limit in (chat.max_tokens, offer.max_output or offer.context_length) if limit is not None]
-    return (min(limits), True) if limits else (UNSTATED_LIMIT, False)
+@lru_cache(maxsize=4096)
+def _price_of_one(price: Decimal, discount: Decimal) -> Decimal:
+    return price * (1 - discount) / MILLION
+
+
+def _limit_of(chat: Chat, one: Candidate) -> int:
+    """Return how many tokens an answer has at most."""
+    most = one.offer.max_output or one.offer.context_length or UNSTATED_LIMIT
+    return most if chat.max_tokens is None else min(chat.max_tokens, most)
 
 
 def _holds_back(chat: Chat, one: Candidate) -> bool:
@@ -189,7 +203,7 @@ def _holds_back(chat: Chat, one: Candidate) -> bool:
 def _thinks_unseen(chat: Chat, one: Candidate) -> bool:
     """Return whether an answer may hold thinking of which nothing is seen, or not all, until its usage comes."""
     offer, asked = one.offer, _asks_to_think(chat)
-    if not offer.reasoning or offer.facts.get("reasoning_field") or (asked is False):
+    if offer.facts.get("reasoning_field") or (asked is False):
         return False
     dialect = find_dialect(offer.dialect)
     return bool(asked) or dialect is None or not trait(dialect, "THINKS_WHEN_ASKED")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gateway.estimate import tokens_of, weight_of
+from apps.gateway.canonical.chat import Chat, File, Message, OpaqueTool, Part, Text, ToolResult
+from apps.gateway.estimate import TOKENS_PER_MESSAGE, prompt_tokens_of, tokens_of, weight_of
 
 # A text, what o200k makes of it, and what it is estimated at.
 COUNTED = [
@@ -59,3 +61,41 @@ def test_text_weighs_something_unless_there_is_none(text: str) -> None:
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("\ud800", 1), ("\0", 1)])
 def test_the_edges(text: str, tokens: int) -> None:
     assert tokens_of(text) == tokens
+
+
+def prompt_of(part: Part) -> int:
+    """Return what a prompt of one part is estimated at, beside what a message counts."""
+    chat = Chat(model="m", messages=[Message(role="user", parts=[part])])
+    return prompt_tokens_of(chat) - TOKENS_PER_MESSAGE
+
+
+BASE64 = "TG9yZW0gaXBzdW0gZG9sb3Igc2l0IGFtZXQsIGNvbnNlY3RldHVyIGFkaXBpc2NpbmcgZWxpdC4g" * 20
+
+
+@pytest.mark.parametrize(
+    ("text", "estimate"),
+    [
+        (BASE64, 760),
+        ("\n".join(BASE64[start : start + 76] for start in range(0, len(BASE64), 76)), 770),
+        ("0123456789abcdef" * 64, 512),
+        # Prose, code, JSON with blanks, other scripts, and short texts are what they were.
+        ("Lorem ipsum dolor sit amet. " * 40, 280),
+        ('{"name": "value", "number": 1}\n' * 40, 310),
+        ("Ж" * 400, 134),
+        (BASE64[:255], 64),
+    ],
+)
+def test_a_prompt_without_blanks_counts_two_characters_a_token(text: str, estimate: int) -> None:
+    assert prompt_of(Text(text=text)) == estimate
+    assert prompt_of(ToolResult(call_id="call", parts=[Text(text=text)])) == estimate
+
+
+def test_a_document_that_is_only_referred_to_is_not_nothing() -> None:
+    assert prompt_of(File(url="https://acme.test/report.pdf")) == prompt_of(File(file_id="file-1")) == 4_000
+    assert prompt_of(File(data="A" * 8_000)) == 1_000
+
+
+def test_a_tool_of_one_format_counts_like_any_other() -> None:
+    data = {"type": "computer_20250124", "display_width_px": 1024}
+    chat = Chat(model="m", messages=[], tools=[OpaqueTool(dialect="anthropic", data=data)])
+    assert prompt_tokens_of(chat) == TOKENS_PER_MESSAGE + -(-len(msgspec.json.encode(data)) // 4)

@@ -32,7 +32,7 @@ BIG = "[[sandbox kb=400]]"
 SLIP = Decimal("0.00005")
 
 
-def credited(caller: Caller, credits: Decimal | str) -> None:
+def credited(caller: Caller, credits: Decimal | str | int) -> None:
     """Give the organization credits; its log keeps what requests were like."""
     Organization.objects.filter(pk=caller.organization_id).update(credits=credits, retention_level="metadata")
     valkey().delete(balances.key("organization", caller.organization_id), balances.key("key", caller.key.pk))
@@ -401,11 +401,30 @@ def test_a_limit_leaves_room_for_a_thinking_budget_or_the_request_is_refused(cal
             assert 8_256 <= body["max_tokens"] < 16_384
 
 
-def test_a_model_that_states_no_limit_is_given_one(caller: Caller) -> None:
+def test_a_model_that_states_no_limit_is_held_for_more_than_any_writes(caller: Caller) -> None:
     priced("0.6", max_output=None, context_length=None)
+    for credits, limited in ((100, False), (CENT, True)):
+        credited(caller, credits)
+        tag = uuid4().hex
+        assert post(caller, "chat", f"hi [[sandbox tag={tag}]]", max_tokens=None).status == 200
+        assert ("max_tokens" in caller.sent(tag)[0]["body"]) is limited
+    answer = caller.client.post(
+        "/v1/route/explain",
+        {"model": "sandbox/echo", "messages": [{"role": "user", "content": "hi"}]},
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {caller.token}"},
+    ).json()
+    assert Decimal(answer["estimate"]["max_cost_usd"]) == pytest.approx(Decimal("0.0786432"), abs=SLIP)
+
+
+def test_a_limit_leaves_room_for_the_prompt_in_the_context(caller: Caller) -> None:
+    priced("0.6", max_output=8_000, context_length=8_192)
+    credited(caller, "0.02")
     tag = uuid4().hex
-    assert post(caller, "chat", f"hi [[sandbox tag={tag}]]", max_tokens=None).status == 200
-    assert caller.sent(tag)[0]["body"]["max_tokens"] == 131_072
+    words = "word " * 4_000
+    assert post(caller, "chat", f"{words} [[sandbox tag={tag} words=5]]", max_tokens=None).status == 200
+    (sent,) = caller.sent(tag)
+    assert 1_900 < sent["body"]["max_tokens"] < 1_942
 
 
 def test_a_stream_whose_thinking_nobody_sees_is_limited_by_what_is_held(caller: Caller) -> None:

@@ -34,7 +34,8 @@ def read_reply(body: bytes) -> Iterator[Event]:
         )
         return
     answer = _Answer()
-    events = answer.begin(message)
+    # What was used is said at its end, as in a stream: counts that come before all text are taken for a beginning.
+    events = answer.begin({name: value for name, value in message.items() if name != "usage"})
     for index, (block, raw) in enumerate(zip(message["content"], _raw_blocks(body), strict=True)):
         answer.blocks.begin(index, block, events, raw.get("input"))
         answer.blocks.end(index, events)

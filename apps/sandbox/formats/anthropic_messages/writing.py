@@ -43,7 +43,9 @@ def write_reply(answer: Answer, scenario: Scenario) -> bytes:
 def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the events, from `message_start` to `message_stop`."""
     choice = answer.choices[0]
-    start = _message(answer, scenario) | {"usage": _usage(answer.usage) | {"output_tokens": 0}}
+    # As at Anthropic: of what is written, the beginning counts a token or a few, and the end all.
+    begun = min(answer.usage.completion, 1) if answer.usage is not None else 0
+    start = _message(answer, scenario) | {"usage": _usage(answer.usage) | {"output_tokens": begun}}
     events = [_event("message_start", message=start), _event("ping")]
     for index, block in enumerate(_blocks(choice)):
         events += _streamed(index, block, scenario)

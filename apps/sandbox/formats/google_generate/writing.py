@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -39,14 +40,24 @@ def write_reply(answer: Answer, scenario: Scenario) -> bytes:
 
 
 def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the chunks; the last of each candidate says why it ended. Counts are on every chunk."""
-    events: list[bytes] = []
+    """Return the chunks; the last of each candidate says why it ended. Counts are on every chunk: so far."""
+    candidates: list[dict[str, Any]] = []
     for index, choice in enumerate(answer.choices):
-        chunks = [_candidate(index, [part]) for part in _parts(choice, scenario)]
-        for candidate in (*chunks, _candidate(index, [{"text": ""}], _FINISHES[choice.finish])):
-            chunk = msgspec.json.encode(_envelope(answer, [candidate], scenario))
-            events.append(b"data: " + chunk + b"\r\n\r\n")
+        candidates += [_candidate(index, [part]) for part in _parts(choice, scenario)]
+        candidates.append(_candidate(index, [{"text": ""}], _FINISHES[choice.finish]))
+    events: list[bytes] = []
+    for place, candidate in enumerate(candidates, 1):
+        so_far = replace(answer, usage=_so_far(answer.usage, place, len(candidates)))
+        events.append(b"data: " + msgspec.json.encode(_envelope(so_far, [candidate], scenario)) + b"\r\n\r\n")
     return events
+
+
+def _so_far(usage: Usage | None, place: int, chunks: int) -> Usage | None:
+    """Return what has been counted with one of the chunks; all of it with the last that says anything."""
+    if usage is None or place >= chunks - 1:
+        return usage
+    written = usage.completion * place // (chunks - 1)
+    return replace(usage, completion=written, reasoning=min(usage.reasoning, written), painted=0)
 
 
 def write_models(names: Iterable[str]) -> bytes:

@@ -1,0 +1,145 @@
+"""Keys that may spend so much and no more, and what is left of what they held.
+
+Knows how to ask and what the books say. Must never know what is tested.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import requests
+
+from tests.stack.product import Product, eventually
+
+ANSWER = {"model": "sandbox/echo", "max_tokens": 16_384}
+# Tokens that the sandbox counts: as many as were reserved at most, fewer, and (for its prompt) many more.
+LESS, MORE = "usage=10,12000", "usage=20000,16384"
+STATE = """
+import json
+from apps.billing import balances, reservations
+from apps.kernel.redis import client
+held = {name: int(client().hget(name, "held") or 0) for name in client().keys("balance:*")}
+notes = {name: client().hlen(name) for name in client().keys("notes:*")}
+flights = {name: client().zcard(name) for name in client().keys("flight:*")}
+print("STATE" + json.dumps({"held": held, "notes": notes, "flights": flights}))
+"""
+
+
+@dataclass
+class Purse:
+    """A key that may spend so much, by its own limit or its organization's credits; `asking` is what it asks."""
+
+    product: Product
+    organization_id: str
+    token: str
+    session: str
+    asking: dict[str, Any] = field(default_factory=lambda: dict(ANSWER))
+    outcomes: Counter[str] = field(default_factory=Counter)
+
+    def ask(self, script: str) -> str:
+        """Ask once; return the status or the refusal's code, and `broken` when nobody answered."""
+        body = {**self.asking, "messages": [{"role": "user", "content": f"hi [[sandbox {script}]]"}]}
+        try:
+            response = requests.post(
+                f"{self.product.url}/v1/chat/completions", json=body, headers=self.headers, timeout=60
+            )
+        except requests.RequestException:
+            return "broken"
+        return "answered" if response.status_code == 200 else str(response.json()["error"]["code"])
+
+    def wave(self, scripts: list[str]) -> None:
+        """Ask all of it at once."""
+        start = threading.Barrier(len(scripts))
+
+        def one(script: str) -> str:
+            start.wait(30)
+            return self.ask(script)
+
+        with ThreadPoolExecutor(len(scripts)) as clients:
+            self.outcomes.update(clients.map(one, scripts))
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}", "x-request-id": uuid4().hex}
+
+    def estimate(self) -> Decimal:
+        """Return what is reserved for a request."""
+        body = {**self.asking, "messages": [{"role": "user", "content": f"hi [[sandbox {MORE} latency=1500]]"}]}
+        answer = requests.post(f"{self.product.url}/v1/route/explain", json=body, headers=self.headers, timeout=10)
+        return Decimal(answer.json()["estimate"]["max_cost_usd"])
+
+    def logs(self) -> list[dict[str, Any]]:
+        """Return every log row of the key's."""
+        found: list[dict[str, Any]] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = requests.get(
+                f"{self.product.url}/logs", params={"limit": "100", **cursor}, headers=self.headers, timeout=10
+            ).json()
+            found += page["logs"]
+            if not page["pagination"]["hasMore"]:
+                return found
+            cursor = {"cursor": page["pagination"]["nextCursor"]}
+
+    def costs(self) -> list[Decimal]:
+        """Return what each request cost, once nothing waits to be settled."""
+        eventually(lambda: self.product.metrics().get("gateway_outbox_depth") == 0, patience=30)
+        time.sleep(1.1)
+        eventually(lambda: self.product.metrics().get("gateway_outbox_depth") == 0, patience=30)
+        return [Decimal(str(row["cost"] or 0)) for row in self.logs()]
+
+    def credits(self) -> Decimal:
+        """Return the organization's credits."""
+        found = manage(self.product, self.session, "GET", "/organization")["organizations"]
+        return Decimal(next(one["credits"] for one in found if one["id"] == self.organization_id))
+
+
+def manage(product: Product, session: str, method: str, path: str, **body: Any) -> Any:
+    """Ask management as whoever a session is of."""
+    headers = {"Authorization": f"Bearer {session}"} if session else {}
+    response = requests.request(method, product.url + path, json=body or None, headers=headers, timeout=20)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def purse_with_credits(product: Product, amount: str = "1", **asking: Any) -> Purse:
+    """Return a key of somebody new, whose organization has exactly so many dollars."""
+    fields = {"name": "Purse", "email": f"{uuid4().hex}@example.com", "password": uuid4().hex}
+    session = manage(product, "", "POST", "/auth/sign-up/email", **fields)["token"]
+    (organization,) = manage(product, session, "GET", "/organization")["organizations"]
+    organization_id = organization["id"]
+    product.manage("set_plan", organization_id, "enterprise")
+    product.manage("grant_credits", organization_id, amount)
+    (project,) = manage(product, session, "GET", f"/organization/{organization_id}/projects")["projects"]
+    key = manage(product, session, "POST", "/keys/api", description="purse", projectId=project["id"])["apiKey"]
+    return Purse(product, organization_id, key["token"], session, {**ANSWER, **asking})
+
+
+def purse_with_limit(product: Product) -> Purse:
+    """Return a key of the demo organization, which has plenty, that may spend one dollar."""
+    demo = product.demo
+    fields = {"description": "limit", "projectId": demo["projectId"], "usageLimit": "1"}
+    key = manage(product, demo["sessionToken"], "POST", "/keys/api", **fields)["apiKey"]
+    return Purse(product, demo["organizationId"], key["token"], demo["sessionToken"])
+
+
+def assert_nothing_is_held(product: Product) -> None:
+    """Assert that no reservation is left, nor anybody in flight, and that the books are in order."""
+
+    def left() -> dict[str, int]:
+        """Return what is not nothing; a balance that holds less than nothing is not nothing either."""
+        found = json.loads(product.manage("shell", "-c", STATE).partition("STATE")[2])
+        return {name: amount for part in found.values() for name, amount in part.items() if amount}
+
+    deadline = time.monotonic() + 45
+    while found := left():
+        assert time.monotonic() < deadline, found
+    assert product.manage("check_ledger") == "Every balance equals the sum of its ledger entries.\n"
