@@ -56,7 +56,8 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
                     client.shutdown(SHUT_WR)
                 return
             try:
-                Connection(self.terms, client, addr, lambda: not self.alive).serve(Idle(self.connections), self.count)
+                idle = Idle(self.connections, address)
+                Connection(self.terms, client, addr, lambda: not self.alive).serve(idle, self.count)
             finally:
                 self.connections.gone(address)
         finally:
@@ -141,9 +142,12 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
         super().run()
 
     def _look_around(self) -> None:
+        from gateway_project.http import client_events
+
         while True:
             gevent.sleep(_LOOK_EVERY)
             self.connections.end_overdue(stopping=not self.alive)
+            client_events.hand_over()
             if not self.alive:
                 # Answers under way have as long as they take when another process serves in the place of this one.
                 patience = self._most_patience if is_draining() else min(STOP_TIMEOUT, self._most_patience)
