@@ -36,6 +36,8 @@ class Role:
     force_signal: signal.Signals = signal.SIGKILL
     # Seconds between the two.
     patience: float = 35.0
+    # Before it is started again the first time.
+    first_delay: float = _FIRST_DELAY
 
 
 class _Log(RotatingFileHandler):
@@ -70,7 +72,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: int | None = None
         self._rest = b""
-        self._delay = _FIRST_DELAY
+        self._delay = role.first_delay
         self._started = 0.0
         # When to start again; None while it runs.
         self._due: float | None = None
@@ -96,6 +98,11 @@ class Child:
         code = self._process.poll() if self._process else None
         return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
+    @property
+    def pid(self) -> int | None:
+        """The process's number, None before its start."""
+        return self._process.pid if self._process else None
+
     def send(self, kind: signal.Signals) -> None:
         """Send the process a signal, if it runs."""
         if self._process is not None and self.alive:
@@ -109,10 +116,11 @@ class Child:
         if self._due is None:
             self.bury()
             if now - self._started > _HEALTHY_LIFE:
-                self._delay = _FIRST_DELAY
-            tell(f"{self.role.name} ended ({self.end}); starting it again in {self._delay:.1f} s")
-            self._due, self._delay = now + self._delay, min(self._delay * 2, _LAST_DELAY)
-        elif now >= self._due:
+                self._delay = self.role.first_delay
+            when = f"in {self._delay:.1f} s" if self._delay else "at once"
+            tell(f"{self.role.name} ended ({self.end}); starting it again {when}")
+            self._due, self._delay = now + self._delay, min(max(self._delay * 2, _FIRST_DELAY), _LAST_DELAY)
+        if now >= self._due:
             try:
                 self.start()
             except OSError as error:

@@ -9,6 +9,8 @@ import os
 import resource
 from typing import Any
 
+from gateway_project.handover import BACKLOG, DRAIN, LISTEN, STOP_TIMEOUT, tell_ready
+
 
 def _count(name: str, default: int) -> int:
     value = os.environ.get(name) or str(default)
@@ -17,8 +19,11 @@ def _count(name: str, default: int) -> int:
     return int(value)
 
 
+# The supervisor's socket when it started this process.
+_listening = os.environ.get(LISTEN)
 _host = os.environ.get("GATEWAY_HOST") or "127.0.0.1"
-bind = f"{f'[{_host}]' if ':' in _host else _host}:{_count('PORT', 8000)}"
+_place = f"{f'[{_host}]' if ':' in _host else _host}:{_count('PORT', 8000)}"
+bind = f"fd://{_listening}" if _listening else _place
 
 worker_class = "gateway_project.serving.Worker"
 workers = _count("WEB_WORKERS", min(os.cpu_count() or 1, 4))
@@ -38,15 +43,16 @@ def _connections(wanted: int) -> int:
 
 # Connections of one worker; most are idle or wait for a provider.
 worker_connections = _connections(_count("WORKER_CONNECTIONS", 10_000))
-# Connections that wait to be accepted; the kernel takes no more than its own limit.
-backlog = 4096
+backlog = BACKLOG
 # Each worker loads the application itself, after gevent has patched it.
 preload_app = False
 
-# Seconds: an idle client connection (longer than a load balancer's usual 60), the answers under way at a stop,
-# and a worker that shows no life.
+# Seconds: an idle client connection (longer than a load balancer's usual 60), the answers under way at a stop or when
+# another process has taken over, and a worker that shows no life.
 keepalive = 75
-graceful_timeout = 30
+_drain_timeout = _count("DRAIN_TIMEOUT", 960)
+# The longest of both where there is a supervisor; a worker takes as much of it as is right (`serving.Worker`).
+graceful_timeout = max(_drain_timeout, STOP_TIMEOUT) if os.environ.get(DRAIN) else STOP_TIMEOUT
 timeout = 60
 
 limit_request_line = 8190
@@ -66,6 +72,7 @@ def post_worker_init(worker: Any) -> None:
     begin = getattr(worker.wsgi, "begin", None)
     if begin is not None:
         begin()
+    tell_ready(worker.cfg.workers)
 
 
 def child_exit(server: Any, worker: Any) -> None:

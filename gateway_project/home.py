@@ -59,6 +59,19 @@ def held(home: Path) -> Iterator[None]:
         yield
 
 
+def holder(home: Path) -> int | None:
+    """Return the number of the process that holds the home, None when no server runs on it."""
+    try:
+        with (home / "run" / "lock").open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(file.read())
+    except (OSError, ValueError):
+        pass
+    return None
+
+
 def write_stores(home: Path, urls: Mapping[str, str]) -> None:
     """Tell other processes where this process's stores are: `database_url`, `redis_url`."""
     record = _record(home)

@@ -5,19 +5,15 @@ Knows ports, and whether something answers there. Must never know what is served
 
 from __future__ import annotations
 
-import errno
 import http.client
 import os
 import socket
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from gateway_project import home
 
 _LOOPBACK = "127.0.0.1"
-# Seconds for a port that a server just killed still holds.
-_PORT_PATIENCE = 3.0
 _ANSWER_TIMEOUT = 2.0
 
 
@@ -55,15 +51,6 @@ class Place:
         return f"http://{host}:{self.port}"
 
 
-def wait_for_port(place: Place) -> None:
-    """Return when the port is free. Raises StartError when another process keeps it, or nobody could listen there."""
-    deadline = time.monotonic() + _PORT_PATIENCE
-    while not _is_free(place.host, place.port):
-        if time.monotonic() > deadline:
-            raise StartError(f"port {place.port} on {place.host} is taken: set PORT to another one")
-        time.sleep(0.1)
-
-
 def free_port(preferred: int = 0) -> int:
     """Return a free port on the loopback address: the preferred one if possible."""
     if 0 < preferred < 65536 and _is_free(_LOOPBACK, preferred):
@@ -85,14 +72,18 @@ def answers_ok(place: Place) -> bool:
         connection.close()
 
 
+def has_terminal() -> bool:
+    """Was this process started in a terminal, whose end is told by SIGHUP?"""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
 def _is_free(host: str, port: int) -> bool:
     try:
-        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            return False
-        raise StartError(f"GATEWAY_HOST {host} and PORT {port} cannot be listened on: {error}") from error
-    return True
+        with socket.create_server((host, port)):
+            return True
+    except OSError:
+        return False

@@ -12,7 +12,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -20,12 +21,15 @@ from types import FrameType
 from gateway_project import embedded, home
 from gateway_project.children import Child, Role, listen, stop
 from gateway_project.embedded.leash import spawn
-from gateway_project.place import Place, StartError, answers_ok, free_port, wait_for_port
+from gateway_project.handover import Handover, Listener
+from gateway_project.place import Place, StartError, answers_ok, free_port, has_terminal
+from gateway_project.reload import Web, WebProcess, ask_to_reload
 
 # Seconds for the web process to answer.
 _READY_PATIENCE = 60.0
+_WEB = "web"
 # Who makes somebody wait by its own waiting.
-_ANSWERING = frozenset({"web", "sandbox"})
+_ANSWERING = frozenset({_WEB, "sandbox"})
 _PREPARE = (sys.executable, "manage.py", "prepare")
 
 
@@ -36,23 +40,27 @@ class StopRequestedError(Exception):
 class Server:
     """One server, from `run` to its end."""
 
-    def __init__(self, place: Place, procfile: Path, prepare: Sequence[str]) -> None:
+    def __init__(self, place: Place, listener: Listener, procfile: Path, prepare: Sequence[str]) -> None:
         """Take the processes from `procfile`; `prepare` is run once, to its end, before them."""
+        self._listener = listener
         self._place = place
         self._commands = _commands_of(procfile)
         self._prepare_command = prepare
         self._environment = _environment(place)
         self._stores: list[Child] = []
         self._sandbox: list[Child] = []
+        self._web: Web | None = None
         self._processes: list[Child] = []
-        self._stop_requests = 0
+        self._stop_requests = self._reload_requests = 0
 
     def run(self) -> int:
         """Serve until asked to stop. Return the exit code: 0 after a clean stop, 1 when the start failed."""
         signal.signal(signal.SIGINT, self._on_signal)
         signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGUSR2, self._on_reload)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # Which is what nohup asks for.
-            signal.signal(signal.SIGHUP, self._on_signal)
+            # A terminal that is closed takes along what was started in it; without one, it is an operator's word.
+            signal.signal(signal.SIGHUP, self._on_signal if has_terminal() else self._on_reload)
         try:
             self._start_everything()
             _say(f"ready {self._place.url}")
@@ -60,6 +68,7 @@ class Server:
                 self._turn(0.2)
                 for child in self._children:
                     child.revive(_say)
+                self._reload()
         except StopRequestedError:
             return 0
         except StartError as error:
@@ -120,33 +129,72 @@ class Server:
             self._sandbox.append(self._start(self._role("sandbox", f"python -m apps.sandbox --port {port}")))
         _say(f"starting {', '.join(self._commands)} …")
         for name, command in self._commands.items():
-            self._processes.append(self._start(self._role(name, command)))
+            if name == _WEB:
+                self._web = Web(partial(self._web_child, command), _say)
+                self._web.serving.child.start()
+            else:
+                self._processes.append(self._start(self._role(name, command)))
+
+    def _web_child(self, command: str, process: WebProcess) -> Child:
+        """Return a web process that has yet to be started: it listens on the supervisor's socket."""
+
+        def start(output: int) -> subprocess.Popen[bytes]:
+            handover = process.renew(Handover(self._listener))
+            try:
+                return self._spawn(_WEB, command, output, handover.variables, handover.descriptors)
+            finally:
+                handover.started()
+
+        return self._child(Role(_WEB, start, first_delay=0.0))
+
+    def _reload(self) -> None:
+        """Begin what was asked for, and go on with what has begun."""
+        if self._web is None:
+            return
+        if self._reload_requests:
+            self._reload_requests = 0
+            self._web.reload()
+        self._web.look()
 
     def _role(self, name: str, command: str) -> Role:
-        def start(output: int) -> subprocess.Popen[bytes]:
-            return spawn(
-                ["/bin/sh", "-c", f"exec {command}"],
-                output=output,
-                env=self._environment,
-                cwd=home.PROJECT,
-                # The web process then ends its own children; others have no one to wait for without the stores.
-                orphan_signal=signal.SIGTERM if name == "web" else signal.SIGKILL,
-                background=name not in _ANSWERING,
-            )
+        return Role(name, lambda output: self._spawn(name, command, output))
 
-        return Role(name, start)
+    def _spawn(
+        self,
+        name: str,
+        command: str,
+        output: int,
+        variables: Mapping[str, str] | None = None,
+        descriptors: Sequence[int] = (),
+    ) -> subprocess.Popen[bytes]:
+        return spawn(
+            ["/bin/sh", "-c", f"exec {command}"],
+            output=output,
+            env={**self._environment, **(variables or {})},
+            cwd=home.PROJECT,
+            # The web process then ends its own children; others have no one to wait for without the stores.
+            orphan_signal=signal.SIGTERM if name == _WEB else signal.SIGKILL,
+            background=name not in _ANSWERING,
+            descriptors=descriptors,
+        )
 
     def _start(self, role: Role, *, shown: bool = True) -> Child:
-        width = max(map(len, [*self._commands, "sandbox"]))
-        show = partial(_say_for, role.name.ljust(width)) if shown else None
-        child = Child(role, self._place.home / "logs" / f"{role.name}.log", show)
+        child = self._child(role, shown=shown)
         child.start()
         return child
 
+    def _child(self, role: Role, *, shown: bool = True) -> Child:
+        width = max(map(len, [*self._commands, "sandbox"]))
+        show = partial(_say_for, role.name.ljust(width)) if shown else None
+        return Child(role, self._place.home / "logs" / f"{role.name}.log", show)
+
     def _wait_until_ready(self) -> None:
-        web = self._processes[0]
-        failure = f"{self._place.url} does not answer 200"
-        self._wait(lambda: answers_ok(self._place), web, _READY_PATIENCE, failure)
+        web, failure = self._web, f"{self._place.url} does not answer 200"
+        if web is None:
+            raise StartError("the Procfile names no web process")
+        # Connections are taken from the start: to ask before somebody accepts them would be to wait.
+        self._wait(lambda: web.serving.ready, web.serving.child, _READY_PATIENCE, failure)
+        self._wait(lambda: answers_ok(self._place), web.serving.child, _READY_PATIENCE, failure)
 
     def _wait(self, condition: Callable[[], bool], blamed: Child, patience: float, failure: str) -> None:
         """Wait until the condition holds. Raises StartError when a child ends, or patience does."""
@@ -166,24 +214,35 @@ class Server:
 
     @property
     def _children(self) -> list[Child]:
-        return [*self._stores, *self._sandbox, *self._processes]
+        web = [self._web.serving.child] if self._web else []
+        return [*self._stores, *self._sandbox, *web, *self._processes]
+
+    @property
+    def _everyone(self) -> list[Child]:
+        """The children, and the web processes that come and go at a reload."""
+        return [*self._children, *(self._web.others if self._web else [])]
 
     def _turn(self, seconds: float) -> None:
-        listen(self._children, seconds)
+        listen(self._everyone, seconds)
         if self._stop_requests:
             raise StopRequestedError
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self._stop_requests += 1
 
+    def _on_reload(self, number: int, frame: FrameType | None) -> None:
+        self._reload_requests += 1
+
     def _stop(self) -> None:
         """Stop who takes requests first, then who works on what they left, then what both of them need."""
         if self._children:
             _say("stopping …")
-        web = [child for child in self._processes if child.role.name == "web"]
-        others = [child for child in self._processes if child not in web]
-        for children in (web, others, self._sandbox, self._stores):
-            stop(children, self._children, forced=lambda: self._stop_requests > 1)
+        web: list[Child] = []
+        if self._web is not None:
+            self._web.hurry()
+            web = [self._web.serving.child, *self._web.others]
+        for children in (web, self._processes, self._sandbox, self._stores):
+            stop(children, self._everyone, forced=lambda: self._stop_requests > 1)
         home.forget_stores(self._place.home)
 
 
@@ -192,9 +251,8 @@ def main(procfile: Path = home.PROJECT / "Procfile", prepare: Sequence[str] = _P
     try:
         place = Place.of_environment()
         home.make(place.home)
-        with home.held(place.home):
-            wait_for_port(place)
-            return Server(place, procfile, prepare).run()
+        with home.held(place.home), closing(Listener(place)) as listener:
+            return Server(place, listener, procfile, prepare).run()
     except (StartError, OSError) as error:
         _say(f"the server cannot start: {error}")
         return 1
@@ -242,4 +300,4 @@ def _say_for(name: str, line: str) -> None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(ask_to_reload(_say) if sys.argv[1:] == ["reload"] else main())

@@ -17,6 +17,7 @@ from gunicorn.http.wsgi import base_environ
 from gunicorn.workers.ggevent import GeventWorker
 
 from apps.kernel.client_address import believed_address
+from gateway_project.handover import STOP_TIMEOUT, is_draining
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import Connection, Terms
@@ -39,6 +40,7 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.alive: bool
+        self._most_patience = STOP_TIMEOUT
 
     def handle(self, listener: Any, client: Any, addr: Any) -> None:
         """Serve a connection. TLS and what else gunicorn can be told to speak here stays gunicorn's own."""
@@ -54,7 +56,8 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
                     client.shutdown(SHUT_WR)
                 return
             try:
-                Connection(self.terms, client, addr, lambda: not self.alive).serve(Idle(self.connections), self.count)
+                idle = Idle(self.connections, address)
+                Connection(self.terms, client, addr, lambda: not self.alive).serve(idle, self.count)
             finally:
                 self.connections.gone(address)
         finally:
@@ -132,10 +135,20 @@ class Worker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
 
     def run(self) -> None:
         """Serve."""
-        gevent.spawn(self._let_idle_go)
+        # Before there is a connection that it would keep waiting.
+        _ = self.terms
+        self._most_patience = self.cfg.graceful_timeout
+        gevent.spawn(self._look_around)
         super().run()
 
-    def _let_idle_go(self) -> None:
+    def _look_around(self) -> None:
+        from gateway_project.http import client_events
+
         while True:
             gevent.sleep(_LOOK_EVERY)
             self.connections.end_overdue(stopping=not self.alive)
+            client_events.hand_over()
+            if not self.alive:
+                # Answers under way have as long as they take when another process serves in the place of this one.
+                patience = self._most_patience if is_draining() else min(STOP_TIMEOUT, self._most_patience)
+                self.cfg.set("graceful_timeout", patience)

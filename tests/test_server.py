@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ from gateway_project import home
 from gateway_project.place import free_port
 
 WEB = """
-import http.server, os, signal, sys
+import http.server, os, signal, socket, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
@@ -36,7 +37,10 @@ def stop(*_):
     sys.exit()
 signal.signal(signal.SIGTERM, stop)
 print(f'web started as {os.getpid()}')
-http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), Handler).serve_forever()
+server = http.server.HTTPServer(('127.0.0.1', 0), Handler, bind_and_activate=False)
+server.socket = socket.socket(fileno=int(os.environ['GATEWAY_LISTEN_FD']))
+os.write(int(os.environ['GATEWAY_READY_FD']), b'1 ')
+server.serve_forever()
 """
 WORKER = """
 import os, signal, sys, time
@@ -143,7 +147,8 @@ def test_starts_in_order_says_ready_and_stops_in_order(start: Callable[..., Serv
         "starting web, settler …",
         f"ready http://127.0.0.1:{server.port}",
     ]
-    assert "settler | settler knows DATABASE_URL REDIS_URL GATEWAY_HOME" in server.lines
+    said = "settler | settler knows DATABASE_URL REDIS_URL GATEWAY_HOME"
+    assert said in server.lines or server.read_until("settler knows") == said
     assert set(json.loads((server.home / "run" / "stores.json").read_text())) == {"database_url", "redis_url", "pid"}
 
     server.process.send_signal(signal.SIGTERM)
@@ -166,7 +171,7 @@ def test_who_dies_is_started_again_and_stores_keep_their_data(start: Callable[..
         connection.execute("CREATE TABLE kept ()")
 
     os.kill(first, signal.SIGKILL)
-    assert server.read_until("web ended") == "web ended (signal 9); starting it again in 0.2 s"
+    assert server.read_until("web ended") == "web ended (signal 9); starting it again at once"
     second = int(server.read_until("web started as").split()[-1])
     assert second != first
     for store in (process for process in processes_on(server.home) if process.ppid() == server.process.pid):
@@ -198,6 +203,86 @@ def test_a_killed_server_leaves_nothing_behind_and_the_next_one_starts(start: Ca
     again.read_until("ready")
     again.process.send_signal(signal.SIGINT)
     assert again.end() == 0
+
+
+def test_connections_wait_while_the_web_process_is_away(start: Callable[..., Server]) -> None:
+    """None is refused, from its death to the first answer of the next."""
+    server = start()
+    first = int(server.read_until("web started as").split()[-1])
+    server.read_until("ready")
+    os.kill(first, signal.SIGSTOP)
+    waiting = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(3)]
+    os.kill(first, signal.SIGKILL)
+    waiting += [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(3)]
+    server.read_until("web started as")
+    for client in waiting:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.0 200")
+        client.close()
+
+
+@pytest.mark.parametrize("way", [signal.SIGUSR2, signal.SIGHUP, "command"])
+def test_a_reload_starts_the_next_web_process_before_it_stops_the_last(
+    start: Callable[..., Server], way: signal.Signals | str
+) -> None:
+    server = start()
+    first = int(server.read_until("web started as").split()[-1])
+    server.read_until("ready")
+    if isinstance(way, str):
+        environment = {**os.environ, "GATEWAY_HOME": str(server.home)}
+        done = subprocess.run(
+            [sys.executable, "-m", "gateway_project.server", "reload"],
+            cwd=home.PROJECT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (
+            0,
+            f"asked the server (process {server.process.pid}) to reload; it says how that goes\n",
+        )
+    else:
+        server.process.send_signal(way)
+    server.read_until("reloading web")
+    second = int(server.read_until("web started as").split()[-1])
+    assert server.read_until("reloaded") == f"reloaded web: process {second} serves, process {first} finishes"
+    assert "web     | web stopped" not in server.lines
+    assert server.read_until("has finished") == f"web process {first} has finished"
+    assert "web     | web stopped" in server.lines
+    server.process.send_signal(signal.SIGTERM)
+    assert server.end() == 0
+    assert server.lines[-3:] == ["stopping …", "web     | web stopped", "settler | settler stopped"]
+
+
+def test_a_reload_that_fails_leaves_the_last_web_process_serving(start: Callable[..., Server]) -> None:
+    server = start()
+    first = int(server.read_until("web started as").split()[-1])
+    server.read_until("ready")
+    program = server.home.parent / "web.py"
+    program.write_text("print('I am broken'); raise SystemExit(3)")
+    server.process.send_signal(signal.SIGUSR2)
+    server.read_until("web was not reloaded: the new process ended (exit code 3)")
+    assert psutil.pid_exists(first)
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as client:
+        client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert client.recv(100).startswith(b"HTTP/1.0 200")
+    # What is asked for next is done.
+    program.write_text(WEB)
+    server.process.send_signal(signal.SIGUSR2)
+    server.read_until("reloaded web")
+
+
+def test_there_is_nothing_to_reload_without_a_server(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway_project.server", "reload"],
+        cwd=home.PROJECT,
+        env={**os.environ, "GATEWAY_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, f"no server runs on {tmp_path}\n")
 
 
 def test_a_second_signal_does_not_wait(start: Callable[..., Server]) -> None:

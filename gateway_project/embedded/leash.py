@@ -40,10 +40,11 @@ def spawn(
     user: User | None = None,
     orphan_signal: signal.Signals = signal.SIGKILL,
     background: bool = False,
+    descriptors: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a process in a session of its own; it gets `orphan_signal` when this process dies. Raises OSError.
 
-    What works in the `background` lets the others go first where they share a core.
+    What works in the `background` lets the others go first where they share a core. It inherits the `descriptors`.
     Call it from the main thread: on Linux the leash hangs on the thread that made the child. Elsewhere there is no
     leash, and whoever starts next ends what was left behind (`end_leftover`).
     """
@@ -55,6 +56,7 @@ def spawn(
         env=dict(env),
         cwd=cwd,
         start_new_session=True,
+        pass_fds=descriptors,
         preexec_fn=_leash(orphan_signal, background=background),
         user=user.uid if user else None,
         group=user.gid if user else None,

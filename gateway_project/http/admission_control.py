@@ -23,8 +23,10 @@ from apps.kernel.errors import Overloaded
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
 _LONGEST_TURN, _TICK = 0.020, 0.001
-# Seconds over which it is counted how many requests leave the queue.
-_RATE_WINDOW = 0.25
+# Seconds over which it is counted how many requests leave the queue, and at first.
+_RATE_WINDOW, _FIRST_WINDOW = 0.25, 0.05
+# Of the longest wait: what may be expected of a request that is let into the queue. Expectations err.
+_EXPECTED_SHARE = 0.75
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.
 _FIRST, _LAST = 2, -2
 
@@ -54,6 +56,7 @@ class AdmissionControl:
         self.in_progress = 0
         self._most = most
         self._longest_wait = longest_wait
+        self._longest_expected = longest_wait * _EXPECTED_SHARE
         self._clock = clock
         self._queue: deque[_Waiting] = deque()
         self._hub: Any = gevent.get_hub()
@@ -67,17 +70,20 @@ class AdmissionControl:
 
     def check(self) -> None:
         """Raise Overloaded when a request that came now would be shed: asked before its body is read."""
-        if self.in_progress + len(self._queue) >= self._most or self._estimated_wait() > self._longest_wait:
+        if self.in_progress + len(self._queue) >= self._most or self._estimated_wait() > self._longest_expected:
             raise self._overloaded()
 
-    def enter(self) -> None:
-        """Let a request in, after its wait if there is one; `leave` follows. Raises Overloaded."""
+    def enter(self) -> bool:
+        """Let a request in and return whether it had to wait for that; `leave` follows. Raises Overloaded."""
         if self._queue or self._clock() - self._turn_began > _LONGEST_TURN:
             self.check()
             self._wait_for_turn()
-        elif self.in_progress >= self._most:
+            self.in_progress += 1
+            return True
+        if self.in_progress >= self._most:
             raise self._overloaded()
         self.in_progress += 1
+        return False
 
     def leave(self) -> None:
         """Note that a request has been answered."""
@@ -110,7 +116,7 @@ class AdmissionControl:
             any_left, waiting.late = True, now - waiting.since > self._longest_wait
             self._started += not waiting.late
             waiting.greenlet.switch()
-        if (passed := now - self._counted_since) > _RATE_WINDOW:
+        if (passed := now - self._counted_since) > (_FIRST_WINDOW if self._rate is None else _RATE_WINDOW):
             self._rate = self._started / passed if self._rate is None else (self._rate + self._started / passed) / 2
             self._started, self._counted_since = 0, now
         if not queue:

@@ -32,6 +32,9 @@ class Source(Protocol):
     def go_on(self) -> None:
         """Tell a client that waits for it to send its body."""
 
+    def has_left(self) -> bool:
+        """Tell whether the client has closed the connection."""
+
 
 class BodyMemory:
     """The bytes of large bodies that one worker holds, of all clients and of each."""

@@ -19,32 +19,38 @@ ABORTED = Counter("gateway_aborted_bodies_total", "Requests whose client left be
 
 # Seconds between two lines about one kind of event: a flood is a number, not a flood of lines.
 _BETWEEN_LINES = 1.0
-_untold: Counts[str] = Counts()
-_told_at: dict[str, float] = {}
+# What has not been counted and told yet; a metric's own count costs as much as all else of refusing a request.
+_new: Counts[tuple[str, str]] = Counts()
+_untold: Counts[tuple[str, str]] = Counts()
+_told_at: dict[tuple[str, str], float] = {}
+_METRICS = {"client.refused": REFUSED, "client.connection_closed": CLOSED}
+_ABORTED = ("client.body_aborted", "client_left")
 
 
 def refused(reason: str) -> None:
     """Count a refused request."""
-    REFUSED.labels(reason).inc()
-    _tell("client.refused", reason)
+    _new["client.refused", reason] += 1
 
 
 def closed(reason: str) -> None:
     """Count a connection that had to go."""
-    CLOSED.labels(reason).inc()
-    _tell("client.connection_closed", reason)
+    _new["client.connection_closed", reason] += 1
 
 
 def aborted() -> None:
     """Count a client that left in the middle of its request."""
-    ABORTED.inc()
-    _tell("client.body_aborted", "client_left")
+    _new[_ABORTED] += 1
 
 
-def _tell(event: str, reason: str) -> None:
-    kind = f"{event} {reason}"
-    _untold[kind] += 1
+def hand_over() -> None:
+    """Let the metrics and the log have what was counted; each kind of event is a line a second at most."""
+    for (event, reason), number in _new.items():
+        metric = _METRICS.get(event)
+        (ABORTED if metric is None else metric.labels(reason)).inc(number)
+        _untold[event, reason] += number
+    _new.clear()
     now = time.monotonic()
-    if now - _told_at.get(kind, -_BETWEEN_LINES) >= _BETWEEN_LINES:
+    for kind in [kind for kind in _untold if now - _told_at.get(kind, -_BETWEEN_LINES) >= _BETWEEN_LINES]:
         _told_at[kind] = now
+        event, reason = kind
         log.info(event, reason=reason, count=_untold.pop(kind))

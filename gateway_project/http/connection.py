@@ -133,6 +133,16 @@ class Connection:
             request.expects = False
             self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
 
+    def has_left(self) -> bool:
+        """Tell whether the client has closed the connection."""
+        self._sock.settimeout(0.0)
+        try:
+            return self._sock.recv(1, socket.MSG_PEEK) == b""
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
     def _answer(self, request: Incoming) -> bool:
         """Answer a request; return whether another may follow."""
         environ = request.environ

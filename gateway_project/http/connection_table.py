@@ -46,24 +46,29 @@ class ConnectionTable:
         self._stopping_since: float | None = None
 
     def opened(self, address: str | None) -> bool:
-        """Count a new connection; False when its address has too many. Without an address it is a proxy's.
+        """Count a new connection; False when its address has too many at work. Without an address it is a proxy's.
 
-        When there is hardly room for more, the connection that has been idle for longest goes, those that never sent a
-        request first.
+        Where there is no room for it, the connection that has been idle for longest goes, those that never sent a
+        request first: one of the same address when that has as many as it may, any when the worker is nearly full.
         """
         if address:
-            if self._by_address[address] >= self._per_address:
+            if self._by_address[address] >= self._per_address and not self._end_oldest("address_limit", address):
                 self._closed("address_limit")
                 return False
             self._by_address[address] += 1
         self._open += 1
         if self._open > self._most - _RESERVE:
-            for idle in chain(self.fresh, self.kept):
-                if not idle.ending:
-                    self._closed("no_room")
-                    idle.end()
-                    break
+            self._end_oldest("no_room")
         return True
+
+    def _end_oldest(self, reason: str, address: str | None = None) -> bool:
+        """End the connection that has been idle for longest, of an address if one is given; tell if there is one."""
+        for idle in chain(self.fresh, self.kept):
+            if not idle.ending and (address is None or idle.address == address):
+                self._closed(reason)
+                idle.end()
+                return True
+        return False
 
     def gone(self, address: str | None) -> None:
         """Count a connection that `opened` let in and that is over."""
@@ -95,7 +100,8 @@ class ConnectionTable:
 class Idle:
     """A connection waiting for its next request; ends when one comes, its time is over, or it has to go."""
 
-    def __init__(self, table: ConnectionTable) -> None:
+    def __init__(self, table: ConnectionTable, address: str | None = None) -> None:
+        self.address = address
         self.since = 0.0
         # Whether a part of the request's head is there, and whether the wait is about to be ended.
         self.begun = self.ending = False

@@ -6,14 +6,15 @@ Knows the envelope, the id and the headers of a refusal. Must never decide that 
 from __future__ import annotations
 
 import math
+from functools import cache, lru_cache
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
-from apps.kernel.errors import ApiError
+from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.request_id import HEADER, request_id_of
-from apps.kernel.rest.envelopes import body_of, family_of
+from apps.kernel.rest.envelopes import Family, body_of, family_of
 
 
 class MalformedRequest(ApiError):
@@ -24,7 +25,8 @@ class MalformedRequest(ApiError):
 
 def refusal(environ: dict[str, Any], error: ApiError) -> tuple[str, list[tuple[str, str]], bytes]:
     """Return status line, headers and body that tell a client of the error."""
-    body = msgspec.json.encode(body_of(family_of(environ.get("PATH_INFO", "")), error))
+    family = family_of(environ.get("PATH_INFO", ""))
+    body = _overloaded(family, error.message) if type(error) is Overloaded else _written(family, error)
     headers = [
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(body))),
@@ -34,4 +36,19 @@ def refusal(environ: dict[str, Any], error: ApiError) -> tuple[str, list[tuple[s
         headers.append(("Retry-After", str(max(1, math.ceil(error.retry_after)))))
     if error.status == 401:
         headers.append(("WWW-Authenticate", "Bearer"))
-    return f"{error.status} {HTTPStatus(error.status).phrase}", headers, body
+    return _status_line(error.status), headers, body
+
+
+def _written(family: Family, error: ApiError) -> bytes:
+    return msgspec.json.encode(body_of(family, error))
+
+
+@lru_cache(maxsize=32)
+def _overloaded(family: Family, message: str) -> bytes:
+    """Return the body for a gateway that has too much to do, which is when there is no time to write it each time."""
+    return _written(family, Overloaded(message))
+
+
+@cache
+def _status_line(status: int) -> str:
+    return f"{status} {HTTPStatus(status).phrase}"

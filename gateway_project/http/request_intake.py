@@ -13,7 +13,7 @@ from apps.kernel.errors import ApiError, Unauthenticated
 from apps.keys.presented import MISSING
 from gateway_project.http.address_throttle import AddressThrottle
 from gateway_project.http.admission_control import AdmissionControl
-from gateway_project.http.body_reading import BodyMemory, Source, read_body, too_large
+from gateway_project.http.body_reading import BodyAborted, BodyMemory, Source, read_body, too_large
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.reading import Incoming
 from gateway_project.http.route_limits import SMALLEST, is_model_route, limit_of
@@ -53,7 +53,7 @@ class RequestIntake:
                 # Nearly every request: there is nothing to look at.
                 if path in _ALWAYS_ANSWERED:
                     return _nothing
-                self._admission.enter()
+                self._work_on(source)
                 return self._admission.leave
             return self._enter_slowly(source, request, path)
         except ApiError as error:
@@ -93,12 +93,18 @@ class RequestIntake:
         try:
             read_body(source, request, limit, self._limits, hold)
             if not exempt:
-                self._admission.enter()
+                self._work_on(source)
                 entered = True
         except BaseException:
             leave()
             raise
         return leave
+
+    def _work_on(self, source: Source) -> None:
+        """Wait for the request's turn. Raises Overloaded; BodyAborted when its client has not waited for it."""
+        if self._admission.enter() and source.has_left():
+            self._admission.leave()
+            raise BodyAborted("The client closed the connection before its request had its turn")
 
     def _count_try(self, environ: dict[str, Any]) -> None:
         address = self._address_of(environ)

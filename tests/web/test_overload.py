@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 
 import pytest
 
@@ -101,9 +102,39 @@ def test_who_would_wait_longer_than_the_limit_is_shed_and_the_others_are_served(
         assert 5 <= statuses.count(200) <= 100
         assert all(b"Retry-After: " in answer for answer in answers if status_of(answer) == 503)
         # It is over as soon as they are answered.
-        assert status_of(one.ask(get(b"/busy"))) == 200
+        clients[0].sendall(get(b"/busy"))
+        assert status_of(read_one(clients[0])) == 200
         for client in clients:
             client.close()
+
+
+def test_nobody_works_for_a_client_that_left_before_its_turn() -> None:
+    server = serving(QUEUE_TIME_LIMIT="30")
+    with server as one:
+        clients = ask_all(one, 60)
+        for client in clients[1:]:
+            client.close()
+        assert status_of(read_one(clients[0])) == 200
+        began = time.monotonic()
+        clients[0].sendall(get(b"/small"))
+        assert status_of(read_one(clients[0])) == 200
+        clients[0].close()
+        # A line for all of them, and not a second of work.
+        assert time.monotonic() - began < 30
+        time.sleep(0.3)
+    assert "client.body_aborted" in server.said
+
+
+def test_refusals_are_counted_and_told_once_a_second() -> None:
+    server = serving()
+    with server as one:
+        for _ in range(5):
+            assert status_of(one.ask(b"GET / HTTP/1.1\r\n\r\n")) == 400
+        time.sleep(0.3)
+    lines = [line for line in server.said.splitlines() if "client.refused" in line]
+    assert 1 <= len(lines) <= 5
+    assert sum(int(re.findall(r"count=(\d+)", line)[0]) for line in lines) <= 5
+    assert all("reason=malformed" in line for line in lines)
 
 
 def test_a_burst_that_can_be_served_in_time_is_served() -> None:

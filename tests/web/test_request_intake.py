@@ -54,6 +54,9 @@ class Sender:
     def go_on(self) -> None:
         """Nobody waits for it."""
 
+    def has_left(self) -> bool:
+        return False
+
 
 def read(sender: Sender, clock: Clock, limit: int = 1_000_000) -> list[int]:
     held: list[int] = []
