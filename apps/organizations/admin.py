@@ -43,14 +43,14 @@ class OperatorSignInForm(SignInForm):
     def clean(self) -> dict[str, Any]:
         """Count the try, then look at the password. Raises ValidationError."""
         email = User.normalize_username(self.cleaned_data.get("username", ""))
+        address = address_of(self.request) if self.request else ""
         try:
-            throttle.count_try(
-                (throttle.SIGN_IN_PER_ADDRESS, address_of(self.request) if self.request else ""),
-                (throttle.SIGN_IN_PER_ACCOUNT, email),
-            )
+            throttle.count_sign_in(email, address)
         except RateLimited as error:
             raise forms.ValidationError(error.message, code="throttled") from error
-        return super().clean()
+        cleaned: dict[str, Any] = super().clean()
+        throttle.remember(email, address)
+        return cleaned
 
 
 class OperatorSetsPasswordForm(SetPasswordForm):
