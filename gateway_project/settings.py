@@ -223,6 +223,10 @@ STRIPE_WEBHOOK_SECRETS = env.words("STRIPE_WEBHOOK_SECRET")
 STRIPE_PRO_PRICE = str(env.env.str("STRIPE_PRO_PRICE", default=""))
 # Where it is asked, when that is not Stripe itself.
 STRIPE_API_BASE = str(env.env.str("STRIPE_API_BASE", default="")).rstrip("/")
+# Who may make an account: everybody, whom somebody has invited, or nobody.
+SIGN_UP = env.choice("SIGN_UP", ("open", "invite", "closed"), "open" if DEVELOPMENT else "invite")
+# Whether an address has to be confirmed before keys and organizations are made under it.
+EMAIL_VERIFICATION = env.boolean("EMAIL_VERIFICATION", default=not DEVELOPMENT)
 # Written to the log until it says how it is sent.
 vars().update(env.env.email_url("EMAIL_URL", default="consolemail://"))
 EMAIL_TIMEOUT = 20

@@ -37,6 +37,10 @@ SIGN_IN_PER_ADDRESS = Rate("sign-in:address", 60)
 SIGN_UP_PER_ACCOUNT = Rate("sign-up:account", 5)
 SIGN_UP_PER_ADDRESS = Rate("sign-up:address", 10)
 
+VERIFY_PER_ADDRESS = Rate("verify-email:address", 60)
+MESSAGES_PER_USER = Rate("verification-email:user", 5, 3_600)
+INVITATIONS_PER_ORGANIZATION = Rate("invitation:organization", 50, 3_600)
+INVITATIONS_PER_ACCOUNT = Rate("invitation:account", 10, 3_600)
 # Seconds for which an address is remembered that somebody signed in from, and how many of an account.
 KNOWN_FOR, MOST_KNOWN = 30 * 24 * 3_600, 20
 

@@ -49,6 +49,7 @@ class TestSignUp:
             "id": str(user.id),
             "name": "Olivia",
             "email": "olivia@example.com",
+            "emailVerified": True,
             "createdAt": user.created_at.isoformat().replace("+00:00", "Z"),
         }
         assert Caller(answer["token"]).get("/auth/get-session").json()["user"] == answer["user"]
