@@ -56,6 +56,11 @@ app.conf.beat_schedule = {
         "schedule": crontab(minute="*/5"),
         "options": {"expires": 300},
     },
+    "send-messages": {
+        "task": "organizations.send_messages",
+        "schedule": 15.0,
+        "options": {"expires": 15},
+    },
     "sweep-idempotent-answers": {
         "task": "organizations.sweep_idempotent_answers",
         "schedule": crontab(minute=35),

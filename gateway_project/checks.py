@@ -114,6 +114,12 @@ def _warnings_of_production() -> Iterator[CheckMessage]:
         )
     if settings.METRICS_PUBLIC and not settings.METRICS_TOKEN:
         yield Warning("METRICS_PUBLIC: /metrics answers anyone who can reach it.", id="gateway.W002")
+    if settings.EMAIL_BACKEND.endswith("console.EmailBackend"):
+        yield Warning(
+            "EMAIL_URL is not set: invitations and messages that confirm addresses are not sent.",
+            hint="`manage.py invite` prints an invitation, to be passed on by hand.",
+            id="gateway.W004",
+        )
     if settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES:
         yield Warning(
             "GATEWAY_ALLOW_PRIVATE_ADDRESSES lets tenants' URLs reach into the private network.", id="gateway.W003"

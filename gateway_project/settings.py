@@ -43,6 +43,22 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _BEHIND_TLS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _BEHIND_TLS else None
 SECURE_HSTS_SECONDS = 31_536_000 if _BEHIND_TLS else 0
 X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+# Of pages: the admin's. No script stands in a page, and none comes from elsewhere; its own Alpine compiles what it
+# finds in attributes (`unsafe-eval`), and sets styles of elements.
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'", "'unsafe-eval'"],
+        "style-src": ["'self'", "'unsafe-inline'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
 # `/metrics` asks for this bearer token when it is set; in production it is, unless everybody may read them.
 METRICS_TOKEN = str(env.env.str("METRICS_TOKEN", default=""))
 METRICS_PUBLIC = env.boolean("METRICS_PUBLIC", default=False)
@@ -76,6 +92,8 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django_prometheus.middleware.PrometheusBeforeMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "apps.kernel.rest.security_headers.SecurityHeadersMiddleware",
     "apps.kernel.rest.middleware.RequestMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -233,6 +251,10 @@ STRIPE_WEBHOOK_SECRETS = env.words("STRIPE_WEBHOOK_SECRET")
 STRIPE_PRO_PRICE = str(env.env.str("STRIPE_PRO_PRICE", default=""))
 # Where it is asked, when that is not Stripe itself.
 STRIPE_API_BASE = str(env.env.str("STRIPE_API_BASE", default="")).rstrip("/")
+# Who may make an account: everybody, whom somebody has invited, or nobody.
+SIGN_UP = env.choice("SIGN_UP", ("open", "invite", "closed"), "open" if DEVELOPMENT else "invite")
+# Whether an address has to be confirmed before keys and organizations are made under it.
+EMAIL_VERIFICATION = env.boolean("EMAIL_VERIFICATION", default=not DEVELOPMENT)
 # Written to the log until it says how it is sent.
 vars().update(env.env.email_url("EMAIL_URL", default="consolemail://"))
 EMAIL_TIMEOUT = 20

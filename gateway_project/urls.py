@@ -23,6 +23,7 @@ from apps.guardrails import views as guardrails
 from apps.keys import provider_views as provider_keys
 from apps.keys import views as keys
 from apps.logs import views as logs
+from apps.organizations import account_views as accounts
 from apps.organizations import audit_views as audit_logs
 from apps.organizations import views as organizations
 from gateway_project import health
@@ -49,6 +50,8 @@ urlpatterns = [
     path("v1/models/<path:model_id>", public_but_for_wrong_keys(catalog.read_model)),
     path("auth/sign-up/email", organizations.SignUp.as_view()),
     path("auth/sign-in/email", organizations.SignIn.as_view()),
+    path("auth/verify-email", accounts.VerifyEmail.as_view()),
+    path("auth/send-verification-email", accounts.SendVerificationEmail.as_view()),
     path("auth/sign-out", organizations.SignOut.as_view()),
     path("auth/get-session", organizations.GetSession.as_view()),
     path("organization", organizations.Organizations.as_view()),
@@ -56,6 +59,11 @@ urlpatterns = [
     path("organization/<str:organization_id>/projects", organizations.OrganizationProjects.as_view()),
     path("organization/<str:organization_id>/members", organizations.Members.as_view()),
     path("organization/<str:organization_id>/members/<str:member_id>", organizations.OneMember.as_view()),
+    path("organization/<str:organization_id>/invitations", accounts.Invitations.as_view()),
+    path("organization/<str:organization_id>/invitations/<str:invitation_id>", accounts.OneInvitation.as_view()),
+    path(
+        "organization/<str:organization_id>/invitations/<str:invitation_id>/accept", accounts.AcceptInvitation.as_view()
+    ),
     path("organization/<str:organization_id>/transactions", billing.Transactions.as_view()),
     path("organization/<str:organization_id>/payment-methods", payments.PaymentMethods.as_view()),
     path("organization/<str:organization_id>/payment-methods/setup", payments.CardSetup.as_view()),

@@ -20,6 +20,7 @@ SAFE = {
     "ALLOWED_HOSTS": "gateway.example",
     "PUBLIC_URL": "https://gateway.example",
     "METRICS_TOKEN": "mT7q-2Lw9xVc4Kb8Rz0e",
+    "EMAIL_URL": "smtp://mail.example",
     "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
     "REDIS_URL": "redis://127.0.0.1:1/0",
 }
@@ -90,6 +91,7 @@ def test_an_unsafe_production_refuses(tmp_path: Path, identifier: str, changes: 
     [
         ("gateway.W001", {"PUBLIC_URL": "http://gateway.example"}),
         ("gateway.W002", {"METRICS_TOKEN": "", "METRICS_PUBLIC": "true"}),
+        ("gateway.W004", {"EMAIL_URL": ""}),
         ("gateway.W003", {"GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true"}),
     ],
 )

@@ -18,7 +18,7 @@ from apps.keys.models import ApiKey, IamRule
 from apps.keys.rule_values import issues_of
 from apps.keys.secrets import digest_of, new_token, prefix
 from apps.organizations import audit
-from apps.organizations.access import access_project
+from apps.organizations.access import access_project, require_verified
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
 
@@ -41,6 +41,7 @@ def create_api_key(*, user: User, project_id: UUID | str, description: str, **li
     Raises NotFound, Forbidden, Gone for a project that is archived, InvalidRequest when the plan's keys are used up.
     """
     project, _ = access_project(user, project_id)
+    require_verified(user)
     # Those who create keys at once wait for each other here, so that none of them counts without the others' keys.
     Project.objects.select_for_update(no_key=True).get(pk=project.pk)
     if project.status != Project.Status.ACTIVE:

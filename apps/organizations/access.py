@@ -9,6 +9,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 from uuid import UUID
 
+from django.conf import settings
+
 from apps.kernel.errors import Forbidden, NotFound
 from apps.kernel.ids import find_id
 from apps.organizations.models import Membership, Organization, Project, Role, User
@@ -59,6 +61,15 @@ def require(role: Role, needed: Role) -> None:
     """Raise Forbidden when the role does not reach."""
     if not reaches(role, needed):
         raise Forbidden(f"This needs the role {needed} in the organization; yours is {role}")
+
+
+def require_verified(user: User) -> None:
+    """Raise Forbidden for who has not confirmed their e-mail address, where that is asked for."""
+    if settings.EMAIL_VERIFICATION and user.email_verified_at is None:
+        raise Forbidden(
+            "Confirm your e-mail address first: POST /auth/send-verification-email sends a message to it",
+            code="email_not_verified",
+        )
 
 
 def needed_to_change(fields: Collection[str]) -> Role:

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from apps.kernel.ids import find_id
-from apps.organizations import audit, passwords, revocation
-from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT
+from apps.organizations import audit, invitations, passwords, revocation
+from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, require_verified
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
 from apps.organizations.sessions import end_sessions
@@ -22,22 +23,45 @@ from apps.organizations.sessions import end_sessions
 DEFAULT_ORGANIZATION, DEFAULT_PROJECT = "Default Organization", "Default Project"
 
 
-def sign_up(*, name: str, email: str, password: str, ref: str | None = None) -> User:
-    """Create a user with an organization and a project of their own. Raises InvalidRequest (409) for a known address.
+def sign_up(*, name: str, email: str, password: str, ref: str | None = None, invitation: str | None = None) -> User:
+    """Create a user with an organization and a project of their own. Raises InvalidRequest (409) for a known address,
+    Forbidden for whom `SIGN_UP` does not let in.
 
-    `ref` is the id of the organization that sent them; one that does not exist is not recorded.
+    `ref` is the id of the organization that sent them; one that does not exist is not recorded. An `invitation` was
+    sent to the address, so it needs no further message to be confirmed.
     """
+    admitted = invitations.admit(email=email, token=invitation)
     stored = passwords.hash_of(password)
+    now = timezone.now()
+    verified = admitted is not None or not settings.EMAIL_VERIFICATION
     try:
         with transaction.atomic():
-            user = User.objects.create(email=User.normalize_username(email), name=name, password=stored)
+            user = User.objects.create(
+                email=User.normalize_username(email),
+                name=name,
+                password=stored,
+                email_verified_at=now if verified else None,
+                verification_wanted_at=None if verified else now,
+            )
             with audit.acting(user):
                 create_organization(owner=user, referred_by=_find_referrer(ref))
+                if admitted is not None:
+                    invitations.accept(invitation=admitted, user=user)
     except IntegrityError as error:
         raise InvalidRequest(
             "An account with this e-mail address already exists", status=409, code="already_exists", param="email"
         ) from error
     return user
+
+
+def verify_email(*, user: User) -> bool:
+    """Note that a user reads the mail of their address; False when that was known."""
+    return bool(User.objects.filter(pk=user.pk, email_verified_at=None).update(email_verified_at=timezone.now()))
+
+
+def want_verification(*, user: User) -> None:
+    """Have a message sent that lets a user confirm their address; nothing where that is done."""
+    User.objects.filter(pk=user.pk, email_verified_at=None).update(verification_wanted_at=timezone.now())
 
 
 def sign_in(*, email: str, password: str) -> User:
@@ -71,6 +95,7 @@ def create_organization(
 @transaction.atomic
 def create_further_organization(*, owner: User, name: str) -> Organization:
     """Create an organization at a user's wish. Raises Forbidden when they own as many as a user may."""
+    require_verified(owner)
     # Those who create at once wait for each other here, so that none of them counts without the others'.
     User.objects.select_for_update(no_key=True).get(pk=owner.pk)
     owned = Membership.objects.filter(user=owner, role=Role.OWNER)
@@ -134,6 +159,9 @@ def add_member(*, organization: Organization, email: str, role: Role) -> Members
     """Make the user with this address a member. Raises NotFound without one, InvalidRequest (409) for a member."""
     _locked(organization)
     user = User.objects.filter(email=User.normalize_username(email), is_active=True).first()
+    if user is not None and settings.EMAIL_VERIFICATION and user.email_verified_at is None:
+        # Whoever signed up with the address need not be who has the mailbox.
+        user = None
     if user is None:
         raise NotFound("There is no account with this e-mail address")
     membership, added = Membership.objects.get_or_create(organization=organization, user=user, defaults={"role": role})
@@ -183,9 +211,12 @@ def create_operator(*, email: str, password: str) -> User:
         user, created = User.objects.get_or_create(
             email=User.normalize_username(email), defaults={"password": stored, "name": "Operator"}
         )
+        user.email_verified_at = user.email_verified_at or timezone.now()
         user.is_staff = user.is_superuser = user.is_active = True
         user.password = stored
-        user.save(update_fields=["is_staff", "is_superuser", "is_active", "password", "updated_at"])
+        user.save(
+            update_fields=["is_staff", "is_superuser", "is_active", "password", "email_verified_at", "updated_at"]
+        )
         if not created:
             end_sessions(user)
     return user

@@ -15,7 +15,7 @@ from apps.kernel.errors import RateLimited
 from apps.kernel.rest.address import address_of
 from apps.organizations import throttle
 from apps.organizations.audited_admin import AuditedAdmin
-from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, User
+from apps.organizations.models import AuditEntry, IdempotentAnswer, Invitation, Membership, Organization, Project, User
 from apps.organizations.sessions import end_sessions
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ class OperatorSignInForm(SignInForm):
     def clean(self) -> dict[str, Any]:
         """Count the try, then look at the password. Raises ValidationError."""
         email = User.normalize_username(self.cleaned_data.get("username", ""))
+        address = address_of(self.request) if self.request else ""
         try:
-            throttle.count_try(
-                (throttle.SIGN_IN_PER_ADDRESS, address_of(self.request) if self.request else ""),
-                (throttle.SIGN_IN_PER_ACCOUNT, email),
-            )
+            throttle.count_sign_in(email, address)
         except RateLimited as error:
             raise forms.ValidationError(error.message, code="throttled") from error
-        return super().clean()
+        cleaned: dict[str, Any] = super().clean()
+        throttle.remember(email, address)
+        return cleaned
 
 
 class OperatorSetsPasswordForm(SetPasswordForm):
@@ -79,11 +79,22 @@ class PersonAdmin(_UserPage, KeptAdmin):
     fieldsets = (
         (None, {"fields": ("id", "email", "name", "password")}),
         ("Permissions", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
-        ("Times", {"fields": ("last_login", "created_at", "updated_at")}),
+        ("Times", {"fields": ("email_verified_at", "last_login", "created_at", "updated_at")}),
     )
     add_fieldsets = (
         (None, {"classes": ("wide",), "fields": ("email", "name", "usable_password", "password1", "password2")}),
     )
+
+
+@admin.register(Invitation)
+class InvitationAdmin(ReadAdmin):
+    """Who was invited to what; `manage.py invite` invites. Deleting one withdraws it."""
+
+    list_display = ("email", "role", "organization", "expires_at", "sent_at", "accepted_at")
+    list_select_related = ("organization",)
+    search_fields = ("email", "organization__name")
+    ordering = ("-id",)
+    fields = ("email", "role", "organization", "invited_by", "expires_at", "sent_at", "accepted_at", "created_at")
 
 
 @admin.register(Group)

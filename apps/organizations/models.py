@@ -44,6 +44,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     name = models.CharField(max_length=255, blank=True)
     is_active = models.BooleanField(default=True)
     is_staff = models.BooleanField(default=False)
+    email_verified_at = models.DateTimeField(null=True, blank=True)
+    # Since when a message that confirms the address is yet to be sent.
+    verification_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -209,6 +212,26 @@ class Project(PolicySource):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Invitation(models.Model):
+    """Somebody's word that an address may sign up, and become a member of an organization; good once, for a while."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, null=True, blank=True, related_name="invitations")
+    email = models.EmailField(max_length=254)
+    role = models.CharField(max_length=16, choices=Role.choices, default=Role.DEVELOPER)
+    invited_by = models.ForeignKey(User, models.SET_NULL, null=True, blank=True, related_name="+")
+    expires_at = models.DateTimeField()
+    sent_at = models.DateTimeField(null=True, editable=False)
+    accepted_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["email"])]
+
+    def __str__(self) -> str:
+        return f"{self.role} {self.email}"
 
 
 class AuditEntry(models.Model):

@@ -52,6 +52,7 @@ class SignUpShape(CamelSerializer):
     email = Email(max_length=254)
     password = Password(max_length=MAX_PASSWORD, trim_whitespace=False)
     ref = Text(max_length=100, required=False, allow_null=True, allow_blank=True)
+    invitation = Text(max_length=500, required=False, allow_null=True, allow_blank=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Hold the password to the rules for passwords. Raises ValidationError."""
@@ -78,9 +79,15 @@ class SessionShape(CamelSerializer):
 class UserShape(CamelModelSerializer):
     """A user, to themselves."""
 
+    email_verified = serializers.SerializerMethodField("is_verified")
+
+    def is_verified(self, user: User) -> bool:
+        """Return whether the address is confirmed."""
+        return user.email_verified_at is not None
+
     class Meta:
         model = User
-        fields = read_only_fields = ["id", "name", "email", "created_at"]
+        fields = read_only_fields = ["id", "name", "email", "email_verified", "created_at"]
 
 
 class OrganizationShape(CamelModelSerializer):

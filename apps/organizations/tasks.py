@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 from celery import shared_task
 
-from apps.organizations import idempotency
+from apps.organizations import idempotency, messages
 from apps.organizations.erasure import erase_deleted
 
 log = structlog.get_logger(__name__)
@@ -22,3 +22,10 @@ def erase() -> None:
 def sweep_idempotent_answers() -> None:
     """Remove the stored answers that are past their day. A run that is cut short is carried on by the next."""
     log.info("idempotent_answers.swept", rows=idempotency.sweep())
+
+
+@shared_task(name="organizations.send_messages", time_limit=600)
+def send_messages() -> None:
+    """Send what is waiting to be sent about accounts."""
+    if sent := messages.send_waiting():
+        log.info("messages.sent", count=sent)

@@ -1,19 +1,23 @@
-"""How often one may try to get in: so many times in any minute, per address and per account.
+"""How often one may try to get in: so many times in any minute from an address, and at an account from an address.
 
-Knows counts and windows, kept in Redis. Must never know whether a try succeeded.
+Whoever guesses at an account locks themselves out and nobody else: its owner comes from another address. Guesses from
+many addresses at once meet a far wider bound of the account, which addresses that its owner signed in from are not held
+to. Knows counts and windows, kept in Redis. Must never know a password.
 """
 
 from __future__ import annotations
 
+import hmac
+import time
 from dataclasses import dataclass
-from hashlib import sha256
 
 import structlog
+from django.conf import settings
 from redis.exceptions import RedisError
 
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
-from apps.kernel.redis import LuaScript
+from apps.kernel.redis import LuaScript, client
 
 log = structlog.get_logger(__name__)
 
@@ -27,10 +31,18 @@ class Rate:
     seconds: int = 60
 
 
-SIGN_IN_PER_ACCOUNT = Rate("sign-in:account", 10)
+SIGN_IN_PER_ACCOUNT_AND_ADDRESS = Rate("sign-in:account-and-address", 10)
+SIGN_IN_PER_ACCOUNT = Rate("sign-in:account", 200, 3_600)
 SIGN_IN_PER_ADDRESS = Rate("sign-in:address", 60)
 SIGN_UP_PER_ACCOUNT = Rate("sign-up:account", 5)
 SIGN_UP_PER_ADDRESS = Rate("sign-up:address", 10)
+
+VERIFY_PER_ADDRESS = Rate("verify-email:address", 60)
+MESSAGES_PER_USER = Rate("verification-email:user", 5, 3_600)
+INVITATIONS_PER_ORGANIZATION = Rate("invitation:organization", 50, 3_600)
+INVITATIONS_PER_ACCOUNT = Rate("invitation:account", 10, 3_600)
+# Seconds for which an address is remembered that somebody signed in from, and how many of an account.
+KNOWN_FOR, MOST_KNOWN = 30 * 24 * 3_600, 20
 
 # Returns the milliseconds to wait; 0 when every rate allows the try, which then counts against all of them.
 _TRY = LuaScript(
@@ -61,12 +73,49 @@ _TRY = LuaScript(
 )
 
 
+def count_sign_in(account: str, address: str) -> None:
+    """Count a try to sign in, before the password is looked at. Raises RateLimited."""
+    claims = [(SIGN_IN_PER_ADDRESS, address), (SIGN_IN_PER_ACCOUNT_AND_ADDRESS, f"{address}\n{account}")]
+    if not _is_known(account, address):
+        claims.append((SIGN_IN_PER_ACCOUNT, account))
+    count_try(*claims)
+
+
+def remember(account: str, address: str) -> None:
+    """Note that the account's owner signed in from the address."""
+    key = _known_key(account)
+    try:
+        pipe = client().pipeline(transaction=False)
+        pipe.zadd(key, {_digest(address): time.time()})
+        pipe.zremrangebyrank(key, 0, -MOST_KNOWN - 1)
+        pipe.expire(key, KNOWN_FOR)
+        pipe.execute()
+    except RedisError as error:
+        log.warning("throttle.not_remembered", error=type(error).__name__)
+
+
+def _is_known(account: str, address: str) -> bool:
+    try:
+        since = client().zscore(_known_key(account), _digest(address))
+    except RedisError:
+        return False
+    return since is not None and float(since) > time.time() - KNOWN_FOR
+
+
+def _known_key(account: str) -> str:
+    return f"signed-in-from:{_digest(account)}"
+
+
+def _digest(subject: str) -> str:
+    return hmac.digest(settings.SECRET_KEY.encode(), subject.encode("utf-8", "surrogatepass"), "sha256").hex()
+
+
 def count_try(*claims: tuple[Rate, str]) -> None:
     """Count a try against each rate and whom it is about. Raises RateLimited; a refused try is not counted.
 
     Without Redis nothing can be counted, and people can still sign in.
     """
-    keys = [f"throttle:{rate.name}:{sha256(subject.encode()).hexdigest()}" for rate, subject in claims]
+    keys = [f"throttle:{rate.name}:{_digest(subject)}" for rate, subject in claims]
     bounds = [number for rate, _ in claims for number in (rate.count, rate.seconds * 1000)]
     try:
         wait_ms = int(_TRY(keys, [str(new_id()), *bounds]))

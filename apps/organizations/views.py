@@ -67,11 +67,11 @@ class SignIn(Endpoint):
     def post(self, request: Request) -> Response:
         """Begin a session."""
         fields = self.read(SignInShape)
-        throttle.count_try(
-            (throttle.SIGN_IN_PER_ADDRESS, address_of(request)),
-            (throttle.SIGN_IN_PER_ACCOUNT, User.normalize_username(fields["email"])),
-        )
-        return _signed_in(actions.sign_in(**fields))
+        account, address = User.normalize_username(fields["email"]), address_of(request)
+        throttle.count_sign_in(account, address)
+        user = actions.sign_in(**fields)
+        throttle.remember(account, address)
+        return _signed_in(user)
 
 
 class SignOut(MemberEndpoint):

@@ -10,6 +10,7 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 from knox.models import AuthToken
+from rest_framework.settings import api_settings
 
 from apps.kernel.ids import new_id
 from apps.organizations import throttle
@@ -28,6 +29,16 @@ def sign_up(**changes: Any) -> dict[str, Any]:
     return answer
 
 
+def believe_one_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Believe the address that the outermost proxy has seen."""
+    monkeypatch.setattr(api_settings, "NUM_PROXIES", 1)
+
+
+def from_address(address: str, body: dict[str, str]) -> Any:
+    """Try to sign in from an address."""
+    return Caller().post("/auth/sign-in/email", body, **{"x-forwarded-for": address})
+
+
 @pytest.mark.django_db
 class TestSignUp:
     def test_it_answers_with_a_token_and_the_user(self) -> None:
@@ -38,6 +49,7 @@ class TestSignUp:
             "id": str(user.id),
             "name": "Olivia",
             "email": "olivia@example.com",
+            "emailVerified": True,
             "createdAt": user.created_at.isoformat().replace("+00:00", "Z"),
         }
         assert Caller(answer["token"]).get("/auth/get-session").json()["user"] == answer["user"]
@@ -163,6 +175,30 @@ class TestSignIn:
         world.dana.save()
         response = Caller().post("/auth/sign-in/email", {"email": world.dana.email, "password": PASSWORD})
         assert response.status_code == 401
+
+    def test_wrong_passwords_do_not_lock_the_owner_out(
+        self, world: World, monkeypatch: pytest.MonkeyPatch, settings: Any
+    ) -> None:
+        """Whoever guesses is locked out by themselves: the owner comes from another address."""
+        believe_one_proxy(monkeypatch)
+        wrong, right = ({"email": "olivia@example.com", "password": one} for one in ("not her password", PASSWORD))
+        guesses = [from_address("203.0.113.7", wrong).status_code for _ in range(12)]
+        assert guesses == [401] * 10 + [429] * 2
+        assert from_address("203.0.113.7", right).status_code == 429, "where guesses came from, the right one is late"
+        assert from_address("198.51.100.1", right).status_code == 200
+
+    def test_guesses_from_everywhere_do_not_lock_out_who_was_there_before(
+        self, world: World, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        believe_one_proxy(monkeypatch)
+        monkeypatch.setattr(throttle, "SIGN_IN_PER_ACCOUNT", throttle.Rate("sign-in:account", 3, 3_600))
+        wrong, right = ({"email": "olivia@example.com", "password": one} for one in ("not her password", PASSWORD))
+        assert from_address("198.51.100.1", right).status_code == 200
+        guesses = [from_address(f"203.0.113.{number}", wrong).status_code for number in range(4)]
+        assert guesses == [401, 401, 429, 429], "the first of three was hers"
+        assert from_address("198.51.100.1", right).status_code == 200
+        assert from_address("198.51.100.2", right).status_code == 429
+        assert from_address("203.0.113.9", {**wrong, "email": "dana@example.com"}).status_code == 401
 
     def test_tries_are_throttled_per_account(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(throttle, "SIGN_IN_PER_ACCOUNT", throttle.Rate("sign-in:account", 2))

@@ -21,6 +21,7 @@ from apps.guardrails.models import CustomRule
 from apps.kernel.ids import new_id
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt
+from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Plan, Role
 from apps.organizations.sessions import MemberEndpoint
 from tests.payments import add_card
@@ -31,6 +32,8 @@ OWNER, ADMINS, MEMBERS = {"olivia"}, {"olivia", "adam"}, {"olivia", "adam", "dan
 EVERYONE = {*MEMBERS, "sam"}
 KEY, RULE = "keys/api/<str:key_id>", "keys/api/<str:key_id>/iam/<str:rule_id>"
 ORGANIZATION = "organization/<str:organization_id>"
+INVITATIONS = f"{ORGANIZATION}/invitations"
+INVITATION = f"{INVITATIONS}/<str:invitation_id>"
 MEMBER = f"{ORGANIZATION}/members/<str:member_id>"
 CARDS, SUBSCRIPTION = f"{ORGANIZATION}/payment-methods", f"{ORGANIZATION}/subscription"
 CARD = f"{CARDS}/<str:payment_method_id>"
@@ -61,6 +64,7 @@ DANAS, OLIVIAS = {"key_id": "danas_key"}, {"key_id": "olivias_key"}
 DANAS_RULE = {**DANAS, "rule_id": "danas_rule"}
 OLIVIAS_RULE = {**OLIVIAS, "rule_id": "olivias_rule"}
 PROJECT = {"project_id": "project"}
+SAMS_INVITATION = {**IN_ACME, "invitation_id": "sams_invitation"}
 PROVIDER_KEY = {"key_id": "provider_key"}
 ACMES_CARD = {**IN_ACME, "payment_method_id": "other_card"}
 ACMES_GUARDRAIL = {**IN_ACME, "rule_id": "guardrail"}
@@ -74,6 +78,7 @@ def member(name: str) -> dict[str, str]:
 ROWS = [
     Row("POST", "auth/sign-out", EVERYONE),
     Row("GET", "auth/get-session", EVERYONE),
+    Row("POST", "auth/send-verification-email", EVERYONE),
     Row("GET", "organization", EVERYONE),
     Row("POST", "organization", EVERYONE, body={"name": "Another"}),
     Row("PATCH", ORGANIZATION, ADMINS, IN_ACME, {"name": "Acme & Co"}),
@@ -109,6 +114,12 @@ ROWS = [
     Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "developer"}),
     Row("POST", f"{ORGANIZATION}/members", ADMINS, IN_ACME, {"email": "nora@example.com", "role": "admin"}),
     Row("POST", f"{ORGANIZATION}/members", OWNER, IN_ACME, {"email": "nora@example.com", "role": "owner"}),
+    Row("GET", INVITATIONS, ADMINS, IN_ACME),
+    Row("POST", INVITATIONS, ADMINS, IN_ACME, {"email": "new@example.com", "role": "developer"}),
+    Row("POST", INVITATIONS, ADMINS, IN_ACME, {"email": "new@example.com", "role": "admin"}),
+    Row("POST", INVITATIONS, OWNER, IN_ACME, {"email": "new@example.com", "role": "owner"}),
+    Row("DELETE", INVITATION, ADMINS, SAMS_INVITATION),
+    Row("POST", f"{INVITATION}/accept", {"sam"}, SAMS_INVITATION),
     Row("PATCH", MEMBER, ADMINS, member("dana"), {"role": "admin"}),
     Row("PATCH", MEMBER, OWNER, member("dana"), {"role": "owner"}),
     Row("PATCH", MEMBER, ADMINS, member("adam"), {"role": "developer"}),
@@ -170,7 +181,7 @@ ROWS = [
 
 
 # What changes nothing of an organization, and is in no audit log.
-OF_NO_ORGANIZATION = {"auth/sign-out"}
+OF_NO_ORGANIZATION = {"auth/sign-out", "auth/send-verification-email"}
 # What is asked by POST, and changes nothing at all.
 QUESTIONS = {"guardrails/test/<str:organization_id>", f"{CARDS}/setup"}
 
@@ -225,6 +236,7 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
     found["provider_key"] = ProviderKey.objects.create(
         organization=world.acme, provider="openai", encrypted_token=encrypt("secret"), last_four="cret"
     )
+    found["sams_invitation"] = invite(email=world.sam.email, organization=world.acme)
     found["guardrail"] = CustomRule.objects.create(
         organization=world.acme, name="No tickets", type="custom_regex", config={"pattern": "ticket"}
     )

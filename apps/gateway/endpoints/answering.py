@@ -29,7 +29,6 @@ _MAX_LOSSES, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
 _STREAM_HEADERS = [
     ("Content-Type", "text/event-stream; charset=utf-8"),
-    ("Cache-Control", "no-cache"),
     # Proxies that buffer would hold the stream back.
     ("X-Accel-Buffering", "no"),
 ]

@@ -7,6 +7,7 @@ from functools import wraps
 from http import HTTPStatus
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
@@ -18,10 +19,16 @@ Endpoint = Callable[[Call], Answer]
 # Statuses that HTTP's registry does not know.
 _REASONS = {499: "Client Closed Request", **{status.value: status.phrase for status in HTTPStatus}}
 
+# What Django's middleware says of every other answer (`kernel/rest/security_headers.py`).
+_SECURITY = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
+if settings.SECURE_HSTS_SECONDS:
+    _SECURITY.append(("Strict-Transport-Security", f"max-age={settings.SECURE_HSTS_SECONDS}"))
+
 
 def respond(endpoint: Endpoint, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     """Serve a call straight from WSGI."""
     answer = endpoint(Call(environ))
+    answer.headers += _SECURITY
     start_response(f"{answer.status} {_REASONS.get(answer.status, 'Unknown')}", answer.headers)
     return answer.body
 

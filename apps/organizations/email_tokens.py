@@ -1,0 +1,54 @@
+"""Tokens that are sent by e-mail: who brings one back reads the mailbox. Signed, not stored, and each for one purpose.
+
+Knows the signing key. What a token stands for can be used once: that its row says. Must never be logged.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from hashlib import sha256
+from uuid import UUID
+
+from django.core import signing
+
+from apps.kernel.ids import find_id
+from apps.organizations.models import Invitation, User
+
+VERIFICATION_LASTS = timedelta(hours=24)
+INVITATION_LASTS = timedelta(days=7)
+# Characters; longer ones are none.
+MAX_TOKEN = 500
+_VERIFY, _INVITE = "organizations.verify-email", "organizations.invitation"
+
+
+def verification_token(user: User) -> str:
+    """Return what confirms that the user reads the mail of their address."""
+    return signing.dumps([str(user.id), _fingerprint(user.email)], salt=_VERIFY)
+
+
+def find_unverified(token: str) -> User | None:
+    """Return the user whose address a token confirms; None when it is none, is too old, or was used."""
+    try:
+        identifier, fingerprint = signing.loads(token, salt=_VERIFY, max_age=VERIFICATION_LASTS)
+    except (signing.BadSignature, ValueError, TypeError):
+        return None
+    user = User.objects.filter(pk=identifier, is_active=True, email_verified_at=None).first()
+    return user if user is not None and _fingerprint(user.email) == fingerprint else None
+
+
+def invitation_token(invitation: Invitation) -> str:
+    """Return what lets whoever an invitation is for sign up."""
+    return signing.dumps(str(invitation.id), salt=_INVITE)
+
+
+def invitation_in(token: str) -> UUID | None:
+    """Return the id of the invitation that a token is of; None when it is none."""
+    try:
+        return find_id(str(signing.loads(token, salt=_INVITE)))
+    except (signing.BadSignature, ValueError):
+        return None
+
+
+def _fingerprint(email: str) -> str:
+    """Return what stands for an address: a token must not show it."""
+    return sha256(email.encode()).hexdigest()[:16]

@@ -1,0 +1,44 @@
+"""`manage.py invite EMAIL`: let somebody sign up, and perhaps become a member of an organization."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+from django.core.validators import validate_email
+
+from apps.kernel.errors import ApiError
+from apps.organizations.email_tokens import invitation_token
+from apps.organizations.invitations import invite
+from apps.organizations.models import Role
+from apps.organizations.naming import UnclearOrganizationError, organization_named
+
+
+class Command(BaseCommand):
+    """See the module's docstring."""
+
+    help = "Invite an e-mail address to sign up; the token is sent to it, and printed."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Read whom, and to what."""
+        parser.add_argument("email")
+        parser.add_argument("--organization", help="id or name: also makes them a member of it")
+        parser.add_argument("--role", choices=Role.values, default=Role.DEVELOPER)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Invite."""
+        try:
+            validate_email(options["email"])
+            named = options["organization"]
+            organization = organization_named(named) if named else None
+            invitation = invite(email=options["email"], organization=organization, role=options["role"])
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+        except UnclearOrganizationError as error:
+            raise CommandError(str(error)) from error
+        except ApiError as error:
+            raise CommandError(error.message) from error
+        self.stdout.write(f"{invitation.email} may sign up until {invitation.expires_at:%Y-%m-%d %H:%M} UTC")
+        self.stdout.write(f"invitation: {invitation_token(invitation)}")
