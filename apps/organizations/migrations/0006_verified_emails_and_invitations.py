@@ -9,7 +9,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('organizations', '0004_audit_not_emptied'),
+        ('organizations', '0005_outage_policy'),
     ]
 
     operations = [
