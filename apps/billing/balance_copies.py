@@ -15,7 +15,7 @@ from uuid import UUID
 import structlog
 
 from apps.billing import balances, ledger, ledger_epoch
-from apps.billing.balances import EPOCH, Balance, Scope
+from apps.billing.balances import Balance, Scope
 from apps.billing.leases import PROMISED
 from apps.kernel.ids import find_id
 from apps.kernel.redis import LuaScript, client
@@ -96,7 +96,7 @@ def resync() -> Resynced:
         # Those that agreed before it began are void since.
         for names in batches(copies()):
             balances.put([one.true for one in strayed(names)])
-    client().set(EPOCH, began or present, nx=True)
+    balances.void_before(began or present)
     holds = sum(int(_HOLD(names, [])) for names in batches(copies()))
     done = Resynced(compared, changed, holds, began)
     if changed or holds or began:

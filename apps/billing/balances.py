@@ -70,6 +70,14 @@ _PUBLISH = LuaScript(
 )
 
 
+_BEGIN = LuaScript(
+    """
+    local known = redis.call('GET', KEYS[1])
+    if not known or tonumber(known) < tonumber(ARGV[1]) then redis.call('SET', KEYS[1], ARGV[1]) end
+    """
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Balance:
     """An organization's credits or a key's usage in USD, as of the ledger's `version` in its `epoch`."""
@@ -102,6 +110,11 @@ def publish(balances: Sequence[Balance]) -> None:
         put(balances)
     except RedisError as error:
         log.warning("balances.not_published", count=len(balances), error=str(error))
+
+
+def void_before(epoch: int) -> None:
+    """Let copies of earlier epochs count for nothing. Raises RedisError."""
+    _BEGIN([EPOCH], [epoch])
 
 
 def put(balances: Sequence[Balance]) -> list[Balance]:

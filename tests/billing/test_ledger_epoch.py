@@ -261,6 +261,20 @@ def test_a_store_that_forgot_the_epoch_is_told_again(known: UUID) -> None:
     assert reserve(known, NANO).outcome is Outcome.HELD
 
 
+def test_an_epoch_that_nobody_published_is_told_and_then_it_is_quiet(world: World) -> None:
+    balances.void_before(ledger_epoch.current())
+    epoch = ledger_epoch.begin("its process died then", instead_of=ledger_epoch.current())
+    watch = Watch()
+    watch.look()
+    assert ledger_epoch.known_to_the_store() == ledger_epoch.current() == epoch
+    assert watch.look() is None
+    valkey().delete(balances.EPOCH)
+    assert watch.look() is not None
+    assert watch.look() is None
+    balances.void_before(1)
+    assert ledger_epoch.known_to_the_store() == epoch
+
+
 # --- what is held
 
 

@@ -1,0 +1,23 @@
+"""Amounts of money in the environment: exact, bounded, and named when they are wrong."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from gateway_project import env
+
+
+@pytest.mark.parametrize(("text", "amount"), [("0", "0"), ("1.00", "1"), ("0.000001", "0.000001"), ("10000", "10000")])
+def test_an_amount_is_exact(monkeypatch: pytest.MonkeyPatch, text: str, amount: str) -> None:
+    monkeypatch.setenv("OFFLINE_ALLOWANCE_USD", text)
+    assert env.usd("OFFLINE_ALLOWANCE_USD", "1.00", high=10_000) == Decimal(amount)
+
+
+@pytest.mark.parametrize("text", ["-0.01", "10000.01", "a dollar", "NaN", "Infinity", "", "1,5"])
+def test_a_bad_amount_names_its_variable(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("OFFLINE_ALLOWANCE_USD", text)
+    with pytest.raises(ImproperlyConfigured, match="^OFFLINE_ALLOWANCE_USD must be "):
+        env.usd("OFFLINE_ALLOWANCE_USD", "1.00", high=10_000)
