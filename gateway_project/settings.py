@@ -131,6 +131,8 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
 ]
 APPEND_SLASH = False
+# Where the sign-in page of the admin leads when nothing else was asked for.
+LOGIN_REDIRECT_URL = "/admin/"
 LANGUAGE_CODE, TIME_ZONE, USE_I18N, USE_TZ = "en-us", "UTC", True, True
 STATIC_URL = "/static/"
 # Development serves the files from where they are; `prepare` collects them for production.

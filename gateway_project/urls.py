@@ -25,6 +25,7 @@ from apps.keys import views as keys
 from apps.logs import views as logs
 from apps.organizations import account_views as accounts
 from apps.organizations import audit_views as audit_logs
+from apps.organizations import two_factor_views as two_factor
 from apps.organizations import views as organizations
 from gateway_project import health
 from gateway_project.openapi import views as openapi
@@ -52,6 +53,9 @@ urlpatterns = [
     path("auth/sign-in/email", organizations.SignIn.as_view()),
     path("auth/verify-email", accounts.VerifyEmail.as_view()),
     path("auth/send-verification-email", accounts.SendVerificationEmail.as_view()),
+    path("auth/two-factor", two_factor.TwoFactor.as_view()),
+    path("auth/two-factor/confirm", two_factor.ConfirmTwoFactor.as_view()),
+    path("auth/two-factor/disable", two_factor.DisableTwoFactor.as_view()),
     path("auth/sign-out", organizations.SignOut.as_view()),
     path("auth/get-session", organizations.GetSession.as_view()),
     path("organization", organizations.Organizations.as_view()),

@@ -11,17 +11,27 @@ from django.contrib.auth.models import Group
 from knox.models import AuthToken
 
 from apps.kernel.admin import KeptAdmin, LongTableAdmin, ReadAdmin, RowAdmin
-from apps.kernel.errors import RateLimited
+from apps.kernel.errors import ApiError, RateLimited
 from apps.kernel.rest.address import address_of
-from apps.organizations import throttle
+from apps.organizations import throttle, two_factor
 from apps.organizations.audited_admin import AuditedAdmin
-from apps.organizations.models import AuditEntry, IdempotentAnswer, Invitation, Membership, Organization, Project, User
+from apps.organizations.models import (
+    AuditEntry,
+    IdempotentAnswer,
+    Invitation,
+    Membership,
+    Organization,
+    Project,
+    TwoFactor,
+    User,
+)
 from apps.organizations.sessions import end_sessions
 
 if TYPE_CHECKING:
     from django.contrib.admin.forms import AdminAuthenticationForm as SignInForm
     from django.contrib.auth.forms import AdminPasswordChangeForm, UserChangeForm
     from django.contrib.auth.forms import AdminUserCreationForm as CreationForm
+    from django.forms import TextInput as AdminTextInputWidget
 
     SetPasswordForm: TypeAlias = AdminPasswordChangeForm[User]
     ChangeForm: TypeAlias = UserChangeForm[User]
@@ -31,6 +41,7 @@ else:
     from unfold.forms import AuthenticationForm as SignInForm
     from unfold.forms import UserChangeForm as ChangeForm
     from unfold.forms import UserCreationForm as CreationForm
+    from unfold.widgets import UnfoldAdminTextInputWidget as AdminTextInputWidget
 
     _UserPage = UserAdmin
 
@@ -38,7 +49,14 @@ admin.site.unregister((AuthToken, Group))
 
 
 class OperatorSignInForm(SignInForm):
-    """Signing in to the admin, no more often than signing in elsewhere."""
+    """Signing in to the admin, no more often than signing in elsewhere, with a code where one is asked for."""
+
+    code = forms.CharField(
+        required=False,
+        max_length=32,
+        label="Code, if you have an authenticator app",
+        widget=AdminTextInputWidget(attrs={"autocomplete": "one-time-code", "inputmode": "numeric"}),
+    )
 
     def clean(self) -> dict[str, Any]:
         """Count the try, then look at the password. Raises ValidationError."""
@@ -49,6 +67,10 @@ class OperatorSignInForm(SignInForm):
         except RateLimited as error:
             raise forms.ValidationError(error.message, code="throttled") from error
         cleaned: dict[str, Any] = super().clean()
+        try:
+            two_factor.require(user=self.get_user(), code=self.cleaned_data.get("code"))
+        except ApiError as error:
+            raise forms.ValidationError(error.message, code=error.code) from error
         throttle.remember(email, address)
         return cleaned
 
@@ -64,6 +86,7 @@ class OperatorSetsPasswordForm(SetPasswordForm):
 
 
 admin.site.login_form = OperatorSignInForm
+admin.site.login_template = "admin/sign_in.html"
 
 
 @admin.register(User)
@@ -95,6 +118,17 @@ class InvitationAdmin(ReadAdmin):
     search_fields = ("email", "organization__name")
     ordering = ("-id",)
     fields = ("email", "role", "organization", "invited_by", "expires_at", "sent_at", "accepted_at", "created_at")
+
+
+@admin.register(TwoFactor)
+class TwoFactorAdmin(ReadAdmin):
+    """Who has an authenticator app. Deleting one lets its user in with the password alone."""
+
+    list_display = ("user", "confirmed_at", "created_at")
+    list_select_related = ("user",)
+    search_fields = ("user__email",)
+    ordering = ("-created_at",)
+    fields = ("user", "confirmed_at", "created_at")
 
 
 @admin.register(Group)

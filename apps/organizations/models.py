@@ -234,6 +234,21 @@ class Invitation(models.Model):
         return f"{self.role} {self.email}"
 
 
+class TwoFactor(models.Model):
+    """What a user's authenticator app shares with us; it is asked for once it is confirmed."""
+
+    user = models.OneToOneField(User, models.CASCADE, primary_key=True, related_name="two_factor")
+    sealed_secret = models.BinaryField(editable=False)
+    # The time step of the last code that was taken: it and earlier ones are used up.
+    last_step = models.BigIntegerField(default=0)
+    recovery_digests = models.JSONField(default=list)
+    confirmed_at = models.DateTimeField(null=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return str(self.user_id)
+
+
 class AuditEntry(models.Model):
     """What somebody did to something of an organization; never changed, and removed only with the organization.
 

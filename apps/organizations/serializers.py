@@ -68,6 +68,7 @@ class SignInShape(CamelSerializer):
 
     email = Email(max_length=254)
     password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
+    code = Text(max_length=32, required=False, allow_null=True, allow_blank=True)
 
 
 class SessionShape(CamelSerializer):

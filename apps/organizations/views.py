@@ -13,7 +13,7 @@ from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, said
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Money, Nothing
-from apps.organizations import actions, throttle
+from apps.organizations import actions, throttle, two_factor
 from apps.organizations.access import (
     access_membership,
     access_organization,
@@ -69,7 +69,9 @@ class SignIn(Endpoint):
         fields = self.read(SignInShape)
         account, address = User.normalize_username(fields["email"]), address_of(request)
         throttle.count_sign_in(account, address)
+        code = fields.pop("code", None)
         user = actions.sign_in(**fields)
+        two_factor.require(user=user, code=code)
         throttle.remember(account, address)
         return _signed_in(user)
 

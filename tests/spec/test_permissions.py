@@ -26,7 +26,8 @@ from apps.organizations.models import AuditEntry, Membership, Plan, Role
 from apps.organizations.sessions import MemberEndpoint
 from tests.payments import add_card
 from tests.stripe_stub import StripeStub
-from tests.world import Caller, World, join, make_key, make_user, signed_in
+from tests.two_factor import app_code, enrol
+from tests.world import PASSWORD, Caller, World, join, make_key, make_user, signed_in
 
 OWNER, ADMINS, MEMBERS = {"olivia"}, {"olivia", "adam"}, {"olivia", "adam", "dana"}
 EVERYONE = {*MEMBERS, "sam"}
@@ -79,6 +80,9 @@ ROWS = [
     Row("POST", "auth/sign-out", EVERYONE),
     Row("GET", "auth/get-session", EVERYONE),
     Row("POST", "auth/send-verification-email", EVERYONE),
+    Row("POST", "auth/two-factor", EVERYONE, body={"password": PASSWORD}),
+    Row("POST", "auth/two-factor/confirm", EVERYONE, body={"code": "<code>"}),
+    Row("POST", "auth/two-factor/disable", EVERYONE, body={"password": PASSWORD, "code": "<code>"}),
     Row("GET", "organization", EVERYONE),
     Row("POST", "organization", EVERYONE, body={"name": "Another"}),
     Row("PATCH", ORGANIZATION, ADMINS, IN_ACME, {"name": "Acme & Co"}),
@@ -181,7 +185,10 @@ ROWS = [
 
 
 # What changes nothing of an organization, and is in no audit log.
-OF_NO_ORGANIZATION = {"auth/sign-out", "auth/send-verification-email"}
+OF_NO_ORGANIZATION = {
+    *("auth/sign-out", "auth/send-verification-email"),
+    *("auth/two-factor", "auth/two-factor/confirm", "auth/two-factor/disable"),
+}
 # What is asked by POST, and changes nothing at all.
 QUESTIONS = {"guardrails/test/<str:organization_id>", f"{CARDS}/setup"}
 
@@ -226,8 +233,8 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
     join(world.acme, make_user("Olga"), Role.OWNER)
     make_user("Nora")
     found: dict[str, Any] = {"acme": world.acme, "project": world.project}
-    for row in Membership.objects.filter(organization=world.acme).select_related("user"):
-        found[f"{row.user.name.lower()}_member"] = row
+    for one in Membership.objects.filter(organization=world.acme).select_related("user"):
+        found[f"{one.user.name.lower()}_member"] = one
     for name, user in (("danas", world.dana), ("olivias", world.olivia)):
         found[f"{name}_key"] = key = make_key(user, world.project).key
         found[f"{name}_rule"] = IamRule.objects.create(
@@ -241,7 +248,11 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
         organization=world.acme, name="No tickets", type="custom_regex", config={"pattern": "ticket"}
     )
     Transaction.objects.create(organization=world.acme, type="credit_topup", amount=10)
-    return {name: str(row.pk) for name, row in found.items()} | cards
+    if row is not None and row.route.startswith("auth/two-factor/"):
+        for user in (world.olivia, world.adam, world.dana, world.sam):
+            enrol(user, confirmed=row.route.endswith("disable"))
+        cards = {"code": app_code()}
+    return {name: str(thing.pk) for name, thing in found.items()} | cards
 
 
 def state() -> dict[str, list[str]]:

@@ -1,0 +1,168 @@
+"""Two-factor authentication: optional, by an authenticator app, for people who sign in to the API and to the admin."""
+
+from __future__ import annotations
+
+import time
+from base64 import b32decode
+from threading import Thread
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.db import connection
+from django.test import Client
+from knox.models import AuthToken
+
+from apps.organizations import throttle
+from apps.organizations.actions import create_operator
+from apps.organizations.models import TwoFactor, User
+from tests.two_factor import SECRET, app_code, enrol
+from tests.world import PASSWORD, Caller, World, make_user, signed_in
+
+
+def sign_in(user: User, **fields: Any) -> Any:
+    return Caller().post("/auth/sign-in/email", {"email": user.email, "password": PASSWORD, **fields})
+
+
+@pytest.fixture(autouse=True)
+def _within_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No step ends in the middle of a test."""
+    now = time.time() // 30 * 30 + 1
+    monkeypatch.setattr(time, "time", lambda: now)
+
+
+def test_it_is_turned_on_with_password_and_code_and_then_asked_for(world: World) -> None:
+    caller = signed_in(world.olivia)
+    begun = caller.post("/auth/two-factor", {"password": PASSWORD}).json()
+    assert sign_in(world.olivia).status_code == 200, "not before a first code has been seen"
+    query = parse_qs(urlsplit(begun["otpauthUrl"]).query)
+    assert (query["secret"], query["digits"], query["period"]) == ([begun["secret"]], ["6"], ["30"])
+    secret = b32decode(begun["secret"])
+    done = caller.post("/auth/two-factor/confirm", {"code": app_code(secret=secret)}).json()
+    assert len(set(done["recoveryCodes"])) == 10
+    sessions = AuthToken.objects.count()
+    refused = sign_in(world.olivia)
+    assert (refused.status_code, AuthToken.objects.count()) == (401, sessions)
+    assert refused.json() == {"message": "Send the `code` of your authenticator app, or a recovery code"}
+    assert sign_in(world.olivia, code=app_code(1, secret)).status_code == 200
+    assert sign_in(world.dana).status_code == 200, "it is hers alone"
+
+
+def test_neither_secret_nor_recovery_codes_lie_in_clear(world: World) -> None:
+    caller = signed_in(world.olivia)
+    begun = caller.post("/auth/two-factor", {"password": PASSWORD}).json()
+    secret = b32decode(begun["secret"])
+    codes = caller.post("/auth/two-factor/confirm", {"code": app_code(secret=secret)}).json()["recoveryCodes"]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT t::text, encode(sealed_secret, 'escape') FROM organizations_twofactor t")
+        kept = str(cursor.fetchall())
+    for one in (begun["secret"], secret.hex(), *codes, *(code.replace("-", "") for code in codes)):
+        assert one not in kept
+
+
+def test_a_code_is_good_once(world: World) -> None:
+    enrol(world.olivia)
+    code = app_code()
+    assert [sign_in(world.olivia, code=code).status_code for _ in range(2)] == [200, 401]
+    assert sign_in(world.olivia, code=app_code(-1)).status_code == 401, "nor is an earlier one"
+    assert sign_in(world.olivia, code=app_code(1)).status_code == 200
+
+
+@pytest.mark.parametrize("code", ["later", "earlier", "another app's", "000000x", "", "12345", "١٢٣٤٥٦"])
+def test_what_is_not_the_apps_code_lets_nobody_in(world: World, code: str) -> None:
+    enrol(world.olivia)
+    codes = {"later": app_code(2), "earlier": app_code(-2), "another app's": app_code(0, b"x" * 20)}
+    code = codes.get(code, code)
+    assert sign_in(world.olivia, code=code).status_code == 401
+    assert AuthToken.objects.count() == 0
+
+
+def test_a_wrong_password_is_told_as_ever(world: World) -> None:
+    """Whether a second factor is asked for is told to nobody who does not know the first."""
+    enrol(world.olivia)
+    response = sign_in(world.olivia, password="not her password", code=app_code())
+    assert response.json() == {"message": "Wrong e-mail address or password"}
+    assert sign_in(world.olivia, code=app_code()).status_code == 200, "and the code is not used up"
+
+
+def test_each_recovery_code_is_good_once(world: World) -> None:
+    enrol(world.olivia, confirmed=False)
+    codes = signed_in(world.olivia).post("/auth/two-factor/confirm", {"code": app_code()}).json()["recoveryCodes"]
+    assert [sign_in(world.olivia, code=one).status_code for one in (codes[0], codes[0], codes[1].upper())] == [
+        *(200, 401, 200),
+    ]
+    enrol(world.dana)
+    assert sign_in(world.dana, code=codes[2]).status_code == 401, "and nobody else's"
+
+
+def test_codes_are_not_tried_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle, "TWO_FACTOR_PER_ACCOUNT", throttle.Rate("two-factor:account", 3, 600))
+    enrol(world.olivia)
+    assert [sign_in(world.olivia, code="000000").status_code for _ in range(4)] == [401, 401, 401, 429]
+    assert sign_in(world.olivia, code=app_code()).status_code == 429
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_who_use_a_code_at_once_one_gets_in() -> None:
+    user = make_user("Olivia")
+    enrol(user)
+    code, statuses = app_code(), []
+
+    def try_once() -> None:
+        statuses.append(sign_in(user, code=code).status_code)
+        connection.close()
+
+    threads = [Thread(target=try_once) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200, 401]
+
+
+@pytest.mark.parametrize("body", [{"password": "not hers", "code": "<good>"}, {"password": PASSWORD, "code": "000000"}])
+def test_it_is_turned_off_with_both_alone(world: World, body: dict[str, str]) -> None:
+    """A stolen session is not enough."""
+    enrol(world.olivia)
+    caller = signed_in(world.olivia)
+    given = {name: app_code() if value == "<good>" else value for name, value in body.items()}
+    assert caller.post("/auth/two-factor/disable", given).status_code == 401
+    assert TwoFactor.objects.count() == 1
+    good = {"password": PASSWORD, "code": app_code()}
+    assert caller.post("/auth/two-factor/disable", good).json() == {"message": "Two-factor authentication is off"}
+    assert sign_in(world.olivia).status_code == 200
+
+
+def test_a_stolen_session_cannot_turn_it_on_or_replace_it(world: World) -> None:
+    caller = signed_in(world.olivia)
+    assert caller.post("/auth/two-factor", {"password": "not hers"}).status_code == 401
+    assert TwoFactor.objects.count() == 0
+    enrol(world.olivia)
+    assert caller.post("/auth/two-factor", {"password": PASSWORD}).status_code == 409
+    assert caller.post("/auth/two-factor/confirm", {"code": app_code()}).status_code == 400
+    assert sign_in(world.olivia, code=app_code()).status_code == 200
+
+
+def test_the_admin_asks_for_it_too(db: None) -> None:
+    operator = create_operator(email="op@example.com", password=PASSWORD)
+    enrol(operator)
+    body = {"username": operator.email, "password": PASSWORD, "next": "/admin/"}
+    browser = Client()
+    page = browser.post("/admin/login/", body)
+    assert "Send the `code` of your authenticator app" in page.content.decode()
+    assert "_auth_user_id" not in browser.session
+    assert browser.post("/admin/login/", {**body, "code": "000000"}).status_code == 200
+    assert "_auth_user_id" not in browser.session
+    assert browser.post("/admin/login/", {**body, "code": app_code()}).headers["Location"] == "/admin/"
+    assert browser.session["_auth_user_id"] == str(operator.pk)
+
+
+def test_the_admin_shows_no_secret(db: None) -> None:
+    operator = create_operator(email="op@example.com", password=PASSWORD)
+    row = enrol(operator)
+    browser = Client()
+    browser.force_login(operator)
+    page = browser.get(f"/admin/organizations/twofactor/{row.pk}/change/").content.decode()
+    assert operator.email in page
+    assert SECRET.decode() not in page
+    assert bytes(row.sealed_secret).decode() not in page
