@@ -159,7 +159,7 @@ def _named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tu
     return min(better, key=lambda score: (score.price, -score.total, score.one.mapping)), "low-uptime-fallback"
 
 
-def _best_kept(scores: list[_Score]) -> list[_Score]:
+def _best_kept(scores: Sequence[_Score]) -> Sequence[_Score]:
     """Return those that are up, or all where none is."""
     return [score for score in scores if not score.low] or scores
 

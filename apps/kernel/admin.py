@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.core.paginator import Paginator
-from django.db.models import Model, QuerySet
+from django.db.models import Field, Model, QuerySet, URLField
 from django.http import HttpRequest
 
 from apps.kernel.ids import find_id
@@ -32,6 +32,12 @@ class RowAdmin(_Page):
 
     list_per_page = 50
     show_full_result_count = False
+
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        """Take an address without a scheme for one of HTTPS."""
+        if isinstance(db_field, URLField):
+            kwargs["assume_scheme"] = "https"
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
         """Delete one by one."""

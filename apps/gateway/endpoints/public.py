@@ -23,7 +23,7 @@ def public_but_for_wrong_keys(view: View[Rest]) -> View[Rest]:
     wrong, 410 for one of a project that is no more."""
 
     @wraps(view)
-    def checked(request: HttpRequest, *args: Rest.args, **kwargs: Rest.kwargs) -> HttpResponse:
+    def checked(request: HttpRequest, /, *args: Rest.args, **kwargs: Rest.kwargs) -> HttpResponse:
         if _presents_any(request):
             _check(presented_token(request.headers))
         return view(request, *args, **kwargs)
