@@ -5,6 +5,7 @@ Speaks just enough of OpenAI's format. Must never hold an answer more than once.
 
 from __future__ import annotations
 
+import struct
 import sys
 import zlib
 from contextlib import suppress
@@ -18,10 +19,19 @@ _PIECE = b"a" * 1_048_576
 
 @cache
 def bomb(megabytes: int) -> bytes:
-    """Return a whole answer, packed, whose text has so many megabytes."""
-    packing = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
-    pieces = [packing.compress(_START), *(packing.compress(_PIECE) for _ in range(megabytes)), packing.compress(_END)]
-    return b"".join([*pieces, packing.flush()])
+    """Return a whole answer, packed, whose text has so many megabytes: one packed megabyte, again and again."""
+    start, piece, end = (_packed(part) for part in (_START, _PIECE, _END))
+    size, crc = len(_START) + megabytes * len(_PIECE) + len(_END), zlib.crc32(_START)
+    for _ in range(megabytes):
+        crc = zlib.crc32(_PIECE, crc)
+    trailer = struct.pack("<II", zlib.crc32(_END, crc), size & 0xFFFFFFFF)
+    return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + start + piece * megabytes + end + b"\x03\x00" + trailer
+
+
+def _packed(data: bytes) -> bytes:
+    """Return data packed so that it may stand behind anything, and anything behind it."""
+    packing = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packing.compress(data) + packing.flush(zlib.Z_FULL_FLUSH)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -68,5 +78,4 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    bomb(1024)
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()

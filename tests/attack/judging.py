@@ -83,22 +83,24 @@ _COLUMNS = (
 HEADER = f"| {' | '.join(_COLUMNS)} |\n|---|---|{'---:|' * 6}---|"
 
 
-def carried_out(scene: Scene, name: str, seconds: float, *, most_wait: float = MOST_WAIT, clients: int = 0) -> Outcome:
-    """Carry out an attack for so many seconds, with bystanders before, beside and after it."""
+def carried_out(
+    scene: Scene, name: str, seconds: float, *, most_wait: float = MOST_WAIT, clients: int = 0, around: float = 1.0
+) -> Outcome:
+    """Carry out an attack for so many seconds, with bystanders before, beside and for `around` seconds after it."""
     product = scene.product
     before, tracebacks = workers_of(product), scene.tracebacks()
     memory = Memory(product)
     bystanders = Bystanders(product, product.demo["apiKey"], product.demo["sessionToken"])
-    time.sleep(0.5)
+    time.sleep(around / 2)
     task: dict[str, Any] = {"name": name, "port": product.port, "seconds": seconds, "clients": clients}
     task |= {"token": scene.token, "session": scene.session}
     if name == "stampede":
         task["cold"] = [scene.new_key()]
     got, problems = _attack(task, seconds, memory)
-    time.sleep(1.0)
+    time.sleep(around)
     bystanders.stop()
     memory.stopping.set()
-    time.sleep(1.0)
+    time.sleep(around)
     after = workers_of(product)
     outcome = Outcome(
         name,

@@ -18,15 +18,15 @@ ATTACKS = {
     "trailer-authorization": (1.0, 0),
     "upgrade": (1.0, 0),
     "aborted": (1.0, 0),
-    "trailer-endless": (3.0, 2),
-    "one-byte-chunks": (2.0, 1),
-    "leading-zeros": (2.0, 1),
-    "chunk-extension": (2.0, 1),
-    "sign-in-values": (3.0, 1),
-    "guardrail-values": (3.0, 1),
+    "trailer-endless": (2.0, 2),
+    "one-byte-chunks": (1.0, 1),
+    "leading-zeros": (1.0, 1),
+    "chunk-extension": (1.0, 1),
+    "sign-in-values": (2.0, 1),
+    "guardrail-values": (2.0, 1),
     "idle-sockets": (1.0, 200),
-    "bomb-answer": (3.0, 1),
-    "stampede": (3.0, 100),
+    "bomb-answer": (1.0, 1),
+    "stampede": (1.0, 100),
 }
 
 pytestmark = [
@@ -47,6 +47,6 @@ def attacked() -> Iterator[Scene]:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_is_turned_away_and_nobody_else_notices(attacked: Scene, name: str) -> None:
     seconds, clients = ATTACKS[name]
-    outcome = carried_out(attacked, name, seconds, most_wait=MOST_WAIT, clients=clients)
+    outcome = carried_out(attacked, name, seconds, most_wait=MOST_WAIT, clients=clients, around=0.3)
     assert outcome.problems == []
-    assert len(outcome.kept.answers) > 4
+    assert outcome.kept.answers

@@ -25,7 +25,7 @@ from tests.stack.chaos import Door, pids_of, send_signal
 from tests.stack.product import Product, eventually
 
 # USD that each process may let through for an organization while nobody can check its credits.
-ALLOWANCE = Decimal("0.001")
+ALLOWANCE = Decimal("0.0002")
 WORKERS = 2
 # USD of an organization that is to run out, and of the key with a limit.
 MODEST = Decimal("0.002")
