@@ -16,7 +16,7 @@ from apps.gateway import last_balances, offline_admission, outbox, policy
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, OutagePolicy
 from tests.families import post
-from tests.gateway.test_held_in_parts import BIG, SLIP, chunks_in, credits_of, held, opened
+from tests.gateway.purse import BIG, SLIP, chunks_in, credits_of, held, opened
 from tests.store_faults import fault
 from tests.upstream import Caller, settle_all
 

@@ -132,25 +132,27 @@ def test_twenty_at_once_on_a_dollar_of_a_dear_model_are_all_answered(product: Pr
 
 def test_streams_whose_worker_dies_after_they_held_more_leave_nothing_held(product: Product) -> None:
     purse = purse_with_credits(product, "1", max_tokens=None, stream=True)
-    wave = threading.Thread(target=purse.wave, args=(["kb=400 gap=20"] * 12,))
+    streams, first_part = 8, 4_096 * 600
+    wave = threading.Thread(target=purse.wave, args=(["kb=400 gap=150"] * streams,))
     wave.start()
-    first_part = 12 * 4_096 * 600
-
-    def held() -> int:
-        return int(product.manage("shell", "-c", HELD.format(purse.organization_id)).partition("HELD")[2])
-
-    eventually(lambda: held() > first_part * 3 / 2, patience=30)
+    waited = product.manage("shell", "-c", HELD.format(purse.organization_id, streams * first_part * 3 // 2))
+    assert waited.endswith("HELD\n"), waited
     product.kill("gunicorn")
-    wave.join(90)
+    wave.join(120)
     assert purse.outcomes["broken"] > 0
     assert_nothing_is_held(product)
     assert DOLLAR - purse.credits() == sum(purse.costs())
 
 
+# Waits until so much is held.
 HELD = """
+import time
 from apps.billing import balances
 from apps.kernel.redis import client
-print("HELD", client().hget(balances.key("organization", "{}"), "held") or 0)
+until = time.monotonic() + 60
+while int(client().hget(balances.key("organization", "{}"), "held") or 0) < {} and time.monotonic() < until:
+    time.sleep(0.1)
+print("HELD" if time.monotonic() < until else "TOO LITTLE")
 """
 
 
