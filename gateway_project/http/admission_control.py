@@ -23,10 +23,11 @@ from apps.kernel.errors import Overloaded
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
 _LONGEST_TURN, _TICK = 0.020, 0.001
-# Seconds over which it is counted how many requests leave the queue, and at first.
-_RATE_WINDOW, _FIRST_WINDOW = 0.25, 0.05
-# Of the longest wait: what may be expected of a request that is let into the queue. Expectations err.
-_EXPECTED_SHARE = 0.75
+# How many requests leave the queue is counted over so many seconds, at first over so many requests.
+_RATE_WINDOW, _FIRST_STARTS = 0.25, 32
+# Of the longest wait: what may be expected of a request that is let into the queue (expectations err), and what the
+# first of the queue has waited before an expectation is believed, unless the queue is longer than so many.
+_EXPECTED_SHARE, _PROVEN_SHARE, _LONG_QUEUE = 0.75, 0.25, 256
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.
 _FIRST, _LAST = 2, -2
 
@@ -56,7 +57,6 @@ class AdmissionControl:
         self.in_progress = 0
         self._most = most
         self._longest_wait = longest_wait
-        self._longest_expected = longest_wait * _EXPECTED_SHARE
         self._clock = clock
         self._queue: deque[_Waiting] = deque()
         self._hub: Any = gevent.get_hub()
@@ -70,7 +70,12 @@ class AdmissionControl:
 
     def check(self) -> None:
         """Raise Overloaded when a request that came now would be shed: asked before its body is read."""
-        if self.in_progress + len(self._queue) >= self._most or self._estimated_wait() > self._longest_expected:
+        queue = self._queue
+        if self.in_progress + len(queue) >= self._most:
+            raise self._overloaded()
+        if self._estimated_wait() > self._longest_wait * _EXPECTED_SHARE and (
+            len(queue) > _LONG_QUEUE or self._clock() - queue[0].since > self._longest_wait * _PROVEN_SHARE
+        ):
             raise self._overloaded()
 
     def enter(self) -> bool:
@@ -116,7 +121,8 @@ class AdmissionControl:
             any_left, waiting.late = True, now - waiting.since > self._longest_wait
             self._started += not waiting.late
             waiting.greenlet.switch()
-        if (passed := now - self._counted_since) > (_FIRST_WINDOW if self._rate is None else _RATE_WINDOW):
+        passed = now - self._counted_since
+        if passed > _RATE_WINDOW or (self._rate is None and self._started >= _FIRST_STARTS and passed > 0):
             self._rate = self._started / passed if self._rate is None else (self._rate + self._started / passed) / 2
             self._started, self._counted_since = 0, now
         if not queue:
