@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from gateway_project.memory import give_back_what_is_freed
+
 
 def _count(name: str, default: int) -> int:
     value = os.environ.get(name) or str(default)
@@ -46,6 +48,7 @@ control_socket_disable = True
 
 def post_worker_init(worker: Any) -> None:
     """Let the application begin what it does beside answering, if it has anything."""
+    give_back_what_is_freed()
     begin = getattr(worker.wsgi, "begin", None)
     if begin is not None:
         begin()

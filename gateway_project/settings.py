@@ -213,6 +213,10 @@ DEFAULT_FROM_EMAIL = str(env.env.str("DEFAULT_FROM_EMAIL", default="gateway@loca
 # Largest request body in bytes; past it 413.
 BODY_LIMIT = env.integer("BODY_LIMIT", 32 * 1024 * 1024, 1024, 1024**3)
 DATA_UPLOAD_MAX_MEMORY_SIZE = BODY_LIMIT
+# Bytes of large requests and answers that one worker holds at a time, and holds for one organization; beyond them new
+# large requests get 503 and 429.
+WORKER_BYTES_IN_FLIGHT = env.integer("WORKER_BYTES_IN_FLIGHT", 512 * 1024 * 1024, 1024, 1024**4)
+ORGANIZATION_BYTES_IN_FLIGHT = env.integer("ORGANIZATION_BYTES_IN_FLIGHT", 128 * 1024 * 1024, 1024, 1024**4)
 # Seconds that a client may take to send its request's body; past them 408.
 BODY_TIMEOUT = env.seconds("BODY_TIMEOUT", 120)
 # Seconds: to connect, to the first byte of the answer, between two bytes of it, and for all of it; past them 504.

@@ -17,6 +17,7 @@ import msgspec
 from apps.gateway import credentials
 from apps.gateway.attempt import Attempt
 from apps.gateway.blame import Suspicion, suspicion_of
+from apps.gateway.byte_budget import ByteHold
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, Loss
 from apps.gateway.canonical.events import Event
@@ -53,6 +54,9 @@ class Attempts(msgspec.Struct, eq=False):
     # Whether a second provider is asked when the first is late, for a prompt of about so many tokens.
     hedge: Hedge | None = None
     prompt_tokens: int = 0
+    # Bytes of the client's body, and what the request holds of the budget of bytes.
+    size: int = 0
+    hold: ByteHold | None = None
     # Who was closed because another was quicker.
     outrun: Candidate | None = None
     # The attempt that answers, or was made last.
@@ -123,6 +127,8 @@ class Attempts(msgspec.Struct, eq=False):
             seals=self.seals,
             media=self.media,
             patience=patience,
+            size=self.size,
+            hold_answer=None if self.hold is None else self.hold.take_of_answer,
         )
 
     def _follow(self, queue: deque[Candidate]) -> Iterator[Event]:

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from apps.billing.discounts import everyones
 from apps.catalog import snapshot
 from apps.gateway import admission, candidates, record, routing, worker
 from apps.gateway.attempts import Attempts
+from apps.gateway.byte_budget import read_body
 from apps.gateway.call import Call
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.hedge import hedge_of
+from apps.gateway.offload import offload
 from apps.gateway.policy import policy_of
 from apps.gateway.response_cache import place_of
 from apps.gateway.run import ChatRun
@@ -35,8 +38,9 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
     started_at = time.monotonic()
     worker.start()
     policy = policy_of(token)
-    chat = read_request(call.body())
-    shape = shape_of(call, chat)
+    body, hold = read_body(call, policy.organization_id)
+    chat = read_request(body)
+    shape = offload(len(body), lambda: shape_of(call, chat))
     hedge = hedge_of(call, by_default=policy.hedging)
     identifier = new_id()
     for _ in range(_MAX_READINGS):
@@ -58,14 +62,16 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
             strict, seals = call.switched_on("x-strict"), Seals(policy.project_id)
             attempts = Attempts(chat, ranking.candidates, call.departure(), seals, strict=strict, probe=ranking.probe)
             attempts.hedge, attempts.prompt_tokens = hedge, shape.prompt_tokens
+            attempts.size, attempts.hold = len(body), hold
             run = ChatRun(chat, policy, ranking, entry, attempts, worst.prompt_tokens, started_at, admitted)
             if policy.guardrails is not None:
-                run.screen(Guard(policy.guardrails, policy.retention))
+                run.screen(Guard(policy.guardrails, policy.retention), len(body))
             record.keep_request(entry, chat, policy.retention)
             if ranking.probe:
                 BOARD.probing(ranking.candidates[0].mapping)
             model, named = ranking.candidates[0].model_id, fitting.requested_provider
-            run.cache = place_of(policy.project_id, policy.cache_seconds, model, named, chat, attempts.departure)
+            place = partial(place_of, policy.project_id, policy.cache_seconds, model, named, chat, attempts.departure)
+            run.cache = offload(len(body), place)
             return run
         policy = policy_of(token)
     raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)

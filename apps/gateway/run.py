@@ -78,11 +78,12 @@ class ChatRun(msgspec.Struct, eq=False):
     _screened: ScreenedAnswer | None = None
     _recorded: bool = False
 
-    def screen(self, guard: Guard) -> None:
-        """Hold what is asked against guardrails, which may mask it. Raises ApiError; then the request has ended."""
+    def screen(self, guard: Guard, size: int) -> None:
+        """Hold what is asked, in so many bytes, against guardrails, which may mask it. Raises ApiError; then the
+        request has ended."""
         self.guard = guard
         try:
-            guard.screen(self.chat)
+            guard.screen(self.chat, size)
         except ApiError as error:
             self._end(error)
             raise
