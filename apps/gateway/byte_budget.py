@@ -52,10 +52,12 @@ class ByteHold:
         self._add(size)
 
     def take_of_answer(self, size: int) -> None:
-        """Hold more bytes, of an answer. Raises Overloaded far beyond the budget."""
+        """Hold more bytes, of an answer. Raises Overloaded far beyond the budget, unless it is alone."""
         self._add(size)
         own, all_held = _held[self._organization_id], sum(_held.values())
-        if own > _FOR_ANSWERS * _OF_ORGANIZATION.value or all_held > _FOR_ANSWERS * _OF_WORKER.value:
+        if (own > self.size and own > _FOR_ANSWERS * _OF_ORGANIZATION.value) or (
+            all_held > self.size and all_held > _FOR_ANSWERS * _OF_WORKER.value
+        ):
             raise Overloaded("Too many large answers are under way; try again shortly", retry_after=_RETRY_AFTER)
 
     def release(self) -> None:

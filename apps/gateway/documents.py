@@ -83,7 +83,7 @@ def document_of(written: str, media_type: str = "") -> Document:
 
 
 def _decoded(base64: str) -> bytes:
-    if len(base64) > _STEP:
+    if len(base64) > _STEP and base64.find("=", 0, -2) < 0:
         try:
             return b"".join(
                 [

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeVar, cast
 
-import gevent
+from gevent.lock import BoundedSemaphore
 from gevent.threadpool import ThreadPool
 
 from apps.kernel.errors import Overloaded
@@ -34,10 +34,17 @@ def offload(size: int, work: Callable[[], T]) -> T:
     """
     if size < LARGE:
         return work()
-    outcome: Any
-    with gevent.Timeout(PATIENCE, Overloaded("Too many large requests at once; try again", retry_after=_RETRY_AFTER)):
-        outcome = _pool().spawn(_outcome_of, work)
-    done, value = outcome.get()
+    threads, free = _pool()
+    if not free.acquire(timeout=PATIENCE):
+        raise Overloaded("Too many large requests at once; try again shortly", retry_after=_RETRY_AFTER)
+    try:
+        outcome = threads.spawn(_outcome_of, work)
+    except BaseException:
+        free.release()
+        raise
+    # When the work has ended, and not when whoever waits for it has: a client may leave before.
+    outcome.rawlink(lambda _: free.release())
+    done, value = cast(tuple[bool, Any], outcome.get())
     if done:
         return cast(T, value)
     raise value
@@ -52,5 +59,6 @@ def _outcome_of(work: Callable[[], Any]) -> tuple[bool, Any]:
 
 
 @cache
-def _pool() -> ThreadPool:
-    return ThreadPool(_THREADS)
+def _pool() -> tuple[ThreadPool, BoundedSemaphore]:
+    """Return this process's threads, and what says whether one of them is free."""
+    return ThreadPool(_THREADS), BoundedSemaphore(_THREADS)

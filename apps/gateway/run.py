@@ -79,8 +79,7 @@ class ChatRun(msgspec.Struct, eq=False):
     _recorded: bool = False
 
     def screen(self, guard: Guard, size: int) -> None:
-        """Hold what is asked, in so many bytes, against guardrails, which may mask it. Raises ApiError; then the
-        request has ended."""
+        """Hold so many bytes of a request against guardrails, which may mask it. Raises ApiError; then it has ended."""
         self.guard = guard
         try:
             guard.screen(self.chat, size)

@@ -32,9 +32,10 @@ _NUMBERS: Final = bytes(ord("0") if code in _OF_NUMBERS else ord(",") for code i
 class Bounds(NamedTuple):
     """The most that JSON may hold.
 
-    `text` is bytes that are costly to read: pieces of 64 KB with blanks, more than a few escapes, or characters beyond
-    ASCII. What is in base64 is none, nor is JSON of bare numbers. `values` are entries of arrays and objects, an empty one counted as having one, and the whole; `depth` is how many
+    `values` are entries of arrays and objects, an empty one counted as having one, and the whole; `depth` is how many
     arrays and objects lie within one another; `name` is bytes of an object's name, `digits` characters of a number.
+    `text` is bytes that are costly to read: pieces of 64 KB with blanks, more than a few escapes, or characters beyond
+    ASCII. Base64 is none of it.
     """
 
     values: int

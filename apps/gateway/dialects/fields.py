@@ -62,7 +62,6 @@ def read_json(body: bytes) -> Record:
         raise InvalidRequest(
             f"The request body {passed}{', which is more than any model reads' if too_long else ''}",
             code="context_length_exceeded" if too_long else "invalid_json",
-            param="messages" if too_long else None,
         ) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _not_json(f"The request body is not valid JSON: {error}") from None
