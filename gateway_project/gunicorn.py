@@ -10,6 +10,7 @@ import resource
 from typing import Any
 
 from gateway_project.handover import BACKLOG, DRAIN, LISTEN, STOP_TIMEOUT, tell_ready
+from gateway_project.memory import give_back_what_is_freed
 
 
 def _count(name: str, default: int) -> int:
@@ -69,6 +70,7 @@ control_socket_disable = True
 
 def post_worker_init(worker: Any) -> None:
     """Let the application begin what it does beside answering, if it has anything."""
+    give_back_what_is_freed()
     begin = getattr(worker.wsgi, "begin", None)
     if begin is not None:
         begin()

@@ -265,6 +265,10 @@ DEFAULT_FROM_EMAIL = str(env.env.str("DEFAULT_FROM_EMAIL", default="gateway@loca
 # --- the gateway --------------------------------------------------------------------------------------------------
 # Largest request body in bytes; past it 413.
 BODY_LIMIT = DATA_UPLOAD_MAX_MEMORY_SIZE = CLIENT_LIMITS.body
+# Bytes of large requests and answers that one worker holds at a time, and holds for one organization; beyond them new
+# large requests get 503 and 429.
+WORKER_BYTES_IN_FLIGHT = env.integer("WORKER_BYTES_IN_FLIGHT", 512 * 1024 * 1024, 1024, 1024**4)
+ORGANIZATION_BYTES_IN_FLIGHT = env.integer("ORGANIZATION_BYTES_IN_FLIGHT", 128 * 1024 * 1024, 1024, 1024**4)
 # Seconds that a client may take to send its request's body; past them 408.
 BODY_TIMEOUT = CLIENT_LIMITS.body_timeout
 # Seconds: to connect, to the first byte of the answer, between two bytes of it, and for all of it; past them 504.

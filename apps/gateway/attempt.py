@@ -6,9 +6,9 @@ Knows the steps of a call and how it can fail. Must never know what comes after 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 
 import msgspec
 from django.conf import settings
@@ -17,6 +17,7 @@ from django.dispatch import receiver
 from msgspec.structs import replace
 
 from apps.gateway import hop, transport
+from apps.gateway.answer_bounds import bounds_of, check_event, read_within
 from apps.gateway.authorization import Request, address_of, authorize, secrets_in
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, Loss, Target
@@ -41,6 +42,7 @@ from apps.gateway.facts import facts_of
 from apps.gateway.failures import UpstreamFailure, error_type_of, failure_of, retry_after_of
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.healing import Healing
+from apps.gateway.offload import offload
 from apps.gateway.pictures import dialect_of
 from apps.gateway.remote_file import MOST_OUTPUT_BYTES, UnfetchableError, fetch_picture
 from apps.gateway.remote_media import RemoteMedia
@@ -48,8 +50,6 @@ from apps.gateway.seal_store import Seals
 from apps.gateway.tenant_address import pinned_ip
 from apps.kernel.errors import InvalidRequest
 
-# A whole answer may carry pictures; an error's words may not.
-_MAX_REPLY_BYTES = 256 * 1024 * 1024
 _MAX_ERROR_BYTES = 256 * 1024
 
 
@@ -70,6 +70,9 @@ class Attempt(msgspec.Struct, eq=False):
     limit: int | None = None
     # Whether it goes over a connection of its own.
     fresh: bool = False
+    # Bytes of the client's body, and who is told of those of a large answer.
+    size: int = 0
+    hold_answer: Callable[[int], object] | None = None
     started_at: float = msgspec.field(default_factory=time.monotonic)
     first_content_at: float | None = None
     status: int | None = None
@@ -143,7 +146,7 @@ class Attempt(msgspec.Struct, eq=False):
         """Return the exchange with a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
         provider, credential = self.candidate.offer.provider, self.candidate.credential
         chat = self._completed(as_asked(self._unthinking(self._within_limits(target)), target), dialect, target)
-        body = dialect.write_request(chat, target)
+        body = offload(self.size, lambda: dialect.write_request(chat, target))
         self._take_losses(target)
         secret, own_address = credential.secret(), credential.base_url
         own = credential.own is not None
@@ -236,14 +239,16 @@ class Attempt(msgspec.Struct, eq=False):
 
     def _events(self, dialect: Outbound, exchange: Exchange) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""
+        bounds = bounds_of(self.chat, self.candidate.offer)
         if not self.chat.stream:
             with self.departure.interrupts():
-                body = exchange.read(_MAX_REPLY_BYTES)
-            events = dialect.read_reply(body)
+                body = exchange.read(bounds.reply, self.hold_answer)
+                events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
             yield from events if self.chat.drawing is None else map(self._with_picture, events)
             return
+        pieces, look = self._interruptible(exchange), partial(check_event, bounds=bounds)
         try:
-            yield from dialect.read_events(frames_of(dialect.FRAMING)(self._interruptible(exchange)))
+            yield from dialect.read_events(frames_of(dialect.FRAMING)(pieces, bounds.event, look))
         except BrokenFrames as error:
             raise UpstreamFailure("network", str(error)) from error
 

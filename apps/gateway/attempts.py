@@ -17,6 +17,7 @@ import msgspec
 from apps.gateway import credentials
 from apps.gateway.attempt import Attempt
 from apps.gateway.blame import Suspicion, suspicion_of
+from apps.gateway.byte_budget import ByteHold
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, Loss
 from apps.gateway.canonical.events import Event
@@ -62,6 +63,9 @@ class Attempts(msgspec.Struct, eq=False):
     allowance: Allowance | None = None
     # What befell the answer that the client should know of.
     notices: list[Loss] = []
+    # Bytes of the client's body, and what the request holds of the budget of bytes.
+    size: int = 0
+    hold: ByteHold | None = None
     # Who was closed because another was quicker.
     outrun: Candidate | None = None
     # The attempt that answers, or was made last.
@@ -138,6 +142,8 @@ class Attempts(msgspec.Struct, eq=False):
             patience=patience,
             hops=self.hops,
             limit=None if self.allowance is None else self.allowance.limit_of(candidate),
+            size=self.size,
+            hold_answer=None if self.hold is None else self.hold.take_of_answer,
         )
 
     def _follow(self, queue: deque[Candidate]) -> Iterator[Event]:

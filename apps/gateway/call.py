@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterable
 from functools import cache
 from io import BytesIO
-from typing import Any
+from typing import Any, Protocol
 
 import gevent
 import msgspec
@@ -24,10 +24,22 @@ from apps.kernel.setting import Setting
 _MAX_TAGS, _MAX_TAG_LENGTH = 20, 256
 _TAG_PREFIX = "HTTP_X_GATEWAY_"
 _BODY_LIMIT = Setting("BODY_LIMIT")
+# Digits of a length that is taken for one.
+_MAX_DIGITS = 16
+
+
+class Releasable(Protocol):
+    """What is held for a call until its answer has left."""
+
+    def release(self) -> None:
+        """Give it back; once more does nothing."""
 
 
 class Call:
     """The client's side of a request."""
+
+    # What of the budget of bytes its body takes up, once that is read.
+    hold: Releasable | None = None
 
     def __init__(self, environ: dict[str, Any]) -> None:
         self._environ = environ
@@ -88,6 +100,18 @@ class Call:
         """Return the watch on the client's connection."""
         client = self._environ.get("gunicorn.socket")
         return Departure(client if isinstance(client, socket.socket) or hasattr(client, "recv") else None)
+
+    @property
+    def stated_length(self) -> int | None:
+        """The body's length as the client states it; None where it does not, or that is no number."""
+        stated = str(self._environ.get("CONTENT_LENGTH") or "")
+        return int(stated) if stated.isdecimal() and stated.isascii() and len(stated) < _MAX_DIGITS else None
+
+    @property
+    def body_limit(self) -> int:
+        """Bytes of the largest body that is read."""
+        limit: int = _BODY_LIMIT.value
+        return limit
 
     def body(self) -> bytes:
         """Return the body.

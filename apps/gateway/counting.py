@@ -6,6 +6,7 @@ Knows whom to ask and how long to wait. It costs nothing and leaves no record. M
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 import gevent
@@ -22,6 +23,7 @@ from apps.gateway.estimate import prompt_tokens_of
 from apps.gateway.exchange import Budget, Exchange
 from apps.gateway.facts import facts_of
 from apps.gateway.failures import StaleConnection, UpstreamFailure
+from apps.gateway.offload import offload
 from apps.gateway.policy import Policy, policy_of
 from apps.gateway.remote_media import RemoteMedia
 from apps.gateway.screening import Guard
@@ -35,21 +37,21 @@ PATIENCE = 5.0
 _MAX_BYTES = 64 * 1024
 
 
-def count_tokens(policy: Policy, chat: Chat, token: str) -> int:
-    """Return how many tokens a prompt has, at least about. Raises ApiError when the token is no longer good, and for
-    what a guardrail blocks."""
-    estimate = prompt_tokens_of(chat)
+def count_tokens(policy: Policy, chat: Chat, token: str, size: int) -> int:
+    """Return how many tokens a prompt of so many bytes has, at least about. Raises ApiError when the token is no longer
+    good, and for what a guardrail blocks."""
+    estimate = offload(size, partial(prompt_tokens_of, chat))
     catalog = snapshot.current()
     if not admission.knew_the_latest(policy, catalog, token):
         policy, catalog = policy_of(token), snapshot.current()
     if policy.guardrails is not None:
         # Who counts reads it all.
-        Guard(policy.guardrails, policy.retention).screen(chat)
+        Guard(policy.guardrails, policy.retention).screen(chat, size)
     try:
         fitting = candidates.resolve(policy, catalog, chat, estimate).fitting
         asked = next((one for one in fitting if hasattr(_dialect_of(one), "count_request")), None)
         with gevent.Timeout(PATIENCE, UpstreamFailure("timeout", f"no count within {PATIENCE:g} s")):
-            counted = None if asked is None else _ask(asked, chat)
+            counted = None if asked is None else _ask(asked, chat, size)
     except (ApiError, UpstreamFailure) as failure:
         log.info("counting.estimated", error=type(failure).__name__)
         return estimate
@@ -66,13 +68,13 @@ def _asked_alone(chat: Chat) -> Chat:
     return replace(chat, stream=False, max_tokens=None, stop=None, temperature=None, top_p=None, top_k=None)
 
 
-def _ask(one: Candidate, chat: Chat) -> int | None:
+def _ask(one: Candidate, chat: Chat, size: int) -> int | None:
     """Return a provider's count, or None when it has none to give. Raises UpstreamFailure, InvalidRequest."""
     dialect = _dialect_of(one)
     provider, credential = one.offer.provider, one.credential
     target = Target(model_name=one.model_name, facts=facts_of(one.offer), max_output=one.offer.max_output)
     chat = RemoteMedia().inline(_asked_alone(chat), dialect, target.facts)
-    path, body = dialect.count_request(chat, target)
+    path, body = offload(size, partial(dialect.count_request, chat, target))
     secret, own = credential.secret(), credential.own is not None
     base_url = credential.base_url or address_of(provider.auth, secret, provider.base_url, own=own)
     count_url = getattr(dialect, "count_url", None)

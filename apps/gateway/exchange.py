@@ -8,19 +8,29 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
+import gevent
 import httptools
 import msgspec
 
+from apps.gateway.content_coding import CODINGS, Unpackable, Unpacker
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.readiness import Readiness
 
 _READ_SIZE = 65_536
-# Header bytes of an answer; llhttp itself has no bound.
-_MAX_HEADER_BYTES = 256 * 1024
+# Bytes of an answer's head, whatever they are; llhttp itself has no bound. And how many headers are in it.
+_MAX_HEAD_BYTES, _MAX_HEADERS = 256 * 1024, 500
+# Bytes of an answer that are none of its body (its head, chunks' sizes, trailers): some, and some more with the body.
+# A chunk for every byte takes six.
+_MAX_BESIDE, _MAX_BESIDE_PER_BYTE = 512 * 1024, 16
+# Bytes of a whole stream; the longest answers of several choices, an event for each token, are a tenth of it.
+_MAX_BODY_BYTES = 512 * 1024 * 1024
+# Unpacked bytes after which others have their turn.
+_FAIR_SHARE = 1024 * 1024
+# Bytes of an answer after which its reader is told how many there are so far. Digits of a length that is one.
+_TOLD_EVERY, _MAX_DIGITS = 256 * 1024, 16
 # What a socket that does not wait says when it would have to; over TLS also of what is no whole record yet.
 NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -57,15 +67,19 @@ class Exchange:
         self._deadline = deadline
         self._parser: Any = httptools.HttpResponseParser(self)
         self._body: list[bytes] = []
-        self._header_bytes = 0
+        self._head_bytes = self._headers = self._body_bytes = 0
         self._head_done = self._complete = self._closed = self._kept_alive = False
-        self._inflate: zlib._Decompress | None = None
+        self._unpacker: Unpacker | None = None
         self.received = 0
 
     # --- llhttp's callbacks
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; the last of a name wins."""
-        self._header_bytes += len(name) + len(value)
+        """Keep a header; the last of a name wins. What comes behind the body (a trailer) is none."""
+        if self._head_done:
+            return
+        self._headers += 1
+        if self._headers > _MAX_HEADERS:
+            raise UpstreamFailure("network", f"the answer has more than {_MAX_HEADERS} headers")
         self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
@@ -73,14 +87,18 @@ class Exchange:
         self.status = self._parser.get_status_code()
         if self.status >= 200:
             self._head_done = True
-            if self.headers.get("content-encoding", "") in {"gzip", "deflate"}:
-                self._inflate = zlib.decompressobj(zlib.MAX_WBITS | 32)
+            coding = self.headers.get("content-encoding", "").strip().lower()
+            if coding in CODINGS:
+                self._unpacker = Unpacker()
+            elif coding not in {"", "identity"}:
+                raise UpstreamFailure("network", "the answer is encoded in a way that was not asked for")
         else:
             self.headers.clear()
 
     def on_body(self, data: bytes) -> None:
         """Take a piece of the body."""
-        self._body.append(self._inflate.decompress(data) if self._inflate else data)
+        self._body_bytes += len(data)
+        self._body.append(data)
 
     def on_message_complete(self) -> None:
         """Note the end of the answer (of the real one)."""
@@ -95,34 +113,71 @@ class Exchange:
         while not self._head_done:
             if not self._receive_until(limit):
                 yield
-            if self._header_bytes > _MAX_HEADER_BYTES:
-                raise UpstreamFailure("network", "the answer's headers are too large")
 
     def pieces(self) -> Iterator[bytes]:
-        """Yield the body as it arrives; b"" means that nothing has come for `tick` seconds. Raises UpstreamFailure."""
+        """Yield the body as it is asked for; b"" means that nothing has come for `tick` seconds. Nothing is read ahead.
+
+        Raises UpstreamFailure.
+        """
         last = time.monotonic()
         while True:
             if self._body:
                 piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
                 self._body.clear()
-                if piece:
+                if self._unpacker is not None:
+                    yield from self._unpacked(self._unpacker, piece)
+                elif piece:
                     yield piece
                 last = time.monotonic()
             if self._complete:
+                if self._unpacker is not None:
+                    self._finish(self._unpacker)
                 return
             if not self._receive_until(min(self._deadline, last + self._budget.idle)):
                 yield b""
 
-    def read(self, limit: int) -> bytes:
-        """Return the whole body. Raises UpstreamFailure, also when it is longer than `limit` bytes."""
+    def read(self, limit: int, held: Callable[[int], object] | None = None) -> bytes:
+        """Return the whole body; `held` is told of every so many bytes more of a large one.
+
+        Raises UpstreamFailure, also when it is longer than `limit` bytes, and what `held` raises.
+        """
         parts: list[bytes] = []
-        size = 0
+        size = told = 0
+        stated = self.headers.get("content-length", "")
+        if stated.isdecimal() and (len(stated) > _MAX_DIGITS or int(stated) > limit):
+            raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
         for piece in self.pieces():
             size += len(piece)
             if size > limit:
                 raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
             parts.append(piece)
+            if held is not None and size - told > _TOLD_EVERY:
+                held(size - told)
+                told = size
         return b"".join(parts)
+
+    def _unpacked(self, unpacker: Unpacker, data: bytes) -> Iterator[bytes]:
+        """Yield what came of a compressed body, unpacked in steps. Raises UpstreamFailure."""
+        since = 0
+        try:
+            for piece in unpacker.unpack(data):
+                yield piece
+                if unpacker.given > _MAX_BODY_BYTES:
+                    raise UpstreamFailure("network", f"the answer is longer than {_MAX_BODY_BYTES} bytes")
+                since += len(piece)
+                if since > _FAIR_SHARE:
+                    since = 0
+                    gevent.sleep(0)
+        except Unpackable as error:
+            raise UpstreamFailure("network", f"the answer {error}") from error
+
+    def _finish(self, unpacker: Unpacker) -> None:
+        try:
+            unpacker.finish()
+        except Unpackable as error:
+            # Whoever sends that is not asked again over the same connection.
+            self._kept_alive = False
+            raise UpstreamFailure("network", f"the answer {error}") from error
 
     def _receive_until(self, limit: float) -> bool:
         """Take in what arrives; False when nothing has for `tick` seconds. Raises UpstreamFailure at the limit."""
@@ -144,9 +199,24 @@ class Exchange:
         self.received += len(data)
         try:
             self._parser.feed_data(data)
-        except (httptools.HttpParserError, zlib.error) as error:
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, UpstreamFailure):
+                raise error.__context__ from None
             raise UpstreamFailure("network", "the answer is not valid HTTP") from error
+        self._check_wire(len(data))
         return True
+
+    def _check_wire(self, arrived: int) -> None:
+        """Raise UpstreamFailure when too much has come: of a head that does not end, beside the body, or of it."""
+        if not self._head_done:
+            # llhttp tells of a header only once it has ended.
+            self._head_bytes += arrived
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                raise UpstreamFailure("network", "the answer's headers are too large")
+        elif self.received - self._body_bytes > _MAX_BESIDE + _MAX_BESIDE_PER_BYTE * self._body_bytes:
+            raise UpstreamFailure("network", "the answer has more framing than body")
+        elif self._body_bytes > _MAX_BODY_BYTES:
+            raise UpstreamFailure("network", f"the answer is longer than {_MAX_BODY_BYTES} bytes")
 
     def _end_of_stream(self) -> None:
         """The provider closed: the end of an answer without a length, else a cut."""

@@ -17,6 +17,7 @@ from apps.catalog.resolve import resolve as resolve_name
 from apps.catalog.snapshot import Catalog, Offer
 from apps.gateway import admission, candidates, routing
 from apps.gateway.attempt import target_of
+from apps.gateway.byte_budget import read_body
 from apps.gateway.call import Call
 from apps.gateway.candidates import AUTO, Candidate
 from apps.gateway.canonical.chat import Chat
@@ -24,6 +25,7 @@ from apps.gateway.credentials import credentials_for
 from apps.gateway.custom_providers import is_custom
 from apps.gateway.dialects import find_dialect
 from apps.gateway.needs import needs_of
+from apps.gateway.offload import offload
 from apps.gateway.policy import Policy, policy_of
 from apps.gateway.scoreboard import BOARD
 from apps.gateway.shape import shape_of
@@ -39,8 +41,9 @@ _MOST_NAMED = 50
 def explain(call: Call, token: str, read_request: Callable[[bytes], Chat]) -> dict[str, Any]:
     """Return the choice as `metadata` would tell it, and what led to it. Raises ApiError as the request would."""
     policy = policy_of(token)
-    chat = read_request(call.body())
-    shape = shape_of(call, chat)
+    body, _ = read_body(call, policy.organization_id)
+    chat = read_request(body)
+    shape = offload(len(body), lambda: shape_of(call, chat))
     catalog = snapshot.current()
     if not admission.knew_the_latest(policy, catalog, token):
         policy, catalog = policy_of(token), snapshot.current()
@@ -60,7 +63,7 @@ def explain(call: Call, token: str, read_request: Callable[[bytes], Chat]) -> di
             {"provider": one.provider_id, "model": one.model_name, "mode": one.credential.mode}
             for one in ranking.candidates
         ],
-        "warnings": _losses(chat, first, fitting.requested_provider),
+        "warnings": offload(len(body), lambda: _losses(chat, first, fitting.requested_provider)),
         "excluded": _excluded(policy, catalog, chat, {one.mapping for one in fitting.fitting}),
         "estimate": {"prompt_tokens": worst.prompt_tokens, "max_cost_usd": plain(worst.cost)},
     }

@@ -13,9 +13,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from apps.kernel.json_bounds import Bounds, decode_text_within
+
+_LETTERS = re.compile(r"[A-Za-z0-9+/_-]+")
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]{200,}={0,2}")
+# What JSON within a text may hold, as a request may.
+_BOUNDS = Bounds(values=200_000, depth=128, name=64 * 1024, digits=64 * 1024)
 # Characters of base64 that are looked at to tell whether it is a text.
 _HEAD = 1024
+_STEP = 256 * 1024
 
 
 class Cut(NamedTuple):
@@ -85,6 +91,8 @@ class JsonText:
                 self._leaf(container, key, str(inner))
             self._add("\n")
         self.text = "".join(self._pieces)
+        # Names, strings and numbers of the value.
+        self.leaves = len(self._leaves)
 
     def cut(self, cuts: Iterable[Cut]) -> Any:
         """Change the value itself where the text is cut, and return it; a number that is cut becomes its word."""
@@ -129,7 +137,7 @@ class JsonText:
         if text[:5].lower() == "data:" and "," in text:
             self.enclosed.append(Enclosed("", text))
             return True
-        return len(text) >= 200 and _BASE64.fullmatch(text) is not None and not _is_text(text)
+        return len(text) >= 200 and _is_base64(text) and not _is_text(text)
 
 
 def encoded(value: Any) -> str:
@@ -151,11 +159,11 @@ def strings_of(value: Any, beside: Collection[str] = ()) -> Iterator[str]:
 
 
 def read_json_text(text: str) -> Any:
-    """Return the object or array that a text is as JSON; None for any other text."""
+    """Return the object or array that a text is as JSON; None for any other text. Raises OutOfBounds."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        return msgspec.json.decode(text)
+        return decode_text_within(text, _BOUNDS)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
@@ -168,6 +176,16 @@ def _within(leaf: _Leaf, wanted: list[Cut], at: int) -> list[Cut]:
         found.append(Cut(max(start, leaf.start) - leaf.start, min(end, leaf.end) - leaf.start, word))
         at += 1
     return found
+
+
+def _is_base64(text: str) -> bool:
+    """Return whether a string is one run of base64, looked through in steps: other threads go on in between."""
+    last = max(len(text) - _STEP, 0)
+    return (
+        text.isascii()
+        and all(_LETTERS.fullmatch(text, start, min(start + _STEP, last)) for start in range(0, last, _STEP))
+        and _BASE64.fullmatch(text, last) is not None
+    )
 
 
 def _is_text(base64: str) -> bool:

@@ -16,6 +16,9 @@ COST = Counter("gateway_cost_usd_total", "What requests cost, in USD (approximat
 UNPRICED = Counter("gateway_unpriced_requests_total", "Answers that nobody knows a price of", ["provider", "model"])
 ATTEMPTS = Counter("gateway_upstream_attempts_total", "Calls to providers", ["provider", "outcome"])
 IN_FLIGHT = Gauge("gateway_in_flight", "Requests being answered", multiprocess_mode="livesum")
+BYTES_IN_FLIGHT = Gauge(
+    "gateway_bytes_in_flight", "Bytes held of large requests and answers", multiprocess_mode="livesum"
+)
 RECORDS_SPOOLED = Counter("gateway_records_spooled_total", "Records written to disk while Redis was away")
 RECORDS_IN_MEMORY = Gauge(
     "gateway_records_in_memory", "Records that neither store nor disk would take yet", multiprocess_mode="livesum"

@@ -31,12 +31,16 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.documents import Document, document_of
 from apps.gateway.json_text import Cut, Enclosed, JsonText, encoded, masked, read_json_text, strings_of
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.json_bounds import OutOfBounds
 
 # Members of a request that no model reads: who asks, and keys to servers that the provider is to call.
 _BESIDE: Final = frozenset({"metadata", "mcp_servers", "safety_identifier", "cache_control"})
 # Roles, types and their like, which every request has.
 _WORD_OF_FORMAT: Final = re.compile("[a-z_/-]{1,24}")
 _TOOLS: Final = "tool"
+# Names, strings and numbers of JSON in all of a request: some 300 bytes each while they are looked at.
+MOST_VALUES: Final = 300_000
 Change = Callable[[Iterable[Cut]], None]
 
 
@@ -55,6 +59,7 @@ class Passages:
     def __init__(self, chat: Chat) -> None:
         self.texts: list[Passage] = []
         self.files: list[Document] = []
+        self._left = MOST_VALUES
         # Strings of the body that are texts here, or stand for something.
         self._known: set[str | None] = {chat.model, chat.user, chat.prompt_cache_key, *(chat.stop or ())}
         for number, message in enumerate(chat.messages):
@@ -136,11 +141,14 @@ class Passages:
 
     def _text(self, owner: Any, name: str, place: str, role: str) -> None:
         """Take in a text that may be JSON, and stays JSON then."""
-        value = read_json_text(getattr(owner, name))
+        try:
+            value = read_json_text(getattr(owner, name))
+        except OutOfBounds as passed:
+            raise InvalidRequest(f"{place}: the JSON {passed}", param=_field_of(place)) from None
         if value is None:
             self._plain(owner, name, place, role)
             return
-        read = JsonText(value)
+        read = self._within(JsonText(value), place)
         self._known.update((getattr(owner, name), *read.strings))
         self._add(place, role, read.text, lambda cuts: setattr(owner, name, encoded(read.cut(cuts))))
         self._enclosed(read.enclosed, place, role)
@@ -148,10 +156,21 @@ class Passages:
     def _json(self, value: Any, place: str, role: str) -> None:
         """Take in a JSON value, which is changed itself."""
         if value:
-            read = JsonText(value, beside=_BESIDE)
+            read = self._within(JsonText(value, beside=_BESIDE), place)
             self._known.update(read.strings)
             self._add(place, role, read.text, read.cut)
             self._enclosed(read.enclosed, place, role)
+
+    def _within(self, read: JsonText, place: str) -> JsonText:
+        """Return what was read of a JSON value. Raises InvalidRequest where all values together are too many."""
+        self._left -= read.leaves
+        if self._left < 0:
+            raise InvalidRequest(
+                f"{place}: the JSON values of the request, those within texts and files included, are more than"
+                f" {MOST_VALUES}, which is as many as guardrails look at",
+                param=_field_of(place),
+            )
+        return read
 
     def _fixed(self, name: str | None, place: str, role: str) -> None:
         """Take in a name that something else refers to."""
@@ -197,8 +216,12 @@ class Passages:
         if text is None:
             return
         self._known.add(text)
-        value = read_json_text(text)
-        read = None if value is None else JsonText(value)
+        try:
+            value = read_json_text(text)
+        except OutOfBounds:
+            # A file of very much data is read as the text it is: so will the model.
+            value = None
+        read = None if value is None else self._within(JsonText(value), place)
 
         def cut(cuts: Iterable[Cut]) -> None:
             if change is not None:
@@ -215,6 +238,11 @@ class Passages:
         """Take in what else the client's bytes say. They are not sent on once anything was cut."""
         rest = [text for text in dict.fromkeys(strings_of(body, _BESIDE)) if text not in self._known]
         if words := [text for text in rest if not _WORD_OF_FORMAT.fullmatch(text)]:
-            read = JsonText(words)
+            read = self._within(JsonText(words), "request")
             self._add("request", "system", read.text, read.cut)
             self._enclosed(read.enclosed, "request", "system")
+
+
+def _field_of(place: str) -> str:
+    """Return the client's field that a place lies in."""
+    return place.partition("[")[0].partition(".")[0]

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 from apps.billing.discounts import everyones
 from apps.catalog import snapshot
 from apps.gateway import admission, candidates, record, routing, worker
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.attempts import Attempts
+from apps.gateway.byte_budget import read_body
 from apps.gateway.call import Call
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.hedge import hedge_of
 from apps.gateway.hop import hops_of
+from apps.gateway.offload import offload
 from apps.gateway.policy import policy_of
 from apps.gateway.record_backlog import BACKLOG
 from apps.gateway.response_cache import place_of
@@ -41,8 +44,9 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
     BACKLOG.insist_on_room()
     hops = hops_of(call)
     policy = policy_of(token)
-    chat = read_request(call.body())
-    shape = shape_of(call, chat)
+    body, hold = read_body(call, policy.organization_id)
+    chat = read_request(body)
+    shape = offload(len(body), lambda: shape_of(call, chat))
     hedge = hedge_of(call, by_default=policy.hedging)
     identifier = new_id()
     for _ in range(_MAX_READINGS):
@@ -74,16 +78,19 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
                 hedge=hedge,
                 prompt_tokens=shape.prompt_tokens,
                 allowance=allowance,
+                size=len(body),
+                hold=hold,
             )
             meter = AnswerMeter(attempts, policy, worst.prompt_tokens, admitted.hold, allowance)
             run = ChatRun(chat, policy, ranking, entry, attempts, meter, started_at, admitted)
             if policy.guardrails is not None:
-                run.screen(Guard(policy.guardrails, policy.retention))
+                run.screen(Guard(policy.guardrails, policy.retention), len(body))
             record.keep_request(entry, chat, policy.retention)
             if ranking.probe:
                 BOARD.probing(ranking.candidates[0].mapping)
             model, named = ranking.candidates[0].model_id, fitting.requested_provider
-            run.cache = place_of(policy.project_id, policy.cache_seconds, model, named, chat, attempts.departure)
+            place = partial(place_of, policy.project_id, policy.cache_seconds, model, named, chat, attempts.departure)
+            run.cache = offload(len(body), place)
             return run
         policy = policy_of(token)
     raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)

@@ -58,11 +58,11 @@ class ChatRun(msgspec.Struct, eq=False):
     _finish: Finished | None = None
     _recorded: bool = False
 
-    def screen(self, guard: Guard) -> None:
-        """Hold what is asked against guardrails, which may mask it. Raises ApiError; then the request has ended."""
+    def screen(self, guard: Guard, size: int) -> None:
+        """Hold so many bytes of a request against guardrails, which may mask it. Raises ApiError; then it has ended."""
         self.guard = guard
         try:
-            guard.screen(self.chat)
+            guard.screen(self.chat, size)
         except ApiError as error:
             self._end(error)
             raise

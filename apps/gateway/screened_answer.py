@@ -31,6 +31,7 @@ from apps.gateway.screening import Guard, cuts_of, masks
 from apps.guardrails.findings import Segment, Verdict
 from apps.guardrails.text import Text
 from apps.guardrails.window import Blocked, Window
+from apps.kernel.json_bounds import OutOfBounds
 
 Said = TextDelta | ReasoningDelta | RefusalDelta
 ROLE, PLACE = "assistant", "answer"
@@ -219,7 +220,7 @@ class ScreenedAnswer:
 
     def _screened(self, choice: _Choice, text: str) -> str:
         """Return a whole text masked, JSON as JSON."""
-        value = read_json_text(text)
+        value = _json_in(text)
         if value is None:
             return masked(text, self._cuts_of(choice, text))
         read = JsonText(value)
@@ -233,6 +234,14 @@ class ScreenedAnswer:
         verdict = self._guard.judge_answer(segments)
         self._note(choice, verdict, segments)
         return cuts_of(verdict).get(0, [])
+
+
+def _json_in(text: str) -> Any:
+    """Return the JSON that a text is; None for any other text, and for JSON that holds more than any model writes."""
+    try:
+        return read_json_text(text)
+    except OutOfBounds:
+        return None
 
 
 def _kind_of(event: Said) -> tuple[type[Event], int]:

@@ -5,17 +5,17 @@ Between the chat, which guardrails must never know, and the rules, which the gat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cache, partial
-from typing import Final
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
-from gevent.threadpool import ThreadPool
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.documents import Document
 from apps.gateway.json_text import Cut
 from apps.gateway.metrics import FINDINGS
+from apps.gateway.offload import offload
 from apps.gateway.passages import Passage, Passages
 from apps.guardrails import engine
 from apps.guardrails.engine import Compiled
@@ -26,9 +26,16 @@ from apps.guardrails.violations import MOST, Noted, noted_of, taken_of
 from apps.kernel.errors import InvalidRequest
 from apps.keys.secrets import digest_of
 
-# Characters from which on texts are looked at on a thread, so that the worker's other requests go on meanwhile.
-LARGE: Final = 256 * 1024
 BLOCKED: Final = "guardrail_blocked"
+
+
+class _Read(NamedTuple):
+    """What a chat says, and what becomes of it."""
+
+    passages: Passages
+    segments: list[Segment]
+    files: list[File]
+    verdict: Verdict
 
 
 class Guard:
@@ -45,30 +52,24 @@ class Guard:
         """What the client is told: which rules found something, and what was done about it."""
         return [{"rule_id": rule_id, "action": taken} for rule_id, taken in self._told]
 
-    def screen(self, chat: Chat) -> None:
-        """Mask the chat where rules say so. Raises InvalidRequest (`guardrail_blocked`)."""
-        passages = Passages(chat)
-        segments = [Segment(Text(one.text), one.role, one.place) for one in passages.texts]
-        files = [_file_of(one) for one in passages.files]
-        verdict = self.judge(segments, files)
+    def screen(self, chat: Chat, size: int) -> None:
+        """Mask the chat, which was read from so many bytes, where rules say so. Raises InvalidRequest
+        (`guardrail_blocked`), Overloaded."""
+        passages, segments, files, verdict = offload(size, partial(_read, self.compiled, chat))
         cuts = cuts_of(verdict)
         verdict = _blocked_where_fixed(verdict, passages.texts)
         self.note(verdict, segments, files)
         if verdict.blocked is not None:
             raise refusal_of(verdict.blocked, segments, files)
-        for index, wanted in cuts.items():
-            if (cut := passages.texts[index].cut) is not None:
-                cut(wanted)
+        if cuts:
+            offload(size, partial(_cut, passages, cuts))
         # What the client sent says more than this, or says it twice: what was read is what may be sent.
         chat.source = None if cuts else passages.source
 
-    def judge(self, segments: Sequence[Segment], files: Sequence[File]) -> Verdict:
-        """Return what becomes of texts and files that a client sends."""
-        return _looked_at(segments, partial(engine.screen, self.compiled, segments, files))
-
     def judge_answer(self, segments: Sequence[Segment]) -> Verdict:
         """Return what becomes of whole texts of an answer."""
-        return _looked_at(segments, partial(engine.screen_answer, self.compiled, segments))
+        size = sum(len(segment.text.raw) for segment in segments)
+        return offload(size, partial(engine.screen_answer, self.compiled, segments))
 
     def note(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[File] = ()) -> None:
         """Take note of what was found, to be recorded and told."""
@@ -110,17 +111,17 @@ def refusal_of(finding: Finding, segments: Sequence[Segment], files: Sequence[Fi
     )
 
 
-def _looked_at(segments: Sequence[Segment], look: Callable[[], Verdict]) -> Verdict:
-    if sum(len(segment.text.raw) for segment in segments) < LARGE:
-        return look()
-    found: Verdict = _pool().apply(look)
-    return found
+def _read(compiled: Compiled, chat: Chat) -> _Read:
+    passages = Passages(chat)
+    segments = [Segment(Text(one.text), one.role, one.place) for one in passages.texts]
+    files = [_file_of(one) for one in passages.files]
+    return _Read(passages, segments, files, engine.screen(compiled, segments, files))
 
 
-@cache
-def _pool() -> ThreadPool:
-    """Return this process's threads for large texts: few, as they take the time of the same processor."""
-    return ThreadPool(2)
+def _cut(passages: Passages, cuts: Mapping[int, list[Cut]]) -> None:
+    for index, wanted in cuts.items():
+        if (cut := passages.texts[index].cut) is not None:
+            cut(wanted)
 
 
 def _blocked_where_fixed(verdict: Verdict, passages: Sequence[Passage]) -> Verdict:

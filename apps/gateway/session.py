@@ -13,6 +13,8 @@ import msgspec
 # In this order; sources: Claude Code, opencode, Codex.
 HEADERS = ("x-claude-code-session-id", "x-session-id", "x-session-affinity", "session-id")
 _LONGEST = 512
+# Characters of a user's id that are looked into: Claude Code's has some 200.
+_LONGEST_USER = 16_384
 
 
 def session_of(
@@ -30,10 +32,10 @@ def session_of(
 
 def _session_within(user: str) -> str:
     """Return the session that Claude Code names inside its `metadata.user_id`, else all of it."""
-    if user.startswith("{"):
+    if user.startswith("{") and len(user) <= _LONGEST_USER:
         try:
             session = msgspec.json.decode(user, type=dict[str, Any]).get("session_id")
-        except (msgspec.MsgspecError, UnicodeError):
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return user
         return session if isinstance(session, str) and session else user
     return user.rpartition("_session_")[2] or user

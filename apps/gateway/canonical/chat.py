@@ -240,6 +240,10 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return frozenset(kinds)
 
 
+# What is told of what a request lost: telling each apart of ten thousand would take seconds, and help nobody.
+MOST_LOSSES = 200
+
+
 class Loss(msgspec.Struct, frozen=True):
     """Something asked for that is not sent on: the client's field (`top_k`, `messages[3].content[1]`), and why."""
 
@@ -274,7 +278,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     restoring: Restoring = msgspec.field(default_factory=Restoring)
 
     def lose(self, param: str, why: str) -> None:
-        """Note that a field is left out; once is enough."""
+        """Note that a field is left out; once is enough, and so is the first of very many."""
         loss = Loss(param, why)
-        if loss not in self.losses:
+        if len(self.losses) < MOST_LOSSES and loss not in self.losses:
             self.losses.append(loss)

@@ -12,14 +12,23 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.json_bounds import Bounds, OutOfBounds, check
 
 T = TypeVar("T")
 Record = dict[str, Any]
 Reader = Callable[[Any], T]
 
 MAX_DEPTH = 128
-# Values in one body: memory for that many is bearable, and no model reads a tenth of it.
-MAX_VALUES = 2_000_000
+# Bytes up to which a body passes no bound but that on depth, so that it is parsed right away.
+SMALL = 64 * 1024
+# What one body may hold: the longest recorded conversations of agents hold a tenth of these values.
+# Text: models of two million tokens read 8 MB of English or 15 MB of Chinese in escapes; the estimate of tokens
+# (four bytes each) may be wrong by half.
+BOUNDS = Bounds(values=200_000, depth=MAX_DEPTH, name=SMALL, digits=SMALL, text=20 * 1024 * 1024)
+# Values in all fields of a body together that are no part of the conversation, unknown ones first of all.
+MAX_VALUES_BESIDE = 10_000
+# Characters of a client's own name that a refusal repeats.
+MAX_NAME_TOLD = 100
 _DECODER = msgspec.json.Decoder()
 
 
@@ -43,10 +52,17 @@ class Malformed(Exception):
 
 def read_json(body: bytes) -> Record:
     """Return the object that a body holds. Raises InvalidRequest (`invalid_json`)."""
-    if len(body) > MAX_VALUES and sum(map(body.count, (b",", b"[", b"{"))) > MAX_VALUES:
-        raise _not_json(f"The request body holds more than {MAX_VALUES} values")
+    small = len(body) <= SMALL
     try:
+        if not small:
+            check(body, BOUNDS)
         value = _DECODER.decode(body)
+    except OutOfBounds as passed:
+        too_long = passed.bound == "text"
+        raise InvalidRequest(
+            f"The request body {passed}{', which is more than any model reads' if too_long else ''}",
+            code="context_length_exceeded" if too_long else "invalid_json",
+        ) from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise _not_json(f"The request body is not valid JSON: {error}") from None
     except RecursionError:
@@ -54,7 +70,7 @@ def read_json(body: bytes) -> Record:
     if not isinstance(value, dict):
         raise _not_json("The request body must be a JSON object")
     # What opens less often than that cannot be nested so deeply.
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and not _shallow(value.values(), MAX_DEPTH - 1):
+    if small and body.count(b"{") + body.count(b"[") > MAX_DEPTH and not _shallow(value.values(), MAX_DEPTH - 1):
         raise _not_json("The request body is nested too deeply")
     return value
 
@@ -69,6 +85,26 @@ def _shallow(values: Iterable[Any], depth: int) -> bool:
         elif kind is list and (depth == 0 or not _shallow(value, depth - 1)):
             return False
     return True
+
+
+def check_beside(wire: Record, body: bytes, conversation: frozenset[str]) -> None:
+    """Raise Malformed, which names the field, where a body's fields hold too many values together, those of the
+    conversation aside: nobody reads them as closely."""
+    if len(body) <= 2 * MAX_VALUES_BESIDE:
+        return
+    left = MAX_VALUES_BESIDE
+    for name in wire.keys() - conversation:
+        pending = [wire[name]]
+        while pending:
+            left -= 1
+            if left < 0:
+                problem = f"holds too many values: at most {MAX_VALUES_BESIDE} may stand beside the conversation"
+                raise Malformed(problem, name[:MAX_NAME_TOLD])
+            inner = pending.pop()
+            if isinstance(inner, dict):
+                pending.extend(inner.values())
+            elif isinstance(inner, list):
+                pending.extend(inner)
 
 
 def _not_json(message: str) -> InvalidRequest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from itertools import chain
 from math import ceil
 from urllib.parse import quote
@@ -11,10 +12,11 @@ import structlog
 from django.db import DatabaseError
 
 from apps.gateway.admission import rate_headers
-from apps.gateway.call import Answer, Call
+from apps.gateway.call import Answer, Call, Releasable
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
 from apps.gateway.dialects import Inbound, Whole
+from apps.gateway.offload import offload
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.kernel.errors import ApiError, InternalError, Overloaded
@@ -39,8 +41,11 @@ def answer_chat(
 ) -> Answer:
     """Run a chat and write its answer in the client's dialect. `read_request` is the dialect's own unless given."""
 
+    def read(body: bytes) -> Chat:
+        return offload(len(body), partial(dialect.read_request, body))
+
     def run_chat(token: str) -> Answer:
-        run = open_chat(call, route, token, read_request or dialect.read_request)
+        run = open_chat(call, route, token, read_request or read)
         return _stream(run, dialect) if run.chat.stream else whole_answer(run, dialect)
 
     return answer_with(call, route, dialect, run_chat)
@@ -60,6 +65,11 @@ def answer_with(call: Call, route: str, dialect: Whole, answer_for: Callable[[st
         log.exception("endpoint.failed", route=route, request_id=call.request_id)
         answer = _refusal(InternalError("The gateway failed to answer this request"), dialect)
     answer.headers.append(("x-request-id", call.request_id))
+    if (hold := call.hold) is not None:
+        if isinstance(answer.body, StreamBody):
+            answer.body.hold = hold
+        else:
+            hold.release()
     return answer
 
 
@@ -115,6 +125,8 @@ class StreamBody:
     def __init__(self, first: bytes, rest: Iterator[bytes], events: Generator[Event, None, None]) -> None:
         self._pieces = chain((first,), rest)
         self._events = events
+        # Given back with the end of the answer.
+        self.hold: Releasable | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the pieces."""
@@ -122,7 +134,11 @@ class StreamBody:
 
     def close(self) -> None:
         """End the run."""
-        self._events.close()
+        try:
+            self._events.close()
+        finally:
+            if self.hold is not None:
+                self.hold.release()
 
 
 def _refusal(error: ApiError, dialect: Whole) -> Answer:

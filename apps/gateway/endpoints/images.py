@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from functools import partial
 
 from apps.gateway.call import Answer, Call
 from apps.gateway.canonical.chat import Chat, Image
@@ -11,6 +12,7 @@ from apps.gateway.departure import Departure
 from apps.gateway.dialects.images import client
 from apps.gateway.endpoints.answering import answer_with, whole_answer
 from apps.gateway.multipart import MULTIPART, read_form
+from apps.gateway.offload import offload
 from apps.gateway.pipeline import open_chat
 from apps.gateway.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
@@ -21,7 +23,7 @@ _MOST_TOGETHER = 128 * 1024 * 1024
 
 def images_generations(call: Call) -> Answer:
     """Answer a request for new pictures."""
-    return _answer(call, "images_generations", client.read_generation)
+    return _answer(call, "images_generations", lambda body: offload(len(body), partial(client.read_generation, body)))
 
 
 def images_edits(call: Call) -> Answer:
@@ -31,9 +33,9 @@ def images_edits(call: Call) -> Answer:
 
     def read(body: bytes) -> Chat:
         if call.content_type == MULTIPART:
-            return client.read_edit_form(read_form(body, call.content_type_header))
+            return offload(len(body), lambda: client.read_edit_form(read_form(body, call.content_type_header)))
         with closing(departure):
-            return _fetched(client.read_edit(body), departure)
+            return _fetched(offload(len(body), partial(client.read_edit, body)), departure)
 
     return _answer(call, "images_edits", read)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import msgspec
 
+from apps.gateway.byte_budget import read_body
 from apps.gateway.call import Answer, Call
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.counting import count_tokens as prompt_tokens
 from apps.gateway.dialects import anthropic
 from apps.gateway.endpoints.answering import answer_chat, answer_with, plain_answer
+from apps.gateway.offload import offload
 from apps.gateway.policy import policy_of
 
 _BETA = re.compile(r"[\w.-]{1,100}")
@@ -22,7 +25,7 @@ def messages(call: Call) -> Answer:
     """Answer a chat request, whole or streamed."""
 
     def read_request(body: bytes) -> Chat:
-        chat = anthropic.read_request(body)
+        chat = offload(len(body), partial(anthropic.read_request, body))
         chat.betas = _betas(call)
         return chat
 
@@ -34,9 +37,10 @@ def count_tokens(call: Call) -> Answer:
 
     def count(token: str) -> Answer:
         policy = policy_of(token)
-        chat = anthropic.read_prompt(call.body())
+        body, _ = read_body(call, policy.organization_id)
+        chat = offload(len(body), partial(anthropic.read_prompt, body))
         chat.betas = _betas(call)
-        return plain_answer(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token)}))
+        return plain_answer(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, len(body))}))
 
     return answer_with(call, "messages", anthropic, count)
 

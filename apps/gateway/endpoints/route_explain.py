@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from apps.gateway.call import Answer, Call
+from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import openai
 from apps.gateway.endpoints.answering import answer_with, plain_answer
 from apps.gateway.explain import explain
+from apps.gateway.offload import offload
+
+
+def read_request(body: bytes) -> Chat:
+    """Return the chat that a body asks for; a large one is read beside the event loop."""
+    return offload(len(body), partial(openai.read_request, body))
 
 
 def route_explain(call: Call) -> Answer:
     """Tell who would answer, and why."""
 
     def answer_for(token: str) -> Answer:
-        return plain_answer(msgspec.json.encode(explain(call, token, openai.read_request)))
+        return plain_answer(msgspec.json.encode(explain(call, token, read_request)))
 
     return answer_with(call, "route_explain", openai, answer_for)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 
-Frames = Callable[[Iterable[bytes]], Iterator[bytes]]
+# Chunks of bytes, the most bytes that a frame may have, and who looks at each of LONG bytes and more.
+Frames = Callable[[Iterable[bytes], int, Callable[[bytes], object]], Iterator[bytes]]
+LONG = 64 * 1024
 
 
 class BrokenFrames(Exception):

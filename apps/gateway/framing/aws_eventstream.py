@@ -6,13 +6,13 @@ headers, the payload, the CRC32 of all before. Knows headers. Must never know wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from zlib import crc32
 
 import msgspec
 
-from apps.gateway.framing import BrokenFrames
+from apps.gateway.framing import LONG, BrokenFrames
 
 # What AWS documents as the most that a frame may have is less: 24 MiB of payload, 128 KiB of headers.
 MAX_FRAME_BYTES = 32 * 1024 * 1024
@@ -25,9 +25,13 @@ _BYTES, _STRING = 6, 7
 _encode = msgspec.json.Encoder().encode
 
 
-def frames(chunks: Iterable[bytes], max_bytes: int = MAX_FRAME_BYTES) -> Iterator[bytes]:
+def frames(
+    chunks: Iterable[bytes], max_bytes: int = MAX_FRAME_BYTES, look: Callable[[bytes], object] = len
+) -> Iterator[bytes]:
     """Yield `{"<event type>": <payload>}` for each frame, `{"exception": {"<its type>": <payload>}}` for one that tells
     of a failure. An empty chunk means silence and is yielded as it is.
+
+    `look` is called with each of LONG bytes and more before it is yielded, and may raise.
 
     What is left of a frame when the bytes end is dropped: the stream was cut. Raises BrokenFrames for bytes that are no
     frames, and for a frame of more than `max_bytes`.
@@ -40,7 +44,10 @@ def frames(chunks: Iterable[bytes], max_bytes: int = MAX_FRAME_BYTES) -> Iterato
         held += chunk
         at = 0
         while size := _size_at(held, at, max_bytes):
-            yield _read(bytes(held[at : at + size]))
+            frame = _read(bytes(held[at : at + size]))
+            if len(frame) >= LONG:
+                look(frame)
+            yield frame
             at += size
         del held[:at]
 

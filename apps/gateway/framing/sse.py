@@ -6,9 +6,9 @@ SSE repeats the name inside the data.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
-from apps.gateway.framing import BrokenFrames
+from apps.gateway.framing import LONG, BrokenFrames
 
 # One event may carry several pictures in base64.
 MAX_EVENT_BYTES = 128 * 1024 * 1024
@@ -21,8 +21,12 @@ class EventTooLong(BrokenFrames):
     """An event of more bytes than anybody should have to hold."""
 
 
-def frames(chunks: Iterable[bytes], max_bytes: int = MAX_EVENT_BYTES) -> Iterator[bytes]:
+def frames(
+    chunks: Iterable[bytes], max_bytes: int = MAX_EVENT_BYTES, look: Callable[[bytes], object] = len
+) -> Iterator[bytes]:
     """Yield the data of each event that has any. An empty chunk means silence and is yielded as it is.
+
+    `look` is called with each event of LONG bytes and more before it is yielded, and may raise.
 
     Lines end with LF, CR or CRLF. What is left when the bytes end counts as an event, for servers that forget the blank
     line. Raises EventTooLong when an event has more than `max_bytes`.
@@ -30,12 +34,13 @@ def frames(chunks: Iterable[bytes], max_bytes: int = MAX_EVENT_BYTES) -> Iterato
     parts: list[bytes] = []  # of a line whose end has not come
     data: list[bytes] = []  # lines of an event whose end has not come
     size = 0
+    longest = min(max_bytes, LONG)
     at_start, after_cr = True, False
     for chunk in chunks:
         if not chunk:
             yield chunk
             continue
-        if not (parts or data) and len(chunk) <= max_bytes and (events := _plain_events(chunk)):
+        if not (parts or data) and len(chunk) <= longest and (events := _plain_events(chunk)):
             at_start, after_cr, size = False, False, 0
             yield from events
             continue
@@ -53,7 +58,7 @@ def frames(chunks: Iterable[bytes], max_bytes: int = MAX_EVENT_BYTES) -> Iterato
                 _keep_data(line, data)
                 continue
             if event := b"\n".join(data):
-                yield event
+                yield _looked_at(event, look)
             data.clear()
             size = 0
         if unfinished:
@@ -62,7 +67,13 @@ def frames(chunks: Iterable[bytes], max_bytes: int = MAX_EVENT_BYTES) -> Iterato
             raise EventTooLong(f"an event of the stream is longer than {max_bytes} bytes")
     _keep_data(b"".join(parts).removeprefix(_BYTE_ORDER_MARK if at_start else b""), data)
     if event := b"\n".join(data):
-        yield event
+        yield _looked_at(event, look)
+
+
+def _looked_at(event: bytes, look: Callable[[bytes], object]) -> bytes:
+    if len(event) >= LONG:
+        look(event)
+    return event
 
 
 def _lines_of(chunk: bytes, after_cr: bool) -> tuple[list[bytes], bytes]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import IO, Any
 
-import msgspec
 from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
@@ -17,9 +16,14 @@ from rest_framework.request import Request
 from rest_framework.serializers import BaseSerializer
 from rest_framework.views import APIView
 
+from apps.kernel.json_bounds import Bounds, OutOfBounds, decode_within
+
+# What a management endpoint's body may hold: more than the longest list of rules that any of them takes.
+BODY_BOUNDS = Bounds(values=10_000, depth=32, name=1_024, digits=1_024)
+
 
 class JsonParser(BaseParser):
-    """Strict JSON: UTF-8 whatever the header claims, no NaN, and nesting that cannot exhaust the stack."""
+    """Strict JSON: UTF-8 whatever the header claims, no NaN, and no more of it than any endpoint has a use for."""
 
     media_type = "application/json"
 
@@ -28,7 +32,9 @@ class JsonParser(BaseParser):
     ) -> Any:
         """Return the value. Raises ParseError."""
         try:
-            return msgspec.json.decode(stream.read())
+            return decode_within(stream.read(), BODY_BOUNDS)
+        except OutOfBounds as passed:
+            raise ParseError(f"The request body {passed}") from passed
         except (ValueError, RecursionError) as error:  # Text that is not UTF-8 is a ValueError of its own.
             raise ParseError("The request body is not valid JSON") from error
 

@@ -34,6 +34,8 @@ MAX_STOPS = 1_000
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
 MOST_TOKENS = 1_000_000_000
 _EFFORTS = frozenset({"low", "medium", "high"})
+# What models read; it may be as long as a body.
+_CONVERSATION = frozenset({"messages", "system", "tools", "output_config"})
 
 
 def read_request(body: bytes) -> Chat:
@@ -51,6 +53,7 @@ def _read(body: bytes, *needed: str) -> Chat:
     known: dict[str, Any] = {}
     extra: Record = {}
     try:
+        fields.check_beside(wire, body, _CONVERSATION)
         for name, value in wire.items():
             if value is None:
                 continue

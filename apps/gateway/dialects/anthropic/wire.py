@@ -13,6 +13,8 @@ import msgspec
 
 from apps.gateway.canonical.chat import CacheMark
 from apps.gateway.canonical.events import FinishReason
+from apps.gateway.dialects.fields import BOUNDS
+from apps.kernel.json_bounds import decode_text_within
 
 NAME: Final = "anthropic"
 FRAMING: Final = "sse"
@@ -56,8 +58,8 @@ def read_input(arguments: str) -> msgspec.Raw:
     if not arguments.strip():
         return msgspec.Raw(b"{}")
     try:
-        is_object = isinstance(msgspec.json.decode(arguments), dict)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        is_object = isinstance(decode_text_within(arguments, BOUNDS), dict)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         is_object = False
     return msgspec.Raw(arguments.encode()) if is_object else msgspec.Raw(encode({"arguments": arguments}))
 

@@ -12,17 +12,17 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.chat import Audio, File, Image, Opaque, Part, Reasoning, Refusal, Text, ToolCall
+from apps.gateway.dialects.fields import BOUNDS
 from apps.gateway.dialects.google.media_out import write_audio, write_file, write_image
 from apps.gateway.dialects.google.names import write_name
 from apps.gateway.dialects.google.wire import IMAGE_SEAL, NAME, SEAL_FORMAT, TEXT_SEAL, Record
 from apps.gateway.dialects.sealed_ids import split_seal
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.json_bounds import decode_text_within
 
 # What Google takes for the seal of a call that it did not make: base64 of the documented words
 # `skip_thought_signature_validator`.
 NO_SEAL = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
-
-_read_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def write_part(part: Part) -> Record:
@@ -99,7 +99,9 @@ def _stated_seal(extra: Record | None) -> str | None:
 def _arguments(text: str) -> msgspec.Raw | Record:
     """Return the arguments with all of their digits; what is no object is wrapped in one, which Google insists on."""
     try:
-        _read_object(text)
-    except (msgspec.MsgspecError, RecursionError):
+        is_object = isinstance(decode_text_within(text, BOUNDS), dict)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        is_object = False
+    if not is_object:
         return {"input": text} if text.strip() else {}
     return msgspec.Raw(text.encode())

@@ -34,14 +34,14 @@ _QUALITIES = ("standard", "hd", "low", "medium", "high", "xhigh", "max", AUTO)
 
 def read_generation(body: bytes) -> Chat:
     """Return the request for new pictures. Raises InvalidRequest."""
-    return _refusing(lambda: _read(fields.read_json(body), edits=False, inputs=[]))
+    return _refusing(lambda: _read(_object_of(body), edits=False, inputs=[]))
 
 
 def read_edit(body: bytes) -> Chat:
     """Return the request to change pictures, which are URLs still. Raises InvalidRequest."""
 
     def read() -> Chat:
-        wire = fields.read_json(body)
+        wire = _object_of(body)
         inputs = read_inputs(wire.pop("images", None))
         mask = wire.pop("mask", None)
         return _read(wire, edits=True, inputs=inputs, mask=None if mask is None else read_mask(mask))
@@ -83,6 +83,12 @@ def _refusing(read: Callable[[], Chat]) -> Chat:
     except Malformed as refusal:
         words = f"Invalid request parameters: {refusal.at}: {refusal.problem}"
         raise InvalidRequest(words, code="invalid_parameters", param=refusal.at) from None
+
+
+def _object_of(body: bytes) -> Record:
+    wire = fields.read_json(body)
+    fields.check_beside(wire, body, frozenset({"images"}))
+    return wire
 
 
 def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = None) -> Chat:

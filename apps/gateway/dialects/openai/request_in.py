@@ -36,6 +36,8 @@ from apps.gateway.dialects.openai.tools_in import (
 from apps.gateway.dialects.openai.wire import EFFORTS, NAME
 
 MAX_STOPS, MAX_LISTED = 4, 100
+# What models read; it may be as long as a body.
+_CONVERSATION = frozenset({"messages", "tools", "functions", "response_format", "prediction", "logit_bias"})
 # No model writes a billion tokens, and a count beyond does not fit where it is kept.
 MOST_TOKENS = 1_000_000_000
 
@@ -46,6 +48,7 @@ def read_request(body: bytes) -> Chat:
     known: dict[str, Any] = {}
     extra: Record = {}
     try:
+        fields.check_beside(wire, body, _CONVERSATION)
         for name, value in wire.items():
             if value is None:
                 continue

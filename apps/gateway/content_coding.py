@@ -1,0 +1,55 @@
+"""A compressed answer unpacked in small steps, as it is asked for: a megabyte of gzip may say a gigabyte.
+
+Knows gzip and zlib. Must never know where the bytes come from, nor what they mean.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Final
+
+# What `Content-Encoding` may say; nothing and `identity` mean that nothing is to be unpacked.
+CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
+# Bytes that one step unpacks at most.
+STEP: Final = 64 * 1024
+# Answers that begin with a megabyte or more become at most so many times as long; the densest text recorded, 60 times.
+_FREE, MOST_TIMES = 1024 * 1024, 200
+
+
+class Unpackable(Exception):
+    """Bytes that are not what their coding says, or become too many."""
+
+
+class Unpacker:
+    """Unpacks one body, which comes in pieces."""
+
+    def __init__(self) -> None:
+        # Whichever of the two it is: servers mean either by `deflate`.
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
+        self._taken = self.given = 0
+        self._full = False
+
+    def unpack(self, data: bytes) -> Iterator[bytes]:
+        """Yield what a piece becomes, at most STEP bytes at a time. Raises Unpackable."""
+        self._taken += len(data)
+        while data or self._full:
+            if self._stream.eof:
+                raise Unpackable("goes on behind its compressed end")
+            try:
+                piece = self._stream.decompress(data, STEP)
+            except zlib.error:
+                raise Unpackable("is not compressed as it says") from None
+            data = self._stream.unconsumed_tail or self._stream.unused_data
+            # All may have been taken in, and not yet all been given out.
+            self._full = len(piece) == STEP and not self._stream.eof
+            self.given += len(piece)
+            if self.given > _FREE and self.given > MOST_TIMES * self._taken:
+                raise Unpackable(f"becomes more than {MOST_TIMES} times as long when it is unpacked")
+            if piece:
+                yield piece
+
+    def finish(self) -> None:
+        """Raise Unpackable where the compressed bytes have not come to their end; none at all are an empty body."""
+        if self._taken and not self._stream.eof:
+            raise Unpackable("was cut off before its compressed end")

@@ -1,0 +1,71 @@
+"""Compressed answers, unpacked no further than anybody asks."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.gateway.content_coding import MOST_TIMES, STEP, Unpackable, Unpacker
+
+MIB = 1024 * 1024
+
+
+def unpacked(packed: bytes) -> bytes:
+    """Unpack a whole body."""
+    unpacker = Unpacker()
+    text = b"".join(unpacker.unpack(packed))
+    unpacker.finish()
+    return text
+
+
+@given(
+    text=st.binary(max_size=300_000) | st.integers(0, 300_000).map(bytes),
+    cut=st.integers(1, 500),
+    zlibbed=st.booleans(),
+)
+def test_what_was_packed_comes_out_whatever_the_pieces(text: bytes, cut: int, zlibbed: bool) -> None:
+    packed = zlib.compress(text) if zlibbed else gzip.compress(text)
+    unpacker = Unpacker()
+    pieces = [piece for start in range(0, len(packed), cut) for piece in unpacker.unpack(packed[start : start + cut])]
+    unpacker.finish()
+    assert b"".join(pieces) == text
+    assert max(map(len, pieces), default=0) <= STEP
+
+
+def test_a_bomb_is_given_up_long_before_it_is_unpacked() -> None:
+    bomb = gzip.compress(bytes(100 * MIB))
+    unpacker, seen = Unpacker(), 0
+    with pytest.raises(Unpackable, match=f"more than {MOST_TIMES} times as long"):  # noqa: PT012 - as far as it comes
+        for piece in unpacker.unpack(bomb):
+            seen += len(piece)
+    assert seen < MIB + MOST_TIMES * len(bomb)
+
+
+def test_bytes_are_unpacked_as_they_are_asked_for() -> None:
+    unpacker = Unpacker()
+    pieces = unpacker.unpack(gzip.compress(bytes(MIB)))
+    assert len(next(pieces)) == STEP
+    assert unpacker.given == STEP
+
+
+@pytest.mark.parametrize(
+    ("packed", "words"),
+    [
+        (gzip.compress(b"hi") + b"more", "goes on behind its compressed end"),
+        (gzip.compress(b"hi") * 2, "goes on behind its compressed end"),
+        (gzip.compress(b"hi" * 1000)[:-9], "was cut off before its compressed end"),
+        (b'{"plain": true}', "is not compressed as it says"),
+    ],
+    ids=["garbage behind", "twice", "cut", "plain"],
+)
+def test_what_is_not_whole_is_no_answer(packed: bytes, words: str) -> None:
+    with pytest.raises(Unpackable, match=words):
+        unpacked(packed)
+
+
+def test_no_bytes_at_all_are_an_empty_body() -> None:
+    Unpacker().finish()
