@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -84,7 +86,7 @@ class OneInvitation(MemberEndpoint):
     def delete(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Withdraw an invitation."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
-        found = invitations.waiting(organization).filter(pk=find_id(invitation_id)).first()
+        found = invitations.waiting(organization).filter(pk=_id_of(invitation_id)).first()
         if found is None:
             raise NotFound(invitations.NO_INVITATION)
         invitations.withdraw(organization=organization, invitation=found)
@@ -99,9 +101,17 @@ class AcceptInvitation(MemberEndpoint):
         """Become a member, where the invitation is for one's own confirmed address."""
         self.read(Nothing)
         require_verified(self.user)
-        rows = invitations.waiting().filter(pk=find_id(invitation_id), organization_id=find_id(organization_id))
+        rows = invitations.waiting().filter(pk=_id_of(invitation_id), organization_id=_id_of(organization_id))
         found = rows.first()
         if found is None:
             raise NotFound(invitations.NO_INVITATION)
         membership = invitations.accept(invitation=found, user=self.user)
         return Response({"message": "Invitation accepted", "member": MemberShape(membership).data})
+
+
+def _id_of(text: str) -> UUID:
+    """Return the id that a client wrote. Raises NotFound for what cannot be one."""
+    found = find_id(text)
+    if found is None:
+        raise NotFound(invitations.NO_INVITATION)
+    return found
