@@ -80,6 +80,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
 
     def noted(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield an answer's events, for which nothing has to be held."""
+        self._complete = False
         for event in events:
             note = _NOTES.get(type(event))
             if note is not None:
@@ -96,7 +97,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
 
     def _watched(self, events: Iterator[Event]) -> Iterator[Event]:
         # Who answers, and at which price, is known once something is written.
-        self._covered = 0
+        self._complete, self._covered = False, 0
         for event in events:
             note = _NOTES.get(type(event))
             if note is not None:
@@ -172,6 +173,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
         tariff, early = self._tariff_now(), not self.written
         if tariff is None or (early and usage.prompt_tokens <= self.prompt_estimate):
             return
+        if early and self.allowance is not None:
+            # A longer prompt may have other prices.
+            tariff = self._tariff = self.allowance.tariff_of(self.attempts.latest, usage.prompt_tokens)
         cost = self.attempts.latest.cost_of(usage).total + storage_cost_of(usage.total_tokens, self.policy.retention)
         if tariff.seen:
             # From here on the provider's counts go before the estimate.

@@ -85,9 +85,10 @@ class Allowance(msgspec.Struct, frozen=True):
     spare: Decimal
     hold: Hold | OfflineHold
 
-    def tariff_of(self, one: Candidate) -> Tariff:
-        """Return what a candidate charges for the request."""
-        return tariff_of(self.chat, one, self.prompt_tokens, self.retention)
+    def tariff_of(self, one: Candidate, prompt_tokens: int | None = None) -> Tariff:
+        """Return what a candidate charges for the request, with a prompt of so many tokens where they were counted."""
+        prompt = self.prompt_tokens if prompt_tokens is None else prompt_tokens
+        return tariff_of(self.chat, one, prompt, self.retention)
 
     def limit_of(self, one: Candidate) -> int | None:
         """Return the limit that a candidate is to be given, in tokens of one answer; None where it needs none."""

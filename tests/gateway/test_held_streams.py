@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from apps.billing import holds
-from apps.catalog.models import Provider
+from apps.catalog.models import ModelProvider, Provider
 from apps.gateway import policy
 from apps.kernel import generation
 from apps.keys.models import ApiKey
@@ -200,4 +200,19 @@ def test_a_prompt_that_cannot_be_held_for_ends_the_answer(caller: Caller) -> Non
     # 0.009 USD for the prompt, as it was counted, leave 0.001 for 1,667 tokens.
     assert row.prompt_tokens == 60_000
     assert 1_500 < (row.completion_tokens or 0) <= 1_667
+    assert credits_of(caller) > -SLIP
+
+
+def test_a_prompt_that_turns_out_to_reach_a_tier_is_held_for_at_its_prices(caller: Caller) -> None:
+    tiers = [{"above_input_tokens": 50_000, "output": "6"}]
+    ModelProvider.objects.filter(model_id="echo").update(
+        prices={"input": "0.15", "output": "0.6", "tiers": tiers}, max_output=200_000
+    )
+    Provider.objects.filter(pk="sandbox").update(dialect="anthropic", auth="x-api-key")
+    generation.bump(generation.CATALOG)
+    credited(caller, "0.02")
+    post(caller, "chat", "hi [[sandbox kb=400 usage=60000,102400]]", stream=True, max_tokens=None)
+    settle_all()
+    # 0.009 USD for the prompt leave 0.011 for 1,833 tokens.
+    assert 1_700 < (RequestLog.objects.get().completion_tokens or 0) <= 1_833
     assert credits_of(caller) > -SLIP

@@ -45,11 +45,11 @@ def provider(*talks: Talk) -> Iterator[tuple[str, list[bytes]]]:
     def serve() -> None:
         for talk in talks:
             with listener.accept()[0] as connection:
-                connection.settimeout(5)
+                connection.settimeout(30)
                 talk(connection, read)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(5)
+        listener.settimeout(60)
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked

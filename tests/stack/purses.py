@@ -112,7 +112,7 @@ def manage(product: Product, session: str, method: str, path: str, **body: Any) 
 
 def purse_with_credits(product: Product, amount: str = "1", **asking: Any) -> Purse:
     """Return a key of somebody new, whose organization has exactly so many dollars."""
-    fields = {"name": "Purse", "email": f"{uuid4().hex}@example.com", "password": uuid4().hex}
+    fields = {"name": "Purse", "email": f"{uuid4().hex}@example.com", "password": "a long walk by the sea"}
     session = manage(product, "", "POST", "/auth/sign-up/email", **fields)["token"]
     (organization,) = manage(product, session, "GET", "/organization")["organizations"]
     organization_id = organization["id"]

@@ -133,7 +133,7 @@ def test_twenty_at_once_on_a_dollar_of_a_dear_model_are_all_answered(product: Pr
 def test_streams_whose_worker_dies_after_they_held_more_leave_nothing_held(product: Product) -> None:
     purse = purse_with_credits(product, "1", max_tokens=None, stream=True)
     streams, first_part = 8, 4_096 * 600
-    wave = threading.Thread(target=purse.wave, args=(["kb=400 gap=150"] * streams,))
+    wave = threading.Thread(target=purse.wave, args=(["kb=200 gap=150"] * streams,))
     wave.start()
     waited = product.manage("shell", "-c", HELD.format(purse.organization_id, streams * first_part * 3 // 2))
     assert waited.endswith("HELD\n"), waited
