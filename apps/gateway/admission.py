@@ -247,7 +247,7 @@ def _read_balance(policy: Policy, scope: balances.Scope) -> list[balances.Balanc
     subject = policy.organization_id if scope == "organization" else policy.api_key_id
     try:
         return _balances_read.run(
-            (scope, subject), partial(database.read, partial(ledger.balances_of, scope, [subject]))
+            (scope, subject), partial(database.read, partial(ledger.balances_of, scope, [subject]), brief=True)
         )
     except (DatabaseError, TimeoutError) as error:
         raise Overloaded("The gateway cannot check credits right now; try again shortly") from error
