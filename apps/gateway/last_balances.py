@@ -66,7 +66,7 @@ def read(scope: Scope, identifier: UUID) -> list[Balance]:
 
     Raises Overloaded when the database is away as well.
     """
-    asked = partial(database.read, partial(ledger.balances_of, scope, [identifier]))
+    asked = partial(database.read, partial(ledger.balances_of, scope, [identifier]), brief=True)
     try:
         found = _reads.run((scope, identifier), asked)
     except (DatabaseError, TimeoutError) as error:

@@ -126,7 +126,7 @@ def _read(token: str, organization_id: UUID | None) -> Policy:
     Raises NoLongerValid when the key is unknown or no longer works, and DatabaseError.
     """
     if organization_id is None:
-        known = database.read(partial(find_api_key, token))
+        known = database.read(partial(find_api_key, token), brief=True)
         if known is None:
             raise NoLongerValid
         organization_id = known.project.organization_id

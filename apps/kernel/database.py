@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from threading import BoundedSemaphore
 from typing import Any, TypeVar
@@ -144,13 +144,15 @@ class Circuit:
 
     def failed(self, error: Exception) -> None:
         """Take note that no connection was to be had."""
-        pause = _PAUSES[min(self._tries, len(_PAUSES) - 1)]
-        self._tries += 1
-        self._next_try = time.monotonic() + pause
+        in_background = is_module_patched("socket")
+        if self._away and in_background:
+            # Somebody is at it.
+            return
+        self._put_off()
         if not self._away:
             self._away = True
             log.error("database.away", error=type(error).__name__)
-            if is_module_patched("socket"):
+            if in_background:
                 gevent.spawn(self._keep_trying)
 
     def succeeded(self) -> None:
@@ -166,10 +168,16 @@ class Circuit:
                 with limited(Patience(ANSWER_PATIENCE, ANSWER_PATIENCE)):
                     connection.ensure_connection()
                 self.succeeded()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-                self.failed(error)
+            except Exception:  # noqa: BLE001 - whatever it is, it is tried again
+                self._put_off()
             finally:
-                connection.close()
+                with suppress(Exception):
+                    connection.close()
+
+    def _put_off(self) -> None:
+        pause = _PAUSES[min(self._tries, len(_PAUSES) - 1)]
+        self._tries += 1
+        self._next_try = time.monotonic() + pause
 
 
 CIRCUIT = Circuit()
@@ -182,11 +190,12 @@ def is_away() -> bool:
     return CIRCUIT.open
 
 
-def read(work: Callable[[], Found]) -> Found:
+def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
     """Return what `work` reads from the database for a request, and give the connection back.
 
-    Waits its turn, for a connection and for answers, each within bounds. Raises DatabaseAwayError at once while the
-    database is known to be away, and DatabaseError.
+    Waits its turn, for a connection and for answers, each within bounds. `brief` work is one look-up by an index, which
+    needs no limit on the server's side and is spared the three round trips of setting one. Raises DatabaseError, and
+    DatabaseAwayError at once while the database is known to be away.
     """
     if connection.in_atomic_block:
         return work()
@@ -198,7 +207,7 @@ def read(work: Callable[[], Found]) -> Found:
         _insist()
         with limited(Patience(CONNECTION_PATIENCE, ANSWER_PATIENCE)):
             _connect()
-            return _within_time(work)
+            return work() if brief else _within_time(work)
     finally:
         # A worker must not hold a database connection while a model answers.
         connection.close()

@@ -43,6 +43,10 @@ def full(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> Iter
         yield patch
     BACKLOG.waiting.clear()
     BACKLOG.try_again()
+    # Its turn does not come before the whole run's end.
+    if BACKLOG._greenlet is not None:
+        BACKLOG._greenlet.kill()
+        BACKLOG._greenlet = None
 
 
 def taken() -> list[tuple[str, str]]:
