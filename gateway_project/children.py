@@ -136,6 +136,11 @@ class Child:
             pass
         self._close()
 
+    def forget(self) -> None:
+        """Let go of an ended process for good, its log included."""
+        self.bury()
+        self._log.close()
+
     def read(self) -> bool:
         """Pass on what has been said since; tell whether that was anything."""
         if self._pipe is None:

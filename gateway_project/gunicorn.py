@@ -38,7 +38,11 @@ def _connections(wanted: int) -> int:
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        except (ValueError, OSError):
+            # Some systems have a limit of their own below the one that they tell.
+            most = soft
     return max(64, min(wanted, (most - _DESCRIPTORS) // 2))
 
 

@@ -48,9 +48,9 @@ class WebProcess:
         if self.handover is not None:
             self.handover.drain(patiently=False)
 
-    def bury(self) -> None:
+    def forget(self) -> None:
         """Let go of it once it has ended."""
-        self.child.bury()
+        self.child.forget()
         if self.handover is not None:
             self.handover.close()
             self.handover = None
@@ -89,7 +89,7 @@ class Web:
     def look(self) -> None:
         """Go on with a reload, if one is under way, and forget who has finished."""
         for process in [process for process in self._leaving if not process.child.alive]:
-            process.bury()
+            process.forget()
             self._leaving.remove(process)
             self._tell(f"web process {process.child.pid} has finished")
         following = self._next
@@ -101,7 +101,7 @@ class Web:
             self._leaving.append(before)
             self._tell(f"reloaded web: process {following.child.pid} serves, process {before.child.pid} finishes")
         elif not following.child.alive:
-            following.bury()
+            following.forget()
             self._next = None
             last = "\n".join(following.child.last_lines)
             self._tell(f"web was not reloaded: the new process ended ({following.child.end})\n{last}".rstrip())

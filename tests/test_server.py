@@ -2,6 +2,7 @@
 
 The processes are small programs of this file, so that what is seen is the supervisor and not the product.
 """
+# length: one supervisor, one pair of small programs, and all that may happen to them
 
 from __future__ import annotations
 
