@@ -6,9 +6,12 @@ what is in them.
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from typing import Final
 from uuid import UUID
+
+import gevent
 
 from apps.gateway.call import Call
 from apps.gateway.metrics import BYTES_IN_FLIGHT
@@ -22,6 +25,9 @@ _OF_WORKER, _OF_ORGANIZATION = Setting("WORKER_BYTES_IN_FLIGHT"), Setting("ORGAN
 # Answers are paid for by the time they come: they may take so many times the budget, that refuses new requests at once.
 _FOR_ANSWERS: Final = 2
 
+# Bytes from which it is worth a look whether they are garbage, some seconds after the request.
+_MUCH, _COLLECT_AFTER = 4 * 1024 * 1024, 2.0
+_collecting = False
 _held: defaultdict[UUID, int] = defaultdict(int)
 
 
@@ -62,11 +68,13 @@ class ByteHold:
 
     def release(self) -> None:
         """Give back all that is held; once more does nothing."""
+        if self.size >= _MUCH:
+            _collect_soon()
         self._add(-self.size)
 
     def __del__(self) -> None:
         """Give back what a request that ended in no foreseen way still holds."""
-        self.release()
+        self._add(-self.size)
 
     def _add(self, size: int) -> None:
         if size:
@@ -75,6 +83,21 @@ class ByteHold:
             if not _held[self._organization_id]:
                 del _held[self._organization_id]
             BYTES_IN_FLIGHT.inc(size)
+
+
+def _collect_soon() -> None:
+    """Look for garbage in a moment: a failure's traceback may hold a body in a cycle, and cycles are looked for seldom
+    (`readying.stay`). Once for all that end meanwhile."""
+    global _collecting
+    if not _collecting:
+        _collecting = True
+        gevent.spawn_later(_COLLECT_AFTER, _collect)
+
+
+def _collect() -> None:
+    global _collecting
+    _collecting = False
+    gc.collect()
 
 
 def read_body(call: Call, organization_id: UUID) -> tuple[bytes, ByteHold]:

@@ -45,9 +45,13 @@ def offload(size: int, work: Callable[[], T]) -> T:
     # When the work has ended, and not when whoever waits for it has: a client may leave before.
     outcome.rawlink(lambda _: free.release())
     done, value = cast(tuple[bool, Any], outcome.get())
-    if done:
-        return cast(T, value)
-    raise value
+    try:
+        if done:
+            return cast(T, value)
+        raise value
+    finally:
+        # An exception holds this frame, and with it the body: the frame must not hold the exception.
+        del value, outcome
 
 
 def _outcome_of(work: Callable[[], Any]) -> tuple[bool, Any]:

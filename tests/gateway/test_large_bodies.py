@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
+import weakref
+from functools import partial
 from threading import get_ident
 from typing import Any
 from uuid import uuid4
@@ -14,7 +17,7 @@ import pytest
 from apps.gateway import byte_budget, offload
 from apps.gateway.canonical.chat import MOST_LOSSES, Target
 from apps.gateway.dialects.openai import request_in
-from apps.kernel.errors import Overloaded
+from apps.kernel.errors import InvalidRequest, Overloaded
 from tests.guarded import forbid, guard
 from tests.upstream import Caller, nothing_happened, settle_all
 
@@ -251,3 +254,34 @@ def test_very_many_losses_are_told_in_part() -> None:
     for number in range(20_000):
         target.lose(f"field{number}", "unknown")
     assert len(target.losses) == MOST_LOSSES
+
+
+class Watched:
+    """What a body's work holds, and can be watched."""
+
+
+def test_work_that_fails_on_a_thread_leaves_nothing_behind() -> None:
+    watched = Watched()
+    gone = weakref.ref(watched)
+
+    def work(held: Watched) -> None:
+        raise InvalidRequest(f"no {type(held).__name__}")
+
+    gc.disable()
+    try:
+        assert _refused(partial(work, watched)) == "no Watched"
+        del watched
+        # The thread lets go of its last work as it waits for the next.
+        offload.offload(offload.LARGE, lambda: None)
+        offload.offload(offload.LARGE, lambda: None)
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+def _refused(work: Any) -> str:
+    try:
+        offload.offload(offload.LARGE, work)
+    except InvalidRequest as error:
+        return error.message
+    return ""
