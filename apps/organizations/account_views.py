@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.kernel.errors import InvalidRequest, NotFound
-from apps.kernel.ids import find_id
 from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, said
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations import actions, invitations, throttle
-from apps.organizations.access import access_organization, require, require_verified
+from apps.organizations.access import access_organization, identify, require, require_verified
 from apps.organizations.account_shapes import InvitationShape, NewInvitationShape, VerificationShape
 from apps.organizations.email_tokens import find_unverified
 from apps.organizations.models import Role
@@ -86,7 +83,8 @@ class OneInvitation(MemberEndpoint):
     def delete(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Withdraw an invitation."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
-        found = invitations.waiting(organization).filter(pk=_id_of(invitation_id)).first()
+        identifier = identify(invitation_id, invitations.NO_INVITATION)
+        found = invitations.waiting(organization).filter(pk=identifier).first()
         if found is None:
             raise NotFound(invitations.NO_INVITATION)
         invitations.withdraw(organization=organization, invitation=found)
@@ -101,17 +99,10 @@ class AcceptInvitation(MemberEndpoint):
         """Become a member, where the invitation is for one's own confirmed address."""
         self.read(Nothing)
         require_verified(self.user)
-        rows = invitations.waiting().filter(pk=_id_of(invitation_id), organization_id=_id_of(organization_id))
-        found = rows.first()
+        identifier = identify(invitation_id, invitations.NO_INVITATION)
+        owner = identify(organization_id, invitations.NO_INVITATION)
+        found = invitations.waiting().filter(pk=identifier, organization_id=owner).first()
         if found is None:
             raise NotFound(invitations.NO_INVITATION)
         membership = invitations.accept(invitation=found, user=self.user)
         return Response({"message": "Invitation accepted", "member": MemberShape(membership).data})
-
-
-def _id_of(text: str) -> UUID:
-    """Return the id that a client wrote. Raises NotFound for what cannot be one."""
-    found = find_id(text)
-    if found is None:
-        raise NotFound(invitations.NO_INVITATION)
-    return found

@@ -14,6 +14,7 @@ from base64 import b32encode
 from dataclasses import dataclass
 from typing import Final
 
+import structlog
 from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor import InvalidToken
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
@@ -22,9 +23,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from apps.kernel.errors import InvalidRequest, Unauthenticated
-from apps.kernel.sealing import seal, unseal
+from apps.kernel.sealing import UnreadableSecretError, seal, unseal
 from apps.organizations import passwords, throttle
 from apps.organizations.models import TwoFactor, User
+
+log = structlog.get_logger(__name__)
 
 ISSUER: Final = "Model gateway"
 DIGITS, STEP = 6, 30
@@ -87,6 +90,24 @@ def disable(*, user: User, password: str, code: str) -> None:
     TwoFactor.objects.filter(user=user).delete()
 
 
+def rotate() -> int:
+    """Encrypt every secret with the newest encryption key, so that older ones can be taken away; return how many."""
+    count = 0
+    for identifier in TwoFactor.objects.values_list("pk", flat=True):
+        with transaction.atomic():
+            row = TwoFactor.objects.select_for_update(no_key=True).filter(pk=identifier).first()
+            if row is None:
+                continue
+            try:
+                row.sealed_secret = seal(unseal(bytes(row.sealed_secret)))
+            except UnreadableSecretError:
+                log.error("two_factor.unreadable", user=str(row.user_id))
+                continue
+            row.save(update_fields=["sealed_secret"])
+            count += 1
+    return count
+
+
 def is_on(user: User) -> bool:
     """Return whether signing in as the user takes a second factor."""
     return TwoFactor.objects.filter(user=user).exclude(confirmed_at=None).exists()
@@ -127,7 +148,12 @@ def _app(secret: bytes) -> TOTP:
 
 def _uses_app(row: TwoFactor, code: str) -> bool:
     """Return whether a code is one of the app's that was not used before; then no earlier one is good any more."""
-    app, now = _app(unseal(bytes(row.sealed_secret))), int(time.time()) // STEP
+    try:
+        app, now = _app(unseal(bytes(row.sealed_secret))), int(time.time()) // STEP
+    except UnreadableSecretError:
+        # Recovery codes still let the user in.
+        log.error("two_factor.unreadable", user=str(row.user_id))
+        return False
     for step in range(now - _DRIFT, now + _DRIFT + 1):
         if step > row.last_step and _is_of(app, step, code):
             row.last_step = step

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from base64 import b32decode
+from io import StringIO
 from threading import Thread
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from cryptography.fernet import Fernet
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from knox.models import AuthToken
@@ -166,3 +169,15 @@ def test_the_admin_shows_no_secret(db: None) -> None:
     assert operator.email in page
     assert SECRET.decode() not in page
     assert bytes(row.sealed_secret).decode() not in page
+
+
+def test_the_encryption_key_is_exchanged_under_it(world: World, settings: Any) -> None:
+    enrol(world.olivia)
+    old = settings.ENCRYPTION_KEYS
+    new = Fernet.generate_key().decode()
+    settings.ENCRYPTION_KEYS = [new, *old]
+    call_command("rotate_provider_keys", stdout=StringIO())
+    settings.ENCRYPTION_KEYS = [new]
+    assert sign_in(world.olivia, code=app_code()).status_code == 200
+    settings.ENCRYPTION_KEYS = old
+    assert sign_in(world.olivia, code=app_code(1)).status_code == 401, "a key that is gone is no failure of ours"

@@ -7,16 +7,20 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.keys.provider_keys import rotate
+from apps.organizations import two_factor
 
 
 class Command(BaseCommand):
     """See the module's docstring."""
 
-    help = "Seal every provider credential with the newest encryption key; older keys can then be taken away."
+    help = "Seal provider credentials and second factors with the newest encryption key; older keys can be taken away."
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Rotate, and name what could not be read."""
+        second_factors = two_factor.rotate()
         rotated = rotate()
         self.stdout.write(f"{rotated.count} provider keys are sealed with the newest encryption key")
+        if second_factors:
+            self.stdout.write(f"{second_factors} second factors, too")
         if rotated.unreadable:
             raise CommandError(f"No encryption key opens these provider keys: {', '.join(rotated.unreadable)}")
