@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict, deque
-from decimal import Decimal
 from typing import NoReturn
 from uuid import UUID
 
@@ -133,51 +132,62 @@ def _decide(request: Request, policy: Policy) -> tuple[Answer, OfflineHold | Non
             "The gateway cannot check credits and limits right now, and the organization's outagePolicy is `closed`; "
             "try again shortly",
         )
+    key = None if request.key_limit_nanos is None else request.api_key_id
+    counted: list[tuple[Scope, UUID, int | None, Outcome]] = []
+    if key is not None:
+        counted.append(("key", key, request.key_limit_nanos, Outcome.OVER_LIMIT))
+    if request.from_credits:
+        counted.append(("organization", request.organization_id, None, Outcome.NO_CREDITS))
+    for scope, identifier, limit, _ in counted:
+        _find_out(scope, identifier, limit, request.amount_nanos + _spent(request.organization_id, scope, identifier))
+    # From here on nothing waits: what is looked at is what is then taken.
     if len(_accounts) >= _MOST_ACCOUNTS and request.organization_id not in _accounts:
         _refuse_unknown()
     account = _accounts[request.organization_id]
-    for rate in request.rates:
-        if (left := _left_of(rate)) is not None:
-            return Answer(Outcome.TOO_FAST, rate=left), None
-    if request.most_in_flight is not None and account.in_flight >= request.most_in_flight:
-        return Answer(Outcome.TOO_MANY), None
-    amount, key = request.amount_nanos, None
-    if request.key_limit_nanos is not None:
-        key = request.api_key_id
-        limit, spent = request.key_limit_nanos, account.keys[key]
-        answer = _answer_of(request, "key", key, spent, Outcome.OVER_LIMIT, limit)
-        if answer is not None:
-            return answer, None
-    if request.from_credits:
-        answer = _answer_of(request, "organization", request.organization_id, account.spent, Outcome.NO_CREDITS, None)
-        if answer is not None:
-            return answer, None
-    if not request.from_credits and key is None:
-        amount = 0
-    if amount and account.spent + amount > int(Decimal(_ALLOWANCE.value) * NANO):
+    if (too_many := _too_many(request, account)) is not None:
+        return too_many, None
+    amount = request.amount_nanos if counted else 0
+    for scope, identifier, limit, refusal in counted:
+        left = _spendable(identifier, limit)
+        if left is None:
+            _refuse_unknown()
+        if left < amount or left <= 0:
+            return Answer(refusal, left_nanos=left), None
+        if left < amount + _spent(request.organization_id, scope, identifier):
+            _refuse_allowance()
+    if amount and account.spent + amount > int(_ALLOWANCE.value * NANO):
         _refuse_allowance()
     return Answer(Outcome.HELD), _hold(account, key, amount, request.rates)
 
 
-def _answer_of(
-    request: Request, scope: Scope, identifier: UUID, spent: int, refusal: Outcome, limit: int | None
-) -> Answer | None:
-    """Return the refusal that a balance calls for, if it does. Raises _Refused when nobody knows it, or when it would
-    cover the request but for what was let through unchecked."""
-    left = _spendable(last_balances.find(identifier), limit)
-    if left is None or left - spent < request.amount_nanos or left <= 0:
-        left = _spendable(last_balances.find_in_database(scope, identifier), limit)
-    if left is None:
-        _refuse_unknown()
-    if left < request.amount_nanos or left <= 0:
-        return Answer(refusal, left_nanos=left)
-    if left - spent < request.amount_nanos:
-        _refuse_allowance()
+def _too_many(request: Request, account: Account) -> Answer | None:
+    """Return the refusal that a rate or the number of requests at once calls for, if one does."""
+    for rate in request.rates:
+        if (used_up := _left_of(rate)) is not None:
+            return Answer(Outcome.TOO_FAST, rate=used_up)
+    if request.most_in_flight is not None and account.in_flight >= request.most_in_flight:
+        return Answer(Outcome.TOO_MANY)
     return None
 
 
-def _spendable(known: int | None, limit: int | None) -> int | None:
-    """Return what can be spent of what is known: credits, or a limit less what was used of it."""
+def _find_out(scope: Scope, identifier: UUID, limit: int | None, needed: int) -> None:
+    """Ask the database where what is known here covers too little."""
+    left = _spendable(identifier, limit)
+    if left is None or left < needed or left <= 0:
+        last_balances.find_in_database(scope, identifier)
+
+
+def _spent(organization_id: UUID, scope: Scope, identifier: UUID) -> int:
+    """Return what was let through unchecked and counts against a balance."""
+    account = _accounts.get(organization_id)
+    if account is None:
+        return 0
+    return account.spent if scope == "organization" else account.keys[identifier]
+
+
+def _spendable(identifier: UUID, limit: int | None) -> int | None:
+    """Return what can be spent, as far as it is known here: credits, or a limit less what was used of it."""
+    known = last_balances.find(identifier)
     return known if known is None or limit is None else limit - known
 
 
