@@ -92,8 +92,8 @@ def find(identifier: UUID) -> int | None:
     return _known.get(identifier)
 
 
-def find_in_database(scope: Scope, identifier: UUID) -> int | None:
-    """Ask the database, unless it was asked a moment ago, and return what is known then. One at a time asks it.
+def find_in_database(scope: Scope, identifier: UUID) -> None:
+    """Ask the database, unless it was asked a moment ago, for what `find` returns then. One at a time asks it.
 
     Ledger entries yet to be written and what is held are not in it: an organization may have less.
     """
@@ -101,7 +101,7 @@ def find_in_database(scope: Scope, identifier: UUID) -> int | None:
     with _reading:
         now = time.monotonic()
         if now < _failed_until or now < _asked.get(identifier, 0.0) + _AGAIN:
-            return _known.get(identifier)
+            return
         _asked.pop(identifier, None)
         _asked[identifier] = now
         _shorten(_asked)
@@ -110,7 +110,6 @@ def find_in_database(scope: Scope, identifier: UUID) -> int | None:
         except Overloaded as error:
             _failed_until = time.monotonic() + _AGAIN
             log.warning("balances.not_read", error=type(error.__cause__).__name__)
-        return _known.get(identifier)
 
 
 def _let_go() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict, deque
-from decimal import Decimal
 from typing import NoReturn
 from uuid import UUID
 
@@ -105,25 +104,29 @@ def _decide(request: Request, policy: Policy) -> tuple[Answer, OfflineHold | Non
             "The gateway cannot check credits and limits right now, and the organization's outagePolicy is `closed`; "
             "try again shortly",
         )
-    if len(_accounts) >= _MOST_ACCOUNTS and request.organization_id not in _accounts:
-        _refuse_unknown()
-    account = _accounts[request.organization_id]
-    for rate in request.rates:
-        if (left := _left_of(rate)) is not None:
-            return Answer(Outcome.TOO_FAST, rate=left), None
-    if request.most_in_flight is not None and account.in_flight >= request.most_in_flight:
-        return Answer(Outcome.TOO_MANY), None
-    hold = OfflineHold(
-        account,
+    counted = (
         request.organization_id if request.from_credits else None,
         request.api_key_id if request.key_limit_nanos is not None else None,
         request.key_limit_nanos,
     )
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
+    _find_out(OfflineHold(_accounts.get(request.organization_id) or Account(), *counted), least)
+    # From here on nothing waits: what is looked at is what is then taken.
+    if len(_accounts) >= _MOST_ACCOUNTS and request.organization_id not in _accounts:
+        _refuse_unknown()
+    account = _accounts[request.organization_id]
+    if (too_many := _too_many(request, account)) is not None:
+        return too_many, None
+    hold = OfflineHold(account, *counted)
     for scope, refusal in _REFUSALS:
-        short = _short(hold, scope, least)
-        if short is not None:
-            return Answer(refusal, left_nanos=short), None
+        identifier, limit, _ = hold.counted(scope)
+        if identifier is None:
+            continue
+        left = _spendable(identifier, limit)
+        if left is None:
+            _refuse_unknown()
+        if left < least or left <= 0:
+            return Answer(refusal, left_nanos=left), None
     if hold.balances:
         if (free := _free(hold)) < least:
             _refuse_allowance()
@@ -170,32 +173,40 @@ def _grow(hold: OfflineHold, want: int, part: int, least: int) -> int:
     return more
 
 
-def _short(hold: OfflineHold, scope: Scope, least: int) -> int | None:
-    """Return what is left on a balance that does not cover the least, None where it does. Raises _Refused when nobody
-    knows it."""
-    identifier, limit, spent = hold.counted(scope)
-    if identifier is None:
-        return None
-    left = _spendable(last_balances.find(identifier), limit)
-    if left is None or left - spent < least or left <= 0:
-        left = _spendable(last_balances.find_in_database(scope, identifier), limit)
-    if left is None:
-        _refuse_unknown()
-    return left if left < least or left <= 0 else None
-
-
 def _free(hold: OfflineHold) -> int:
     """Return what may still be let through unchecked: of the allowance, and of what is known to be left."""
-    free = int(Decimal(_ALLOWANCE.value) * NANO) - hold.account.spent
+    free = int(_ALLOWANCE.value * NANO) - hold.account.spent
     for scope, _ in _REFUSALS:
         identifier, limit, spent = hold.counted(scope)
         if identifier is not None:
-            free = min(free, (_spendable(last_balances.find(identifier), limit) or 0) - spent)
+            free = min(free, (_spendable(identifier, limit) or 0) - spent)
     return free
 
 
-def _spendable(known: int | None, limit: int | None) -> int | None:
-    """Return what can be spent of what is known: credits, or a limit less what was used of it."""
+def _too_many(request: Request, account: Account) -> Answer | None:
+    """Return the refusal that a rate or the number of requests at once calls for, if one does."""
+    for rate in request.rates:
+        if (used_up := _left_of(rate)) is not None:
+            return Answer(Outcome.TOO_FAST, rate=used_up)
+    if request.most_in_flight is not None and account.in_flight >= request.most_in_flight:
+        return Answer(Outcome.TOO_MANY)
+    return None
+
+
+def _find_out(hold: OfflineHold, least: int) -> None:
+    """Ask the database where what is known here covers too little."""
+    for scope, _ in _REFUSALS:
+        identifier, limit, spent = hold.counted(scope)
+        if identifier is None:
+            continue
+        left = _spendable(identifier, limit)
+        if left is None or left - spent < least or left <= 0:
+            last_balances.find_in_database(scope, identifier)
+
+
+def _spendable(identifier: UUID, limit: int | None) -> int | None:
+    """Return what can be spent, as far as it is known here: credits, or a limit less what was used of it."""
+    known = last_balances.find(identifier)
     return known if known is None or limit is None else limit - known
 
 

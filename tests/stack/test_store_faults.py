@@ -17,8 +17,7 @@ from tests.stack.product import Product, eventually
 from tests.stack.test_spending import Purse, assert_nothing_is_held, owner, purse_with_credits
 from tests.store_faults import FAULTS, fault
 
-# Each of its organizations is made once; a person may own three.
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(600), pytest.mark.flaky(reruns=0)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
 # What an answer costs, and what is reserved for it: 16,384 tokens and more.
 SCRIPT = "usage=1000,200"
@@ -70,6 +69,8 @@ def choose(product: Product, purse: Purse, policy: str) -> None:
     assert purse.ask(SCRIPT) == "answered"
 
 
+# Its organizations are made once: a person may own three.
+@pytest.mark.flaky(reruns=0)
 @pytest.mark.parametrize("kind", FAULTS)
 def test_what_is_served_without_an_answer_of_the_store_is_bounded_and_charged(
     product: Product, store: Redis, rich: Purse, poor: Purse, kind: str
