@@ -24,6 +24,7 @@ from gateway_project.embedded.leash import spawn
 from gateway_project.handover import Handover, Listener
 from gateway_project.place import Place, StartError, answers_ok, free_port, has_terminal
 from gateway_project.reload import Web, WebProcess, ask_to_reload
+from gateway_project.terminal import say, say_for
 
 # Seconds for the web process to answer.
 _READY_PATIENCE = 60.0
@@ -63,16 +64,16 @@ class Server:
             signal.signal(signal.SIGHUP, self._on_signal if has_terminal() else self._on_reload)
         try:
             self._start_everything()
-            _say(f"ready {self._place.url}")
+            say(f"ready {self._place.url}")
             while True:
                 self._turn(0.2)
                 for child in self._children:
-                    child.revive(_say)
+                    child.revive(say)
                 self._reload()
         except StopRequestedError:
             return 0
         except StartError as error:
-            _say(f"the server cannot start: {error}")
+            say(f"the server cannot start: {error}")
             return 1
         finally:
             self._stop()
@@ -90,9 +91,9 @@ class Server:
         _refuse_shared_database(self._place)
         stores = embedded.chosen(self._place.home)
         for store in stores:
-            _say(f"starting {store.title} …")
+            say(f"starting {store.title} …")
             if self._place.home not in store.data.parents:
-                _say(f"its data are in {store.data}, where the user it runs as can reach them")
+                say(f"its data are in {store.data}, where the user it runs as can reach them")
             role = Role(store.name, store.start, store.stop_signal, store.force_signal, embedded.STOP_PATIENCE)
             self._stores.append(self._start(role, shown=False))
         for store, child in zip(stores, self._stores, strict=True):
@@ -108,7 +109,7 @@ class Server:
         metrics = Path(self._environment["PROMETHEUS_MULTIPROC_DIR"])
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir(mode=0o700)
-        _say("preparing the database …")
+        say("preparing the database …")
         process = spawn(self._prepare_command, output=sys.stdout.fileno(), env=self._environment, cwd=home.PROJECT)
         try:
             while process.poll() is None:
@@ -127,10 +128,10 @@ class Server:
             # It takes any credential; a provider without one is not routed to.
             self._environment.setdefault("SANDBOX_API_KEY", "sandbox")
             self._sandbox.append(self._start(self._role("sandbox", f"python -m apps.sandbox --port {port}")))
-        _say(f"starting {', '.join(self._commands)} …")
+        say(f"starting {', '.join(self._commands)} …")
         for name, command in self._commands.items():
             if name == _WEB:
-                self._web = Web(partial(self._web_child, command), _say)
+                self._web = Web(partial(self._web_child, command), say)
                 self._web.serving.child.start()
             else:
                 self._processes.append(self._start(self._role(name, command)))
@@ -185,7 +186,7 @@ class Server:
 
     def _child(self, role: Role, *, shown: bool = True) -> Child:
         width = max(map(len, [*self._commands, "sandbox"]))
-        show = partial(_say_for, role.name.ljust(width)) if shown else None
+        show = partial(say_for, role.name.ljust(width)) if shown else None
         return Child(role, self._place.home / "logs" / f"{role.name}.log", show)
 
     def _wait_until_ready(self) -> None:
@@ -236,7 +237,7 @@ class Server:
     def _stop(self) -> None:
         """Stop who takes requests first, then who works on what they left, then what both of them need."""
         if self._children:
-            _say("stopping …")
+            say("stopping …")
         web: list[Child] = []
         if self._web is not None:
             self._web.hurry()
@@ -254,7 +255,7 @@ def main(procfile: Path = home.PROJECT / "Procfile", prepare: Sequence[str] = _P
         with home.held(place.home), closing(Listener(place)) as listener:
             return Server(place, listener, procfile, prepare).run()
     except (StartError, OSError) as error:
-        _say(f"the server cannot start: {error}")
+        say(f"the server cannot start: {error}")
         return 1
 
 
@@ -287,17 +288,5 @@ def _environment(place: Place) -> dict[str, str]:
     }
 
 
-def _say(text: str) -> None:
-    """Tell the terminal. Serving goes on when no one listens there any more."""
-    try:
-        os.write(sys.stdout.fileno(), f"{text}\n".encode())
-    except OSError:
-        pass
-
-
-def _say_for(name: str, line: str) -> None:
-    _say(f"{name} | {line}")
-
-
 if __name__ == "__main__":
-    raise SystemExit(ask_to_reload(_say) if sys.argv[1:] == ["reload"] else main())
+    raise SystemExit(ask_to_reload(say) if sys.argv[1:] == ["reload"] else main())

@@ -8,17 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
-from functools import cache, partial
+from functools import partial
 
 import msgspec
-from django.conf import settings
-from django.core.signals import setting_changed
-from django.dispatch import receiver
 from msgspec.structs import replace
 
 from apps.gateway import hop, transport
 from apps.gateway.answer_bounds import bounds_of, check_event, read_within
 from apps.gateway.authorization import Request, address_of, authorize, secrets_in
+from apps.gateway.call_budget import usual_budget
 from apps.gateway.candidates import Candidate
 from apps.gateway.canonical.chat import Chat, Loss, Target
 from apps.gateway.canonical.events import (
@@ -107,7 +105,7 @@ class Attempt(msgspec.Struct, eq=False):
         answer = self._answer(dialect, target)
         if self.chat.response_format is None:
             return answer
-        self.healing = Healing(self.chat, target, _usual_budget().tick)
+        self.healing = Healing(self.chat, target, usual_budget().tick)
         return self.healing.heal(answer)
 
     def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
@@ -272,30 +270,14 @@ class Attempt(msgspec.Struct, eq=False):
             yield piece
 
     def _budget(self) -> Budget:
-        usual = _usual_budget()
+        usual = usual_budget()
         if self.patience is None:
             return usual
         return replace(usual, first_byte=min(usual.first_byte, self.patience))
 
 
-@cache
-def _usual_budget() -> Budget:
-    return Budget(
-        connect=settings.UPSTREAM_CONNECT_TIMEOUT,
-        first_byte=settings.UPSTREAM_FIRST_BYTE_TIMEOUT,
-        idle=settings.UPSTREAM_IDLE_TIMEOUT,
-        total=settings.UPSTREAM_TOTAL_TIMEOUT,
-        tick=settings.HEARTBEAT_INTERVAL,
-    )
-
-
 # What may come before an answer begins.
 _BEFORE_CONTENT = frozenset({Started, UsageReported, Logprobs})
-
-
-@receiver(setting_changed)
-def _forget_budget(**_: object) -> None:
-    _usual_budget.cache_clear()
 
 
 def target_of(candidate: Candidate) -> Target:

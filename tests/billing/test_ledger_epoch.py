@@ -1,4 +1,5 @@
 """A store that comes back older than it was: what its copies and versions say then no longer counts."""
+# length: one fault, a store that comes back older, in all of its forms.
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 Each fault is a real one, of the run's own Valkey, and over when the test is.
 """
+# length: one decision, admission without the store, in all of its outcomes.
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
 """The socket client, against servers that do exactly what they are told."""
+# length: one module, and each way in which a connection ends.
 
 from __future__ import annotations
 
