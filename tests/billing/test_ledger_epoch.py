@@ -1,6 +1,7 @@
 """A store that comes back older than it was: what its copies and versions say then no longer counts."""
 # length: one fault, a store that comes back older, in all of its forms.
 
+# length: every way in which a store comes back older; they share what tells.
 from __future__ import annotations
 
 from dataclasses import replace

@@ -4,6 +4,7 @@ Each fault is a real one, of the run's own Valkey, and over when the test is.
 """
 # length: one decision, admission without the store, in all of its outcomes.
 
+# length: every fault and what it must come to; they share their set-up.
 from __future__ import annotations
 
 from collections.abc import Iterator

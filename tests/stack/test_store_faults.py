@@ -91,6 +91,8 @@ def test_what_is_served_without_an_answer_of_the_store_is_bounded_and_charged(
         # At once, so that each counts with its worst case.
         assert at_once(rich, 30) == {"answered": let_in, "overloaded": 30 - let_in}
         assert poor.ask(SCRIPT) == "insufficient_credits"
+    # Records come out of the spool with a heartbeat; none comes after them.
+    eventually(lambda: len(rich.logs()) == len(costs) + let_in, patience=60)
     assert len(rich.costs()) == len(costs) + let_in
     assert credits - rich.credits() == let_in * costs[0]
     assert poor.logs() == []
