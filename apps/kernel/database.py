@@ -32,6 +32,8 @@ Found = TypeVar("Found")
 CONNECTION_PATIENCE, ANSWER_PATIENCE, TURN_PATIENCE = 0.5, 2.0, 5.0
 # Connections of the pool that are left to everybody else, and how many of its own reads use at most.
 _LEFT_TO_OTHERS, _MOST_READERS = 2, 8
+# Seconds for a connection in a process that never had one: it has to be made, on a machine that may be busy starting.
+_FIRST_PATIENCE = 2.0
 # Seconds between tries while the database is away.
 _PAUSES = (0.2, 1.0, 2.0, 4.0, 5.0)
 # How often psycopg looks up while it waits, and so the grain of all patience. Counted in looks and not by the clock: a
@@ -131,6 +133,8 @@ class Circuit:
 
     def __init__(self) -> None:
         self._away = False
+        # Whether the database has ever been reached from here.
+        self.reached = False
         self._tries = 0
         self._next_try = 0.0
 
@@ -159,7 +163,7 @@ class Circuit:
         """Take note that there is a connection that answers."""
         if self._away:
             log.warning("database.back", tries=self._tries)
-        self._away, self._tries = False, 0
+        self._away, self._tries, self.reached = False, 0, True
 
     def _keep_trying(self) -> None:
         while self._away:
@@ -205,7 +209,8 @@ def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
     try:
         # Others may have found out meanwhile.
         _insist()
-        with limited(Patience(CONNECTION_PATIENCE, ANSWER_PATIENCE)):
+        connecting = CONNECTION_PATIENCE if CIRCUIT.reached else _FIRST_PATIENCE
+        with limited(Patience(connecting, ANSWER_PATIENCE)):
             _connect()
             return work() if brief else _within_time(work)
     finally:
