@@ -1,4 +1,5 @@
 """The admin: operators sign in, see every table, change what is theirs to change, and never meet a secret."""
+# length: one row of every table, and what holds for the pages of each
 
 from __future__ import annotations
 
@@ -30,7 +31,17 @@ from apps.logs import partitions
 from apps.logs.models import ActivityDay, ActivityDelta, LogRetention, RequestLog
 from apps.organizations import throttle
 from apps.organizations.actions import create_operator
-from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Plan, Project, User
+from apps.organizations.invitations import invite
+from apps.organizations.models import (
+    AuditEntry,
+    IdempotentAnswer,
+    Membership,
+    Organization,
+    Plan,
+    Project,
+    TwoFactor,
+    User,
+)
 from apps.organizations.sessions import start_session
 from tests.world import PASSWORD, Caller, World, make_key
 
@@ -110,6 +121,8 @@ def rows(world: World) -> dict[type[Row], Row]:
         ActivityDay.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
         ActivityDelta.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
         LogRetention.objects.create(organization=world.acme, days=30),
+        invite(email="nina@example.com", organization=world.acme),
+        TwoFactor.objects.create(user=world.olivia, sealed_secret=encrypt(SECRET), recovery_digests=[SECRET]),
     ]
     compared = Reconciliation.objects.create(compared=1, counts={"amount": 1})
     found = compared.differences.create(kind=Difference.Kind.AMOUNT, subject_id=world.acme.id)
