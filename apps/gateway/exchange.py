@@ -68,11 +68,15 @@ class Exchange:
         self._parser: Any = httptools.HttpResponseParser(self)
         self._body: list[bytes] = []
         self._head_bytes = self._headers = self._body_bytes = 0
-        self._head_done = self._complete = self._closed = self._kept_alive = False
+        self._head_done = self._complete = self._closed = self._kept_alive = self._surplus = False
         self._unpacker: Unpacker | None = None
         self.received = 0
 
     # --- llhttp's callbacks
+    def on_message_begin(self) -> None:
+        """Note what comes behind a complete answer: nobody asked for it, and its connection is not used again."""
+        self._surplus = self._complete
+
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; the last of a name wins. What comes behind the body (a trailer) is none."""
         if self._head_done:
@@ -84,6 +88,8 @@ class Exchange:
 
     def on_headers_complete(self) -> None:
         """Learn the status; 1xx answers only announce the real one."""
+        if self._surplus:
+            return
         self.status = self._parser.get_status_code()
         if self.status >= 200:
             self._head_done = True
@@ -97,11 +103,15 @@ class Exchange:
 
     def on_body(self, data: bytes) -> None:
         """Take a piece of the body."""
+        if self._surplus:
+            return
         self._body_bytes += len(data)
         self._body.append(data)
 
     def on_message_complete(self) -> None:
         """Note the end of the answer (of the real one)."""
+        if self._surplus:
+            return
         self._complete = self._head_done
         # llhttp knows this until the next message begins.
         self._kept_alive = self._parser.should_keep_alive()
@@ -239,7 +249,7 @@ class Exchange:
         self._closed = True
         # It holds this exchange's methods: let go, so that both are freed at once and not when garbage is looked for.
         self._parser = None
-        if self._complete and self._kept_alive and not self._body:
+        if self._complete and self._kept_alive and not self._surplus and not self._body:
             self._free()
         else:
             self._connection.close()

@@ -15,8 +15,11 @@ from typing import Any
 
 import h11
 
+from gateway_project.http.admission_control import AdmissionControl
+from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import Connection, Terms
 from gateway_project.http.reading import MAX_HEAD_BYTES, BadRequest, Incoming, Limits, Reader
+from gateway_project.http.request_intake import RequestIntake
 from tests.fuzz.target import Target, pieces_of
 
 LIMITS = Limits(line=8190, headers=100, header=16_384)
@@ -153,10 +156,28 @@ def _application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes
     return [said]
 
 
+def _nobody(host: str) -> bool:
+    return False
+
+
+def _ignored(*_: object) -> None:
+    """What a worker counts is of no interest here."""
+
+
 def run_connection(data: bytes) -> None:
     """Serve an input as a connection; every answer is one, and nothing but an answer comes out."""
     failures: list[str] = []
-    terms = Terms(_application, LIMITS, {}, 1.0, lambda host: False, {}, failed=failures.append)
+    terms = Terms(
+        application=_application,
+        limits=LIMITS,
+        environ={},
+        trusts=_nobody,
+        scheme_headers={},
+        failed=failures.append,
+        intake=RequestIntake(ClientLimits.of_environment(), AdmissionControl(100, 2.0), _nobody, _ignored),
+        refused=_ignored,
+        aborted=_ignored,
+    )
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(data[:40_000])

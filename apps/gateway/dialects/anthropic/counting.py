@@ -41,7 +41,7 @@ def read_count(body: bytes) -> int | None:
     """Return the tokens that were counted; None for an answer that does not say."""
     try:
         count = msgspec.json.decode(body, type=_Count).input_tokens
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return count if 0 <= count <= _MOST else None
 

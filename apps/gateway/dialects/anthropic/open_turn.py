@@ -27,7 +27,8 @@ def seal(chat: Chat, target: Target) -> str | None:
     if effort not in {None, "none"}:
         return SEAL
     # A client of this very format may leave it to the model.
-    return SEAL if (chat.extra or {}).get("thinking", {}).get("type") in {"enabled", "adaptive"} else None
+    said = (chat.extra or {}).get("thinking")
+    return SEAL if isinstance(said, dict) and said.get("type") in ("enabled", "adaptive") else None
 
 
 def drop_thinking(wire: Record, chat: Chat, target: Target) -> None:

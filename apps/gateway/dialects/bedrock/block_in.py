@@ -78,7 +78,7 @@ class BlockReader:
         if isinstance(use, dict):
             self.begin(index, {"toolUse": use}, events)
             given = arguments or encode(use.get("input") or {})
-            self.go_on(index, {"toolUse": {"input": given.decode()}}, events)
+            self.go_on(index, {"toolUse": {"input": given.decode("utf-8", "replace")}}, events)
         elif isinstance(thought, dict):
             text = thought.get("reasoningText")
             for name, value in (text if isinstance(text, dict) else thought).items():
