@@ -52,7 +52,7 @@ BASE64_BYTES_PER_FILE_TOKEN = 8
 # A document that is only referred to: nobody has seen it yet.
 TOKENS_PER_UNSEEN_FILE = 4_000
 # Text with a blank less than every so many characters is no prose and no code but base64, hex or digits, of which a
-# token holds two characters; shorter texts are not looked at.
+# token holds two or three characters; shorter texts are not looked at.
 _DENSE, _SHORTEST_DENSE = 64, 256
 # Searches that a model does where the client does not say how many it may.
 _USUAL_SEARCHES = 5
@@ -138,7 +138,7 @@ def _read_tokens(text: str) -> int:
     length = len(text)
     if length < _SHORTEST_DENSE or not text.isascii() or (text.count(" ") + text.count("\n")) * _DENSE >= length:
         return tokens_of(text)
-    return -(-length // 2)
+    return -(-length // 3)
 
 
 def _part_tokens(part: Part) -> int:

@@ -32,6 +32,8 @@ _MOST_POOLS, _MOST_URLS = 1_024, 4_096
 # The end of a kept connection that comes within so many seconds of the request was on its way before: within two round
 # trips to the provider, as far as the kernel knows them, and within bounds. Whoever closes later may have read it.
 _AT_ONCE, _AT_ONCE_FAR = 0.05, 0.25
+# Bytes that are one record of TLS at most.
+_TLS_RECORD = 16_384
 _ROUND_TRIP = struct.Struct("68xI")
 
 
@@ -160,11 +162,12 @@ def _head_of(method: str, path: str, host: bytes, headers: Mapping[str, str], bo
 
 def _write(sock: socket.socket, data: bytes, until: float) -> None:
     try:
-        # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
-        try:
-            sent = sock.send(data)
-        except NOT_YET:
-            sent = 0
+        sent = 0
+        # TLS wants what it could not take again in the same pieces, which `sendall` cuts otherwise than one `send`.
+        if len(data) <= _TLS_RECORD or not isinstance(sock, ssl.SSLSocket):
+            # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
+            with contextlib.suppress(*NOT_YET):
+                sent = sock.send(data)
         if sent < len(data):
             sock.settimeout(max(until - time.monotonic(), 0.001))
             sock.sendall(data[sent:])

@@ -55,7 +55,7 @@ class ConfirmTwoFactor(MemberEndpoint):
     @described(
         {"message": said(), "recoveryCodes": serializers.ListField(child=serializers.CharField())},
         body=CodeShape,
-        refuses=(400,),
+        refuses=(400, 429),
     )
     def post(self, request: Request) -> Response:
         """Turn it on with a first code; return recovery codes, shown once and each good once."""

@@ -19,7 +19,15 @@ from django.urls import reverse
 from knox.models import AuthToken
 
 from apps.billing import ledger
-from apps.billing.models import BillingAccount, Discount, LedgerEntry, PaymentMethod, ProcessorEvent, Transaction
+from apps.billing.models import (
+    BillingAccount,
+    Discount,
+    LedgerEntry,
+    LedgerEpoch,
+    PaymentMethod,
+    ProcessorEvent,
+    Transaction,
+)
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.gateway.models import Difference, Reconciliation
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
@@ -82,6 +90,7 @@ def rows(world: World) -> dict[type[Row], Row]:
         *(AuthToken.objects.all()[:1]),
         *(LedgerEntry.objects.all()[:1]),
         *(Transaction.objects.all()[:1]),
+        LedgerEpoch.objects.create(number=1, reason="a backup was restored"),
         Group.objects.create(name="support"),
         IamRule.objects.create(api_key=key, rule_type="deny_models", rule_value={"models": []}),
         ProviderKey.objects.create(

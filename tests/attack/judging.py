@@ -31,7 +31,8 @@ MAY_GET: dict[str, set[str]] = {
     "trailer-authorization": {"400", "401"},
     "guardrail-values": {"200", "400", "413", "429", "503"},
     "slow-bodies": {"400", "408", "429", "503", "closed"},
-    "idle-sockets": {"408", "closed", "refused"},
+    # One that is younger than the time for a first byte may still wait.
+    "idle-sockets": {"408", "closed", "refused", "waiting"},
     "one-byte-chunks": _TURNED_AWAY,
     "leading-zeros": _TURNED_AWAY,
     "chunk-extension": _TURNED_AWAY,

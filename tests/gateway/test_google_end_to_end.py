@@ -150,12 +150,12 @@ def test_what_google_has_no_words_for_is_refused_before_it_is_asked(gemini: Call
 
 
 def test_what_google_has_no_words_for_is_answered_by_another_provider(gemini: Caller) -> None:
-    response = ask(gemini, "hi", image_config={"n": 2})
+    response = ask(gemini, "hi", model="echo", image_config={"n": 2})
     assert (response.status_code, response.json()["metadata"]["used_provider"]) == (200, "sandbox")
 
 
 def test_a_provider_that_fails_after_one_without_words_for_it_is_the_one_that_is_blamed(gemini: Caller) -> None:
-    response = ask(gemini, "hi [[sandbox status=503]]", image_config={"n": 2})
+    response = ask(gemini, "hi [[sandbox status=503]]", model="echo", image_config={"n": 2})
     assert (response.status_code, response.json()["error"]["code"]) == (503, "overloaded")
     settle_all()
     row = RequestLog.objects.get()

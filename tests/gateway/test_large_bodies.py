@@ -14,9 +14,11 @@ from uuid import uuid4
 import gevent
 import pytest
 
+from apps.catalog.models import ModelProvider
 from apps.gateway import byte_budget, offload
 from apps.gateway.canonical.chat import MOST_LOSSES, Target
 from apps.gateway.dialects.openai import request_in
+from apps.kernel import generation
 from apps.kernel.errors import InvalidRequest, Overloaded
 from tests.guarded import forbid, guard
 from tests.upstream import Caller, nothing_happened, settle_all
@@ -164,6 +166,8 @@ class TestGuarded:
     def test_many_texts_hold_no_more_json_than_one(self, caller: Caller) -> None:
         guard(caller)
         forbid(caller, TERM)
+        ModelProvider.objects.filter(model_id="echo").update(context_length=1_000_000)
+        generation.bump(generation.CATALOG)
         answer = caller.chat(messages=self.with_arguments("[" + "1," * 100_000 + "1]", copies=4))
         assert answer.status_code == 400
         assert answer.json()["message"].endswith("are more than 300000, which is as many as guardrails look at")

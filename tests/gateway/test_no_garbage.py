@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from gateway_project.http.admission_control import AdmissionControl
+from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import Connection, Terms
 from gateway_project.http.reading import Limits
+from gateway_project.http.request_intake import RequestIntake
 from tests import families
 from tests.upstream import Caller
 
@@ -41,7 +44,12 @@ def test_a_connection_leaves_no_cycles() -> None:
         return [b"ok"]
 
     limits = Limits(line=1_000, headers=10, header=1_000)
-    terms = Terms(application, limits, {}, 1.0, lambda host: False, {}, failed=lambda words: None)
+
+    def nothing(*_: object) -> bool:
+        return False
+
+    intake = RequestIntake(ClientLimits.of_environment(), AdmissionControl(100, 2.0), nothing, nothing)
+    terms = Terms(application, limits, {}, nothing, {}, nothing, intake, nothing, nothing)
 
     def serve() -> bytes:
         ours, theirs = socket.socketpair()

@@ -252,7 +252,7 @@ def test_what_has_no_words_is_refused_before_anybody_is_asked(oracle: Caller) ->
 
 
 def test_what_has_no_words_is_answered_by_another_provider(oracle: Caller) -> None:
-    response = ask(oracle, "hi", stop=["x"])
+    response = ask(oracle, "hi", model="echo", stop=["x"])
     assert (response.status_code, response.json()["metadata"]["used_provider"]) == (200, "sandbox")
 
 

@@ -79,6 +79,7 @@ def test_organizations_are_listed_with_every_field(world: World) -> None:
                 "planExpiresAt": None,
                 "retentionLevel": "none",
                 "status": "active",
+                "outagePolicy": "open",
                 "autoTopUpEnabled": False,
                 "autoTopUpThreshold": "10",
                 "autoTopUpAmount": "10",

@@ -23,6 +23,7 @@ OPEN = {
     "auth/sign-in/email": "throttled",
     "auth/get-session": "",
     "auth/sign-out": "",
+    "auth/verify-email": "takes a token that was sent by e-mail; throttled",
     "admin": "leads to the sign-in",
     "webhooks/stripe": "signed by the processor",
 }

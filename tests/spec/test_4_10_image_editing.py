@@ -240,7 +240,7 @@ def test_a_picture_that_cannot_be_had_is_named_and_nothing_happens(
 @pytest.mark.parametrize(
     "url",
     [
-        *("https://127.0.0.1/cat.png", "https://localhost/cat.png", "https://169.254.169.254/latest/meta-data"),
+        *("https://127.0.0.1/cat.png", "https://localhost/cat.png", "https://192.168.1.1/cat.png"),
         *("https://[::1]/cat.png", "https://10.0.0.1/cat.png", "https://2130706433/cat.png", "https://[fd00::1]/x"),
     ],
 )
@@ -249,6 +249,15 @@ def test_an_address_of_the_inside_is_never_called(caller: Caller, url: str) -> N
         response = edit(caller, images=[{"image_url": url}])
         assert len(outside.calls) == 0
     why = "must not lead to a private, loopback or link-local address"
+    assert (response.status_code, response.json()["message"]) == (400, f"images[0].image_url is invalid: {why}")
+    assert nothing_happened(caller)
+
+
+def test_a_clouds_metadata_is_never_called(caller: Caller) -> None:
+    with responses.RequestsMock() as outside:
+        response = edit(caller, images=[{"image_url": "https://169.254.169.254/latest/meta-data"}])
+        assert len(outside.calls) == 0
+    why = "must not lead to an address that clouds keep for their platform and its metadata"
     assert (response.status_code, response.json()["message"]) == (400, f"images[0].image_url is invalid: {why}")
     assert nothing_happened(caller)
 

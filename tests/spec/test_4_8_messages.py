@@ -241,7 +241,10 @@ def test_a_request_is_logged_with_its_messages_and_paid(caller: Caller, upstream
     entry = RequestLog.objects.get()
     assert (entry.route, entry.prompt_tokens, entry.completion_tokens) == ("messages", 1000, 200)
     assert (entry.unified_finish_reason, entry.content) == ("completed", "You said: hi")
-    assert entry.messages == [{"role": "user", "content": "hi [[sandbox usage=1000,200]]"}]
+    assert entry.messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hi [[sandbox usage=1000,200]]"},
+    ]
     assert entry.cost > 0
 
 

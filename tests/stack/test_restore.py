@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from tests.stack.product import PROJECT, Product, eventually
-from tests.stack.test_spending import Purse, purse_with_credits
+from tests.stack.purses import Purse, purse_with_credits
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 

@@ -14,7 +14,7 @@ import pytest
 from redis import Redis
 
 from tests.stack.product import Product, eventually
-from tests.stack.test_spending import Purse, assert_nothing_is_held, owner, purse_with_credits
+from tests.stack.purses import Purse, assert_nothing_is_held, manage, purse_with_credits
 from tests.store_faults import FAULTS, fault
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
@@ -65,7 +65,7 @@ def poor(product: Product) -> Purse:
 
 def choose(product: Product, purse: Purse, policy: str) -> None:
     """Set an organization's policy, and let the worker read it."""
-    owner(product, "PATCH", f"/organization/{purse.organization_id}", outagePolicy=policy)
+    manage(product, purse.session, "PATCH", f"/organization/{purse.organization_id}", outagePolicy=policy)
     assert purse.ask(SCRIPT) == "answered"
 
 
