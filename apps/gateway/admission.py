@@ -58,14 +58,16 @@ def admit(
     `free` tells that its model costs nothing: then another rate holds as well. Raises RateLimited, PaymentRequired.
     Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
     """
+    want = nanos_up(worst.want)
     request = reservations.Request(
         id=entry.id,
         worker=worker.name(),
         organization_id=policy.organization_id,
         api_key_id=policy.api_key_id,
-        amount_nanos=nanos_up(worst.want),
-        part_nanos=nanos_up(worst.part),
-        least_nanos=nanos_up(worst.least),
+        amount_nanos=want,
+        # The same amount where the client states a limit.
+        part_nanos=want if worst.part is worst.want else nanos_up(worst.part),
+        least_nanos=want if worst.least is worst.want else nanos_up(worst.least),
         from_credits=worst.credits,
         key_limit_nanos=None if policy.spending_limit is None else int(policy.spending_limit * NANO),
         catalog_word=catalog.generation,

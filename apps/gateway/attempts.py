@@ -108,14 +108,20 @@ class Attempts(msgspec.Struct, eq=False):
         """Yield the events of the first candidate that answers. Raises ApiError when none does, ClientGone."""
         queue = deque(self.candidates)
         failed: ApiError | None = None
-        for retries in range(MAX_RETRIES + 1):
-            self.current = self._next(queue, patience=PROBE_PATIENCE if self.probe and retries == 0 else None)
+        retries = 0
+        self.current = self._next(queue, patience=PROBE_PATIENCE if self.probe else None)
+        while True:
             try:
                 yield from self._follow(queue)
                 return
             except UpstreamFailure as failure:
                 attempt = self.current
                 self._note(attempt, failure)
+                if isinstance(failure, StaleConnection) and not attempt.fresh:
+                    # Nobody was at the end of a kept connection: neither the provider's fault nor one of the retries.
+                    self.current = self._next(deque((attempt.candidate,)), attempt.patience)
+                    self.current.fresh = True
+                    continue
                 failed = failure.as_error(attempt.candidate.provider_id)
                 self._strike_out(queue, attempt.candidate, failure)
                 if attempt.begun or not failure.retryable or not queue or retries == MAX_RETRIES:
@@ -129,6 +135,8 @@ class Attempts(msgspec.Struct, eq=False):
                     if failed is not None:
                         raise failed from None
                     raise
+            retries += 1
+            self.current = self._next(queue)
 
     def _next(self, queue: deque[Candidate], patience: float | None = None) -> Attempt:
         candidate = queue.popleft()
@@ -147,22 +155,6 @@ class Attempts(msgspec.Struct, eq=False):
         )
 
     def _follow(self, queue: deque[Candidate]) -> Iterator[Event]:
-        """Yield the events of the current attempt; over a new connection where nobody was at the end of a kept one.
-
-        That is an attempt like any other, but neither the provider's fault nor one of the retries.
-        """
-        try:
-            yield from self._follow_once(queue)
-        except StaleConnection as failure:
-            stale = self.current
-            if stale is None:
-                raise
-            self._note(stale, failure)
-            self.current = self._next(deque((stale.candidate,)), stale.patience)
-            self.current.fresh = True
-            yield from self._follow_once(queue)
-
-    def _follow_once(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Yield the events of the current attempt, or of whoever is quicker, and write down when an answer begins."""
         events = self._events(queue)
         for event in events:

@@ -8,14 +8,19 @@ from __future__ import annotations
 from typing import Any
 
 from apps.catalog.snapshot import Offer
+from apps.kernel.identity_cache import IdentityCache
 
 
 def facts_of(offer: Offer) -> dict[str, Any]:
-    """Return the facts; what a data file states of itself goes before what follows from the features.
+    """Return the facts, not to be changed; what a data file states goes before what follows from the features.
 
     `structured_outputs`: how an answer gets the form of a schema (`native`, by a forced `tool`, by `json_object` and
     words), left out where there is no way.
     """
+    return _facts(offer)
+
+
+def _compute_facts(offer: Offer) -> dict[str, Any]:
     facts: dict[str, Any] = {"prompt_cache": offer.prompt_cache, "temperature": offer.temperature}
     if offer.structured_outputs:
         facts["structured_outputs"] = "native"
@@ -29,3 +34,6 @@ def facts_of(offer: Offer) -> dict[str, Any]:
 def can_be_structured(offer: Offer) -> bool:
     """Return whether an answer can be given the form of a schema, natively or in a way that the client cannot tell."""
     return "structured_outputs" in facts_of(offer)
+
+
+_facts = IdentityCache(_compute_facts)

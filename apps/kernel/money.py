@@ -7,6 +7,7 @@ Must never know what is paid for.
 from __future__ import annotations
 
 from decimal import ROUND_HALF_EVEN, Context, Decimal
+from math import ceil, floor
 from typing import TYPE_CHECKING, Any
 
 from django.db import models
@@ -42,12 +43,12 @@ def plain(amount: Decimal) -> str:
 
 def nanos_up(amount: Decimal) -> int:
     """Return `amount` in whole 1e-9 USD, rounded up: what a reservation holds."""
-    return -int((-amount * NANO).to_integral_value(rounding="ROUND_FLOOR"))
+    return ceil(amount * NANO)
 
 
 def nanos_down(amount: Decimal) -> int:
     """Return `amount` in whole 1e-9 USD, rounded down: what a balance may promise."""
-    return int((amount * NANO).to_integral_value(rounding="ROUND_FLOOR"))
+    return floor(amount * NANO)
 
 
 if TYPE_CHECKING:

@@ -5,12 +5,15 @@ Knows facts. Must never know who states them. docs/adding-a-dialect.md explains 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.openai.wire import NAME
+from apps.kernel.identity_cache import IdentityCache
 
 CallIds: TypeAlias = Literal["any", "short", "nine_alphanumerics"]
 
@@ -68,5 +71,12 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
 
 def flavor_of(chat: Chat, target: Target) -> Flavor:
     """Return how a chat has to be written for a target."""
-    ours = chat.dialect == NAME and not target.facts.get("strict", False)
-    return msgspec.convert({**target.facts, "ours": ours}, Flavor)
+    facts = target.facts
+    return (_ours if chat.dialect == NAME and not facts.get("strict", False) else _others)(facts)
+
+
+def _read(facts: Mapping[str, Any], *, ours: bool) -> Flavor:
+    return msgspec.convert({**facts, "ours": ours}, Flavor)
+
+
+_ours, _others = IdentityCache(partial(_read, ours=True)), IdentityCache(partial(_read, ours=False))

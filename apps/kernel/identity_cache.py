@@ -1,0 +1,33 @@
+"""Cache of what is computed from objects that never change and cannot be hashed, found by identity.
+
+Knows objects. Must never be used for one that is changed afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class IdentityCache(Generic[K, V]):
+    """A function of one object, computed once for each; all is forgotten once there are more than `most`."""
+
+    def __init__(self, compute: Callable[[K], V], most: int = 4_096) -> None:
+        self._compute = compute
+        self._most = most
+        # With the object itself: as long as it is kept, no other has its id.
+        self._known: dict[int, tuple[K, V]] = {}
+
+    def __call__(self, key: K) -> V:
+        """Return the function's value."""
+        known = self._known.get(id(key))
+        if known is not None:
+            return known[1]
+        if len(self._known) >= self._most:
+            self._known.clear()
+        value = self._compute(key)
+        self._known[id(key)] = key, value
+        return value
