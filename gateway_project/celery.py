@@ -15,7 +15,12 @@ from celery.signals import beat_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 
-app = Celery("gateway", task_cls="gateway_project.task_metrics:Measured")
+app = Celery(
+    "gateway",
+    task_cls="gateway_project.task_metrics:Measured",
+    # The apps' own `tasks` modules are found; these are not where Celery looks.
+    include=["apps.gateway.settlement.tasks"],
+)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 

@@ -20,8 +20,9 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.http import require_safe
 from django_prometheus.exports import ExportToDjangoView
 
-from apps.gateway import disk_space, tally
-from apps.gateway.record_backlog import anybody_waits
+from apps.gateway.metrics import buffer
+from apps.gateway.settlement import disk_space
+from apps.gateway.settlement.record_backlog import anybody_waits
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.redis import client
 from apps.kernel.rest.bearer import find_bearer
@@ -109,7 +110,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     token = find_bearer(request.headers.get("Authorization")) or ""
     if settings.METRICS_TOKEN and not secrets.compare_digest(token.encode(), settings.METRICS_TOKEN.encode()):
         raise Unauthenticated("Missing or invalid metrics token")
-    tally.hand_over()
+    buffer.hand_over()
     response: HttpResponse = ExportToDjangoView(request)
     response.write(task_metrics.exposition())
     return response

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy
-from apps.gateway.authorization import google_service_account
+from apps.gateway.access import policy
+from apps.gateway.access.schemes import google_service_account
 from tests.service_account import account_json
 from tests.upstream import Caller
 

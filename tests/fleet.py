@@ -14,8 +14,10 @@ import pytest
 import requests
 
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import attempts, blame, credentials, scoreboard
-from apps.gateway.scoreboard import BOARD
+from apps.gateway.access import credentials
+from apps.gateway.routing import circuit_breaker, failure_attribution
+from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.upstream import failover
 from apps.kernel import generation
 from tests.families import Answer, post
 from tests.upstream import Caller
@@ -80,11 +82,11 @@ class _Unsynced:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """A clock that the test moves; nobody really waits before a retry, and no worker syncs of its own accord."""
     clock = Clock()
-    for module in (scoreboard, credentials, blame):
+    for module in (circuit_breaker, credentials, failure_attribution):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(attempts, "_backoff", lambda *_: 0)
-    monkeypatch.setattr(scoreboard, "BOARD", _Unsynced())
-    blame._counted.clear()
+    monkeypatch.setattr(failover, "_backoff", lambda *_: 0)
+    monkeypatch.setattr(circuit_breaker, "BOARD", _Unsynced())
+    failure_attribution._counted.clear()
     yield clock
     BOARD.forget()
     credentials.forget_rests()

@@ -10,7 +10,8 @@ from typing import Any
 
 from django.db import connection
 
-from apps.gateway import outbox, policy
+from apps.gateway.access import policy
+from apps.gateway.settlement import outbox
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel.redis import client as valkey
 from tests.upstream import Caller

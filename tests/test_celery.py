@@ -11,7 +11,6 @@ import pytest
 from celery import Task
 from django.db import connection
 from django.test import Client
-from django.utils.module_loading import autodiscover_modules
 from prometheus_client.parser import text_string_to_metric_families
 
 from apps.kernel.redis import client
@@ -24,7 +23,7 @@ from tests.world import World, make_key, world
 
 __all__ = ["world"]
 
-autodiscover_modules("tasks")
+app.loader.import_default_modules()
 SCHEDULED = sorted({one["task"] for one in app.conf.beat_schedule.values()})
 # Rows that say that and when a task ran.
 OF_THE_RUN = {"gateway_reconciliation", "gateway_difference"}

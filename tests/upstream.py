@@ -19,18 +19,14 @@ import requests
 from django.test import Client
 
 from apps.billing import balances, reservations
+from apps.billing.leases import worker_name
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import (
-    credentials,
-    last_balances,
-    offline_admission,
-    outbox,
-    policy,
-    scoreboard,
-    transport,
-    worker,
-)
-from apps.gateway.settle import settle
+from apps.gateway.access import credentials, policy
+from apps.gateway.admission import last_balances, offline_admission
+from apps.gateway.routing import circuit_breaker
+from apps.gateway.settlement import outbox
+from apps.gateway.settlement.settle import settle
+from apps.gateway.upstream import connection_pool
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of, new_token
@@ -94,12 +90,12 @@ def caller(db: None, sandbox_url: str, monkeypatch: pytest.MonkeyPatch, client: 
     monkeypatch.setenv("SANDBOX_API_KEY", "sandbox-secret")
     stock()
     policy.forget_all()
-    scoreboard.BOARD.forget()
+    circuit_breaker.BOARD.forget()
     credentials.forget_rests()
     last_balances.forget_all()
     offline_admission.forget_all()
     outbox.prepare()
-    transport.close_idle()
+    connection_pool.close_idle()
     user = make_user("Olivia")
     organization = Organization.objects.create(name="Acme", credits=100, plan="enterprise")
     Membership.objects.create(organization=organization, user=user, role=Role.OWNER)
@@ -124,7 +120,11 @@ def settle_all() -> int:
 def nothing_happened(caller: Caller) -> bool:
     """Tell whether nobody was called, nothing is held and nothing waits to be recorded."""
     held = valkey().hget(balances.key("organization", caller.organization_id), "held")
-    return (held in {None, "0"}, valkey().xlen(outbox.STREAM), reservations.notes_of(worker.name())) == (True, 0, {})
+    return (held in {None, "0"}, valkey().xlen(outbox.STREAM), reservations.notes_of(worker_name())) == (
+        True,
+        0,
+        {},
+    )
 
 
 def chunks_of(response: Any) -> list[Any]:

@@ -5,7 +5,11 @@ Knows names and the store's clock, which may be set. Must never know what a work
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 import time
+from functools import cache
 
 from apps.kernel.redis import LuaScript, client
 
@@ -45,6 +49,16 @@ _DEAD = LuaScript(
     return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[1]))
     """
 )
+
+
+@cache
+def worker_name() -> str:
+    """Return this process's name: never the same twice, so that nobody inherits a dead one's reservations."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+# A child has not its parent's name.
+os.register_at_fork(after_in_child=worker_name.cache_clear)
 
 
 def notes_key(worker: str) -> str:

@@ -19,8 +19,10 @@ from msgspec.structs import replace
 
 from apps.billing.holds import Growth, Hold
 from apps.billing.storage import storage_cost_of
-from apps.gateway import admission
-from apps.gateway.attempts import Attempts
+from apps.gateway.access.policy import Policy
+from apps.gateway.admission import admit
+from apps.gateway.admission.offline_hold import OfflineHold
+from apps.gateway.admission.worst_case import Allowance, Tariff
 from apps.gateway.canonical.chat import Loss
 from apps.gateway.canonical.events import (
     AudioDelta,
@@ -35,11 +37,9 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
-from apps.gateway.estimate import WEIGHT_OF_TOKEN, tokens_in, unreported_usage_of, weight_of
-from apps.gateway.metrics import UNRESERVED
-from apps.gateway.offline_hold import OfflineHold
-from apps.gateway.policy import Policy
-from apps.gateway.worst_case import Allowance, Tariff
+from apps.gateway.metrics.definitions import UNRESERVED
+from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, tokens_in, unreported_usage_of, weight_of
+from apps.gateway.upstream.failover import Attempts
 from apps.kernel.errors import ApiError
 from apps.kernel.money import NANO, ZERO
 from apps.kernel.usage import Usage
@@ -210,7 +210,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
         if self.hold is None:
             return True
         try:
-            extended = admission.extend(self.policy, self.hold, want, part, least)
+            extended = admit.extend(self.policy, self.hold, want, part, least)
         except ApiError as error:
             log.warning("answer_meter.unreserved", error=type(error).__name__)
             UNRESERVED.inc()

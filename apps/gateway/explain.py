@@ -15,23 +15,25 @@ from apps.billing.discounts import everyones
 from apps.catalog import snapshot
 from apps.catalog.resolve import resolve as resolve_name
 from apps.catalog.snapshot import Catalog, Offer
-from apps.gateway import admission, candidates, routing
-from apps.gateway.attempt import target_of
-from apps.gateway.byte_budget import read_body
-from apps.gateway.call import Call
-from apps.gateway.candidates import AUTO, Candidate
+from apps.gateway.access.credentials import credentials_for
+from apps.gateway.access.policy import Policy, policy_of
+from apps.gateway.admission import admit
+from apps.gateway.admission.byte_budget import read_body
+from apps.gateway.admission.worst_case import estimate
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.credentials import credentials_for
-from apps.gateway.custom_providers import is_custom
+from apps.gateway.client.http_request import Call
 from apps.gateway.dialects import find_dialect
-from apps.gateway.needs import needs_of
-from apps.gateway.offload import offload
-from apps.gateway.policy import Policy, policy_of
-from apps.gateway.scoreboard import BOARD
-from apps.gateway.shape import shape_of
-from apps.gateway.worst_case import estimate
+from apps.gateway.routing import candidates
+from apps.gateway.routing.candidates import AUTO, Candidate
+from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.routing.custom_providers import is_custom
+from apps.gateway.routing.ranking import rank
+from apps.gateway.routing.request_profile import shape_of
+from apps.gateway.routing.requirements import needs_of
+from apps.gateway.upstream.call_provider import target_of
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import plain
+from apps.kernel.offload import offload
 from apps.keys.iam import first_refusal
 
 # Offers that are left out are named up to so many: `auto` leaves out nearly all there are.
@@ -45,10 +47,10 @@ def explain(call: Call, token: str, read_request: Callable[[bytes], Chat]) -> di
     chat = read_request(body)
     shape = offload(len(body), lambda: shape_of(call, chat))
     catalog = snapshot.current()
-    if not admission.knew_the_latest(policy, catalog, token):
+    if not admit.knew_the_latest(policy, catalog, token):
         policy, catalog = policy_of(token), snapshot.current()
     fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
-    ranking = routing.rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
+    ranking = rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
     worst = estimate(chat, fitting, shape.prompt_tokens)
     first = ranking.candidates[0]
     return {

@@ -15,8 +15,8 @@ from apps.gateway.canonical.events import Finished
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.dialects import Outbound, find_dialect
 from apps.gateway.dialects.images import IN_CHAT, find_image_dialect
-from apps.gateway.dialects.images.abilities import Need, abilities_of, needs_of
-from apps.gateway.estimate import usage_before_answer
+from apps.gateway.dialects.images.provider.abilities import Need, abilities_of, needs_of
+from apps.gateway.token_estimate import usage_before_answer
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest
 
 

@@ -11,26 +11,29 @@ from functools import partial
 
 from apps.billing.discounts import everyones
 from apps.catalog import snapshot
-from apps.gateway import admission, candidates, record, routing, worker
+from apps.gateway.access.policy import policy_of
+from apps.gateway.admission import admit
+from apps.gateway.admission.byte_budget import read_body
+from apps.gateway.admission.worst_case import allowance_of, estimate
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.attempts import Attempts
-from apps.gateway.byte_budget import read_body
-from apps.gateway.call import Call
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.hedge import hedge_of
-from apps.gateway.hop import hops_of
-from apps.gateway.offload import offload
-from apps.gateway.policy import policy_of
-from apps.gateway.record_backlog import BACKLOG
+from apps.gateway.client.http_request import Call
+from apps.gateway.client.loop_detection import hops_of
+from apps.gateway.guard.request_guard import Guard
 from apps.gateway.response_cache import place_of
+from apps.gateway.routing import candidates
+from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.routing.ranking import rank
+from apps.gateway.routing.request_profile import shape_of
 from apps.gateway.run import ChatRun
-from apps.gateway.scoreboard import BOARD
-from apps.gateway.screening import Guard
-from apps.gateway.seal_store import Seals
-from apps.gateway.shape import shape_of
-from apps.gateway.worst_case import allowance_of, estimate
+from apps.gateway.settlement import record, worker_lease
+from apps.gateway.settlement.record_backlog import BACKLOG
+from apps.gateway.upstream.failover import Attempts
+from apps.gateway.upstream.hedge import hedge_of
+from apps.gateway.upstream.thought_signature_cache import Seals
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
+from apps.kernel.offload import offload
 
 # Policy and catalog may change while a request is let in; more often than this in a row means something is wrong.
 _MAX_READINGS = 5
@@ -40,7 +43,7 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
     """Return an admitted request, ready to run. Raises ApiError; then nothing was reserved and nothing is recorded, but
     for a request that a guardrail blocks."""
     started_at = time.monotonic()
-    worker.start()
+    worker_lease.start()
     BACKLOG.insist_on_room()
     hops = hops_of(call)
     policy = policy_of(token)
@@ -54,16 +57,16 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
         try:
             fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
         except ApiError:
-            if admission.knew_the_latest(policy, catalog, token):
+            if admit.knew_the_latest(policy, catalog, token):
                 raise
             policy = policy_of(token)
             continue
-        ranking = routing.rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
+        ranking = rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
         worst = estimate(chat, fitting, shape.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.choose(entry, ranking.candidates[0], fitting.requested_provider)
         free = ranking.candidates[0].free
-        admitted = admission.admit(policy, catalog, token, worst, entry, record.note_of(entry), free=free)
+        admitted = admit.admit(policy, catalog, token, worst, entry, record.note_of(entry), free=free)
         if admitted is not None:
             allowance = allowance_of(chat, worst, admitted.hold, policy.retention)
             attempts = Attempts(
@@ -77,9 +80,9 @@ def open_chat(call: Call, route: str, token: str, read_request: Callable[[bytes]
                 named=fitting.requested_provider,
                 hedge=hedge,
                 prompt_tokens=shape.prompt_tokens,
-                allowance=allowance,
+                limit_of=None if allowance is None else allowance.limit_of,
                 size=len(body),
-                hold=hold,
+                hold_answer=hold.take_of_answer,
             )
             meter = AnswerMeter(attempts, policy, worst.prompt_tokens, admitted.hold, allowance)
             run = ChatRun(chat, policy, ranking, entry, attempts, meter, started_at, admitted)

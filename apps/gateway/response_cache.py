@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from apps.gateway.canonical import events as canonical
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, Waiting
-from apps.gateway.departure import Departure
+from apps.gateway.client.client_disconnect import Departure
 from apps.kernel.content_encryption import decrypt_content, encrypt_content, keyed_digest
 from apps.kernel.redis import client
 from apps.kernel.sealing import UnreadableSecretError

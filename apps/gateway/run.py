@@ -11,26 +11,29 @@ from collections.abc import Generator, Iterator
 import msgspec
 import structlog
 
+from apps.billing.leases import worker_name
 from apps.billing.pricing import FREE, Bill, bill_at
-from apps.gateway import admission, blame, outbox, record, worker
-from apps.gateway.admission import Admitted
+from apps.gateway.access.policy import Policy
+from apps.gateway.admission import admit
+from apps.gateway.admission.admit import Admitted
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.attempts import Attempts
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Finished, Reply, Started, Summary
 from apps.gateway.canonical.fold import Fold
-from apps.gateway.hedge import loss_of
-from apps.gateway.measure import measure
-from apps.gateway.metrics import IN_FLIGHT
+from apps.gateway.guard.request_guard import Guard
+from apps.gateway.guard.response_guard import ScreenedAnswer
+from apps.gateway.metrics.buffer import add
+from apps.gateway.metrics.definitions import IN_FLIGHT
+from apps.gateway.metrics.request_metrics import measure
 from apps.gateway.pictures import no_pictures
-from apps.gateway.policy import Policy
 from apps.gateway.response_cache import Cached
-from apps.gateway.routing import Ranking
-from apps.gateway.scoreboard import BOARD
-from apps.gateway.screened_answer import ScreenedAnswer
-from apps.gateway.screening import Guard
-from apps.gateway.tally import add
-from apps.gateway.told import metadata_of, parts_of
+from apps.gateway.response_metadata import metadata_of, parts_of
+from apps.gateway.routing import failure_attribution
+from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.routing.ranking import Ranking
+from apps.gateway.settlement import outbox, record
+from apps.gateway.upstream.failover import Attempts
+from apps.gateway.upstream.hedge import loss_of
 from apps.kernel.errors import ApiError, ClientGone, InternalError
 from apps.kernel.usage import Usage
 from apps.logs.entry import Entry
@@ -206,7 +209,9 @@ class ChatRun(msgspec.Struct, eq=False):
 
         An answer that a content filter ended says nothing about the provider.
         """
-        blame.assign(self.attempts.suspicions, answered=usage is not None, organization_id=self.policy.organization_id)
+        failure_attribution.assign(
+            self.attempts.suspicions, answered=usage is not None, organization_id=self.policy.organization_id
+        )
         current = self.attempts.current
         filtered = self._finish is not None and self._finish.reason == "content_filter"
         if usage is None or current is None or current.first_content_at is None or filtered:
@@ -236,8 +241,8 @@ class ChatRun(msgspec.Struct, eq=False):
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.reply())
             hold, charge = self.meter.hold, record.charge_of(entry)
-            shrunk = None if hold is None else admission.settle(hold, charge)
-            outbox.hand_over(worker.name(), record.encode(entry), shrunk)
+            shrunk = None if hold is None else admit.settle(hold, charge)
+            outbox.hand_over(worker_name(), record.encode(entry), shrunk)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         measure(entry)

@@ -11,12 +11,12 @@ from typing import Any
 from django.db import transaction
 
 from apps.guardrails.access import NO_RULE
-from apps.guardrails.configuration import PII, states_of
+from apps.guardrails.configuration.config_values import issues_of_rules, merged_rules
+from apps.guardrails.configuration.custom_rule_config import read_config, require_room
+from apps.guardrails.configuration.read_config import PII, states_of
 from apps.guardrails.custom import MOST_RULES
-from apps.guardrails.custom_config import read_config, require_room
 from apps.guardrails.models import CustomRule, GuardrailConfig
 from apps.guardrails.rules import system_rules
-from apps.guardrails.values import issues_of_rules, merged_rules
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations import audit

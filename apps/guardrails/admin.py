@@ -10,11 +10,7 @@ from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest
 
-from apps.guardrails.custom import MOST_RULES
-from apps.guardrails.custom_config import read_config
-from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
-from apps.guardrails.rules import system_rules
-from apps.guardrails.values import (
+from apps.guardrails.configuration.config_values import (
     LARGEST_FILE,
     SMALLEST_FILE,
     issues_of_rules,
@@ -22,6 +18,10 @@ from apps.guardrails.values import (
     merged_rules,
     read_types,
 )
+from apps.guardrails.configuration.custom_rule_config import read_config
+from apps.guardrails.custom import MOST_RULES
+from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
+from apps.guardrails.rules import system_rules
 from apps.kernel.admin import LongTableAdmin
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations.audited_admin import AuditedAdmin

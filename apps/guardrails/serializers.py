@@ -8,10 +8,10 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.guardrails.configuration import states_of
+from apps.guardrails.configuration.config_values import issues_of_types, merged_rules, read_megabytes, read_types
+from apps.guardrails.configuration.read_config import states_of
 from apps.guardrails.models import Action, CustomRule, GuardrailConfig, Violation
 from apps.guardrails.search import PLACE, Filters, Place
-from apps.guardrails.values import issues_of_types, merged_rules, read_megabytes, read_types
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import (

@@ -10,12 +10,12 @@ from uuid import UUID
 
 import msgspec
 
-from apps.guardrails import engine
-from apps.guardrails.configuration import config_of, rules_of
-from apps.guardrails.findings import Finding, Segment, Verdict
+from apps.guardrails.configuration.read_config import config_of, rules_of
+from apps.guardrails.findings.finding import Finding, Segment, Verdict
 from apps.guardrails.models import GuardrailConfig
-from apps.guardrails.text import Text
-from apps.guardrails.violations import MOST, shown, taken_of
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.violations import MOST, shown, taken_of
+from apps.guardrails.text.text_view import Text
 
 
 @dataclass(frozen=True, slots=True)

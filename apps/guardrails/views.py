@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from apps.guardrails import actions
 from apps.guardrails.access import access_custom_rule, access_guarded
-from apps.guardrails.configuration import rules_of
+from apps.guardrails.configuration.read_config import rules_of
 from apps.guardrails.models import GuardrailConfig
 from apps.guardrails.rules import system_rules
 from apps.guardrails.search import ACTED, Place, count_since, find_page

@@ -11,7 +11,7 @@ from hashlib import sha256
 from uuid import UUID
 
 from apps.guardrails.models import Violation
-from apps.guardrails.violations import Noted
+from apps.guardrails.scanning.violations import Noted
 from apps.kernel.ids import time_of
 from apps.organizations.models import Organization
 

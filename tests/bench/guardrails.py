@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from apps.guardrails import engine
-from apps.guardrails.engine import Compiled, Config, RuleSource, SystemRuleState
-from apps.guardrails.findings import Segment
+from apps.guardrails.findings.finding import Segment
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text import Text
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import Compiled, Config, RuleSource, SystemRuleState
+from apps.guardrails.text.text_view import Text
 
 SIZES = (2_000, 20_000, 200_000, 2_000_000)
 # The promise: milliseconds by size of text, all six system rules and 200 custom rules, ordinary text.

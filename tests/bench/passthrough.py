@@ -12,8 +12,8 @@ from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 
-from apps.gateway import transport
-from apps.gateway.exchange import Budget
+from apps.gateway.upstream import connection_pool
+from apps.gateway.upstream.http_response import Budget
 
 _URL = os.environ["PASSTHROUGH_URL"]
 _BUDGET = Budget(connect=5, first_byte=60, idle=60, total=60, tick=60)
@@ -22,7 +22,7 @@ _HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer x"}
 
 def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     """Hand the request on, and its answer back."""
-    sending = transport.send("POST", _URL, _HEADERS, environ["wsgi.input"].read(), _BUDGET)
+    sending = connection_pool.send("POST", _URL, _HEADERS, environ["wsgi.input"].read(), _BUDGET)
     try:
         while True:
             next(sending)

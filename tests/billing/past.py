@@ -14,9 +14,9 @@ import pytest
 from django.db import connection
 
 from apps.billing import ledger, reconciliation
-from apps.gateway import outbox
 from apps.gateway.models import Difference, Reconciliation
-from apps.gateway.record import encode
+from apps.gateway.settlement import outbox
+from apps.gateway.settlement.record import encode
 from apps.keys.models import ApiKey
 from apps.logs.entry import Entry
 from tests.logs.entries import entry, id_at

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat, File, Message, OpaqueTool, Part, Text, ToolResult
-from apps.gateway.estimate import TOKENS_PER_MESSAGE, prompt_tokens_of, tokens_of, weight_of
+from apps.gateway.token_estimate import TOKENS_PER_MESSAGE, prompt_tokens_of, tokens_of, weight_of
 
 # A text, what o200k makes of it, and what it is estimated at.
 COUNTED = [

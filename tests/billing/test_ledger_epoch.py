@@ -16,11 +16,12 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from apps.billing import balance_copies, balances, ledger, ledger_epoch, ledger_watch, reservations
 from apps.billing.balances import Balance
+from apps.billing.leases import worker_name
 from apps.billing.ledger import Charge
 from apps.billing.ledger_watch import Watch
 from apps.billing.models import LedgerEpoch
 from apps.billing.reservations import Outcome, Request
-from apps.gateway import outbox, worker
+from apps.gateway.settlement import outbox
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
@@ -69,7 +70,7 @@ def reserve(organization: UUID, nanos: int) -> reservations.Answer:
     return reservations.reserve(
         Request(
             id=new_id(),
-            worker=worker.name(),
+            worker=worker_name(),
             organization_id=organization,
             api_key_id=new_id(),
             amount_nanos=nanos,
@@ -287,16 +288,16 @@ def test_a_copy_that_was_evicted_comes_back_with_what_is_held_on_it(known: UUID)
     balances.put(ledger.balances_of("organization", [known]))
     answer = reserve(known, 6 * NANO)
     assert (answer.outcome, answer.left_nanos) == (Outcome.NO_CREDITS, 4 * NANO)
-    (identifier,) = reservations.notes_of(worker.name())
-    assert reservations.release([(worker.name(), identifier)]) == 1
+    (identifier,) = reservations.notes_of(worker_name())
+    assert reservations.release([(worker_name(), identifier)]) == 1
     assert valkey().hget(balances.key("organization", known), "held") == "0"
 
 
 def test_what_was_given_back_to_an_evicted_copy_is_not_spent_twice(known: UUID) -> None:
     assert reserve(known, 6 * NANO).outcome is Outcome.HELD
-    (identifier,) = reservations.notes_of(worker.name())
+    (identifier,) = reservations.notes_of(worker_name())
     valkey().delete(balances.key("organization", known))
-    reservations.release([(worker.name(), identifier)])
+    reservations.release([(worker_name(), identifier)])
     assert valkey().hget(balances.key("organization", known), "held") == str(-6 * NANO)
     balances.put(ledger.balances_of("organization", [known]))
     assert valkey().hget(balances.key("organization", known), "held") == "0"
@@ -305,12 +306,12 @@ def test_what_was_given_back_to_an_evicted_copy_is_not_spent_twice(known: UUID) 
 
 def test_what_is_held_for_notes_that_are_lost_is_given_back_by_a_resync(known: UUID) -> None:
     assert reserve(known, 6 * NANO).outcome is reserve(known, 3 * NANO).outcome is Outcome.HELD
-    lost, kept = sorted(reservations.notes_of(worker.name()).items(), key=lambda one: -int(one[1].amount))
-    valkey().hdel(reservations.notes_key(worker.name()), str(lost[0]))
+    lost, kept = sorted(reservations.notes_of(worker_name()).items(), key=lambda one: -int(one[1].amount))
+    valkey().hdel(reservations.notes_key(worker_name()), str(lost[0]))
     assert said("resync_balances") == "compared 1 copies, changed 0, corrected what is held on 1\n"
     assert valkey().hget(balances.key("organization", known), "held") == str(3 * NANO)
     # A release that comes late finds nothing to give back.
-    assert reservations.release([(worker.name(), lost[0]), (worker.name(), kept[0])]) == 1
+    assert reservations.release([(worker_name(), lost[0]), (worker_name(), kept[0])]) == 1
     assert valkey().hget(balances.key("organization", known), "held") == "0"
 
 

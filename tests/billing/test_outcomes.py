@@ -13,10 +13,10 @@ from django.db.models import Sum
 from apps.billing.models import LedgerEntry
 from apps.billing.pricing import Bill, cost_by
 from apps.catalog.models import ModelProvider
-from apps.gateway import tally
-from apps.gateway.attempts import Attempts
 from apps.gateway.canonical.events import Event
-from apps.gateway.metrics import UNPRICED
+from apps.gateway.metrics import buffer
+from apps.gateway.metrics.definitions import UNPRICED
+from apps.gateway.upstream.failover import Attempts
 from apps.kernel import generation
 from apps.kernel.errors import ClientGone
 from apps.logs.models import RequestLog
@@ -156,7 +156,7 @@ def test_an_estimate_weighs_characters_by_their_script(caller: Caller, stream: b
 
 def counted_as_unpriced() -> float:
     """Return how many answers of the sandbox's `echo` the metric has counted so far."""
-    tally.hand_over()
+    buffer.hand_over()
     return float(UNPRICED.labels("sandbox", "echo")._value.get())
 
 

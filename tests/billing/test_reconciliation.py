@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from apps.billing import ledger
 from apps.billing.ledger import Charge
-from apps.gateway import outbox
-from apps.gateway import reconcile as nightly
 from apps.gateway.models import Reconciliation
-from apps.gateway.record import encode
-from apps.gateway.settle import settle
+from apps.gateway.settlement import outbox
+from apps.gateway.settlement import reconcile as nightly
+from apps.gateway.settlement.record import encode
+from apps.gateway.settlement.settle import settle
 from apps.keys.models import ApiKey
 from apps.logs import partitions, writer
 from apps.logs.models import LogRetention, RequestLog

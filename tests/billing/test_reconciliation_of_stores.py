@@ -12,13 +12,14 @@ from django.urls import reverse
 
 from apps.billing import balances, leases, ledger, reconciliation, reservations
 from apps.billing.balances import Balance
+from apps.billing.leases import worker_name
 from apps.billing.ledger import Charge
-from apps.gateway import outbox, worker
-from apps.gateway import reconcile as nightly
-from apps.gateway.metrics import RECONCILED_AGO, RECONCILED_DIFFERENCES
+from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFERENCES
 from apps.gateway.models import Difference, Reconciliation
-from apps.gateway.settle import BROKEN, settle
-from apps.gateway.tasks import reconcile
+from apps.gateway.settlement import outbox
+from apps.gateway.settlement import reconcile as nightly
+from apps.gateway.settlement.settle import BROKEN, settle
+from apps.gateway.settlement.tasks import reconcile
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, plain
 from apps.kernel.redis import client as valkey
@@ -42,7 +43,7 @@ def reserved(key: ApiKey) -> UUID:
     valkey().set(f"gen:org:{organization}", "o")
     request = reservations.Request(
         id=id_at(NOW - timedelta(hours=5)),
-        worker=worker.name(),
+        worker=worker_name(),
         organization_id=organization,
         api_key_id=key.id,
         amount_nanos=NANO // 2,
@@ -62,7 +63,7 @@ def test_a_request_that_was_never_recorded(world: World, reserved: UUID) -> None
     assert Difference.objects.get().organization_id == world.acme.id
     # One that may still be answered is nobody's loss.
     assert nightly.reconcile(NOW - timedelta(hours=4)).counts["open"] == 0
-    reservations.release([(worker.name(), reserved)])
+    reservations.release([(worker_name(), reserved)])
     assert nightly.reconcile(NOW).counts == NOTHING
 
 
@@ -74,7 +75,7 @@ def test_what_is_held_by_nobody(world: World, reserved: UUID) -> None:
     ]
     valkey().hincrby(name, "held", -3)
     assert list(reconciliation.held()) == []
-    valkey().delete(reservations.notes_key(worker.name()))
+    valkey().delete(reservations.notes_key(worker_name()))
     assert list(reconciliation.held()) == [reconciliation.Difference("held", world.acme.id, world.acme.id, "0", "0.5")]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from apps.billing import balances
 from apps.catalog.models import ModelProvider
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.kernel import generation
 from apps.kernel.money import NANO
 from apps.kernel.redis import client as valkey

@@ -10,11 +10,11 @@ from contextlib import closing, suppress
 
 import pytest
 
-from apps.gateway import exchange as exchanges
-from apps.gateway import transport
-from apps.gateway.answer_bounds import AnswerBounds, check_event, read_within
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.framing import BrokenFrames, frames_of
+from apps.gateway.upstream import connection_pool
+from apps.gateway.upstream import http_response as exchanges
+from apps.gateway.upstream.response_bounds import AnswerBounds, check_event, read_within
 from apps.kernel.json_bounds import Bounds
 from tests.gateway.test_transport import BUDGET, OK, send, server
 
@@ -170,7 +170,7 @@ def test_who_counts_is_told_of_a_large_answer() -> None:
     with server(pours(OK, b"", 0)) as (url, _), closing(send(url, {}, b"", BUDGET)) as answer:
         assert answer.read(4 * MIB, told.append) == b"hi"
     assert told == []
-    transport.close_idle()
+    connection_pool.close_idle()
 
 
 def test_an_answer_of_very_many_values_is_not_parsed() -> None:

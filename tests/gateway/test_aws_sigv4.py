@@ -12,9 +12,9 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gateway.authorization import Request, authorize, service_secrets
-from apps.gateway.authorization.aws_sigv4 import authorize as sign
-from apps.gateway.authorization.aws_sigv4 import region_of, service_secret
+from apps.gateway.access.schemes import Request, authorize, service_secrets
+from apps.gateway.access.schemes.aws_sigv4 import authorize as sign
+from apps.gateway.access.schemes.aws_sigv4 import region_of, service_secret
 from apps.gateway.failures import UpstreamFailure
 
 ACCESS_KEY, SIGNING_KEY = "AKIDEXAMPLEEXAMPLE01", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY="

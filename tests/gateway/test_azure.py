@@ -12,8 +12,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from apps.catalog.files import read_files
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy
-from apps.gateway.authorization import Request, authorize
+from apps.gateway.access import policy
+from apps.gateway.access.schemes import Request, authorize
 from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Finished, OpaqueDelta, Started, Summary, TextDelta
 from apps.gateway.canonical.fold import fold

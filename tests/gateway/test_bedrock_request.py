@@ -11,7 +11,7 @@ import pytest
 from apps.catalog.files import Mapping, read_files
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import anthropic, bedrock, openai
-from apps.gateway.dialects.bedrock.flavor import flavor_of
+from apps.gateway.dialects.bedrock.provider.flavor import flavor_of
 from apps.kernel.errors import InvalidRequest
 from tests.gateway.test_recordings_bedrock_requests import assert_fits
 

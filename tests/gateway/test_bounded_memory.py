@@ -6,11 +6,11 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway import credentials
-from apps.gateway.credentials import API_KEYS, Credential
-from apps.gateway.policy import OwnCredential
-from apps.gateway.scoreboard import Scoreboard
-from apps.gateway.standing import UNKNOWN
+from apps.gateway.access import credentials
+from apps.gateway.access.credentials import API_KEYS, Credential
+from apps.gateway.access.policy import OwnCredential
+from apps.gateway.routing.circuit_breaker import Scoreboard
+from apps.gateway.routing.provider_stats import UNKNOWN
 
 
 def test_models_that_tenants_make_up_are_not_scored() -> None:

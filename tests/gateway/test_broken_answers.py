@@ -14,8 +14,9 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway import dialects, scoreboard
+from apps.gateway import dialects
 from apps.gateway.dialects import find_dialect
+from apps.gateway.routing import circuit_breaker
 from tests.asking import ask as ask_messages
 from tests.every_format import OTHER, PLACES, play
 from tests.upstream import Caller, chunks_of
@@ -39,7 +40,7 @@ def provider(request: pytest.FixtureRequest, caller: Caller, monkeypatch: pytest
 
 def ask(caller: Caller, surface: str, script: str, **fields: Any) -> Any:
     """Ask the provider for the sandbox's scenario in the client's format, whatever it did before."""
-    scoreboard.BOARD.forget()
+    circuit_breaker.BOARD.forget()
     content = f"hi [[sandbox tag={uuid4().hex} {script}]]"
     if surface == "openai":
         return caller.chat(content, **{"model": f"{OTHER}/echo", **fields})

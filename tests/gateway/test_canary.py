@@ -15,7 +15,8 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 
-from apps.gateway import outbox, policy, tenant_address
+from apps.gateway.access import pinned_address, policy
+from apps.gateway.settlement import outbox
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import encrypt
@@ -65,7 +66,7 @@ def gossip(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setenv("SANDBOX_API_KEY", CANARY)
     Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
     policy.forget_all()
-    tenant_address.forget_all()
+    pinned_address.forget_all()
     yield server
     server.shutdown()
     thread.join()

@@ -11,9 +11,10 @@ import pytest
 from apps.billing import balances, leases, reservations
 from apps.billing.balances import Balance
 from apps.billing.reservations import Outcome, Rate, Request, flight_key
-from apps.gateway import outbox, scoreboard, stuck_deliveries
-from apps.gateway.scoreboard import FIRST_PROBE, Circuit, Scoreboard
-from apps.gateway.standing import Counts
+from apps.gateway.routing import circuit_breaker
+from apps.gateway.routing.circuit_breaker import FIRST_PROBE, Circuit, Scoreboard
+from apps.gateway.routing.provider_stats import Counts
+from apps.gateway.settlement import outbox, stuck_deliveries
 from apps.kernel import generation
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
@@ -141,7 +142,7 @@ def test_what_was_seen_in_the_future_does_not_count(monkeypatch: pytest.MonkeyPa
     board.failed(FOX)
     board.sync()
     assert board.standing(FOX).requests == 1
-    monkeypatch.setattr(scoreboard.time, "time", lambda: now - HOUR)
+    monkeypatch.setattr(circuit_breaker.time, "time", lambda: now - HOUR)
     board.sync()
     assert board.standing(FOX).requests == 0
     board._forgiven[FOX] = (now, Counts())

@@ -12,7 +12,7 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.logs.models import RequestLog
 from tests.upstream import Caller, chunks_of, settle_all
 

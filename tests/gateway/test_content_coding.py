@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gateway.content_coding import MOST_TIMES, STEP, Unpackable, Unpacker
+from apps.gateway.upstream.content_coding import MOST_TIMES, STEP, Unpackable, Unpacker
 
 MIB = 1024 * 1024
 

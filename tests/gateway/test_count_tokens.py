@@ -12,12 +12,13 @@ from google.genai import types
 from openai.types.responses.input_token_count_params import InputTokenCountParams
 
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import counting, policy
+from apps.gateway import count_tokens
+from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects import anthropic as anthropic_dialect
 from apps.gateway.dialects import bedrock, google, responses, vertex, vertex_anthropic
 from apps.gateway.dialects.anthropic import read_prompt
-from apps.gateway.estimate import prompt_tokens_of
+from apps.gateway.token_estimate import prompt_tokens_of
 from apps.kernel import generation
 from apps.logs.models import RequestLog
 from tests.asking import WEATHER, ask
@@ -109,7 +110,7 @@ def estimate(content: str) -> int:
 
 
 def test_a_provider_that_is_slow_is_estimated(native: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counting, "PATIENCE", 0.2)
+    monkeypatch.setattr(count_tokens, "PATIENCE", 0.2)
     content = "hi [[sandbox hang]]"
     assert count(native, content).json() == {"input_tokens": estimate(content)}
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway import policy, tenant_address
+from apps.gateway.access import pinned_address, policy
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt
 from apps.logs.models import RequestLog
@@ -21,7 +21,7 @@ MODEL = "custom:our-own/echo"
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    tenant_address.forget_all()
+    pinned_address.forget_all()
 
 
 @pytest.fixture

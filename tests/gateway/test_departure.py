@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import gevent
 import pytest
 
-from apps.gateway.departure import EVERY, Departure
+from apps.gateway.client.client_disconnect import EVERY, Departure
 from apps.kernel.errors import ClientGone
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import gevent
 import pytest
 
-from apps.gateway import dialing
+from apps.gateway.upstream import dns_cache
 
 Place = tuple[int, int, int, str, tuple[str, int]]
 
@@ -41,13 +41,13 @@ def listener() -> Iterator[socket.socket]:
 def names(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     service = Names(listener.getsockname()[1])
     monkeypatch.setattr(socket, "getaddrinfo", service)
-    dialing._asked.clear()
+    dns_cache._asked.clear()
     yield service
-    dialing._asked.clear()
+    dns_cache._asked.clear()
 
 
 def connect(host: str = "api.example.com", timeout: float = 2.0) -> None:
-    dialing.connect(host, 443, timeout).close()
+    dns_cache.connect(host, 443, timeout).close()
 
 
 def test_who_asks_at_the_same_time_or_soon_after_shares_a_look_up(names: Names) -> None:
@@ -61,11 +61,11 @@ def test_who_asks_at_the_same_time_or_soon_after_shares_a_look_up(names: Names) 
 
 def test_an_answer_stands_for_ten_seconds(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     connect()
-    now = dialing.time.monotonic()
-    monkeypatch.setattr(dialing.time, "monotonic", lambda: now + 9.9)
+    now = dns_cache.time.monotonic()
+    monkeypatch.setattr(dns_cache.time, "monotonic", lambda: now + 9.9)
     connect()
     assert len(names.asked) == 1
-    monkeypatch.setattr(dialing.time, "monotonic", lambda: now + 10.1)
+    monkeypatch.setattr(dns_cache.time, "monotonic", lambda: now + 10.1)
     connect()
     assert len(names.asked) == 2
 
@@ -90,7 +90,7 @@ def test_a_name_service_that_hangs_takes_no_longer_than_a_connection_may(names: 
 def test_the_next_address_is_tried(names: Names) -> None:
     names.found = ["127.0.0.2", "127.0.0.1"]
     names_port = names.port
-    sock = dialing.connect("api.example.com", 443, 2.0)
+    sock = dns_cache.connect("api.example.com", 443, 2.0)
     assert sock.getpeername() == ("127.0.0.1", names_port)
     sock.close()
 
@@ -107,12 +107,12 @@ def test_a_name_that_leads_nowhere_is_looked_up_again(names: Names) -> None:
 def test_an_address_is_not_looked_up(host: str, names: Names) -> None:
     family: Any = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server((host, 0), family=family) as server:
-        dialing.connect(host, server.getsockname()[1], 2.0).close()
+        dns_cache.connect(host, server.getsockname()[1], 2.0).close()
     assert names.asked == []
 
 
 def test_names_do_not_pile_up(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dialing, "_MOST", 3)
+    monkeypatch.setattr(dns_cache, "_MOST", 3)
     for number in range(5):
         connect(f"{number}.example.com")
-    assert len(dialing._asked) == 2
+    assert len(dns_cache._asked) == 2

@@ -27,7 +27,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
-from apps.gateway.estimate import tokens_of
+from apps.gateway.token_estimate import tokens_of
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 from apps.logs.models import RequestLog

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apps.gateway import credentials, policy, scoreboard
-from apps.gateway.scoreboard import BOARD
+from apps.gateway.access import credentials, policy
+from apps.gateway.routing import circuit_breaker
+from apps.gateway.routing.circuit_breaker import BOARD
 from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import digest_of, encrypt, new_token
 from apps.organizations.models import Organization, Project
@@ -125,13 +126,13 @@ class TestCircuits:
         add_provider("second")
         for _ in range(5):
             ask_echo(caller, "status=503 times=1")
-        clock.now += scoreboard.FIRST_PROBE + 0.1
+        clock.now += circuit_breaker.FIRST_PROBE + 0.1
         answer, _ = ask_echo(caller, "status=503 times=1")
         assert answer.json()["metadata"]["selectionReason"] == "circuit-probe"
         assert tried(answer) == [("sandbox", 503, False), ("second", 200, True)]
-        clock.now += scoreboard.FIRST_PROBE + 0.1
+        clock.now += circuit_breaker.FIRST_PROBE + 0.1
         assert tried(ask_echo(caller)[0]) == [("second", 200, True)], "the pause has doubled"
-        clock.now += scoreboard.FIRST_PROBE + 0.1
+        clock.now += circuit_breaker.FIRST_PROBE + 0.1
         answer, _ = ask_echo(caller)
         assert answer.json()["metadata"]["selectionReason"] == "circuit-probe"
         assert tried(answer) == [("sandbox", 200, True)]

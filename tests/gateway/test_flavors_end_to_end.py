@@ -10,8 +10,8 @@ import pytest
 
 from apps.catalog.files import read_files
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy
-from apps.gateway.dialects.sealed_ids import join_seal
+from apps.gateway.access import policy
+from apps.gateway.dialects.signed_call_ids import join_seal
 from tests.upstream import Caller, chunks_of
 
 WEATHER = {"type": "function", "function": {"name": "weather"}}

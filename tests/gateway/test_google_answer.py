@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from apps.gateway.canonical.events import Event, Failed, Finished, Started, TextDelta, UsageReported, Waiting
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import Failure, google, openai
-from apps.gateway.dialects.google.wire import FAILURE_WORDS
+from apps.gateway.dialects.google.shared.wire import FAILURE_WORDS
 from apps.gateway.framing.sse import frames
 from tests.examples import examples
 from tests.test_dialects import QUESTION, SUMMARY, has_no_doubles

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Audio, Chat, File, Image, Message, Opaque, Target, Text, ToolCall, ToolResult
 from apps.gateway.dialects import google, openai
-from apps.gateway.dialects.google.names import read_name, write_name
-from apps.gateway.dialects.google.parts_out import NO_SEAL
-from apps.gateway.dialects.sealed_ids import join_seal, split_seal
+from apps.gateway.dialects.google.provider.function_names import read_name, write_name
+from apps.gateway.dialects.google.provider.write_parts import NO_SEAL
+from apps.gateway.dialects.signed_call_ids import join_seal, split_seal
 from apps.kernel.errors import InvalidRequest
 from tests.canonical import chats
 

@@ -18,7 +18,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     Waiting,
 )
-from apps.gateway.healing import LONGEST, Healing, healed_text
+from apps.gateway.upstream.json_repair import LONGEST, Healing, healed_text
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from apps.billing import holds
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.kernel import generation
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from apps.gateway.canonical.chat import Chat, Image, Loss, Message, Target, Text
 from apps.gateway.canonical.events import Event, Failed, Finished, ImageMade, OpaqueDelta, Started, UsageReported
 from apps.gateway.canonical.images import Drawing
+from apps.gateway.client.multipart import read_form
 from apps.gateway.dialects import images
-from apps.gateway.dialects.images import as_asked, dashscope, find_image_dialect, openai, stability
-from apps.gateway.dialects.images.abilities import Abilities, needs_of, shape_of
-from apps.gateway.dialects.images.form import boundary_of, write_form
-from apps.gateway.multipart import read_form
+from apps.gateway.dialects.images import as_asked, find_image_dialect
+from apps.gateway.dialects.images.provider import dashscope, openai, stability
+from apps.gateway.dialects.images.provider.abilities import Abilities, needs_of, shape_of
+from apps.gateway.dialects.images.provider.multipart_form import boundary_of, write_form
 from apps.kernel.usage import Usage
 from tests.picture_requests import MASK, PNG, data_url
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.kernel import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization

@@ -15,10 +15,10 @@ import gevent
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.gateway import byte_budget, offload
+from apps.gateway.admission import byte_budget
 from apps.gateway.canonical.chat import MOST_LOSSES, Target
-from apps.gateway.dialects.openai import request_in
-from apps.kernel import generation
+from apps.gateway.dialects.openai.client import read_request
+from apps.kernel import generation, offload
 from apps.kernel.errors import InvalidRequest, Overloaded
 from tests.guarded import forbid, guard
 from tests.upstream import Caller, nothing_happened, settle_all
@@ -117,13 +117,13 @@ def test_a_long_conversation_is_no_flood(caller: Caller) -> None:
 
 def test_a_large_body_is_read_beside_the_event_loop(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
-    read = request_in.fields.read_json
+    read = read_request.fields.read_json
 
     def read_and_tell(body: bytes) -> Any:
         threads.append(get_ident())
         return read(body)
 
-    monkeypatch.setattr(request_in.fields, "read_json", read_and_tell)
+    monkeypatch.setattr(read_request.fields, "read_json", read_and_tell)
     for size, elsewhere in ((1_000, False), (300_000, True)):
         assert caller.chat("a " * (size // 2)).status_code == 200
         assert (threads[-1] != get_ident()) is elsewhere

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from apps.catalog.models import Provider
-from apps.gateway.scoreboard import BOARD, OPEN_AFTER
+from apps.gateway.routing.circuit_breaker import BOARD, OPEN_AFTER
 from apps.kernel import generation
 from tests.fleet import Adding, add_provider, ask_echo, clock, stands, tried
 from tests.gateway.test_routing import candidate, order, ranked, standing

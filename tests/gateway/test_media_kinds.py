@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.gateway.remote_media import sniff
+from apps.gateway.upstream.remote_media import sniff
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 JPEG = b"\xff\xd8\xff\xe0..."

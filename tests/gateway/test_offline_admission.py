@@ -21,9 +21,12 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from apps.billing import balances, ledger, reservations
-from apps.gateway import last_balances, offline_admission, outbox, policy, worker
-from apps.gateway.metrics import OFFLINE_ALLOWANCE_USED, OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
-from apps.gateway.store_outage import OUTAGE, reason_of
+from apps.billing.leases import worker_name
+from apps.gateway.access import policy
+from apps.gateway.admission import last_balances, offline_admission
+from apps.gateway.admission.store_outage import OUTAGE, reason_of
+from apps.gateway.metrics.definitions import OFFLINE_ALLOWANCE_USED, OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
+from apps.gateway.settlement import outbox
 from apps.kernel.money import NANO
 from apps.kernel.redis import client as valkey
 from apps.logs.models import RequestLog
@@ -101,7 +104,7 @@ def in_order(caller: Caller) -> bool:
     name = balances.key("organization", caller.organization_id)
     (true,) = ledger.balances_of("organization", [caller.organization_id])
     said = valkey().hmget(name, "amount", "held")
-    return (said[0], int(said[1] or 0), reservations.notes_of(worker.name()), outbox.depth()) == (
+    return (said[0], int(said[1] or 0), reservations.notes_of(worker_name()), outbox.depth()) == (
         str(true.nanos),
         0,
         {},

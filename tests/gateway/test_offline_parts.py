@@ -12,7 +12,9 @@ import pytest
 from django.conf import settings as configured
 from redis import Redis
 
-from apps.gateway import last_balances, offline_admission, outbox, policy
+from apps.gateway.access import policy
+from apps.gateway.admission import last_balances, offline_admission
+from apps.gateway.settlement import outbox
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, OutagePolicy
 from tests.families import post

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from apps.gateway.canonical.chat import Message, Target, ToolCall, ToolResult
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import openai
-from apps.gateway.dialects.openai.call_ids import fitting_ids
-from apps.gateway.dialects.sealed_ids import join_seal
+from apps.gateway.dialects.openai.provider.call_ids import fitting_ids
+from apps.gateway.dialects.signed_call_ids import join_seal
 from apps.kernel.errors import InvalidRequest
 
 MESSAGES = [{"role": "user", "content": "Hi"}]

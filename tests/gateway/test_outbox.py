@@ -11,7 +11,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
-from apps.gateway import outbox
+from apps.gateway.settlement import outbox
 from apps.kernel import redis as kernel_redis
 
 

@@ -14,7 +14,7 @@ from apps.billing import ledger, periods
 from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry
 from apps.billing.periods import bounds_of, ceiling_of
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.kernel.ids import new_id
 from apps.keys.models import ApiKey
 from tests.upstream import Caller, nothing_happened, settle_all

@@ -12,8 +12,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import OperationalError
 
-from apps.gateway import policy, policy_cache
-from apps.gateway.policy_cache import NoLongerValid, PolicyCache
+from apps.gateway.access import policy, policy_cache
+from apps.gateway.access.policy_cache import NoLongerValid, PolicyCache
 from apps.kernel import database, generation
 from apps.kernel.errors import Overloaded, Unauthenticated
 from apps.keys.models import ApiKey

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from apps.gateway import policy
+from apps.gateway.access import policy
 from tests.upstream import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)

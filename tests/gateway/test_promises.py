@@ -14,7 +14,7 @@ from apps.billing.balances import Balance
 from apps.billing.holds import Growth, Hold
 from apps.billing.ledger import Charge
 from apps.billing.reservations import Outcome, Request, flight_key
-from apps.gateway import outbox
+from apps.gateway.settlement import outbox
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO

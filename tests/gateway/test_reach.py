@@ -10,10 +10,11 @@ import pytest
 
 from apps.billing.discounts import Share
 from apps.catalog import snapshot
-from apps.gateway import candidates, policy
-from apps.gateway.candidates import Candidates
+from apps.gateway.access import policy
+from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Audio, Chat, Message, Text
-from apps.gateway.policy import Policy
+from apps.gateway.routing import candidates
+from apps.gateway.routing.candidates import Candidates
 from apps.kernel.errors import InvalidRequest
 from tests.upstream import Caller
 

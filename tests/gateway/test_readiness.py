@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import gevent
 import pytest
 
-from apps.gateway.readiness import Readiness
+from apps.gateway.upstream.socket_wait import Readiness
 
 
 @pytest.fixture

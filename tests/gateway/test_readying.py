@@ -7,8 +7,8 @@ import gc
 import pytest
 from django.db import DatabaseError
 
-from apps.gateway import readying
-from apps.guardrails import readiness
+from apps.gateway import worker_warmup
+from apps.guardrails.configuration import rule_warmup
 from apps.guardrails.models import GuardrailConfig
 from apps.guardrails.rules import SystemRule, system_rules
 from apps.organizations.models import Organization
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return what tells how often guardrails were made ready."""
     calls: list[bool] = []
-    monkeypatch.setattr(readying, "make_ready", lambda: calls.append(True))
+    monkeypatch.setattr(worker_warmup, "make_ready", lambda: calls.append(True))
     return calls
 
 
@@ -29,7 +29,7 @@ def test_they_are_made_ready_where_somebody_has_any(enabled: bool | None, times:
     if enabled is not None:
         organization = Organization.objects.create(name="Acme")
         GuardrailConfig.objects.create(organization=organization, enabled=enabled)
-    readying.ready()
+    worker_warmup.ready()
     assert len(made) == times
 
 
@@ -37,8 +37,8 @@ def test_without_a_database_nothing_is_made_ready(made: list[bool], monkeypatch:
     def fail() -> bool:
         raise DatabaseError
 
-    monkeypatch.setattr(readying, "is_anybody_guarded", fail)
-    readying.ready()
+    monkeypatch.setattr(worker_warmup, "is_anybody_guarded", fail)
+    worker_warmup.ready()
     assert made == []
 
 
@@ -50,9 +50,9 @@ def test_every_rule_looks_at_the_sample(monkeypatch: pytest.MonkeyPatch) -> None
         return SystemRule(id=rule.id, find=lambda text, settings: looked.append(rule.id) or [], **fields)
 
     rules = {name: told(rule) for name, rule in system_rules().items() if rule.find is not None}
-    monkeypatch.setattr(readiness, "system_rules", lambda: rules)
-    monkeypatch.setattr(readiness.engine, "system_rules", lambda: rules)
-    readiness.make_ready()
+    monkeypatch.setattr(rule_warmup, "system_rules", lambda: rules)
+    monkeypatch.setattr(rule_warmup.engine, "system_rules", lambda: rules)
+    rule_warmup.make_ready()
     assert set(looked) == set(rules)
 
 
@@ -60,9 +60,9 @@ def test_what_is_loaded_is_no_longer_looked_through() -> None:
     usual = gc.get_threshold()
     gc.unfreeze()
     try:
-        readying.stay()
+        worker_warmup.stay()
         assert gc.get_freeze_count() > 10_000
-        assert gc.get_threshold() == (readying.MANY, *usual[1:])
+        assert gc.get_threshold() == (worker_warmup.MANY, *usual[1:])
     finally:
         gc.unfreeze()
         gc.set_threshold(*usual)

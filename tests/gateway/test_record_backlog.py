@@ -14,8 +14,8 @@ from django.core.management import call_command
 from django.test import Client
 from redis.exceptions import ResponseError
 
-from apps.gateway import outbox, record_backlog, spool
-from apps.gateway.record_backlog import BACKLOG
+from apps.gateway.settlement import outbox, record_backlog, spool
+from apps.gateway.settlement.record_backlog import BACKLOG
 from tests.upstream import Caller, nothing_happened, settle_all
 
 

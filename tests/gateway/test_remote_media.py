@@ -14,11 +14,12 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy, remote_media
+from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Source, Text, ToolResult
 from apps.gateway.dialects import anthropic, google, openai, vertex_anthropic
-from apps.gateway.remote_file import Patience
-from apps.gateway.remote_media import RemoteMedia
+from apps.gateway.upstream import remote_media
+from apps.gateway.upstream.remote_file import Patience
+from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.kernel import generation
 from apps.kernel.errors import InvalidRequest
 from tests.upstream import Caller

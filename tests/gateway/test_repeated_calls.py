@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from apps.catalog.models import Provider
-from apps.gateway import policy, transport
-from apps.gateway.scoreboard import BOARD
+from apps.gateway.access import policy
+from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.upstream import connection_pool
 from apps.kernel import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
@@ -53,7 +54,7 @@ def provider(*talks: Talk) -> Iterator[tuple[str, list[bytes]]]:
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}", asked
-        transport.close_idle()
+        connection_pool.close_idle()
         thread.join(10)
 
 

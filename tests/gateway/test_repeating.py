@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, TextDelta
 from apps.gateway.dialects import openai
-from apps.gateway.dialects.openai import answer_in
-from apps.gateway.dialects.repeating import Repeating
+from apps.gateway.dialects.openai.provider import read_answer
+from apps.gateway.dialects.stream_template import Repeating
 
 
 def chunk(delta: dict[str, Any], *, finish: Any = None, index: Any = 0, **fields: Any) -> dict[str, Any]:
@@ -45,8 +45,8 @@ def texts_of(events: Sequence[Event]) -> list[str]:
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return the chunks that were read in full."""
     read_in_full: list[bytes] = []
-    real = answer_in.read_answer
-    monkeypatch.setattr(answer_in, "read_answer", lambda data: read_in_full.append(data) or real(data))
+    real = read_answer.read_answer
+    monkeypatch.setattr(read_answer, "read_answer", lambda data: read_in_full.append(data) or real(data))
     return read_in_full
 
 

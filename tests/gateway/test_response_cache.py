@@ -10,10 +10,11 @@ from uuid import uuid4
 import gevent
 import pytest
 
-from apps.gateway import policy, response_cache
+from apps.gateway import response_cache
+from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Chat, Message, Text
 from apps.gateway.canonical.events import Event, Finished, TextDelta, Waiting
-from apps.gateway.departure import Departure
+from apps.gateway.client.client_disconnect import Departure
 from apps.gateway.response_cache import Cached, place_of
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client as valkey

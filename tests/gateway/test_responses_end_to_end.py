@@ -14,7 +14,7 @@ from anthropic.types import Message
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.logs.models import RequestLog
 from tests.anthropic_stream import assert_in_order, message_of
 from tests.asking import ask as ask_messages

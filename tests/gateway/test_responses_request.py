@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects import anthropic, openai, responses
-from apps.gateway.dialects.responses.ids import CallIds
-from apps.gateway.dialects.sealed_ids import join_seal
+from apps.gateway.dialects.responses.provider.ids import CallIds
+from apps.gateway.dialects.signed_call_ids import join_seal
 from apps.kernel.errors import InvalidRequest
 
 HI = [{"role": "user", "content": "Hi"}]

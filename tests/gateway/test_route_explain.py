@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.keys.models import IamRule
 from tests.upstream import Caller, nothing_happened
 

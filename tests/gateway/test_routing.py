@@ -11,10 +11,10 @@ import pytest
 from msgspec import structs
 
 from apps.catalog.offers import Offer, Provider
-from apps.gateway.candidates import Candidate, Candidates
-from apps.gateway.credentials import CREDITS, Credential
-from apps.gateway.routing import Ranking, Shape, rank
-from apps.gateway.standing import UNKNOWN, Standing
+from apps.gateway.access.credentials import CREDITS, Credential
+from apps.gateway.routing.candidates import Candidate, Candidates
+from apps.gateway.routing.provider_stats import UNKNOWN, Standing
+from apps.gateway.routing.ranking import Ranking, Shape, rank
 from apps.kernel.ids import new_id
 from apps.kernel.prices import PriceCard, PriceTier
 from apps.keys.iam import Rule, first_refusal

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apps.catalog.models import ModelProvider
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.families import post

@@ -12,8 +12,8 @@ from apps.gateway.canonical.chat import Chat, FunctionTool, Message, ResponseFor
 from apps.gateway.canonical.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
 from apps.gateway.dialects import anthropic, google, openai
 from apps.gateway.dialects.hidden_tool import object_schema, with_hidden_tool
-from apps.gateway.dialects.restoring import restored
 from apps.gateway.dialects.schemas import Unsayable, closed, for_google, object_root
+from apps.gateway.dialects.undo_rewrites import restored
 
 PERSON: dict[str, Any] = {
     "$defs": {"Pet": {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}}},

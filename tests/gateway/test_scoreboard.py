@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from apps.gateway import blame, scoreboard
-from apps.gateway.blame import Suspicion
-from apps.gateway.scoreboard import FIRST_PROBE, LONGEST_PROBE, OPEN_AFTER, WINDOW, Scoreboard
-from apps.gateway.standing import UNKNOWN, Counts, Standing, standing_of
+from apps.gateway.routing import circuit_breaker, failure_attribution
+from apps.gateway.routing.circuit_breaker import FIRST_PROBE, LONGEST_PROBE, OPEN_AFTER, WINDOW, Scoreboard
+from apps.gateway.routing.failure_attribution import Suspicion
+from apps.gateway.routing.provider_stats import UNKNOWN, Counts, Standing, standing_of
 from apps.kernel.ids import new_id
 
 FOX = "acme/fox-1"
@@ -33,8 +33,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(scoreboard, "time", clock)
-    monkeypatch.setattr(blame, "time", clock)
+    monkeypatch.setattr(circuit_breaker, "time", clock)
+    monkeypatch.setattr(failure_attribution, "time", clock)
     return clock
 
 
@@ -68,7 +68,7 @@ def test_what_is_older_than_five_minutes_is_forgotten(clock: Clock) -> None:
     answer(one)
     one.sync()
     assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (2, 50.0)
-    clock.now += WINDOW / 2 + scoreboard.BUCKET
+    clock.now += WINDOW / 2 + circuit_breaker.BUCKET
     one.sync()
     assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (1, 100.0)
     clock.now += WINDOW
@@ -81,7 +81,7 @@ def test_a_worker_that_starts_late_knows_the_whole_window(clock: Clock) -> None:
     for _ in range(20):
         answer(one)
         one.sync()
-        clock.now += scoreboard.BUCKET
+        clock.now += circuit_breaker.BUCKET
     late = Scoreboard()
     late.sync()
     assert late.standing(FOX).requests == 20
@@ -95,7 +95,7 @@ def test_while_valkey_is_away_nothing_that_was_seen_is_lost(clock: Clock, monkey
         def away() -> Any:
             raise RedisConnectionError("away")
 
-        patch.setattr(scoreboard, "client", away)
+        patch.setattr(circuit_breaker, "client", away)
         with pytest.raises(RedisConnectionError):
             one.sync()
     one.sync()
@@ -242,21 +242,23 @@ class TestBlame:
         """The mappings whose failures were counted."""
         counted: list[str] = []
         board = {"failed": staticmethod(counted.append), "failed_unproven": staticmethod(lambda mapping: None)}
-        monkeypatch.setattr(blame, "BOARD", type("Board", (), board))
-        blame._counted.clear()
+        monkeypatch.setattr(failure_attribution, "BOARD", type("Board", (), board))
+        failure_attribution._counted.clear()
         return counted
 
     def test_a_request_that_another_answered_proves_the_failure(self, failures: list[str]) -> None:
         organization = new_id()
         for _ in range(10):
-            blame.assign([Suspicion(FOX, certain=False)], answered=True, organization_id=organization)
+            failure_attribution.assign([Suspicion(FOX, certain=False)], answered=True, organization_id=organization)
         assert failures == [FOX] * 10
 
     def test_one_tenant_alone_proves_nothing(self, failures: list[str], clock: Clock) -> None:
         organization = new_id()
         for _ in range(3):
             for _ in range(10):
-                blame.assign([Suspicion(FOX, certain=False)], answered=False, organization_id=organization)
+                failure_attribution.assign(
+                    [Suspicion(FOX, certain=False)], answered=False, organization_id=organization
+                )
             clock.now += 60
         assert failures == []
 
@@ -264,7 +266,9 @@ class TestBlame:
         def fail(organization: UUID) -> int:
             before = len(failures)
             for _ in range(10):
-                blame.assign([Suspicion(FOX, certain=False)], answered=False, organization_id=organization)
+                failure_attribution.assign(
+                    [Suspicion(FOX, certain=False)], answered=False, organization_id=organization
+                )
             return len(failures) - before
 
         first, second = new_id(), new_id()
@@ -275,5 +279,5 @@ class TestBlame:
     def test_a_broken_connection_is_nobody_elses_doing(self, failures: list[str]) -> None:
         organization = new_id()
         for _ in range(10):
-            blame.assign([Suspicion(FOX, certain=True)], answered=False, organization_id=organization)
+            failure_attribution.assign([Suspicion(FOX, certain=True)], answered=False, organization_id=organization)
         assert len(failures) == 10

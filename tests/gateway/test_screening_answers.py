@@ -27,10 +27,10 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.canonical.fold import fold
-from apps.gateway.screened_answer import ScreenedAnswer
-from apps.gateway.screening import Guard
-from apps.guardrails import engine
-from apps.guardrails.engine import Config, RuleSource, SystemRuleState
+from apps.gateway.guard.request_guard import Guard
+from apps.gateway.guard.response_guard import ScreenedAnswer
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import Config, RuleSource, SystemRuleState
 from apps.kernel.redis import client as valkey
 from apps.kernel.usage import Usage
 from apps.logs.models import RequestLog

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import anthropic, openai
-from apps.gateway.documents import document_of
-from apps.gateway.json_text import Cut, JsonText
-from apps.gateway.passages import Passages
+from apps.gateway.guard.chat_texts import Passages
+from apps.gateway.guard.documents import document_of
+from apps.gateway.guard.json_text import Cut, JsonText
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
 

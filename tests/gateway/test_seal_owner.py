@@ -10,8 +10,8 @@ import pytest
 
 from apps.gateway.canonical.chat import Chat, Loss, Message, Reasoning, Source, Target, Text
 from apps.gateway.canonical.events import ReasoningDelta
-from apps.gateway.dialects.responses.wire import SEAL
-from apps.gateway.dialects.seal_owner import owned, with_owner, without_owner
+from apps.gateway.dialects.responses.shared.wire import SEAL
+from apps.gateway.dialects.signature_owner import owned, with_owner, without_owner
 from tests.asking import ask as ask_messages
 from tests.every_format import play
 from tests.upstream import Caller, chunks_of

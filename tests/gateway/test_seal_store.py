@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 from redis.exceptions import ConnectionError as RedisGone
 
-from apps.gateway import seal_store
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from apps.gateway.canonical.events import ReasoningDelta, ToolCallStarted
-from apps.gateway.dialects.sealed_ids import join_seal
-from apps.gateway.seal_store import MOST_BYTES, TIME_TO_LIVE, Seals, key_of
+from apps.gateway.dialects.signed_call_ids import join_seal
+from apps.gateway.upstream import thought_signature_cache
+from apps.gateway.upstream.thought_signature_cache import MOST_BYTES, TIME_TO_LIVE, Seals, key_of
 from apps.kernel import redis as kernel_redis
 from apps.kernel.redis import client as valkey
 
@@ -96,7 +96,7 @@ def test_another_project_does_not_get_it() -> None:
 def test_nothing_is_kept_without_a_call_or_a_seal_or_beyond_the_size(
     events: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seal_store, "client", forbidden)
+    monkeypatch.setattr(thought_signature_cache, "client", forbidden)
     answered(*events)
 
 
@@ -125,12 +125,12 @@ def forbidden() -> Any:
 def test_a_history_that_lacks_nothing_asks_nobody(
     chat: Chat, form: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(seal_store, "client", forbidden)
+    monkeypatch.setattr(thought_signature_cache, "client", forbidden)
     assert Seals(PROJECT).put_back(chat, form) is chat
 
 
 def test_a_target_that_takes_no_thinking_back_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(seal_store, "client", forbidden)
+    monkeypatch.setattr(thought_signature_cache, "client", forbidden)
     chat = history(CALL)
     assert Seals(PROJECT).put_back(chat, None) is chat
     answered(*THINKING, called(), form=None)
@@ -161,7 +161,7 @@ def test_a_store_that_is_away_or_holds_rubbish_is_a_miss(monkeypatch: pytest.Mon
     def gone() -> Any:
         raise RedisGone("away")
 
-    monkeypatch.setattr(seal_store, "client", gone)
+    monkeypatch.setattr(thought_signature_cache, "client", gone)
     assert Seals(PROJECT).put_back(chat, OURS) is chat
     answered(*THINKING, called())
 

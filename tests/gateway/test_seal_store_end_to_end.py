@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_openai.chat_models.base import _convert_message_to_dict
 
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.kernel import generation
 from tests.asking import speak
 from tests.gateway.test_seal_store import round_trips

@@ -12,7 +12,7 @@ from apps.billing.balances import Balance
 from apps.billing.holds import Hold
 from apps.billing.ledger import Charge
 from apps.billing.reservations import Outcome, Request, flight_key
-from apps.gateway import outbox, settle
+from apps.gateway.settlement import outbox, settle
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from apps.gateway import spool
-from apps.gateway.spool import SpoolFile
+from apps.gateway.settlement import spool
+from apps.gateway.settlement.spool import SpoolFile
 
 ROOM = 64 * 1024
 

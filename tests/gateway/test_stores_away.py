@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError
 
 from apps.catalog import snapshot
-from apps.gateway import policy
+from apps.gateway.access import policy
 from tests.upstream import Caller, nothing_happened
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from apps.gateway import tally
+from apps.gateway.metrics import buffer
 
 
 def samples(registry: CollectorRegistry) -> dict[str, float]:
@@ -21,9 +21,9 @@ def test_a_histogram_shows_what_it_was_let_see() -> None:
     registry = CollectorRegistry()
     seconds = Histogram("seconds", "Seconds", ["route"], buckets=(1, 2), registry=registry)
     for value in (0.5, 1.0, 1.5, 5.0):
-        tally.observe(tally.child_of(seconds, "chat"), value)
+        buffer.observe(buffer.child_of(seconds, "chat"), value)
     assert samples(registry)["seconds_count chat"] == 0
-    tally.hand_over()
+    buffer.hand_over()
     told = {
         "seconds_bucket chat 1.0": 2,
         "seconds_bucket chat 2.0": 3,
@@ -32,15 +32,15 @@ def test_a_histogram_shows_what_it_was_let_see() -> None:
         "seconds_sum chat": 8.0,
     }
     assert samples(registry) == told
-    tally.hand_over()
+    buffer.hand_over()
     assert samples(registry) == told
 
 
 def test_counts_add_up_once() -> None:
     registry = CollectorRegistry()
     asked = Counter("asked", "Requests", registry=registry)
-    tally.add(asked)
-    tally.add(asked, 2)
-    tally.hand_over()
-    tally.hand_over()
+    buffer.add(asked)
+    buffer.add(asked, 2)
+    buffer.hand_over()
+    buffer.hand_over()
     assert samples(registry) == {"asked_total": 3}

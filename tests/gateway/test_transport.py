@@ -13,9 +13,9 @@ from contextlib import contextmanager
 import pytest
 from msgspec.structs import replace
 
-from apps.gateway import transport
-from apps.gateway.exchange import Budget, Exchange
 from apps.gateway.failures import StaleConnection, UpstreamFailure
+from apps.gateway.upstream import connection_pool
+from apps.gateway.upstream.http_response import Budget, Exchange
 
 BUDGET = Budget(connect=1, first_byte=1, idle=1, total=5, tick=1)
 ZIPPED = gzip.compress(b"hi")
@@ -44,7 +44,7 @@ def server(*talks: Callable[[socket.socket, bytes], None]) -> Iterator[tuple[str
         assert not thread.is_alive()
     finally:
         listener.close()
-        transport.close_idle()
+        connection_pool.close_idle()
 
 
 def says(*pieces: bytes, pause: float = 0.0) -> Callable[[socket.socket, bytes], None]:
@@ -60,7 +60,7 @@ def says(*pieces: bytes, pause: float = 0.0) -> Callable[[socket.socket, bytes],
 
 def send(url: str, headers: dict[str, str], body: bytes, budget: Budget) -> Exchange:
     """Return the exchange once its head is there."""
-    sending = transport.send("POST", url, headers, body, budget)
+    sending = connection_pool.send("POST", url, headers, body, budget)
     while True:
         try:
             next(sending)
@@ -158,7 +158,7 @@ def test_a_request_that_was_read_is_never_sent_again() -> None:
 def test_a_fresh_connection_is_opened_though_one_is_kept() -> None:
     with server(says(OK), says(OK)) as (url, requests):
         assert post(url) == b"hi"
-        sending = transport.send("POST", url, {}, b"", BUDGET, fresh=True)
+        sending = connection_pool.send("POST", url, {}, b"", BUDGET, fresh=True)
         with pytest.raises(StopIteration) as done:
             next(sending)
         done.value.value.close()
@@ -255,7 +255,7 @@ def test_silence_before_the_head_ticks_too() -> None:
         connection.sendall(OK)
 
     with server(slow) as (url, _):
-        sending = transport.send("POST", url, {}, b"", replace(BUDGET, tick=0.1))
+        sending = connection_pool.send("POST", url, {}, b"", replace(BUDGET, tick=0.1))
         assert [next(sending), next(sending)] == [None, None]
         with pytest.raises(StopIteration) as done:
             next(sending)
@@ -277,15 +277,15 @@ def test_a_header_cannot_break_out_of_its_line() -> None:
 
 def test_any_number_of_urls_takes_bounded_room() -> None:
     for number in range(5_000):
-        transport.split_url(f"https://host-{number}.example/v1/chat/completions", "93.184.215.14")
-    assert transport.split_url.cache_info().currsize == 4_096
+        connection_pool.split_url(f"https://host-{number}.example/v1/chat/completions", "93.184.215.14")
+    assert connection_pool.split_url.cache_info().currsize == 4_096
 
 
 def test_any_number_of_addresses_takes_bounded_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that tenants' servers keep open are not kept for ever."""
-    transport.close_idle()
-    transport._pools.clear()
-    monkeypatch.setattr(transport, "_MOST_POOLS", 2)
+    connection_pool.close_idle()
+    connection_pool._pools.clear()
+    monkeypatch.setattr(connection_pool, "_MOST_POOLS", 2)
     closed: list[int] = []
 
     class Kept:
@@ -297,12 +297,12 @@ def test_any_number_of_addresses_takes_bounded_connections(monkeypatch: pytest.M
         def close(self) -> None:
             closed.append(self.number)
 
-    places = [transport.Address(f"host-{number}", 443, True) for number in range(4)]
+    places = [connection_pool.Address(f"host-{number}", 443, True) for number in range(4)]
     for number in range(3):
-        transport._give_back(places[number], Kept(number))  # type: ignore[arg-type]  # stands in for a socket
+        connection_pool._give_back(places[number], Kept(number))  # type: ignore[arg-type]  # stands in for a socket
     assert closed == [0], "all were used lately: the oldest goes"
     for address in places[1:3]:
-        transport._pools[address][-1].idle_since -= 60
-    transport._give_back(places[3], Kept(3))  # type: ignore[arg-type]  # stands in for a socket
-    assert (closed, list(transport._pools)) == ([0, 1, 2], [places[3]])
-    transport._pools.clear()
+        connection_pool._pools[address][-1].idle_since -= 60
+    connection_pool._give_back(places[3], Kept(3))  # type: ignore[arg-type]  # stands in for a socket
+    assert (closed, list(connection_pool._pools)) == ([0, 1, 2], [places[3]])
+    connection_pool._pools.clear()

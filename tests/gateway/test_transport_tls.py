@@ -22,10 +22,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from apps.gateway import transport
-from apps.gateway.exchange import Budget
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.readiness import Readiness
+from apps.gateway.upstream import connection_pool
+from apps.gateway.upstream.http_response import Budget
+from apps.gateway.upstream.socket_wait import Readiness
 from gateway_project.home import PROJECT
 
 # More than a record of TLS, and than what sockets take at once.
@@ -124,9 +124,9 @@ if sys.argv[1] == "patched":
     import gevent.monkey; gevent.monkey.patch_all()
 import json
 from apps.gateway import transport
-from apps.gateway.exchange import Budget
+from apps.gateway.upstream.http_response import Budget
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.readiness import Readiness
+from apps.gateway.upstream.socket_wait import Readiness
 
 def post(path, body=b"{}", **budget):
     sending = transport.send("POST", sys.argv[2] + path, {}, body, Budget(**{
@@ -185,7 +185,7 @@ def test_whatever_its_size_and_pace_it_arrives(server: Server, certificate: Path
 def test_a_certificate_that_nobody_vouches_for_is_refused(server: Server) -> None:
     url = f"https://127.0.0.1:{server.listener.getsockname()[1]}"
     with pytest.raises(UpstreamFailure) as caught:
-        next(transport.send("POST", url, {}, b"", Budget(connect=2, first_byte=2, idle=2, total=5, tick=2)))
+        next(connection_pool.send("POST", url, {}, b"", Budget(connect=2, first_byte=2, idle=2, total=5, tick=2)))
     assert (caught.value.error_type, caught.value.message) == (
         "network",
         "the provider's certificate could not be verified",

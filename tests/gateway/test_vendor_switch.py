@@ -20,7 +20,7 @@ from apps.gateway.canonical.chat import (
     ToolResult,
 )
 from apps.gateway.dialects import find_dialect, seal_of
-from apps.gateway.dialects.sealed_ids import join_seal
+from apps.gateway.dialects.signed_call_ids import join_seal
 
 SEALS = {
     "anthropic": "anthropic-claude-v1",

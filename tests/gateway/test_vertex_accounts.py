@@ -12,7 +12,7 @@ import pytest
 import requests
 import responses
 
-from apps.gateway.authorization import Request, address_of, authorize, can_fill, google_service_account, split_secrets
+from apps.gateway.access.schemes import Request, address_of, authorize, can_fill, google_service_account, split_secrets
 from apps.gateway.failures import UpstreamFailure
 from tests.service_account import account_json, private_key
 

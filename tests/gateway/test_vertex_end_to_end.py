@@ -11,8 +11,8 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import ModelProvider, Provider
-from apps.gateway import policy
-from apps.gateway.authorization import google_service_account
+from apps.gateway.access import policy
+from apps.gateway.access.schemes import google_service_account
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import encrypt
 from apps.logs.models import RequestLog

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from apps.guardrails.findings import RuleSettings, Span
+from apps.guardrails.findings.finding import RuleSettings, Span
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text import Text
+from apps.guardrails.text.text_view import Text
 
 CORPUS = Path(__file__).parent / "corpus"
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.guardrails import engine
-from apps.guardrails.engine import Compiled, Config, RuleSource, SystemRuleState
-from apps.guardrails.findings import Segment, Verdict
+from apps.guardrails.findings.finding import Segment, Verdict
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text import Text
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import Compiled, Config, RuleSource, SystemRuleState
+from apps.guardrails.text.text_view import Text
 
 
 def custom(name: str, config: dict[str, Any], **said: Any) -> RuleSource:

@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 
 from apps.guardrails import actions
-from apps.guardrails.configuration import find_config
+from apps.guardrails.configuration.read_config import find_config
 from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields

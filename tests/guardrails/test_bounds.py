@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from apps.guardrails import reported, signals
-from apps.guardrails.decoding import views
-from apps.guardrails.findings import MOST_SPANS, UNFINISHED, Span
-from apps.guardrails.patterns import compiled, last_end
+from apps.guardrails.findings.finding import MOST_SPANS, UNFINISHED, Span
+from apps.guardrails.matching import attack_signals, mention_filter
+from apps.guardrails.matching.pattern_search import Hit, Search, Sought
+from apps.guardrails.regex.patterns import compiled, last_end
 from apps.guardrails.rules import system_rules
-from apps.guardrails.sought import Hit, Search, Sought
-from apps.guardrails.text import Text
+from apps.guardrails.text.decoding import views
+from apps.guardrails.text.text_view import Text
 from tests.guardrails.measuring import spans
 
 # What the rules may judge in 200,000 bytes.
@@ -176,8 +176,8 @@ def test_shapes_are_tried_at_few_places(raw: str, monkeypatch: pytest.MonkeyPatc
 
         return counted
 
-    monkeypatch.setattr(signals, "_sign_of", counting(signals._sign_of, "tried"))
-    monkeypatch.setattr(reported, "is_only_mentioned", counting(reported.is_only_mentioned, "mentioned"))
+    monkeypatch.setattr(attack_signals, "_sign_of", counting(attack_signals._sign_of, "tried"))
+    monkeypatch.setattr(mention_filter, "is_only_mentioned", counting(mention_filter.is_only_mentioned, "mentioned"))
     assert spans("prompt_injection", raw)
     assert tried <= 4 * MOST_JUDGED
     assert mentioned <= MOST_JUDGED

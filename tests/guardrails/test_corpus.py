@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from apps.guardrails.findings import RuleSettings
+from apps.guardrails.findings.finding import RuleSettings
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text import Text
+from apps.guardrails.text.text_view import Text
 from tests.guardrails.corpus.making import buried, disguised, made_ordinary
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -6,9 +6,9 @@ import pytest
 
 from apps.guardrails.custom import BadConfig, custom_regex
 from apps.guardrails.custom.custom_regex import LONGEST_PATTERN, compile_rules, read_config
-from apps.guardrails.findings import Span
-from apps.guardrails.linear import Effort
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import Span
+from apps.guardrails.regex.re2_matcher import Effort
+from apps.guardrails.text.text_view import Text
 
 
 @pytest.mark.parametrize(

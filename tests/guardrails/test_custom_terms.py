@@ -8,9 +8,9 @@ import pytest
 
 from apps.guardrails.custom import BadConfig, blocked_terms
 from apps.guardrails.custom.blocked_terms import LONGEST_TERM, MOST_TERMS, compile_rules, read_config
-from apps.guardrails.findings import MOST_SPANS, UNFINISHED
-from apps.guardrails.linear import Effort
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import MOST_SPANS, UNFINISHED
+from apps.guardrails.regex.re2_matcher import Effort
+from apps.guardrails.text.text_view import Text
 
 
 def found(text: str, *terms: str, **said: Any) -> list[str]:

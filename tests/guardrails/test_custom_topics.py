@@ -8,10 +8,10 @@ import pytest
 
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.custom.topic_restriction import compile_rules, read_config
-from apps.guardrails.findings import Segment
-from apps.guardrails.linear import Effort
-from apps.guardrails.stems import LANGUAGES
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import Segment
+from apps.guardrails.matching.stemming import LANGUAGES
+from apps.guardrails.regex.re2_matcher import Effort
+from apps.guardrails.text.text_view import Text
 from tests.guardrails.rules_in_force import compiled, custom, screened
 
 

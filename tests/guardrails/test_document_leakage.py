@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apps.guardrails.findings import File, RuleSettings
+from apps.guardrails.findings.finding import File, RuleSettings
 from apps.guardrails.rules.document_leakage import find_in_file
 from tests.guardrails.measuring import found, labelled, measured, rows_of
 

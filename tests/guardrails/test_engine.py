@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.guardrails import engine
 from apps.guardrails.custom import MOST_RULES, BadConfig
-from apps.guardrails.engine import Config, RuleSource, SystemRuleState
-from apps.guardrails.findings import MOST_SPANS, File, Span
-from apps.guardrails.masking import mask, merged
+from apps.guardrails.findings.finding import MOST_SPANS, File, Span
+from apps.guardrails.findings.masking import mask, merged
 from apps.guardrails.rules import system_rules
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import Config, RuleSource, SystemRuleState
 from tests.examples import examples
 from tests.guardrails.rules_in_force import compiled, custom, screened, term
 

@@ -9,9 +9,9 @@ import zlib
 
 import pytest
 
-from apps.guardrails.file_kinds import agrees, kind_of
-from apps.guardrails.findings import File, RuleSettings
+from apps.guardrails.findings.finding import File, RuleSettings
 from apps.guardrails.rules.file_types import find_in_file
+from apps.guardrails.text.file_kinds import agrees, kind_of
 
 IMAGES = RuleSettings(max_file_bytes=1_000_000)
 OFFICE = "application/vnd.openxmlformats-officedocument."

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.guardrails.decoding import views
-from apps.guardrails.findings import RuleSettings, Span
+from apps.guardrails.findings.finding import RuleSettings, Span
 from apps.guardrails.rules import jailbreak, prompt_injection
-from apps.guardrails.text import Text
+from apps.guardrails.text.decoding import views
+from apps.guardrails.text.text_view import Text
 from tests.examples import examples
 
 SETTINGS = RuleSettings()

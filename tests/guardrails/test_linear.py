@@ -9,8 +9,8 @@ import re2
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.guardrails import linear
-from apps.guardrails.linear import HEAVIEST, LONGEST_MATCH, Effort, Group, Match, options, weight_of
+from apps.guardrails.regex import re2_matcher
+from apps.guardrails.regex.re2_matcher import HEAVIEST, LONGEST_MATCH, Effort, Group, Match, options, weight_of
 from tests.examples import examples
 
 
@@ -85,7 +85,7 @@ def test_an_automaton_that_explodes_is_stopped(pattern: str, monkeypatch: pytest
         looks += 1
         return looks / 10
 
-    monkeypatch.setattr(linear.time, "thread_time", thread_time)
+    monkeypatch.setattr(re2_matcher.time, "thread_time", thread_time)
     hostile = "".join("ab"[(number * number // 7) % 2] for number in range(100_000))
     found = find([pattern + str(number) for number in range(20)], hostile, seconds=0.5)
     assert {match.expression for match in found} == set(range(20))

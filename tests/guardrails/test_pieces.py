@@ -7,12 +7,13 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from apps.guardrails import engine, linear
-from apps.guardrails.engine import Config, SystemRuleState
-from apps.guardrails.findings import Segment, Span
-from apps.guardrails.pieces import LONGEST, MARGIN, pieces_of
+from apps.guardrails.findings.finding import Segment, Span
+from apps.guardrails.findings.text_pieces import LONGEST, MARGIN, pieces_of
+from apps.guardrails.regex import re2_matcher
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text import Text
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import Config, SystemRuleState
+from apps.guardrails.text.text_view import Text
 from tests.guardrails.rules_in_force import compiled, custom, screened
 
 EMAIL = "jane.roe@example.org"
@@ -76,7 +77,7 @@ def test_all_of_a_long_text_is_masked() -> None:
 
 def test_the_system_rules_take_nothing_of_the_time_of_custom_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(linear.time, "thread_time", lambda: now)
+    monkeypatch.setattr(re2_matcher.time, "thread_time", lambda: now)
     find = system_rules()["secrets"].find
     assert find is not None
 

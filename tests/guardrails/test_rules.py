@@ -11,10 +11,10 @@ import pytest
 
 from apps.guardrails import custom, rules
 from apps.guardrails.custom import custom_types
-from apps.guardrails.findings import Action, File, RuleSettings, Span
+from apps.guardrails.findings.finding import Action, File, RuleSettings, Span
 from apps.guardrails.models import CustomRule, default_system_rules
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text import Text
+from apps.guardrails.text.text_view import Text
 
 CORPUS = Path(__file__).parent / "corpus"
 CATEGORIES = {"injection", "jailbreak", "pii", "secrets", "files", "document_leakage"}

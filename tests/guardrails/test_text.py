@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from apps.guardrails.folding import fold, spellings_of, uncased
-from apps.guardrails.text import Text
+from apps.guardrails.text.folding import fold, spellings_of, uncased
+from apps.guardrails.text.text_view import Text
 from tests.examples import examples
 
 # Letters that fold to nothing, to two, to one of two; that sit on others; that hide; that take two or four bytes.

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.guardrails import engine
-from apps.guardrails.engine import Compiled, SystemRuleState
-from apps.guardrails.findings import Segment
-from apps.guardrails.text import Text
-from apps.guardrails.window import HOLD, Blocked, Window
+from apps.guardrails.findings.finding import Segment
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import Compiled, SystemRuleState
+from apps.guardrails.scanning.stream_window import HOLD, Blocked, Window
+from apps.guardrails.text.text_view import Text
 from tests.examples import examples
 from tests.guardrails.rules_in_force import compiled, custom, term
 

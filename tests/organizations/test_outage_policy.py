@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.gateway.policy import policy_of
+from apps.gateway.access.policy import policy_of
 from apps.organizations.models import AuditEntry, Organization
 from tests.world import World, make_key, signed_in
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway import outbox
-from apps.gateway.settle import settle
+from apps.gateway.settlement import outbox
+from apps.gateway.settlement.settle import settle
 from apps.guardrails.models import Violation
 from apps.kernel.ids import time_of
 from apps.logs.models import RequestLog

@@ -11,9 +11,10 @@ from django.test.utils import CaptureQueriesContext
 from redis.exceptions import RedisError
 
 from apps.billing import balances, leases, reservations
+from apps.billing.leases import worker_name
 from apps.billing.models import LedgerEntry
-from apps.gateway import outbox, worker
-from apps.gateway.settle import settle, sweep
+from apps.gateway.settlement import outbox
+from apps.gateway.settlement.settle import settle, sweep
 from apps.kernel import redis as kernel_redis
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ApiKey
@@ -125,7 +126,7 @@ def test_an_empty_answer_is_free(caller: Caller) -> None:
 def test_an_admitted_request_that_is_never_answered_has_one_row_that_says_so(caller: Caller) -> None:
     unread = caller.chat("x", stream=True)
     lost = "worker-that-died"
-    notes = reservations.notes_key(worker.name())
+    notes = reservations.notes_key(worker_name())
     valkey().rename(notes, reservations.notes_key(lost))
     leases.retire(lost)
     assert sweep() == 1

@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway import policy
-from apps.guardrails import engine
+from apps.gateway.access import policy
+from apps.guardrails.scanning import engine
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.asking import ask, speak
@@ -51,7 +51,11 @@ def test_without_rules_in_force_no_guardrail_runs(caller: Caller, why: str, monk
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("guardrails ran")
 
-    for name in ("apps.gateway.screening.Guard", "apps.gateway.pipeline.Guard", "apps.guardrails.engine.screen"):
+    for name in (
+        "apps.gateway.guard.request_guard.Guard",
+        "apps.gateway.pipeline.Guard",
+        "apps.guardrails.scanning.engine.screen",
+    ):
         monkeypatch.setattr(name, never)
     monkeypatch.setattr("apps.gateway.run.ScreenedAnswer", never)
     answer = caller.chat(f"my key {SECRET}")

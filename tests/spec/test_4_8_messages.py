@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from apps.gateway.dialects import anthropic
-from apps.gateway.estimate import prompt_tokens_of
+from apps.gateway.token_estimate import prompt_tokens_of
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.asking import WEATHER, ask, speak

@@ -10,7 +10,7 @@ import pytest
 
 from apps.billing.models import LedgerEntry
 from apps.catalog.models import ModelProvider
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.kernel import generation
 from apps.keys.models import IamRule
 from apps.logs.models import RequestLog

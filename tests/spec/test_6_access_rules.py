@@ -11,7 +11,8 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import Model
-from apps.gateway import blame, credentials, policy, scoreboard
+from apps.gateway.access import credentials, policy
+from apps.gateway.routing import circuit_breaker, failure_attribution
 from apps.kernel import generation
 from apps.keys.models import IamRule
 from tests.families import Answer, error_of, post
@@ -27,7 +28,7 @@ Stated = tuple[str, Any]
 def _fleet(caller: Caller, add_provider: Adding) -> None:
     add_provider("second", "1")
     add_provider("third", "2")
-    blame._counted.clear()
+    failure_attribution._counted.clear()
 
 
 def ruled(caller: Caller, *rules: Stated, status: str = "active") -> list[IamRule]:
@@ -241,8 +242,8 @@ class TestFallback:
     def test_away_from_a_provider_that_is_hardly_up(self, caller: Caller) -> None:
         ruled(caller, ("deny_providers", ["second"]))
         for _ in range(4):
-            scoreboard.BOARD.failed("sandbox/echo")
-        scoreboard.BOARD.sync()
+            circuit_breaker.BOARD.failed("sandbox/echo")
+        circuit_breaker.BOARD.sync()
         answer = post(caller, "chat", model="sandbox/echo")
         assert answer.json()["metadata"]["selectionReason"] == "low-uptime-fallback"
         assert used(caller, answer) == ("echo", "third")

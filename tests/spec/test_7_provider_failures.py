@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from apps.billing import balances
-from apps.gateway import credentials
+from apps.gateway.access import credentials
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog

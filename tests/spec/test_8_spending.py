@@ -10,7 +10,8 @@ from uuid import uuid4
 import pytest
 
 from apps.billing import balances
-from apps.gateway import outbox, policy
+from apps.gateway.access import policy
+from apps.gateway.settlement import outbox
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import encrypt

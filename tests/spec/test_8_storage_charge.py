@@ -10,7 +10,7 @@ from django.utils import timezone
 from apps.billing.audit import differences
 from apps.billing.models import LedgerEntry
 from apps.billing.storage import storage_cost_of
-from apps.gateway import policy
+from apps.gateway.access import policy
 from apps.keys.models import ApiKey
 from apps.logs.activity import ActivityScope, find_days, window_of
 from apps.logs.models import RequestLog

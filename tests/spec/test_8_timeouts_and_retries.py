@@ -11,7 +11,8 @@ from uuid import uuid4
 import pytest
 
 from apps.catalog.models import Provider
-from apps.gateway import attempts, credentials
+from apps.gateway.access import credentials
+from apps.gateway.upstream import failover
 from apps.kernel import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
@@ -143,7 +144,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     class Clock:
         sleep = staticmethod(waited.append)
 
-    monkeypatch.setattr(attempts, "gevent", Clock)
+    monkeypatch.setattr(failover, "gevent", Clock)
     return waited
 
 

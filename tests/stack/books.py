@@ -22,7 +22,7 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 from apps.gateway.models import Reconciliation
-from apps.gateway.reconcile import reconcile
+from apps.gateway.settlement.reconcile import reconcile
 from apps.kernel.redis import client
 from gateway_project.celery import app
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Target, Text, ToolResult
-from apps.gateway.dialects.foreign import place_of
+from apps.gateway.dialects.unsupported_fields import place_of
 from apps.kernel.errors import InvalidRequest
 
 # Parts that may be, or hold, blocks that not every format has.

@@ -12,7 +12,7 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import google
 from apps.gateway.dialects.google import read_count, read_events, read_failure, read_reply
-from apps.gateway.dialects.google.wire import FRAMING, Record, encode
+from apps.gateway.dialects.google.shared.wire import FRAMING, Record, encode
 from apps.gateway.dialects.vertex_address import model_path
 from apps.gateway.dialects.vertex_address import place as count_url
 

@@ -13,7 +13,7 @@ import msgspec
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import anthropic
 from apps.gateway.dialects.anthropic import read_count, read_events, read_failure, read_reply, seal
-from apps.gateway.dialects.anthropic.wire import FRAMING, THINKS_WHEN_ASKED, encode
+from apps.gateway.dialects.anthropic.shared.wire import FRAMING, THINKS_WHEN_ASKED, encode
 from apps.gateway.dialects.vertex_address import model_path
 from apps.gateway.dialects.vertex_address import place as count_url
 

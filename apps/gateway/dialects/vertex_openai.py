@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import openai
 from apps.gateway.dialects.openai import read_events, read_failure, read_reply
-from apps.gateway.dialects.openai.wire import FRAMING
+from apps.gateway.dialects.openai.shared.wire import FRAMING
 from apps.gateway.dialects.vertex_address import model_path, place
 
 __all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "url", "write_request"]

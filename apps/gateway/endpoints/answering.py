@@ -11,15 +11,15 @@ from urllib.parse import quote
 import structlog
 from django.db import DatabaseError
 
-from apps.gateway.admission import rate_headers
-from apps.gateway.call import Answer, Call, Releasable
+from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
+from apps.gateway.client.http_request import Answer, Call, Releasable
 from apps.gateway.dialects import Inbound, Whole
-from apps.gateway.offload import offload
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.kernel.errors import ApiError, InternalError, Overloaded
+from apps.kernel.offload import offload
 from apps.keys.presented import presented_token
 
 log = structlog.get_logger(__name__)

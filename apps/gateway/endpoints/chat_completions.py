@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apps.gateway.call import Answer, Call
+from apps.gateway.client.http_request import Answer, Call
 from apps.gateway.dialects import openai
 from apps.gateway.endpoints.answering import answer_chat
 

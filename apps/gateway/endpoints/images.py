@@ -6,16 +6,16 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
-from apps.gateway.call import Answer, Call
 from apps.gateway.canonical.chat import Chat, Image
-from apps.gateway.departure import Departure
-from apps.gateway.dialects.images import client
+from apps.gateway.client.client_disconnect import Departure
+from apps.gateway.client.http_request import Answer, Call
+from apps.gateway.client.multipart import MULTIPART, read_form
+from apps.gateway.dialects.images.client import openai
 from apps.gateway.endpoints.answering import answer_with, whole_answer
-from apps.gateway.multipart import MULTIPART, read_form
-from apps.gateway.offload import offload
 from apps.gateway.pipeline import open_chat
-from apps.gateway.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
+from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
+from apps.kernel.offload import offload
 
 # Bytes of all pictures of a request together, as data URLs.
 _MOST_TOGETHER = 128 * 1024 * 1024
@@ -23,7 +23,7 @@ _MOST_TOGETHER = 128 * 1024 * 1024
 
 def images_generations(call: Call) -> Answer:
     """Answer a request for new pictures."""
-    return _answer(call, "images_generations", lambda body: offload(len(body), partial(client.read_generation, body)))
+    return _answer(call, "images_generations", lambda body: offload(len(body), partial(openai.read_generation, body)))
 
 
 def images_edits(call: Call) -> Answer:
@@ -33,15 +33,15 @@ def images_edits(call: Call) -> Answer:
 
     def read(body: bytes) -> Chat:
         if call.content_type == MULTIPART:
-            return offload(len(body), lambda: client.read_edit_form(read_form(body, call.content_type_header)))
+            return offload(len(body), lambda: openai.read_edit_form(read_form(body, call.content_type_header)))
         with closing(departure):
-            return _fetched(offload(len(body), partial(client.read_edit, body)), departure)
+            return _fetched(offload(len(body), partial(openai.read_edit, body)), departure)
 
     return _answer(call, "images_edits", read)
 
 
 def _answer(call: Call, route: str, read: Callable[[bytes], Chat]) -> Answer:
-    return answer_with(call, route, client, lambda token: whole_answer(open_chat(call, route, token, read), client))
+    return answer_with(call, route, openai, lambda token: whole_answer(open_chat(call, route, token, read), openai))
 
 
 def _fetched(chat: Chat, departure: Departure) -> Chat:

@@ -7,14 +7,14 @@ from functools import partial
 
 import msgspec
 
-from apps.gateway.byte_budget import read_body
-from apps.gateway.call import Answer, Call
+from apps.gateway.access.policy import policy_of
+from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.counting import count_tokens as prompt_tokens
+from apps.gateway.client.http_request import Answer, Call
+from apps.gateway.count_tokens import count_tokens as prompt_tokens
 from apps.gateway.dialects import anthropic
 from apps.gateway.endpoints.answering import answer_chat, answer_with, plain_answer
-from apps.gateway.offload import offload
-from apps.gateway.policy import policy_of
+from apps.kernel.offload import offload
 
 _BETA = re.compile(r"[\w.-]{1,100}")
 # Claude Code sends eight.

@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.gateway.policy import forget, policy_of
+from apps.gateway.access.policy import forget, policy_of
 from apps.keys.presented import presented_token
 
 Rest = ParamSpec("Rest")

@@ -6,12 +6,12 @@ from functools import partial
 
 import msgspec
 
-from apps.gateway.call import Answer, Call
 from apps.gateway.canonical.chat import Chat
+from apps.gateway.client.http_request import Answer, Call
 from apps.gateway.dialects import openai
 from apps.gateway.endpoints.answering import answer_with, plain_answer
 from apps.gateway.explain import explain
-from apps.gateway.offload import offload
+from apps.kernel.offload import offload
 
 
 def read_request(body: bytes) -> Chat:

@@ -13,7 +13,7 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from apps.gateway.call import Answer, Call
+from apps.gateway.client.http_request import Answer, Call
 
 Endpoint = Callable[[Call], Answer]
 # Statuses that HTTP's registry does not know.

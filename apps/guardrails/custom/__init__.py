@@ -15,9 +15,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from apps.guardrails.findings import Segment, Span
-from apps.guardrails.linear import Effort
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import Segment, Span
+from apps.guardrails.regex.re2_matcher import Effort
+from apps.guardrails.text.text_view import Text
 
 # How many rules an organization may have.
 MOST_RULES = 500

@@ -10,11 +10,11 @@ from typing import Any
 
 from apps.guardrails.custom import BadConfig, fields_of, read_texts
 from apps.guardrails.custom.custom_regex import Expressions, Owned, compile_pattern
-from apps.guardrails.findings import UNFINISHED, Span
-from apps.guardrails.folding import spellings_of
-from apps.guardrails.linear import Effort
-from apps.guardrails.phrases import Phrase, Phrases
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import UNFINISHED, Span
+from apps.guardrails.matching.aho_corasick import Phrase, Phrases
+from apps.guardrails.regex.re2_matcher import Effort
+from apps.guardrails.text.folding import spellings_of
+from apps.guardrails.text.text_view import Text
 
 TYPE = "blocked_terms"
 LABEL = "TERM"

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import re2
 
 from apps.guardrails.custom import BadConfig, fields_of
-from apps.guardrails.findings import MOST_SPANS, UNFINISHED, Span
-from apps.guardrails.linear import HEAVIEST, Effort, Group, options, weight_of
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import MOST_SPANS, UNFINISHED, Span
+from apps.guardrails.regex.re2_matcher import HEAVIEST, Effort, Group, options, weight_of
+from apps.guardrails.text.text_view import Text
 
 TYPE = "custom_regex"
 LABEL = "PATTERN"

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from apps.guardrails.custom import BadConfig, fields_of, read_texts
-from apps.guardrails.findings import Segment, Span
-from apps.guardrails.linear import Effort
-from apps.guardrails.phrases import Phrase, Phrases
-from apps.guardrails.pieces import pieces_of
-from apps.guardrails.stems import LANGUAGES, Stem, Stems
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import Segment, Span
+from apps.guardrails.findings.text_pieces import pieces_of
+from apps.guardrails.matching.aho_corasick import Phrase, Phrases
+from apps.guardrails.matching.stemming import LANGUAGES, Stem, Stems
+from apps.guardrails.regex.re2_matcher import Effort
+from apps.guardrails.text.text_view import Text
 
 TYPE = "topic_restriction"
 LABEL = "TOPIC"

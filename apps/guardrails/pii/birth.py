@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import date
 
-from apps.guardrails.patterns import compiled
+from apps.guardrails.matching.pattern_search import Hit
 from apps.guardrails.pii.named import digits_of, named
-from apps.guardrails.sought import Hit
+from apps.guardrails.regex.patterns import compiled
 
 _BORN = (
     r"(?i:\bdate[ _-]?of[ _-]?birth\b|\bf[öø]dt?(?: den)?|\bsyntynyt|\bnarozen[aý]?|do[gğ]um tarihi|"

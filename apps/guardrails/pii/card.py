@@ -6,9 +6,9 @@ testing count: by their form they are cards.
 
 from __future__ import annotations
 
-from apps.guardrails.patterns import compiled
+from apps.guardrails.matching.pattern_search import Hit, Sought
 from apps.guardrails.pii.named import digits_of
-from apps.guardrails.sought import Hit, Sought
+from apps.guardrails.regex.patterns import compiled
 
 # First digits and length.
 _ISSUED = compiled(

@@ -7,8 +7,8 @@ example.com and its like count (nobody can tell them from others by their form);
 
 from __future__ import annotations
 
-from apps.guardrails.patterns import compiled
-from apps.guardrails.sought import Hit, Sought
+from apps.guardrails.matching.pattern_search import Hit, Sought
+from apps.guardrails.regex.patterns import compiled
 
 _LETTER = r"\p{Latin}\p{Cyrillic}\p{Greek}"
 _LONGEST_LOCAL, _LONGEST = 64, 254

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apps.guardrails.patterns import compiled
-from apps.guardrails.sought import Hit, Sought
+from apps.guardrails.matching.pattern_search import Hit, Sought
+from apps.guardrails.regex.patterns import compiled
 
 # How long an account's number is, by country (SWIFT's registry).
 _REGISTERED = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from apps.guardrails.patterns import compiled
-from apps.guardrails.sought import Hit, Sought
+from apps.guardrails.matching.pattern_search import Hit, Sought
+from apps.guardrails.regex.patterns import compiled
 
 # Four numbers below this are rather a version.
 _SMALL = 20

@@ -5,8 +5,8 @@ Knows how a name and its number stand together. Must never know which names ther
 
 from __future__ import annotations
 
-from apps.guardrails.patterns import compiled
-from apps.guardrails.sought import Check, Hit, Sought
+from apps.guardrails.matching.pattern_search import Check, Hit, Sought
+from apps.guardrails.regex.patterns import compiled
 
 # Between a name and its number: "no. is:", `" : "`, one line's end.
 _GAP = r"[^0-9\n]{0,28}?\n?[^0-9A-Za-z\n]{0,8}?"

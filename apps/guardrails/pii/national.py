@@ -50,8 +50,8 @@ from stdnum.th import pin
 from stdnum.tr import tckimlik
 from stdnum.za import idnr as south_african
 
+from apps.guardrails.matching.pattern_search import Hit, Sought
 from apps.guardrails.pii.named import WIDE_GAP, digits_of, named
-from apps.guardrails.sought import Hit, Sought
 
 _LABEL = "NATIONAL_ID"
 

@@ -5,8 +5,8 @@ Knows the check digits of ICAO document 9303. A passport's number has no form of
 
 from __future__ import annotations
 
+from apps.guardrails.matching.pattern_search import Hit, Sought
 from apps.guardrails.pii.named import digits_of, named
-from apps.guardrails.sought import Hit, Sought
 
 _NAMES = (
     r"(?i:\bpassports?\b|\breisepass\w*|\bpassnummer\b|\bpasseport\b|\bpasaporte\b|\bpassaporto\b|\bpassaporte\b|"

@@ -6,9 +6,9 @@ number unless something says so.
 
 from __future__ import annotations
 
-from apps.guardrails.patterns import compiled
+from apps.guardrails.matching.pattern_search import Hit, Sought
 from apps.guardrails.pii.named import digits_of, named
-from apps.guardrails.sought import Hit, Sought
+from apps.guardrails.regex.patterns import compiled
 
 _ASSIGNED = (
     "1 7 20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 "

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from stdnum.us import itin, ssn
 
+from apps.guardrails.matching.pattern_search import Hit, Sought
 from apps.guardrails.pii.named import digits_of, named
-from apps.guardrails.sought import Hit, Sought
 
 _NAMES = (
     r"(?i:\bssns?\b|\bsocial security\b|\bsoc\.? sec\.?|\bss#|\btaxpayer id\w*|\bitin\b|social_security\w*|"

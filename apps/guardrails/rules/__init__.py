@@ -16,8 +16,8 @@ from types import MappingProxyType, ModuleType
 
 import msgspec
 
-from apps.guardrails.findings import Action, File, RuleSettings, Span
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import Action, File, RuleSettings, Span
+from apps.guardrails.text.text_view import Text
 
 # Categories of attacks on a model: an answer that speaks of one is none.
 TOLD = frozenset({"injection", "jailbreak"})

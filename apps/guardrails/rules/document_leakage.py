@@ -6,10 +6,10 @@ Knows how markings stand in documents: on a line of their own, in a header or fo
 
 from __future__ import annotations
 
-from apps.guardrails.findings import File, RuleSettings, Span
-from apps.guardrails.patterns import compiled
-from apps.guardrails.sought import Hit, Search, Sought
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import File, RuleSettings, Span
+from apps.guardrails.matching.pattern_search import Hit, Search, Sought
+from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.text.text_view import Text
 
 ID = "document_leakage"
 NAME = "Document leakage"

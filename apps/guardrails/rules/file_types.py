@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import mimetypes
 
-from apps.guardrails.file_kinds import PLAIN_TEXT, UNKNOWN, agrees, hidden_in, kind_of, known_as
-from apps.guardrails.findings import File, RuleSettings
+from apps.guardrails.findings.finding import File, RuleSettings
+from apps.guardrails.text.file_kinds import PLAIN_TEXT, UNKNOWN, agrees, hidden_in, kind_of, known_as
 
 ID = "file_types"
 NAME = "File types"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apps.guardrails.findings import Action, RuleSettings, Span
-from apps.guardrails.signals import load
-from apps.guardrails.text import Text
+from apps.guardrails.findings.finding import Action, RuleSettings, Span
+from apps.guardrails.matching.attack_signals import load
+from apps.guardrails.text.text_view import Text
 
 ID = "jailbreak"
 NAME = "Jailbreak"

@@ -6,10 +6,10 @@ Names of people and postal addresses have no form that tells them from other wor
 
 from __future__ import annotations
 
-from apps.guardrails.findings import RuleSettings, Span
+from apps.guardrails.findings.finding import RuleSettings, Span
+from apps.guardrails.matching.pattern_search import Search
 from apps.guardrails.pii import birth, card, email, iban, ip, national, passport, phone, ssn
-from apps.guardrails.sought import Search
-from apps.guardrails.text import Text
+from apps.guardrails.text.text_view import Text
 
 ID = "pii_detection"
 NAME = "PII detection"

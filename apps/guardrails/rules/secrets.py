@@ -6,10 +6,10 @@ finding.
 
 from __future__ import annotations
 
-from apps.guardrails.findings import RuleSettings, Span
+from apps.guardrails.findings.finding import RuleSettings, Span
+from apps.guardrails.matching.pattern_search import Search
 from apps.guardrails.secret_formats import assignments, keys, urls, vendors
-from apps.guardrails.sought import Search
-from apps.guardrails.text import Text
+from apps.guardrails.text.text_view import Text
 
 ID = "secrets"
 NAME = "Secrets"

@@ -10,9 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 
-from apps.guardrails.patterns import compiled
+from apps.guardrails.matching.pattern_search import Hit, Sought
+from apps.guardrails.regex.patterns import compiled
 from apps.guardrails.secret_formats.doubt import classes, entropy, has_letters_and_digits, is_random, is_stand_in
-from apps.guardrails.sought import Hit, Sought
 
 _PASSWORDS = (
     r"pass(?:word|wd|phrase|wort)|(?:\b|_)pass(?:code)?|(?:\b|_)pw|pwd|kennwort|contrase[nñ]a|senha|"

@@ -9,7 +9,7 @@ import math
 import string
 from collections import Counter
 
-from apps.guardrails.patterns import compiled
+from apps.guardrails.regex.patterns import compiled
 
 _LOWER, _UPPER, _DIGITS = (kind.encode() for kind in (string.ascii_lowercase, string.ascii_uppercase, string.digits))
 # What stands for a secret in documentation, templates and tests.

@@ -10,8 +10,8 @@ import base64
 import binascii
 import json
 
-from apps.guardrails.patterns import compiled
-from apps.guardrails.sought import Hit, Sought
+from apps.guardrails.matching.pattern_search import Hit, Sought
+from apps.guardrails.regex.patterns import compiled
 
 _LABEL = "PRIVATE_KEY"
 _LONGEST_KEY = 16_384

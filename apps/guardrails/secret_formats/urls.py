@@ -5,9 +5,9 @@ Knows an address's user part (RFC 3986). Only the password is the secret.
 
 from __future__ import annotations
 
-from apps.guardrails.patterns import compiled
+from apps.guardrails.matching.pattern_search import REACH, Hit, Sought
+from apps.guardrails.regex.patterns import compiled
 from apps.guardrails.secret_formats.doubt import is_stand_in
-from apps.guardrails.sought import REACH, Hit, Sought
 
 _GUESSED = (
     "password pass passwd pwd secret postgres root admin user username test guest changeme mysql mongo redis "

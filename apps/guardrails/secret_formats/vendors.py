@@ -13,8 +13,8 @@ import zlib
 
 import re2
 
+from apps.guardrails.matching.pattern_search import Check, Hit, Sought
 from apps.guardrails.secret_formats.doubt import is_random
-from apps.guardrails.sought import Check, Hit, Sought
 
 _LABEL = "SECRET"
 _ENOUGH, _ENOUGH_HEX = 3.2, 2.7

@@ -15,7 +15,7 @@ from apps.gateway import dialects
 from apps.gateway.canonical.events import Event, Failed, UsageReported
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import Failure, images
-from apps.gateway.dialects.images.client import write_reply as write_pictures
+from apps.gateway.dialects.images.client.openai import write_reply as write_pictures
 from apps.gateway.framing import BrokenFrames, sse
 from apps.kernel.errors import ApiError
 from tests.fuzz import seeds

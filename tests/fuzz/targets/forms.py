@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 
-from apps.gateway.dialects.images.client import read_edit, read_edit_form, read_generation
-from apps.gateway.multipart import MOST_PARTS, read_form
+from apps.gateway.client.multipart import MOST_PARTS, read_form
+from apps.gateway.dialects.images.client.openai import read_edit, read_edit_form, read_generation
 from apps.kernel.errors import InvalidRequest
 from tests.fuzz.target import Target
 

@@ -13,7 +13,7 @@ import msgspec
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.serializers import BaseSerializer, ModelSerializer, Serializer
 
-from apps.gateway.json_text import JsonText, encoded, read_json_text
+from apps.gateway.guard.json_text import JsonText, encoded, read_json_text
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.endpoint import JsonParser
 from tests.fuzz.target import Target

@@ -7,9 +7,9 @@ import socket
 import time
 from dataclasses import dataclass
 
-from apps.gateway.exchange import Budget, Exchange
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.readiness import Readiness
+from apps.gateway.upstream.http_response import Budget, Exchange
+from apps.gateway.upstream.socket_wait import Readiness
 from tests.fuzz.target import Target
 
 BUDGET = Budget(connect=1, first_byte=5, idle=5, total=10, tick=1)

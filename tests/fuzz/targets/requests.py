@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.chat import Target as Place
 from apps.gateway.dialects import anthropic, headers_of, openai, seal_of
-from apps.gateway.estimate import prompt_tokens_of
-from apps.gateway.passages import Passages
+from apps.gateway.guard.chat_texts import Passages
+from apps.gateway.token_estimate import prompt_tokens_of
 from apps.kernel.errors import ApiError, InvalidRequest
 from tests.fuzz import seeds
 from tests.fuzz.target import Target

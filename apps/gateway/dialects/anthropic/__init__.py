@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from apps.gateway.dialects.anthropic.answer_in import read_events, read_reply
-from apps.gateway.dialects.anthropic.answer_out import write_events, write_reply
-from apps.gateway.dialects.anthropic.counting import count_request, read_count
-from apps.gateway.dialects.anthropic.failures import read_failure, write_error
-from apps.gateway.dialects.anthropic.logged import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.anthropic.open_turn import seal
-from apps.gateway.dialects.anthropic.request_in import read_prompt, read_request
-from apps.gateway.dialects.anthropic.request_out import headers, path, write_request
-from apps.gateway.dialects.anthropic.wire import FRAMING, NAME, THINKS_WHEN_ASKED
+from apps.gateway.dialects.anthropic.client.logged_request import logged_choice, logged_request, logged_results
+from apps.gateway.dialects.anthropic.client.read_request import read_prompt, read_request
+from apps.gateway.dialects.anthropic.client.write_reply import write_events, write_reply
+from apps.gateway.dialects.anthropic.provider.count_tokens import count_request, read_count
+from apps.gateway.dialects.anthropic.provider.open_turn import seal
+from apps.gateway.dialects.anthropic.provider.read_answer import read_events, read_reply
+from apps.gateway.dialects.anthropic.provider.write_request import headers, path, write_request
+from apps.gateway.dialects.anthropic.shared.failures import read_failure, write_error
+from apps.gateway.dialects.anthropic.shared.wire import FRAMING, NAME, THINKS_WHEN_ASKED
 
 __all__ = [
     "FRAMING",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apps.gateway.dialects.bedrock.answer_in import read_events, read_reply
-from apps.gateway.dialects.bedrock.counting import count_request, read_count
-from apps.gateway.dialects.bedrock.failures import read_failure
-from apps.gateway.dialects.bedrock.request_out import headers, path, seal, write_request
-from apps.gateway.dialects.bedrock.wire import FRAMING, MEDIA_URLS, NAME, THINKS_WHEN_ASKED
+from apps.gateway.dialects.bedrock.provider.count_tokens import count_request, read_count
+from apps.gateway.dialects.bedrock.provider.failures import read_failure
+from apps.gateway.dialects.bedrock.provider.read_answer import read_events, read_reply
+from apps.gateway.dialects.bedrock.provider.write_request import headers, path, seal, write_request
+from apps.gateway.dialects.bedrock.shared.wire import FRAMING, MEDIA_URLS, NAME, THINKS_WHEN_ASKED
 
 __all__ = [
     "FRAMING",

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apps.gateway.dialects.google.answer_in import read_events, read_reply
-from apps.gateway.dialects.google.counting import count_request, read_count
-from apps.gateway.dialects.google.failures import read_failure
-from apps.gateway.dialects.google.request_out import path, write_request
-from apps.gateway.dialects.google.wire import FRAMING, NAME
+from apps.gateway.dialects.google.provider.count_tokens import count_request, read_count
+from apps.gateway.dialects.google.provider.failures import read_failure
+from apps.gateway.dialects.google.provider.read_answer import read_events, read_reply
+from apps.gateway.dialects.google.provider.write_request import path, write_request
+from apps.gateway.dialects.google.shared.wire import FRAMING, NAME
 
 __all__ = [
     "FRAMING",

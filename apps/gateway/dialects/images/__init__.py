@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import Outbound, find_dialect
-from apps.gateway.dialects.images.abilities import abilities_of
-from apps.gateway.dialects.images.chatting import as_chat
+from apps.gateway.dialects.images.provider.abilities import abilities_of
+from apps.gateway.dialects.images.provider.chat import as_chat
 
 IN_CHAT = "chat"
 
@@ -39,7 +39,7 @@ def as_asked(chat: Chat, target: Target) -> Chat:
 
 @cache
 def _find_format(name: str) -> Outbound | None:
-    module = f"{__name__}.{name}"
+    module = f"{__name__}.provider.{name}"
     if find_spec(module) is None:
         return None
     found = import_module(module)

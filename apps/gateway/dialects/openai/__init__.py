@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from apps.gateway.dialects.openai.answer_in import read_events, read_reply
-from apps.gateway.dialects.openai.answer_out import write_events, write_reply
-from apps.gateway.dialects.openai.failures import read_failure, write_error
-from apps.gateway.dialects.openai.logged import logged_choice, logged_request, logged_results
-from apps.gateway.dialects.openai.request_in import read_request
-from apps.gateway.dialects.openai.request_out import path, write_request
-from apps.gateway.dialects.openai.wire import FRAMING, NAME
+from apps.gateway.dialects.openai.client.logged_request import logged_choice, logged_request, logged_results
+from apps.gateway.dialects.openai.client.read_request import read_request
+from apps.gateway.dialects.openai.client.write_reply import write_events, write_reply
+from apps.gateway.dialects.openai.provider.read_answer import read_events, read_reply
+from apps.gateway.dialects.openai.provider.write_request import path, write_request
+from apps.gateway.dialects.openai.shared.failures import read_failure, write_error
+from apps.gateway.dialects.openai.shared.wire import FRAMING, NAME
 
 __all__ = [
     "FRAMING",

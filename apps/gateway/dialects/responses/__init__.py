@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apps.gateway.dialects.responses.answer_in import read_events, read_reply
-from apps.gateway.dialects.responses.counting import count_request, read_count
-from apps.gateway.dialects.responses.failures import read_failure
-from apps.gateway.dialects.responses.request_out import path, seal, write_request
-from apps.gateway.dialects.responses.wire import FRAMING, NAME
+from apps.gateway.dialects.responses.provider.count_tokens import count_request, read_count
+from apps.gateway.dialects.responses.provider.failures import read_failure
+from apps.gateway.dialects.responses.provider.read_answer import read_events, read_reply
+from apps.gateway.dialects.responses.provider.write_request import path, seal, write_request
+from apps.gateway.dialects.responses.shared.wire import FRAMING, NAME
 
 __all__ = [
     "FRAMING",

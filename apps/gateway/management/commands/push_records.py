@@ -11,7 +11,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from apps.gateway import outbox
+from apps.gateway.settlement import outbox
 from apps.kernel.sealing import UnreadableSecretError, unseal
 
 # In a line for people, and in one of JSON, whose fields come in any order.

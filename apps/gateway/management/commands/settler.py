@@ -18,10 +18,10 @@ from redis.exceptions import RedisError
 
 from apps.billing.leases import StoreClock
 from apps.billing.ledger_watch import Watch
-from apps.gateway import outbox
-from apps.gateway.metrics import QUEUE_AGE, QUEUE_DEPTH
-from apps.gateway.reconcile import show_last
-from apps.gateway.settle import settle, sweep
+from apps.gateway.metrics.definitions import QUEUE_AGE, QUEUE_DEPTH
+from apps.gateway.settlement import outbox
+from apps.gateway.settlement.reconcile import show_last
+from apps.gateway.settlement.settle import settle, sweep
 
 log = structlog.get_logger(__name__)
 

@@ -1,0 +1,1 @@
+"""Access: what an API key may do, and with which credential a provider is called."""

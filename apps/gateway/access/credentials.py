@@ -1,0 +1,109 @@
+"""Whose credential opens a provider's door, by the project's mode.
+
+Service credentials come from the environment variables that the catalog names; an organization's own are decrypted when
+they are used, never before. Must never log or return one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from uuid import UUID
+
+from apps.catalog.snapshot import Provider
+from apps.gateway.access.policy import OwnCredential, Policy
+from apps.gateway.access.schemes import service_secrets
+from apps.keys.secrets import decrypt
+
+API_KEYS, CREDITS, HYBRID = "api-keys", "credits", "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A way into a provider. `mode` is who pays: `api-keys` (the organization itself) or `credits`."""
+
+    mode: str
+    own: OwnCredential | None = None
+    service_secret: str | None = None
+    # Which of the service's own it is, in words that may be shown: `openai#2`.
+    label: str = ""
+
+    @property
+    def name(self) -> str:
+        """What its health is kept under; never the secret."""
+        return str(self.own.id) if self.own else self.label
+
+    @property
+    def provider_key_id(self) -> UUID | None:
+        """The organization's own provider key, when it is one."""
+        return self.own.id if self.own else None
+
+    @property
+    def base_url(self) -> str | None:
+        """The tenant's own address of the provider; None where the catalog's is meant."""
+        return (self.own.base_url or None) if self.own else None
+
+    def secret(self) -> str:
+        """Return the credential in clear, to be sent to its provider and nowhere else."""
+        if self.own is not None:
+            return decrypt(self.own.encrypted_token)
+        return self.service_secret or ""
+
+    def __repr__(self) -> str:
+        """Show who pays, never the secret."""
+        return f"Credential({self.mode})"
+
+
+def credentials_for(policy: Policy, provider: Provider) -> list[Credential]:
+    """Return the credentials that the project's mode gives for the provider: its own, else the service's."""
+    own = policy.own_credentials.get(provider.id)
+    if own and policy.mode != CREDITS:
+        return [Credential(API_KEYS, own=one) for one in own]
+    if policy.mode == API_KEYS:
+        return []
+    secrets = service_secrets(provider.auth, provider.api_key_env, os.environ)
+    return [
+        Credential(CREDITS, service_secret=secret, label=f"{provider.id}#{number}")
+        for number, secret in enumerate(secrets, start=1)
+    ]
+
+
+# Seconds for which a credential rests: refused by its provider, out of money there, or asked too often.
+_RESTS = {401: 300.0, 403: 60.0, 402: 300.0, 429: 10.0}
+_LONGEST_REST = 300.0
+# Names remembered at a time: tenants may have any number of credentials that are refused.
+_MOST_RESTING = 10_000
+_resting: dict[str, float] = {}
+
+
+def rest(credential: Credential, status: int | None, retry_after: float | None = None) -> bool:
+    """Let a credential rest after a refusal that is about it; return whether this was one.
+
+    `retry_after` is the provider's own word, in seconds.
+    """
+    seconds = _RESTS.get(status or 0)
+    if seconds is None:
+        return False
+    now = time.monotonic()
+    if len(_resting) >= _MOST_RESTING:
+        for name in [name for name, until in _resting.items() if until <= now] or [next(iter(_resting))]:
+            del _resting[name]
+    _resting[credential.name] = now + min(retry_after or seconds, _LONGEST_REST)
+    return True
+
+
+def is_rested(name: str) -> bool:
+    """Return whether a credential may be used just now."""
+    until = _resting.get(name)
+    if until is None:
+        return True
+    if time.monotonic() < until:
+        return False
+    _resting.pop(name, None)
+    return True
+
+
+def forget_rests() -> None:
+    """Let every credential be used again."""
+    _resting.clear()

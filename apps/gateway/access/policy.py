@@ -1,0 +1,213 @@
+"""What a token may do: one frozen value per key, read once and trusted while its organization's generation stands.
+
+Knows how to read a policy; when to is `policy_cache`'s. Must never know what a request asks for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from apps.billing.discounts import Shares, own_of
+from apps.billing.periods import Ceiling, ceiling_of
+from apps.gateway.access.policy_cache import NoLongerValid, PolicyCache
+from apps.guardrails.configuration.active_guardrails import find_guardrails
+from apps.guardrails.scanning.engine import Compiled as Guardrails
+from apps.kernel import database, generation
+from apps.kernel.errors import Gone, Unauthenticated
+from apps.keys.authenticate import find_api_key
+from apps.keys.iam import Rule
+from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.organizations.models import Organization, Project
+from apps.organizations.plans import limits_of
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCredential:
+    """An organization's own credential at a provider, still encrypted."""
+
+    id: UUID
+    provider: str
+    provider_name: str
+    base_url: str
+    encrypted_token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Everything about the caller that a request is decided by."""
+
+    api_key_id: UUID
+    project_id: UUID
+    organization_id: UUID
+    plan: str
+    mode: str
+    retention: str
+    usage_limit: Decimal | None
+    # What it may have used until its present period ends.
+    ceiling: Ceiling | None
+    # Requests a minute, of the organization and of the key, and requests at a time; None is unlimited.
+    requests_per_minute: int | None
+    key_requests_per_minute: int | None
+    concurrency: int | None
+    # What becomes of its requests while nobody can check them (`OutagePolicy`).
+    outage_policy: str
+    # Whether a late provider's streams are raced by a second one.
+    hedging: bool
+    # Seconds for which the project keeps answers, None when it keeps none.
+    cache_seconds: int | None
+    expires_at: datetime | None
+    rules: tuple[Rule, ...]
+    # Its organization's own shares off the price.
+    discounts: Shares
+    own_credentials: Mapping[str, tuple[OwnCredential, ...]]
+    # What its requests are held against; None where nothing is in force.
+    guardrails: Guardrails | None
+    gone: str | None
+    generation: str
+    read_at: float
+    # Whom it may ask, by the name of a model (`candidates.Reach`): found out once, forgotten with the policy.
+    reached: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def spending_limit(self) -> Decimal | None:
+        """What the key may have used in all, in USD, by the tighter of its limits; None is unlimited."""
+        if self.ceiling is None or self.usage_limit is None:
+            return self.usage_limit if self.ceiling is None else self.ceiling.usage
+        return min(self.usage_limit, self.ceiling.usage)
+
+    @property
+    def is_of_the_past(self) -> bool:
+        """Whether its period is over, and another has begun."""
+        return self.ceiling is not None and self.ceiling.ends_at <= datetime.now(UTC)
+
+    @property
+    def refuses(self) -> bool:
+        """Whether `check` will raise."""
+        return self.gone is not None or (self.expires_at is not None and self.expires_at <= datetime.now(UTC))
+
+    def stands(self) -> bool:
+        """Ask whether nothing has changed since it was read; as far as anybody can tell without Redis.
+
+        Who is let in learns that on the way (`admission`); this is for who is not.
+        """
+        try:
+            return generation.read(generation.organization(self.organization_id)) == self.generation
+        except RedisError:
+            return True
+
+    def check(self) -> None:
+        """Raise Unauthenticated when the key has expired, Gone when its project or organization is no more."""
+        if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
+            raise Unauthenticated("This API key has expired")
+        if self.gone is not None:
+            raise Gone(self.gone)
+
+
+def policy_of(token: str) -> Policy:
+    """Return the policy of an API key. Raises Unauthenticated, Gone, and Overloaded when nothing can be asked."""
+    policy = _cache.find(token)
+    policy.check()
+    return policy
+
+
+def _read(token: str, organization_id: UUID | None) -> Policy:
+    """Read a key's policy from the database; `organization_id` is its organization's, where that is known already.
+
+    Raises NoLongerValid when the key is unknown or no longer works, and DatabaseError.
+    """
+    if organization_id is None:
+        known = database.read(partial(find_api_key, token), brief=True)
+        if known is None:
+            raise NoLongerValid
+        organization_id = known.project.organization_id
+    # The generation is read before the rows that count: a change in between makes the copy stale, never wrongly fresh.
+    # No connection is held meanwhile: others need it, should the store hang.
+    word = _generation_of(organization_id)
+    return database.read(partial(_read_rows, token, word))
+
+
+def _read_rows(token: str, word: str) -> Policy:
+    key = find_api_key(token)
+    if key is None:
+        raise NoLongerValid
+    project, organization = key.project, key.project.organization
+    if key.status != ApiKey.Status.ACTIVE:
+        raise NoLongerValid(organization.id, word)
+    return Policy(
+        api_key_id=key.id,
+        project_id=project.id,
+        organization_id=organization.id,
+        plan=organization.plan,
+        mode=project.mode,
+        retention=organization.retention_level,
+        usage_limit=key.usage_limit,
+        ceiling=ceiling_of(key, organization.id, datetime.now(UTC)),
+        requests_per_minute=_requests_per_minute(organization),
+        key_requests_per_minute=key.requests_per_minute,
+        concurrency=limits_of(organization.plan).concurrency,
+        outage_policy=organization.outage_policy,
+        hedging=project.hedging_enabled,
+        cache_seconds=project.cache_duration_seconds if project.caching_enabled else None,
+        expires_at=key.expires_at,
+        rules=_rules_of(key),
+        discounts=own_of(organization.id),
+        own_credentials=_credentials_of(organization),
+        guardrails=find_guardrails(organization.id, organization.plan),
+        gone=_why_gone(project, organization),
+        generation=word,
+        read_at=time.monotonic(),
+    )
+
+
+_cache = PolicyCache(_read)
+doubt, forget, forget_all = _cache.doubt, _cache.forget, _cache.forget_all
+
+
+def _generation_of(organization_id: UUID) -> str:
+    """Return the organization's generation; without Redis a word that will stand for nothing later."""
+    try:
+        return generation.read(generation.organization(organization_id))
+    except RedisError:
+        return generation.fresh_word()
+
+
+def _requests_per_minute(organization: Organization) -> int | None:
+    """Return the organization's own rate, else that of its plan, as the operator has it; 0 is no limit."""
+    if organization.requests_per_minute is not None:
+        return organization.requests_per_minute or None
+    stated: int | None = settings.RATE_LIMITS[organization.plan]
+    return limits_of(organization.plan).requests_per_minute if stated is None else stated or None
+
+
+def _rules_of(key: ApiKey) -> tuple[Rule, ...]:
+    rows = IamRule.objects.filter(api_key=key, status=IamRule.Status.ACTIVE).order_by("created_at")
+    return tuple(Rule(row.id, row.rule_type, row.rule_value) for row in rows)
+
+
+def _credentials_of(organization: Organization) -> Mapping[str, tuple[OwnCredential, ...]]:
+    """Return the organization's active credentials by provider id (`custom:<name>` for custom ones)."""
+    found: dict[str, tuple[OwnCredential, ...]] = {}
+    rows = ProviderKey.objects.filter(organization=organization, status=ProviderKey.Status.ACTIVE)
+    for row in rows.order_by("created_at"):
+        name = f"custom:{row.provider_name}" if row.provider == "custom" else row.provider
+        credential = OwnCredential(row.id, row.provider, row.provider_name, row.base_url, bytes(row.encrypted_token))
+        found[name] = (*found.get(name, ()), credential)
+    return found
+
+
+def _why_gone(project: Project, organization: Organization) -> str | None:
+    if organization.status != Organization.Status.ACTIVE:
+        return "This organization is no longer active"
+    if project.status != Project.Status.ACTIVE:
+        return f"This project has been {project.status}"
+    return None

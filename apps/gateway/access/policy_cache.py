@@ -1,0 +1,220 @@
+"""Cache of policies: one copy a key and worker, read by one request for all, renewed before it expires, and served on
+while the database is away.
+
+A copy is trusted for MAX_AGE. Past that it is served only while the database is known to be away, up to
+POLICY_MAX_STALE; one whose generation has passed never (docs/adr/0088). Knows ages and digests. Must never know what a
+policy allows.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
+
+import structlog
+from django.db import DatabaseError
+from redis.exceptions import RedisError
+
+from apps.gateway.metrics.buffer import add
+from apps.gateway.metrics.definitions import STALE_POLICIES
+from apps.kernel import database, generation
+from apps.kernel.background import in_background
+from apps.kernel.errors import Overloaded, Unauthenticated
+from apps.kernel.setting import Setting
+from apps.kernel.single_flight import SingleFlight
+
+log = structlog.get_logger(__name__)
+
+# Seconds that a copy is trusted without asking the database, whatever its generation says: bounds what a lost
+# generation can cost. Served beyond it only while the database is away.
+MAX_AGE = 60.0
+# Seconds after which a copy that is in use is read anew in the background, and between two tries to.
+RENEWED_AFTER, RENEWED_AGAIN_AFTER = 48.0, 5.0
+# Seconds after which a copy is read anew where the store cannot confirm its generation.
+DOUBTED_AFTER = 1.0
+# Copies kept by a process, and tokens that are known to be refused; the least recently used goes first.
+MAX_POLICIES, MAX_REFUSALS = 10_000, 10_000
+# Seconds for which a token that nobody has is refused without asking: a key made meanwhile works that much later, and
+# only where somebody guessed it.
+UNKNOWN_FOR = 1.0
+# Seconds that others wait for the one who reads.
+PATIENCE = 10.0
+# What a client is told to wait, in seconds.
+RETRY_AFTER = 2.0
+INVALID_KEY = "Missing or invalid API key"
+_MAX_STALE = Setting("POLICY_MAX_STALE")
+
+
+class Kept(Protocol):
+    """What the cache needs to know of a policy."""
+
+    @property
+    def organization_id(self) -> UUID: ...
+    @property
+    def read_at(self) -> float: ...
+    @property
+    def is_of_the_past(self) -> bool: ...
+    @property
+    def refuses(self) -> bool: ...
+    def stands(self) -> bool: ...
+
+
+class NoLongerValid(Exception):
+    """The token is nobody's, or of a key that was switched off: then `organization_id` and its generation are known."""
+
+    def __init__(self, organization_id: UUID | None = None, word: str = "") -> None:
+        super().__init__()
+        self.organization_id, self.word, self.at = organization_id, word, time.monotonic()
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing has changed since, as far as anybody can tell."""
+        age = time.monotonic() - self.at
+        if self.organization_id is None or age <= UNKNOWN_FOR:
+            return age <= UNKNOWN_FOR
+        try:
+            return age <= MAX_AGE and generation.read(generation.organization(self.organization_id)) == self.word
+        except RedisError:
+            return False
+
+
+Policy = TypeVar("Policy", bound=Kept)
+
+
+class _Copy(Generic[Policy]):
+    """A policy, and when to read it anew in the background."""
+
+    __slots__ = ("policy", "renew_at", "trusted_until")
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.renew_at = policy.read_at + RENEWED_AFTER
+        self.trusted_until = policy.read_at + MAX_AGE
+
+
+class PolicyCache(Generic[Policy]):
+    """The copies of one process. `read` reads a token's policy from the database, given its organization's id where
+    that is known already; it raises NoLongerValid and DatabaseError."""
+
+    def __init__(self, read: Callable[[str, UUID | None], Policy]) -> None:
+        self._read = read
+        self._copies: OrderedDict[bytes, _Copy[Policy]] = OrderedDict()
+        self._refusals: OrderedDict[bytes, NoLongerValid] = OrderedDict()
+        self._flights: SingleFlight[bytes, Policy] = SingleFlight(PATIENCE)
+        # Under what a token's policy is kept: nobody else can know it, and it costs a third of the digest that is
+        # stored.
+        self._key = secrets.token_bytes(32)
+
+    def find(self, token: str) -> Policy:
+        """Return a token's policy. Raises Unauthenticated, and Overloaded when nothing can be asked."""
+        place = self._place_of(token)
+        copy = self._copies.get(place)
+        if copy is not None:
+            policy, now = copy.policy, time.monotonic()
+            if policy.refuses and not policy.stands():
+                self._drop(place, copy)
+            elif now <= copy.trusted_until and not policy.is_of_the_past:
+                self._copies.move_to_end(place)
+                if now >= copy.renew_at:
+                    self._renew(token, place, copy)
+                return policy
+        return self._find_anew(token, place)
+
+    def forget(self, token: str, known: Policy | None = None) -> None:
+        """Drop the copy: its generation has passed. With `known` only that one: another may have read a newer since."""
+        place = self._place_of(token)
+        copy = self._copies.get(place)
+        if copy is not None and (known is None or copy.policy is known):
+            self._drop(place, copy)
+
+    def doubt(self, token: str, known: Policy) -> None:
+        """Have a copy that nobody can confirm read anew once it is a second old; kept while the database is away."""
+        copy = self._copies.get(self._place_of(token))
+        if copy is not None and copy.policy is known and time.monotonic() - known.read_at > DOUBTED_AFTER:
+            copy.trusted_until = 0.0
+
+    def forget_all(self) -> None:
+        """Drop every copy."""
+        self._copies.clear()
+        self._refusals.clear()
+
+    def _place_of(self, token: str) -> bytes:
+        return blake2b(token.encode(), digest_size=32, key=self._key).digest()
+
+    def _drop(self, place: bytes, copy: _Copy[Policy]) -> None:
+        if self._copies.get(place) is copy:
+            del self._copies[place]
+
+    def _find_anew(self, token: str, place: bytes) -> Policy:
+        """Read it, or let somebody read it who is at it already; go on with the copy there is when nobody can."""
+        refusal = self._refusals.get(place)
+        if refusal is not None and refusal.holds:
+            raise Unauthenticated(INVALID_KEY)
+        copy = self._copies.get(place)
+        if copy is not None and database.is_away() and self._may_serve(copy):
+            return self._serve_stale(copy)
+        try:
+            return self._read_once(token, place, copy)
+        except NoLongerValid as error:
+            raise Unauthenticated(INVALID_KEY) from error
+        except (DatabaseError, TimeoutError) as error:
+            # Not the one that somebody has found out meanwhile to be of an earlier generation.
+            if copy is not None and self._copies.get(place) is copy and self._may_serve(copy):
+                return self._serve_stale(copy)
+            raise Overloaded(
+                "The gateway cannot check API keys right now; try again shortly", retry_after=RETRY_AFTER
+            ) from error
+
+    def _may_serve(self, copy: _Copy[Policy]) -> bool:
+        return time.monotonic() - copy.policy.read_at <= max(MAX_AGE, float(_MAX_STALE.value))
+
+    def _serve_stale(self, copy: _Copy[Policy]) -> Policy:
+        add(STALE_POLICIES)
+        return copy.policy
+
+    def _renew(self, token: str, place: bytes, copy: _Copy[Policy]) -> None:
+        """Have a copy that is about to expire read anew, without letting anybody wait."""
+        copy.renew_at = time.monotonic() + RENEWED_AGAIN_AFTER
+        if database.is_away() or self._flights.is_under_way(place):
+            return
+
+        def renew() -> None:
+            try:
+                self._read_once(token, place, copy)
+            except NoLongerValid:
+                log.info("policy.ended", organization=str(copy.policy.organization_id))
+            except Exception as error:  # noqa: BLE001 - the copy there is serves on, and who finds it expired is told
+                log.warning("policy.not_renewed", error=type(error).__name__)
+
+        in_background(renew)
+
+    def _read_once(self, token: str, place: bytes, copy: _Copy[Policy] | None) -> Policy:
+        """Read and keep it, once for all who ask at the same time."""
+
+        def read() -> Policy:
+            try:
+                policy = self._read(token, None if copy is None else copy.policy.organization_id)
+            except NoLongerValid as refusal:
+                self._copies.pop(place, None)
+                _keep(self._refusals, place, refusal, MAX_REFUSALS)
+                raise
+            self._refusals.pop(place, None)
+            _keep(self._copies, place, _Copy(policy), MAX_POLICIES)
+            return policy
+
+        return self._flights.run(place, read)
+
+
+Value = TypeVar("Value")
+
+
+def _keep(kept: OrderedDict[bytes, Value], place: bytes, value: Value, most: int) -> None:
+    kept[place] = value
+    kept.move_to_end(place)
+    while len(kept) > most:
+        kept.popitem(last=False)

@@ -1,0 +1,20 @@
+"""The key of an Azure resource: a header of Azure's own, and for Anthropic's models that of Anthropic's, too.
+
+Knows which paths are Anthropic's. Must never log a credential, nor put one into a URL.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from apps.gateway.access.schemes import Request
+
+_ANTHROPICS = "/anthropic/"
+
+
+def authorize(secret: str, request: Request) -> dict[str, str]:
+    """Return the headers that present the key: where Anthropic's models are, both that Anthropic's own client sends."""
+    headers = {"api-key": secret}
+    if _ANTHROPICS in urlsplit(request.url).path:
+        headers["x-api-key"] = secret
+    return headers

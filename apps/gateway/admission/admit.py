@@ -1,0 +1,232 @@
+"""Letting a request in: one atomic round trip checks generations, limits and credits, and reserves the worst case.
+
+Knows what a request may cost at most and who it counts against. Must never know how it will be answered.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import lru_cache
+from math import ceil
+from uuid import UUID
+
+import gevent
+import msgspec
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from apps.billing import balances, holds, reservations
+from apps.billing.holds import Extended, Growth, Hold, Shrunk, shrink
+from apps.billing.leases import worker_name
+from apps.billing.ledger import Charge
+from apps.billing.reservations import Outcome, Rate, RateLeft
+from apps.catalog import snapshot
+from apps.catalog.snapshot import Catalog
+from apps.gateway.access import policy as policies
+from apps.gateway.access.policy import Policy
+from apps.gateway.admission import last_balances, offline_admission
+from apps.gateway.admission.offline_hold import OfflineHold
+from apps.gateway.admission.worst_case import Estimate
+from apps.kernel import generation
+from apps.kernel.errors import Gone, PaymentRequired, RateLimited
+from apps.kernel.money import NANO, nanos_up, plain
+from apps.kernel.setting import Setting
+from apps.logs.entry import Entry
+
+# What is refused because of what others hold, and how many seconds they may take to give it back (docs/adr/0079).
+_TAKEN_UP = frozenset({Outcome.TOO_MANY, Outcome.OVER_LIMIT, Outcome.NO_CREDITS})
+_ON_ITS_WAY = 0.005
+# Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
+_FLIGHT_SLACK = 60
+_LONGEST = Setting("UPSTREAM_TOTAL_TIMEOUT")
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """A request that was let in: how the tightest of its rates stands, None where nobody counts, and what it holds.
+
+    Where the store gave no answer it holds something in this process only.
+    """
+
+    rate: RateLeft | None = None
+    hold: Hold | OfflineHold | None = None
+
+
+def admit(
+    policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: Entry, note: str, *, free: bool
+) -> Admitted | None:
+    """Reserve for a request; None when policy or catalog have changed and must be read again.
+
+    `free` tells that its model costs nothing: then another rate holds as well. Raises RateLimited, PaymentRequired.
+    Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
+    """
+    want = nanos_up(worst.want)
+    request = reservations.Request(
+        id=entry.id,
+        worker=worker_name(),
+        organization_id=policy.organization_id,
+        api_key_id=policy.api_key_id,
+        amount_nanos=want,
+        # The same amount where the client states a limit.
+        part_nanos=want if worst.part is worst.want else nanos_up(worst.part),
+        least_nanos=want if worst.least is worst.want else nanos_up(worst.least),
+        from_credits=worst.credits,
+        key_limit_nanos=None if policy.spending_limit is None else int(policy.spending_limit * NANO),
+        catalog_word=catalog.generation,
+        organization_word=policy.generation,
+        payload=note,
+        rates=_rates_of(policy, entry.route, free=free),
+        most_in_flight=policy.concurrency,
+        flight_seconds=int(_LONGEST.value) + _FLIGHT_SLACK,
+    )
+    offline = None
+    try:
+        answer = _reserve(request, policy)
+        if answer.outcome in _TAKEN_UP:
+            # Another worker may have answered a request just now, and what it held be on its way back.
+            gevent.sleep(_ON_ITS_WAY)
+            answer = _reserve(request, policy)
+        last_balances.learn(request, answer)
+    except RedisError as error:
+        policies.doubt(token, policy)
+        answer, offline = offline_admission.decide(request, policy, error)
+    match answer.outcome:
+        case Outcome.STALE:
+            catalog_word, organization_word = answer.words or ("", "")
+            _renew(policy, catalog, token, catalog_word, organization_word)
+            return None
+        case Outcome.TOO_FAST if answer.rate is not None:
+            raise RateLimited(
+                f"More than {answer.rate.per_minute} requests a minute; try again in {answer.rate.retry_after:.1f} s",
+                retry_after=answer.rate.retry_after,
+                headers=rate_headers(answer.rate),
+            )
+        case Outcome.TOO_MANY:
+            raise RateLimited(
+                f"More than {policy.concurrency} requests at once; try again when one of them has been answered",
+                code="concurrency_exceeded",
+                retry_after=1,
+            )
+        case Outcome.OVER_LIMIT:
+            raise PaymentRequired(
+                f"The key's {_limit_of(policy)} does not cover the request: " + _shortfall(worst, answer.left_nanos),
+                code="usage_limit_exceeded",
+            )
+        case Outcome.NO_CREDITS:
+            raise PaymentRequired(
+                "The organization's credits do not cover the request: " + _shortfall(worst, answer.left_nanos)
+            )
+        case Outcome.UNKNOWN:
+            raise Gone("This organization or API key no longer exists")
+        case _:
+            return Admitted(answer.rate, offline or answer.hold)
+
+
+def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answer:
+    """Ask for a reservation, and again with balances that the store does not know. Raises RedisError, Overloaded."""
+    answer = reservations.reserve(request)
+    # At most the organization's and the key's.
+    for _ in range(2):
+        if answer.outcome is Outcome.UNKNOWN:
+            scope = answer.unknown or "organization"
+            last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
+            answer = reservations.reserve(request)
+    return answer
+
+
+def extend(
+    policy: Policy, hold: Hold | OfflineHold, want: Decimal, part: Decimal, least: Decimal
+) -> Extended[Hold | OfflineHold]:
+    """Hold more for a request under way, in USD: what is wanted, or a part of it, but no less than the least.
+
+    Where the store gives no answer this process decides. Raises Overloaded; then it may be asked for again.
+    """
+    asked = nanos_up(want), nanos_up(part), nanos_up(least)
+    if isinstance(hold, OfflineHold):
+        return offline_admission.extend(hold, *asked)
+    try:
+        extended = holds.extend(hold, *asked)
+        for _ in range(2):
+            if extended.growth is Growth.UNKNOWN:
+                of_credits = extended.balance.startswith(balances.CREDITS)
+                scope: balances.Scope = "organization" if of_credits else "key"
+                last_balances.publish(scope, policy.organization_id if of_credits else policy.api_key_id)
+                extended = holds.extend(hold, *asked)
+    except RedisError as error:
+        return offline_admission.extend_reserved(policy, hold, *asked, error)
+    return extended
+
+
+def settle(hold: Hold | OfflineHold, charge: Charge) -> Shrunk | None:
+    """Hold no more than a request is charged; return what that makes of its reservation, where it has one."""
+    if isinstance(hold, OfflineHold):
+        hold.settle(charge)
+        return None
+    return shrink(hold, charge)
+
+
+def rate_headers(rate: RateLeft) -> list[tuple[str, str]]:
+    """Return the headers that tell a client how its rate stands; `ratelimit-reset` is in seconds."""
+    return [
+        ("ratelimit-limit", str(rate.per_minute)),
+        ("ratelimit-remaining", str(rate.left)),
+        ("ratelimit-reset", str(ceil(rate.reset))),
+    ]
+
+
+def _rates_of(policy: Policy, route: str, *, free: bool) -> tuple[Rate, ...]:
+    """Return what a request counts against: its organization's rate, its key's, and that of free models.
+
+    Chats, messages and images (the first word of a route) are counted apart; free models are not.
+    """
+    family = route.partition("_")[0]
+    rates: list[Rate] = []
+    if policy.requests_per_minute:
+        rates.append(Rate(_bucket("organization", policy.organization_id, f":{family}"), policy.requests_per_minute))
+    if policy.key_requests_per_minute:
+        rates.append(Rate(_bucket("key", policy.api_key_id, f":{family}"), policy.key_requests_per_minute))
+    if free and settings.FREE_MODELS_PER_MINUTE:
+        rates.append(Rate(_bucket("free", policy.organization_id, ""), settings.FREE_MODELS_PER_MINUTE))
+    return tuple(rates)
+
+
+@lru_cache(maxsize=8192)
+def _bucket(kind: str, identifier: UUID, word: str) -> str:
+    return f"{kind}:{identifier}{word}"
+
+
+def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:
+    """Return whether policy and catalog still stand; if not they will be read again. For requests refused by them.
+
+    Without Redis nobody can tell, and a refusal stands.
+    """
+    try:
+        catalog_word = generation.read(generation.CATALOG)
+        organization_word = generation.read(generation.organization(policy.organization_id))
+    except RedisError:
+        return True
+    if (catalog_word, organization_word) == (catalog.generation, policy.generation):
+        return True
+    _renew(policy, catalog, token, catalog_word, organization_word)
+    return False
+
+
+def _renew(policy: Policy, catalog: Catalog, token: str, catalog_word: str, organization_word: str) -> None:
+    if organization_word != policy.generation:
+        policies.forget(token, policy)
+    if catalog_word != catalog.generation:
+        snapshot.refresh(catalog_word)
+
+
+def _limit_of(policy: Policy) -> str:
+    """Return the limit that holds, in words."""
+    ceiling = policy.ceiling
+    if ceiling is not None and ceiling.usage == policy.spending_limit:
+        return f"limit of {plain(ceiling.amount)} USD a {ceiling.period}"
+    return f"usage limit of {plain(policy.usage_limit or Decimal(0))} USD"
+
+
+def _shortfall(worst: Estimate, left_nanos: int) -> str:
+    left = plain(max(Decimal(left_nanos) / NANO, Decimal(0)))
+    if worst.least < worst.cost:
+        return f"even a short answer may cost {plain(worst.least)} USD and {left} USD is left; raise what is left"
+    return f"it may cost up to {plain(worst.cost)} USD and {left} USD is left; lower max_tokens or raise what is left"

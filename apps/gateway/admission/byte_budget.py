@@ -1,0 +1,115 @@
+"""A budget of bytes under way, per worker and per organization in it: large request bodies and answers, while held.
+
+Small bodies are not counted: the number of connections bounds them. Knows sizes and whose they are. Must never know
+what is in them.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import defaultdict
+from typing import Final
+from uuid import UUID
+
+import gevent
+
+from apps.gateway.client.http_request import Call
+from apps.gateway.metrics.definitions import BYTES_IN_FLIGHT
+from apps.kernel.errors import Overloaded, RateLimited
+from apps.kernel.offload import LARGE
+from apps.kernel.setting import Setting
+
+# Seconds after which it is worth to try again: about as long as a large request takes to be read and passed on.
+_RETRY_AFTER: Final = 2
+_OF_WORKER, _OF_ORGANIZATION = Setting("WORKER_BYTES_IN_FLIGHT"), Setting("ORGANIZATION_BYTES_IN_FLIGHT")
+# Answers are paid for by the time they come: they may take so many times the budget, that refuses new requests at once.
+_FOR_ANSWERS: Final = 2
+
+# Bytes from which it is worth a look whether they are garbage, some seconds after the request.
+_MUCH, _COLLECT_AFTER = 4 * 1024 * 1024, 2.0
+_collecting = False
+_held: defaultdict[UUID, int] = defaultdict(int)
+
+
+class ByteHold:
+    """What one request holds of the budget of this worker and its organization's. Release it whatever happens."""
+
+    __slots__ = ("_organization_id", "size")
+
+    def __init__(self, organization_id: UUID) -> None:
+        self._organization_id = organization_id
+        self.size = 0
+
+    def take(self, size: int) -> None:
+        """Hold more bytes, of a request. One that is alone is let in however large it is.
+
+        Raises RateLimited when the organization holds too many, Overloaded when the worker does.
+        """
+        own, all_held = _held.get(self._organization_id, 0), sum(_held.values())
+        if own and own + size > _OF_ORGANIZATION.value:
+            raise RateLimited(
+                f"Requests and answers of {own} bytes are under way for this organization; with {size} more it would be"
+                f" more than {_OF_ORGANIZATION.value}: send fewer large requests at once",
+                code="bytes_in_flight_exceeded",
+                retry_after=_RETRY_AFTER,
+            )
+        if all_held and all_held + size > _OF_WORKER.value:
+            raise Overloaded("Too many large requests are under way; try again shortly", retry_after=_RETRY_AFTER)
+        self._add(size)
+
+    def take_of_answer(self, size: int) -> None:
+        """Hold more bytes, of an answer. Raises Overloaded far beyond the budget, unless it is alone."""
+        self._add(size)
+        own, all_held = _held[self._organization_id], sum(_held.values())
+        if (own > self.size and own > _FOR_ANSWERS * _OF_ORGANIZATION.value) or (
+            all_held > self.size and all_held > _FOR_ANSWERS * _OF_WORKER.value
+        ):
+            raise Overloaded("Too many large answers are under way; try again shortly", retry_after=_RETRY_AFTER)
+
+    def release(self) -> None:
+        """Give back all that is held; once more does nothing."""
+        if self.size >= _MUCH:
+            _collect_soon()
+        self._add(-self.size)
+
+    def __del__(self) -> None:
+        """Give back what a request that ended in no foreseen way still holds."""
+        self._add(-self.size)
+
+    def _add(self, size: int) -> None:
+        if size:
+            self.size += size
+            _held[self._organization_id] += size
+            if not _held[self._organization_id]:
+                del _held[self._organization_id]
+            BYTES_IN_FLIGHT.inc(size)
+
+
+def _collect_soon() -> None:
+    """Look for garbage in a moment: a failure's traceback may hold a body in a cycle, and cycles are looked for seldom
+    (`readying.stay`). Once for all that end meanwhile."""
+    global _collecting
+    if not _collecting:
+        _collecting = True
+        gevent.spawn_later(_COLLECT_AFTER, _collect)
+
+
+def _collect() -> None:
+    global _collecting
+    _collecting = False
+    gc.collect()
+
+
+def read_body(call: Call, organization_id: UUID) -> tuple[bytes, ByteHold]:
+    """Return a call's body and what it holds, counted from before it is read where the client says how large it is.
+
+    Raises as `Call.body` and `ByteHold.take` do.
+    """
+    call.hold = hold = ByteHold(organization_id)
+    stated = call.stated_length
+    if stated is not None and LARGE < stated <= call.body_limit:
+        hold.take(stated)
+    body = call.body()
+    if len(body) > LARGE and not hold.size:
+        hold.take(len(body))
+    return body, hold

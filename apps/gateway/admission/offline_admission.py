@@ -1,0 +1,258 @@
+"""Letting requests in while the store gives no answer: by what this process knows, within an allowance.
+
+An organization may be served beyond what anybody can check by `OFFLINE_ALLOWANCE_USD` in each process and no more, and
+never beyond what it was last known to have; what was let through counts until the store has long answered again
+(docs/adr/0084). Knows this process's own requests. Must never take silence for a yes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict, deque
+from typing import NoReturn
+from uuid import UUID
+
+import msgspec
+import structlog
+from redis.exceptions import RedisError, ResponseError
+
+from apps.billing import reservations
+from apps.billing.balances import CREDITS, Scope
+from apps.billing.holds import Extended, Growth, Hold
+from apps.billing.reservations import Answer, Outcome, Rate, RateLeft, Request
+from apps.gateway.access.policy import Policy
+from apps.gateway.admission import last_balances
+from apps.gateway.admission.last_balances import RETRY_AFTER
+from apps.gateway.admission.offline_hold import Account, OfflineHold, show
+from apps.gateway.admission.store_outage import OUTAGE, reason_of
+from apps.gateway.metrics.definitions import OFFLINE_DECISIONS, UNRESERVED
+from apps.kernel.errors import Overloaded
+from apps.kernel.money import NANO
+from apps.kernel.setting import Setting
+from apps.organizations.models import OutagePolicy
+
+log = structlog.get_logger(__name__)
+
+_ALLOWANCE = Setting("OFFLINE_ALLOWANCE_USD")
+# Seconds after an outage in which its records are settled and the copies moved; until then it counts on.
+SETTLED_AFTER = 30.0
+# Seconds after which the store no longer does what it was asked when nobody waited any more.
+_HEARD_LATE = 3.0
+_MOST_ACCOUNTS, _MOST_UNHEARD = 20_000, 20_000
+# The balances that a request may count against, and what comes of one that does not cover it.
+_REFUSALS: tuple[tuple[Scope, Outcome], ...] = (("key", Outcome.OVER_LIMIT), ("organization", Outcome.NO_CREDITS))
+
+
+_accounts: dict[UUID, Account] = defaultdict(Account)
+# By bucket, when it will be full again; by the monotonic clock.
+_full_at: dict[str, float] = {}
+# Refused here, and perhaps reserved there: who asked, when, and what for.
+_unheard: deque[tuple[float, str, UUID]] = deque(maxlen=_MOST_UNHEARD)
+
+
+def decide(request: Request, policy: Policy, error: RedisError) -> tuple[Answer, OfflineHold | None]:
+    """Answer for the store, which did not; with what the request holds here when it is let in.
+
+    Raises Overloaded when that cannot be told, or what may be served unchecked is used up.
+    """
+    reason = reason_of(error)
+    OUTAGE.failed(reason)
+    try:
+        answer, hold = _decide(request, policy)
+    except _Refused as refused:
+        _count(request, error, reason, refused.decision)
+        raise Overloaded(refused.message, retry_after=RETRY_AFTER) from error
+    _count(request, error, reason, "admitted" if hold is not None else answer.outcome.value)
+    return answer, hold
+
+
+def store_answers() -> None:
+    """Note that a heartbeat came through: give back what was reserved for whom was refused, and forget what is settled.
+
+    Raises RedisError.
+    """
+    OUTAGE.heartbeat_came_through()
+    if OUTAGE.is_over_for(SETTLED_AFTER) and (_accounts or _full_at):
+        _forget(kept={one: account for one, account in _accounts.items() if account.in_flight > 0})
+    late = time.monotonic() - _HEARD_LATE
+    while _unheard and _unheard[0][0] <= late:
+        ready = [(worker, identifier) for at, worker, identifier in list(_unheard)[:500] if at <= late]
+        reservations.release(ready)
+        for _ in ready:
+            _unheard.popleft()
+
+
+def forget_all() -> None:
+    """Know nothing, as at the start."""
+    _forget(kept={})
+    _unheard.clear()
+    OUTAGE.forget()
+
+
+class _Refused(Exception):
+    """There is no answer that a client could act on but to come again."""
+
+    def __init__(self, decision: str, message: str) -> None:
+        super().__init__(message)
+        self.decision, self.message = decision, message
+
+
+def _decide(request: Request, policy: Policy) -> tuple[Answer, OfflineHold | None]:
+    if policy.outage_policy == OutagePolicy.CLOSED:
+        raise _Refused(
+            "closed",
+            "The gateway cannot check credits and limits right now, and the organization's outagePolicy is `closed`; "
+            "try again shortly",
+        )
+    counted = (
+        request.organization_id if request.from_credits else None,
+        request.api_key_id if request.key_limit_nanos is not None else None,
+        request.key_limit_nanos,
+    )
+    least = request.amount_nanos if request.least_nanos is None else request.least_nanos
+    _find_out(OfflineHold(_accounts.get(request.organization_id) or Account(), *counted), least)
+    # From here on nothing waits: what is looked at is what is then taken.
+    if len(_accounts) >= _MOST_ACCOUNTS and request.organization_id not in _accounts:
+        _refuse_unknown()
+    account = _accounts[request.organization_id]
+    if (too_many := _too_many(request, account)) is not None:
+        return too_many, None
+    hold = OfflineHold(account, *counted)
+    for scope, refusal in _REFUSALS:
+        identifier, limit, _ = hold.counted(scope)
+        if identifier is None:
+            continue
+        left = _spendable(identifier, limit)
+        if left is None:
+            _refuse_unknown()
+        if left < least or left <= 0:
+            return Answer(refusal, left_nanos=left), None
+    if hold.balances:
+        if (free := _free(hold)) < least:
+            _refuse_allowance()
+        hold.amount_nanos = min(request.amount_nanos, max(least, request.part_nanos or 0), free)
+    _enter(hold, request.rates)
+    return Answer(Outcome.HELD), hold
+
+
+def extend(hold: OfflineHold, want: int, part: int, least: int) -> Extended[Hold | OfflineHold]:
+    """Let a request that was let in unchecked have more, in 1e-9 USD: a useful part, but no less than the least."""
+    more = _grow(hold, want, part, least)
+    if not more:
+        return Extended(Growth.SHORT, hold)
+    hold.amount_nanos += more
+    return Extended(Growth.HELD, hold)
+
+
+def extend_reserved(
+    policy: Policy, hold: Hold, want: int, part: int, least: int, error: RedisError
+) -> Extended[Hold | OfflineHold]:
+    """Let a request that has a reservation have more while the store gives no answer: it counts beside the reservation
+    until the outage has long been over, and its reservation is not told."""
+    OUTAGE.failed(reason_of(error))
+    closed = policy.outage_policy == OutagePolicy.CLOSED
+    beside = OfflineHold(
+        _accounts[policy.organization_id],
+        policy.organization_id if any(name.startswith(CREDITS) for name in hold.balances) else None,
+        None if hold.key_limit_nanos is None else policy.api_key_id,
+        hold.key_limit_nanos,
+    )
+    more = 0 if closed else _grow(beside, want, part, least)
+    if not more:
+        return Extended(Growth.SHORT, hold)
+    return Extended(Growth.HELD, msgspec.structs.replace(hold, amount_nanos=hold.amount_nanos + more))
+
+
+def _grow(hold: OfflineHold, want: int, part: int, least: int) -> int:
+    """Count more for a request, and return how much; nothing where the least of it is not to be had."""
+    free = _free(hold)
+    if free < least:
+        return 0
+    more = min(want, max(least, part), free)
+    hold.account.add(more, hold.key)
+    return more
+
+
+def _free(hold: OfflineHold) -> int:
+    """Return what may still be let through unchecked: of the allowance, and of what is known to be left."""
+    free = int(_ALLOWANCE.value * NANO) - hold.account.spent
+    for scope, _ in _REFUSALS:
+        identifier, limit, spent = hold.counted(scope)
+        if identifier is not None:
+            free = min(free, (_spendable(identifier, limit) or 0) - spent)
+    return free
+
+
+def _too_many(request: Request, account: Account) -> Answer | None:
+    """Return the refusal that a rate or the number of requests at once calls for, if one does."""
+    for rate in request.rates:
+        if (used_up := _left_of(rate)) is not None:
+            return Answer(Outcome.TOO_FAST, rate=used_up)
+    if request.most_in_flight is not None and account.in_flight >= request.most_in_flight:
+        return Answer(Outcome.TOO_MANY)
+    return None
+
+
+def _find_out(hold: OfflineHold, least: int) -> None:
+    """Ask the database where what is known here covers too little."""
+    for scope, _ in _REFUSALS:
+        identifier, limit, spent = hold.counted(scope)
+        if identifier is None:
+            continue
+        left = _spendable(identifier, limit)
+        if left is None or left - spent < least or left <= 0:
+            last_balances.find_in_database(scope, identifier)
+
+
+def _spendable(identifier: UUID, limit: int | None) -> int | None:
+    """Return what can be spent, as far as it is known here: credits, or a limit less what was used of it."""
+    known = last_balances.find(identifier)
+    return known if known is None or limit is None else limit - known
+
+
+def _enter(hold: OfflineHold, rates: tuple[Rate, ...]) -> None:
+    now = time.monotonic()
+    for rate in rates:
+        _full_at[rate.bucket] = max(_full_at.get(rate.bucket, 0.0), now) + 60 / rate.per_minute
+    hold.account.add(hold.amount_nanos, hold.key)
+    hold.account.in_flight += 1
+
+
+def _left_of(rate: Rate) -> RateLeft | None:
+    """Return how a rate stands that is used up; a bucket of a minute's requests that fills evenly, in this process."""
+    each = 60 / rate.per_minute
+    now = time.monotonic()
+    full_in = max(_full_at.get(rate.bucket, 0.0) - now, 0.0)
+    wait = full_in + each - 60
+    return RateLeft(rate.per_minute, 0, full_in, retry_after=wait) if wait > each * 1e-9 else None
+
+
+def _count(request: Request, error: RedisError, reason: str, decision: str) -> None:
+    OFFLINE_DECISIONS.labels(reason, decision).inc()
+    if decision == "admitted":
+        OUTAGE.admitted += 1
+        UNRESERVED.inc()
+        return
+    OUTAGE.refused += 1
+    # A store that said no has reserved nothing; one that said nothing may have.
+    if not isinstance(error, ResponseError):
+        _unheard.append((time.monotonic(), request.worker, request.id))
+
+
+def _refuse_unknown() -> NoReturn:
+    raise _Refused("unknown_balance", "The gateway cannot check credits right now; try again shortly")
+
+
+def _refuse_allowance() -> NoReturn:
+    raise _Refused(
+        "allowance",
+        "The gateway cannot check credits right now, and what it may serve unchecked is used up; try again shortly",
+    )
+
+
+def _forget(kept: dict[UUID, Account]) -> None:
+    gone = sum(account.spent for one, account in _accounts.items() if one not in kept)
+    _accounts.clear()
+    _accounts.update(kept)
+    _full_at.clear()
+    show(-gone)

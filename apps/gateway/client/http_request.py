@@ -1,0 +1,171 @@
+"""One HTTP call to the hot path, read from a WSGI environment: the same whether Django stands before it or not.
+
+Knows HTTP and WSGI. Must never know what the body means.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from functools import cache
+from io import BytesIO
+from typing import Any, Protocol
+
+import gevent
+import msgspec
+from django.conf import settings
+
+from apps.gateway.client.client_disconnect import Departure
+from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
+from apps.kernel.request_id import request_id_of
+from apps.kernel.setting import Setting
+
+# Custom headers kept with a log: so many, of so many characters each.
+_MAX_TAGS, _MAX_TAG_LENGTH = 20, 256
+_TAG_PREFIX = "HTTP_X_GATEWAY_"
+_BODY_LIMIT = Setting("BODY_LIMIT")
+# Digits of a length that is taken for one.
+_MAX_DIGITS = 16
+
+
+class Releasable(Protocol):
+    """What is held for a call until its answer has left."""
+
+    def release(self) -> None:
+        """Give it back; once more does nothing."""
+
+
+class Call:
+    """The client's side of a request."""
+
+    # What of the budget of bytes its body takes up, once that is read.
+    hold: Releasable | None = None
+
+    def __init__(self, environ: dict[str, Any]) -> None:
+        self._environ = environ
+        self._request_id: str | None = None
+        # The content types of bodies that are read.
+        self.accepted: tuple[str, ...] = ("application/json",)
+
+    def header(self, name: str) -> str | None:
+        """Return a header's value by its lower-case name."""
+        value = self._environ.get(_wsgi_name(name))
+        return None if value is None else str(value)
+
+    def headers(self, *names: str) -> dict[str, str]:
+        """Return those of the headers that were sent."""
+        environ = self._environ
+        return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
+
+    def switched_on(self, name: str) -> bool:
+        """Return whether a header says `true`."""
+        return (self.header(name) or "").strip().lower() == "true"
+
+    @property
+    def request_id(self) -> str:
+        """The client's `x-request-id` when it is sane, else a new one."""
+        if self._request_id is None:
+            self._request_id = request_id_of(self.header("x-request-id"))
+        return self._request_id
+
+    @property
+    def source(self) -> str | None:
+        """Who the request comes from, in the client's own words (`x-source`)."""
+        value = self.header("x-source")
+        return value[:_MAX_TAG_LENGTH] if value else None
+
+    @property
+    def tags(self) -> dict[str, str] | None:
+        """The `x-gateway-<name>` headers, by name."""
+        names = [name for name in self._environ if name.startswith(_TAG_PREFIX)][:_MAX_TAGS]
+        found = {
+            name[len(_TAG_PREFIX) :].lower().replace("_", "-")[:_MAX_TAG_LENGTH]: str(self._environ[name])[
+                :_MAX_TAG_LENGTH
+            ]
+            for name in names
+        }
+        return found or None
+
+    @property
+    def content_type(self) -> str:
+        """The body's media type, in lower case and without parameters."""
+        return self.content_type_header.partition(";")[0].strip().lower()
+
+    @property
+    def content_type_header(self) -> str:
+        """The whole `Content-Type`, parameters included."""
+        return str(self._environ.get("CONTENT_TYPE") or "")
+
+    def departure(self) -> Departure:
+        """Return the watch on the client's connection."""
+        client = self._environ.get("gunicorn.socket")
+        return Departure(client if isinstance(client, socket.socket) or hasattr(client, "recv") else None)
+
+    @property
+    def stated_length(self) -> int | None:
+        """The body's length as the client states it; None where it does not, or that is no number."""
+        stated = str(self._environ.get("CONTENT_LENGTH") or "")
+        return int(stated) if stated.isdecimal() and stated.isascii() and len(stated) < _MAX_DIGITS else None
+
+    @property
+    def body_limit(self) -> int:
+        """Bytes of the largest body that is read."""
+        limit: int = _BODY_LIMIT.value
+        return limit
+
+    def body(self) -> bytes:
+        """Return the body.
+
+        Raises UnsupportedMediaType (415), BodyTooLarge (413), RequestTimeout (408), InvalidRequest, ClientGone.
+        """
+        if self.content_type not in self.accepted:
+            raise UnsupportedMediaType(f"Content-Type must be {' or '.join(self.accepted)}")
+        limit: int = _BODY_LIMIT.value
+        stated = self._environ.get("CONTENT_LENGTH") or None
+        if stated is None and not self._environ.get("wsgi.input_terminated"):
+            return b""
+        try:
+            length = None if stated is None else int(stated)
+        except ValueError:
+            raise InvalidRequest("Content-Length must be a number", code="invalid_parameters") from None
+        if length is not None and length > limit:
+            raise _too_large(limit)
+        body = self._read(limit + 1 if length is None else length)
+        if len(body) > limit:
+            raise _too_large(limit)
+        if length is not None and len(body) < length:
+            raise ClientGone("The client closed the connection before its request was complete")
+        return body
+
+    def _read(self, size: int) -> bytes:
+        source = self._environ["wsgi.input"]
+        if type(source) is BytesIO:
+            # It is all here: nothing to wait for.
+            return source.read(size)
+        try:
+            with gevent.Timeout(settings.BODY_TIMEOUT, _too_slow()):
+                return bytes(source.read(size))
+        except OSError as error:
+            raise ClientGone("The client closed the connection before its request was complete") from error
+
+
+@cache
+def _wsgi_name(name: str) -> str:
+    """Return a header's name in a WSGI environment; only names that are written here are asked for."""
+    return f"HTTP_{name.upper().replace('-', '_')}"
+
+
+def _too_slow() -> RequestTimeout:
+    return RequestTimeout(f"The request body did not arrive within {settings.BODY_TIMEOUT:g} s")
+
+
+def _too_large(limit: int) -> BodyTooLarge:
+    return BodyTooLarge(f"The request body is larger than {limit} bytes")
+
+
+class Answer(msgspec.Struct, eq=False):
+    """What goes back: a status, headers, and a body in one or more pieces."""
+
+    status: int
+    headers: list[tuple[str, str]] = []
+    body: Iterable[bytes] = ()

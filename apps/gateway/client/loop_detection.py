@@ -1,0 +1,57 @@
+"""Loop detection: a request that a tenant's own provider sends back here is known by the header `CDN-Loop` (RFC 8586).
+
+It goes to addresses that tenants give, and nowhere else. A token stands for a deployment: it can be recognized there,
+and says nothing to anybody else. Must never carry an address, a version, or what is asked.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from functools import lru_cache
+from typing import Final
+
+from django.conf import settings
+
+from apps.gateway.client.http_request import Call
+from apps.kernel.errors import InvalidRequest
+
+HEADER: Final = "CDN-Loop"
+# Deployments of this product that a request may have passed before it comes here.
+MOST_HOPS: Final = 5
+_TOKEN = re.compile(r"gw-[0-9a-f]{24}")
+
+
+def hops_of(call: Call) -> str:
+    """Return the deployments that a request has passed, for whoever it is sent on to; others' words are left out.
+
+    Raises InvalidRequest when it has passed this one, or too many.
+    """
+    told = call.header("cdn-loop")
+    if told is None:
+        return ""
+    tokens = _TOKEN.findall(told)
+    if own_token() in tokens:
+        raise _looping("This request has passed through this gateway before: a provider key's baseUrl leads back to it")
+    if len(tokens) > MOST_HOPS:
+        raise _looping(f"This request has passed through more than {MOST_HOPS} gateways: a baseUrl leads in a circle")
+    return ", ".join(tokens)
+
+
+def with_own(hops: str) -> str:
+    """Return the header's value for the next one on the way."""
+    return f"{hops}, {own_token()}" if hops else own_token()
+
+
+def own_token() -> str:
+    """Return what stands for this deployment: the same in all of its processes, and nobody else can make it."""
+    return _token_of(settings.SECRET_KEY)
+
+
+@lru_cache(maxsize=2)
+def _token_of(secret: str) -> str:
+    return "gw-" + hmac.digest(secret.encode(), b"a request of this deployment", "sha256").hex()[:24]
+
+
+def _looping(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="loop_detected", param="model")

@@ -1,0 +1,124 @@
+"""A canonical chat to the body that a provider of Anthropic's format reads.
+
+What the client wrote in this very format passes through untouched but for the model's name; anything else is written
+from the canonical form. Knows facts. Must never know a provider by name.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects.anthropic.provider.open_turn import drop_thinking
+from apps.gateway.dialects.anthropic.provider.write_messages import (
+    Record,
+    is_sealed,
+    split_system,
+    write_messages,
+    write_system,
+)
+from apps.gateway.dialects.anthropic.provider.write_response_format import is_native, with_form, write_form
+from apps.gateway.dialects.anthropic.provider.write_sampling import lose_sampling, refuse_unspeakable, write_sampling
+from apps.gateway.dialects.anthropic.provider.write_thinking import obstacle_of, write_thinking
+from apps.gateway.dialects.anthropic.provider.write_tools import write_tools
+from apps.gateway.dialects.anthropic.shared.wire import NAME, VERSION, encode
+from apps.gateway.dialects.foreign_blocks import without_foreign_blocks
+from apps.gateway.dialects.tool_names import with_fitting_names
+from apps.gateway.dialects.unsupported_fields import lose, lose_foreign, refusal, repaired
+
+# What the format demands a limit for, when neither the client nor the data file states one.
+_UNSTATED_LIMIT = 4_096
+_NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 128
+_NULL = msgspec.Raw(b"null")
+_read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL."""
+    return "/messages"
+
+
+def headers(chat: Chat, target: Target) -> dict[str, str]:
+    """Return the headers that belong to the format: its version, and the previews that the client asks for. A provider
+    whose data file lists `betas` takes no others."""
+    allowed = target.facts.get("betas")
+    betas = [beta for beta in chat.betas or () if allowed is None or beta in allowed]
+    return {"anthropic-version": VERSION, **({"anthropic-beta": ",".join(betas)} if betas else {})}
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request. Raises InvalidRequest for what cannot be said."""
+    _lose_betas(chat, target)
+    if target.facts.get("prefill") is False and chat.messages[-1].role == "assistant":
+        raise refusal(chat, "messages", "The model does not go on with an answer that is begun")
+    chat = repaired(without_foreign_blocks(chat, target, NAME), target, runs=True)
+    if chat.source is not None and chat.source.dialect == NAME and _is_welcome(chat, target):
+        wire: Record = {name: raw for name, raw in _read_fields(chat.source.body).items() if raw != _NULL}
+        lose_sampling(wire, chat, target)
+    else:
+        wire = _written(chat, target)
+    drop_thinking(wire, chat, target)
+    wire["model"] = target.model_name
+    if chat.max_tokens is not None:
+        # Lowered, maybe, to what the model can write.
+        wire["max_tokens"] = chat.max_tokens
+    for name in target.facts.get("unsupported", ()):
+        if wire.pop(name, None) is not None:
+            target.lose(name, "not available from this model's provider")
+    return encode(wire)
+
+
+def _lose_betas(chat: Chat, target: Target) -> None:
+    allowed = target.facts.get("betas")
+    if unknown := [beta for beta in chat.betas or () if allowed is not None and beta not in allowed]:
+        target.lose("anthropic-beta", f"previews that the provider does not take: {', '.join(unknown)[:200]}")
+
+
+def _is_welcome(chat: Chat, target: Target) -> bool:
+    """Return whether a conversation can be sent on as it is: no thinking in it that somebody else sealed, and no wish
+    for a form that the model has to be brought to."""
+    if chat.response_format is not None and not is_native(target):
+        return False
+    return all(is_sealed(part) for message in chat.messages for part in message.parts)
+
+
+def _written(chat: Chat, target: Target) -> Record:
+    """Return the fields of a chat in the format's own words."""
+    refuse_unspeakable(chat)
+    ours = chat.dialect == NAME
+    lose_foreign(chat, target, NAME, marks=True, names=False, details=False, thinking=is_sealed)
+    if not ours:
+        chat = with_fitting_names(chat, target, _NAMES, _LONGEST_NAME)
+    chat, schema = with_form(chat, target, ours=ours)
+    instructions, messages = split_system(chat.messages)
+    wire: Record = {
+        "model": chat.model,
+        "max_tokens": chat.max_tokens or target.max_output or _UNSTATED_LIMIT,
+        "messages": write_messages(messages, ours=ours),
+    }
+    if system := write_system(instructions, ours=ours):
+        wire["system"] = system
+    if chat.stream:
+        wire["stream"] = True
+    write_sampling(wire, chat, target, ours=ours)
+    write_tools(wire, chat, target, ours=ours)
+    if ours:
+        wire |= _own_fields(wire, chat, target)
+        return wire
+    if chat.user is not None:
+        wire["metadata"] = {"user_id": chat.user}
+    write_thinking(wire, chat, target)
+    write_form(wire, chat, target, schema)
+    return wire
+
+
+def _own_fields(wire: Record, chat: Chat, target: Target) -> Record:
+    """Return the client's fields of this very format; no thinking beside a call that the model is now made to make."""
+    extra = dict(chat.extra or {})
+    thinks = extra.get("thinking", {}).get("type") in ("enabled", "adaptive")
+    if thinks and target.restoring.hidden is not None and (obstacle := obstacle_of(wire)):
+        del extra["thinking"]
+        lose(chat, target, "reasoning", f"no thinking beside {obstacle}")
+    return extra

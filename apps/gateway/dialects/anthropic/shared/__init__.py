@@ -1,0 +1,1 @@
+"""What both sides of Anthropic's messages format share: names on the wire and usage."""

@@ -1,0 +1,100 @@
+"""What Anthropic says when it fails, and what clients are told: errors on the wire, in both directions.
+
+Knows the shapes and words of error objects. Must never decide what follows from one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from apps.gateway.canonical.events import Failed
+from apps.gateway.dialects import Failure
+from apps.gateway.dialects.answer_errors import MOST_WORDS, failed_with, read_refusal
+from apps.gateway.dialects.anthropic.shared.wire import encode
+from apps.kernel.errors import ApiError, InvalidRequest
+
+# By this code Anthropic's clients learn that they have to send the whole conversation each time.
+UNTHREADED = "thread_unsupported_request"
+_TOO_LONG = re.compile("prompt is too long|exceeds? (the )?context")
+
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    410: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+# The status behind the word of an error that comes in the middle of a stream.
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def read_failure(status: int, body: bytes) -> Failure:
+    """Return what a provider says in an answer that is not 2xx."""
+    return read_refusal(status, body, find_failure)
+
+
+def find_failure(answer: Any) -> Failure | None:
+    """Return the error in an answer, or None when there is none in it."""
+    if not isinstance(answer, dict):
+        return None
+    error = answer.get("error")
+    if isinstance(error, str) and error:
+        return Failure(message=error[:MOST_WORDS])
+    if isinstance(error, dict) and error:
+        return _failure_of(error)
+    if answer.get("type") == "error" or "content" not in answer:
+        return _failure_of(answer) if isinstance(answer.get("message"), str) else None
+    return None
+
+
+def _failure_of(error: dict[str, Any]) -> Failure:
+    message, kind = error.get("message"), error.get("type")
+    code = kind if isinstance(kind, str) and kind else None
+    words = message if isinstance(message, str) and message else code or "The provider gave no reason"
+    if _TOO_LONG.search(words):
+        code = "context_length_exceeded"
+    return Failure(message=words[:MOST_WORDS], code=code)
+
+
+def failed(answer: dict[str, Any]) -> Failed:
+    """Return the end of an answer that holds an error, with the status that its type stands for, else 502."""
+    failure = find_failure(answer) or Failure(message="The provider gave no reason")
+    error = answer.get("error")
+    kind = error.get("type") if isinstance(error, dict) else None
+    return failed_with(failure, _STATUSES.get(kind, 502) if isinstance(kind, str) else 502)
+
+
+def write_error(error: ApiError) -> bytes:
+    """Return an error's body. A field at fault is announced as Anthropic's format of this gateway has it."""
+    told = write_error_object(error)
+    return encode({"type": "error", "error": told, "status": error.status, "message": told["message"]})
+
+
+def write_error_object(error: ApiError) -> dict[str, Any]:
+    """Return what clients of this format look for in an error."""
+    kind = _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")
+    message = error.message
+    if isinstance(error, InvalidRequest) and error.param and message.startswith(f"{error.param}: "):
+        message = f"Invalid request format: {message}"
+    told: dict[str, Any] = {"type": kind, "message": message}
+    if error.code == UNTHREADED:
+        told["details"] = {"error_code": UNTHREADED, "unsupported": ["thread"]}
+    return told

@@ -1,0 +1,1 @@
+"""The provider side of Bedrock's Converse: requests written, answers and failures read."""

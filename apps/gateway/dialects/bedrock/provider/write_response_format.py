@@ -1,0 +1,50 @@
+"""The form of an answer: a schema natively, or by a tool; JSON of any shape in words.
+
+Knows facts. Must never know a model by name.
+"""
+
+from __future__ import annotations
+
+from apps.gateway.canonical.chat import Chat, ResponseFormat, Target
+from apps.gateway.dialects.bedrock.shared.wire import Record, encode
+from apps.gateway.dialects.hidden_tool import with_hidden_tool
+from apps.gateway.dialects.schemas import Unsayable, closed
+from apps.gateway.dialects.unsupported_fields import lose
+
+JSON_PLEASE: Record = {"text": "Answer with one JSON object and nothing else."}
+
+
+def with_form(chat: Chat, target: Target) -> tuple[Chat, Record | None]:
+    """Return the chat to write, and `outputConfig`, which binds the answer; what it does not bind is noted.
+
+    Where the model takes no schemas, or not this one, a tool takes it: then the chat that is returned has that tool.
+    """
+    form = chat.response_format
+    if form is None or form.kind != "json_schema" or form.schema is None:
+        return chat, None
+    if target.facts.get("structured_outputs") == "native":
+        try:
+            schema, left_out = closed(form.schema)
+        except Unsayable:
+            pass
+        else:
+            if left_out:
+                lose(chat, target, "response_format", f"the answer is not bound to {', '.join(left_out)} of its schema")
+            return chat, _output(form, schema)
+    return with_hidden_tool(chat, target), None
+
+
+def wants_any_json(chat: Chat) -> bool:
+    """Return whether JSON is wanted that no schema describes."""
+    form = chat.response_format
+    return form is not None and (form.kind == "json_object" or (form.kind == "json_schema" and form.schema is None))
+
+
+def _output(form: ResponseFormat, schema: Record) -> Record:
+    """Return `outputConfig`, in which a schema travels as text."""
+    definition: Record = {"schema": encode(schema).decode()}
+    if form.name:
+        definition["name"] = form.name
+    if form.description:
+        definition["description"] = form.description
+    return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": definition}}}

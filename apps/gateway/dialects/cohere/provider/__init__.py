@@ -1,0 +1,1 @@
+"""The provider side of Cohere's chat: requests written, answers and failures read."""

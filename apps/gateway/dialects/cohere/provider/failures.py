@@ -1,0 +1,35 @@
+"""What Cohere says when it fails.
+
+Knows the shape of its error objects. Must never decide what follows from one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from apps.gateway.dialects import Failure
+from apps.gateway.dialects.answer_errors import MOST_WORDS, read_refusal
+from apps.gateway.dialects.openai.shared.failures import find_failure as find_error_object
+
+_OVERFLOW = re.compile(r"too many tokens|size limit exceeded by \d+ tokens|exceeds? .{0,40}context", re.IGNORECASE)
+
+
+def read_failure(status: int, body: bytes) -> Failure:
+    """Return what Cohere says in an answer that is not 2xx."""
+    return read_refusal(status, body, find_failure)
+
+
+def find_failure(answer: Any) -> Failure | None:
+    """Return the error in an answer, or None when there is none in it: a message that is words, not an object."""
+    if not isinstance(answer, dict):
+        return None
+    words = answer.get("message")
+    failure = find_error_object(answer) if "error" in answer or "detail" in answer else None
+    if failure is None and isinstance(words, str) and words:
+        failure = Failure(message=words[:MOST_WORDS])
+    if failure is not None and _OVERFLOW.search(failure.message):
+        return replace(failure, code="context_length_exceeded")
+    return failure

@@ -1,0 +1,46 @@
+"""Token counts as Cohere reports them to disjoint classes.
+
+Knows that there are two counts. `billed_units` is what is charged: without the instructions that Cohere itself puts
+before every prompt, and without thinking. `tokens` is all that the model read and wrote; it counts only where nothing
+is said of the bill. Must never know a price.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.gateway.dialects.cohere.shared.wire import Record
+from apps.kernel.usage import Usage
+
+# No answer has a billion tokens; a count beyond is a provider's bug.
+_MOST = 10**9
+
+
+def read_usage(reported: Any) -> Usage | None:
+    """Return the counts, or None when none are reported.
+
+    What came out of a cache is counted from the beginning of everything that was read: where the bill has less than
+    that, so much is counted as cached as must be.
+    """
+    if not isinstance(reported, dict):
+        return None
+    billed, all_of_it = _inside(reported, "billed_units"), _inside(reported, "tokens")
+    counts = billed if _count(billed, "input_tokens") or _count(billed, "output_tokens") else all_of_it
+    prompt, written = _count(counts, "input_tokens"), _count(counts, "output_tokens")
+    if not prompt and not written:
+        return None
+    free = max(_count(all_of_it, "input_tokens") - prompt, 0)
+    cached = min(max(_count(reported, "cached_tokens") - free, 0), prompt)
+    return Usage(input=prompt - cached, cache_read=cached, output=written)
+
+
+def _inside(record: Record, name: str) -> Record:
+    value = record.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _count(record: Record, name: str) -> int:
+    value = record.get(name)
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST:
+        return int(value)
+    return 0

@@ -1,0 +1,173 @@
+"""One candidate of Google's answer to canonical events: parts as they come, whole.
+
+Knows parts and the seals on them. Must never know what stands around candidates.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.gateway.canonical.events import (
+    Annotated,
+    AudioDelta,
+    Event,
+    ImageMade,
+    Logprobs,
+    OpaqueDelta,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+)
+from apps.gateway.dialects.google.provider.function_names import read_name
+from apps.gateway.dialects.google.provider.read_citations import read_citations, read_queries
+from apps.gateway.dialects.google.shared.wire import IMAGE_SEAL, NAME, SEAL_FORMAT, TEXT_SEAL, Record, encode, mint
+from apps.gateway.dialects.signed_call_ids import join_seal
+
+_KNOWN = frozenset({"index", "content", "finishReason", "logprobsResult"})
+
+
+class CandidateReader:
+    """What has been read of a candidate so far."""
+
+    def __init__(self, index: int) -> None:
+        self.finish_word: str | None = None
+        self.queries: set[str] = set()
+        self.has_calls = False
+        self._index = index
+        self._texts: list[str] = []
+        self._thinking = False
+        self._blocks = self._calls = self._images = 0
+        self._foreign: list[Record] = []
+        self._around: Record = {}
+        self._grounding: Record = {}
+
+    def read(self, candidate: Record, events: list[Event]) -> None:
+        """Add the events of a candidate, or of more of it."""
+        content = candidate.get("content")
+        parts = content.get("parts") if isinstance(content, dict) else None
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict):
+                self._read_part(part, events)
+        if isinstance(logprobs := candidate.get("logprobsResult"), dict):
+            events.append(Logprobs(choice=self._index, logprobs=_logprobs(logprobs)))
+        if isinstance(grounding := candidate.get("groundingMetadata"), dict):
+            self.queries.update(read_queries(grounding))
+            if grounding.get("groundingChunks"):
+                self._grounding = grounding
+        if isinstance(word := candidate.get("finishReason"), str) and word:
+            self.finish_word = word
+        self._around |= {
+            name: value for name, value in candidate.items() if name not in _KNOWN and value not in (None, [], {})
+        }
+
+    def end(self, events: list[Event]) -> None:
+        """Add what is only known now: citations of the whole text, and what no other format has words for."""
+        if self._grounding:
+            citations = read_citations(self._grounding, "".join(self._texts))
+            events.extend(Annotated(choice=self._index, annotation=citation) for citation in citations)
+        if self._foreign:
+            events.append(OpaqueDelta(choice=self._index, dialect=NAME, data={"parts": self._foreign}))
+        if self._around:
+            events.append(OpaqueDelta(choice=self._index, dialect=NAME, data=self._around, of="choice"))
+
+    def _read_part(self, part: Record, events: list[Event]) -> None:
+        seal = part.get("thoughtSignature")
+        signature = seal if isinstance(seal, str) and seal else None
+        text, call, blob = part.get("text"), part.get("functionCall"), part.get("inlineData")
+        if part.get("thought") is True and isinstance(text, str):
+            self._think(text, signature, events)
+        elif isinstance(call, dict):
+            self._read_call(call, signature, events)
+        elif isinstance(text, str):
+            self._seal(TEXT_SEAL, signature, events)
+            if text:
+                self._texts.append(text)
+                events.append(TextDelta(choice=self._index, text=text))
+        elif isinstance(blob, dict) and part.get("thought") is not True and self._read_blob(blob, events):
+            self._seal(f"{IMAGE_SEAL}{self._images - 1}", signature, events)
+        elif part:
+            self._foreign.append(part)
+
+    def _think(self, text: str, signature: str | None, events: list[Event]) -> None:
+        """Add thinking; a seal on it ends its block."""
+        if not self._thinking:
+            self._thinking = True
+            self._blocks += 1
+        if text or signature:
+            events.append(
+                ReasoningDelta(
+                    choice=self._index,
+                    text=text,
+                    signature=signature,
+                    format=SEAL_FORMAT if signature else None,
+                    block=self._blocks - 1,
+                )
+            )
+        self._thinking = signature is None
+
+    def _seal(self, name: str, signature: str | None, events: list[Event]) -> None:
+        """Add a block of its own for the seal on a part that has no place for one."""
+        if signature is None:
+            return
+        self._thinking = False
+        self._blocks += 1
+        events.append(
+            ReasoningDelta(choice=self._index, signature=signature, id=name, format=SEAL_FORMAT, block=self._blocks - 1)
+        )
+
+    def _read_call(self, call: Record, signature: str | None, events: list[Event]) -> None:
+        stated, name, arguments = call.get("id"), call.get("name"), call.get("args")
+        call_id = stated if isinstance(stated, str) and stated else mint("call_")
+        extra: Record | None = None
+        if signature is not None:
+            call_id = join_seal(call_id, signature)
+            extra = {"extra_content": {"google": {"thought_signature": signature}}}
+        self.has_calls = True
+        events.append(
+            ToolCallStarted(
+                choice=self._index,
+                index=self._calls,
+                id=call_id,
+                name=read_name(name) if isinstance(name, str) else "",
+                extra=extra,
+            )
+        )
+        text = encode(arguments if isinstance(arguments, dict) else {}).decode()
+        events.append(ToolCallDelta(choice=self._index, index=self._calls, arguments=text))
+        self._calls += 1
+
+    def _read_blob(self, blob: Record, events: list[Event]) -> bool:
+        """Add a picture or sound; False for anything else. Only pictures are numbered."""
+        media_type, data = blob.get("mimeType"), blob.get("data")
+        if not isinstance(media_type, str) or not isinstance(data, str):
+            return False
+        if media_type.startswith("audio/"):
+            events.append(AudioDelta(choice=self._index, data=data))
+            return True
+        if media_type.startswith("image/"):
+            self._images += 1
+            events.append(ImageMade(choice=self._index, url=f"data:{media_type};base64,{data}"))
+            return True
+        return False
+
+
+def _logprobs(result: Record) -> Record:
+    """Return log probabilities as OpenAI writes them."""
+    tops = result.get("topCandidates")
+    chosen = result.get("chosenCandidates")
+    content: list[Record] = []
+    for place, token in enumerate(chosen if isinstance(chosen, list) else ()):
+        top: Any = tops[place] if isinstance(tops, list) and place < len(tops) else None
+        others = top.get("candidates") if isinstance(top, dict) else None
+        likely = [_token(other) for other in (others if isinstance(others, list) else ())]
+        content.append({**_token(token), "top_logprobs": likely})
+    return {"content": content}
+
+
+def _token(token: Any) -> Record:
+    stated: Record = token if isinstance(token, dict) else {}
+    text, value = stated.get("token"), stated.get("logProbability", 0.0)
+    word = text if isinstance(text, str) else ""
+    probability = value if isinstance(value, int | float) else 0.0
+    return {"token": word, "logprob": probability, "bytes": list(word.encode("utf-8", "replace"))}

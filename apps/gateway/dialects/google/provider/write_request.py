@@ -1,0 +1,173 @@
+"""A canonical chat to Google's `generateContent`.
+
+Knows the format's fields. Hints that it has no words for are left out with a note; what would change what the client
+gets is refused before anything is sent. Must never know a model by name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from apps.gateway.canonical.chat import Chat, Effort, Target
+from apps.gateway.dialects.google.provider.drop_unsupported_fields import speakable
+from apps.gateway.dialects.google.provider.flavor import Flavor, flavor_of
+from apps.gateway.dialects.google.provider.write_contents import write_contents
+from apps.gateway.dialects.google.provider.write_tools import write_tools
+from apps.gateway.dialects.google.shared.wire import Record, encode, stated
+from apps.gateway.dialects.reasoning_efforts import nearest
+from apps.gateway.dialects.schemas import for_google
+from apps.gateway.dialects.unsupported_fields import lose, refusal
+
+MAX_STOPS, MAX_SEED = 5, 2**31 - 1
+
+# Tokens of thinking for an effort, where a model takes a budget; kept within the bounds of the model.
+_BUDGETS: Final[dict[Effort, int]] = {
+    "none": 0,
+    "minimal": 512,
+    "low": 2_048,
+    "medium": 8_192,
+    "high": 24_576,
+    "xhigh": 65_536,
+    "max": 65_536,
+}
+_LEVELS: Final = ("minimal", "low", "medium", "high", "xhigh")
+_TIERS: Final = {
+    "standard_only": "standard",
+    "default": "standard",
+    "standard": "standard",
+    "flex": "flex",
+    "priority": "priority",
+}
+_PICTURE_OPTIONS: Final = {"aspect_ratio": "aspectRatio", "image_size": "imageSize"}
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL."""
+    method = "streamGenerateContent?alt=sse" if chat.stream else "generateContent"
+    return f"/models/{quote(target.model_name)}:{method}"
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
+    flavor = flavor_of(target)
+    chat = speakable(chat, flavor, target)
+    instructions, contents = write_contents(chat.messages, sealed=flavor.sealed)
+    config = _sampling(chat, target) | _form(chat, target) | _pictures(chat) | _thinking(chat, flavor, target)
+    wire = stated(
+        systemInstruction={"parts": instructions} if instructions else None,
+        contents=contents,
+        **write_tools(chat, flavor, target),
+        generationConfig=config or None,
+        serviceTier=_tier(chat, target),
+    )
+    return encode(wire)
+
+
+def _sampling(chat: Chat, target: Target) -> Record:
+    if chat.stop is not None and len(chat.stop) > MAX_STOPS:
+        raise refusal(chat, "stop", f"This model's provider takes at most {MAX_STOPS} stop sequences")
+    seed = chat.seed
+    if seed is None and chat.image_config:
+        seed = chat.image_config.get("seed")
+    if seed is not None and not -MAX_SEED <= seed <= MAX_SEED:
+        lose(chat, target, "seed", "this model's provider takes a seed of 32 bits")
+        seed = None
+    temperature = chat.temperature
+    if temperature is not None and target.facts.get("temperature") is False:
+        if temperature != 1:
+            lose(chat, target, "temperature", "the model chooses its words alone")
+        temperature = None
+    return stated(
+        maxOutputTokens=chat.max_tokens,
+        temperature=temperature,
+        topP=chat.top_p,
+        # OpenAI-alikes write -1 for "all of them".
+        topK=None if chat.top_k == -1 else chat.top_k,
+        candidateCount=chat.n,
+        stopSequences=chat.stop or None,
+        seed=seed,
+        presencePenalty=chat.presence_penalty,
+        frequencyPenalty=chat.frequency_penalty,
+        responseLogprobs=chat.logprobs,
+        logprobs=chat.top_logprobs,
+    )
+
+
+def _form(chat: Chat, target: Target) -> Record:
+    """Return the form that the answer must have; what of a schema the answer is not bound to is noted."""
+    form = chat.response_format
+    if form is None or form.kind == "text":
+        return {}
+    schema = form.schema
+    if schema is not None:
+        schema, unbound = for_google(schema)
+        if unbound:
+            lose(chat, target, "response_format", f"the answer is not bound to {', '.join(unbound)} of its schema")
+    return stated(responseMimeType="application/json", responseJsonSchema=schema)
+
+
+def _pictures(chat: Chat) -> Record:
+    """Return which modalities the answer has, and of which kind its pictures are."""
+    if chat.audio is not None and "audio" in (chat.modalities or ()):
+        raise refusal(chat, "audio", "The sound of this model's provider cannot be chosen")
+    asked = {name: value for name, value in (chat.image_config or {}).items() if value is not None and name != "seed"}
+    if asked.pop("n", 1) != 1:
+        raise refusal(
+            chat, "image_config", "This model's provider makes one picture for an answer; ask for several answers"
+        )
+    unknown = asked.keys() - _PICTURE_OPTIONS.keys()
+    if unknown:
+        raise refusal(chat, "image_config", f"This model's provider takes no {min(unknown)} of pictures")
+    config = {_PICTURE_OPTIONS[name]: value for name, value in asked.items()}
+    modalities = chat.modalities or (["text", "image"] if config else None)
+    return stated(
+        responseModalities=[modality.upper() for modality in modalities] if modalities else None,
+        imageConfig=config or None,
+    )
+
+
+def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
+    """Return how much to think: a budget where tokens are named or the model takes nothing else, or a level."""
+    asked = chat.reasoning
+    if asked is None:
+        return {}
+    config: Record = {}
+    if asked.max_tokens is not None:
+        config["thinkingBudget"] = _exact_budget(asked.max_tokens, chat, flavor, target)
+    elif asked.effort is not None and flavor.thinking == "budget":
+        config["thinkingBudget"] = _budget(asked.effort, flavor.reasoning_budget or {})
+    elif asked.effort is not None:
+        effort = nearest(asked.effort, flavor.reasoning_efforts or _LEVELS)
+        if effort != asked.effort:
+            lose(chat, target, "reasoning_effort", f"the model does not know {asked.effort}: sent as {effort}")
+        config["thinkingLevel"] = effort.upper()
+    if not asked.exclude and config.get("thinkingBudget") != 0:
+        config["includeThoughts"] = True
+    return {"thinkingConfig": config} if config else {}
+
+
+def _exact_budget(tokens: int, chat: Chat, flavor: Flavor, target: Target) -> int:
+    """Return the tokens that the client names, or the nearest that the model takes."""
+    bounds = flavor.reasoning_budget or {}
+    sent = max(min(tokens, bounds.get("max", tokens)), bounds.get("min", 1))
+    if sent != tokens:
+        lose(chat, target, "reasoning.max_tokens", f"sent as {sent}, as near as the model goes")
+    return sent
+
+
+def _budget(effort: Effort, bounds: dict[str, int]) -> int:
+    """Return the tokens that an effort stands for; none at all is always 0, whatever the model's least."""
+    tokens = _BUDGETS[effort]
+    if effort == "none":
+        return tokens
+    return max(min(tokens, bounds.get("max", tokens)), bounds.get("min", 1))
+
+
+def _tier(chat: Chat, target: Target) -> str | None:
+    tier = chat.service_tier
+    if tier is None or tier == "auto":
+        return None
+    if tier not in _TIERS:
+        lose(chat, target, "service_tier", "the provider does not have this tier")
+    return _TIERS.get(tier)

@@ -1,0 +1,57 @@
+"""Token counts as Google reports them to disjoint classes.
+
+Knows who counts what inside what: the prompt has what came out of a cache, neither thinking nor the prompts of Google's
+own tools are in the counts beside them. Nonsense is tolerated: every class is at least 0. Must never know a price.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.gateway.dialects.google.shared.wire import Record
+from apps.kernel.usage import Usage
+
+# No answer has a billion tokens; a count beyond is a provider's bug.
+_MOST = 10**9
+
+
+def read_usage(reported: Any, searches: int) -> Usage | None:
+    """Return the counts, or None when none are reported; `searches` are the web searches seen so far."""
+    if not isinstance(reported, dict):
+        return None
+    prompt, written = _count(reported.get("promptTokenCount")), _count(reported.get("candidatesTokenCount"))
+    thought, tools = _count(reported.get("thoughtsTokenCount")), _count(reported.get("toolUsePromptTokenCount"))
+    if not prompt + written + thought + tools:
+        return None
+    cached = min(_count(reported.get("cachedContentTokenCount")), prompt)
+    read, stored = _by_kind(reported, "promptTokensDetails"), _by_kind(reported, "cacheTokensDetails")
+    fresh = prompt - cached
+    audio = min(max(read.get("AUDIO", 0) - stored.get("AUDIO", 0), 0), fresh)
+    images = min(max(read.get("IMAGE", 0) - stored.get("IMAGE", 0), 0), fresh - audio)
+    made = _by_kind(reported, "candidatesTokensDetails")
+    audio_out = min(made.get("AUDIO", 0), written)
+    images_out = min(made.get("IMAGE", 0), written - audio_out)
+    return Usage(
+        input=fresh - audio - images + tools,
+        cache_read=cached,
+        audio_input=audio,
+        image_input=images,
+        output=written - audio_out - images_out,
+        reasoning=thought,
+        audio_output=audio_out,
+        image_output=images_out,
+        web_searches=searches,
+    )
+
+
+def _by_kind(reported: Record, name: str) -> dict[str, int]:
+    details = reported.get(name)
+    counts: dict[str, int] = {}
+    for detail in details if isinstance(details, list) else ():
+        if isinstance(detail, dict) and isinstance(kind := detail.get("modality"), str):
+            counts[kind] = counts.get(kind, 0) + _count(detail.get("tokenCount"))
+    return counts
+
+
+def _count(value: Any) -> int:
+    return int(min(max(value, 0), _MOST)) if isinstance(value, int | float) and value == value else 0

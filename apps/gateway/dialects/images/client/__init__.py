@@ -1,0 +1,1 @@
+"""The client side of images: requests read, responses and errors written."""

@@ -1,0 +1,1 @@
+"""The provider side of images: requests written, answers and failures read."""

@@ -1,0 +1,34 @@
+"""A request for pictures as a chat, for models that draw when they are chatted to.
+
+Knows which words of a chat ask for pictures. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects.images.provider.abilities import abilities_of
+from apps.gateway.dialects.images.provider.image_request import drawing_of, options_of
+
+_CONFIGURED = {"aspect_ratio": "aspect_ratio", "resolution": "image_size", "quality": "image_quality", "seed": "seed"}
+
+
+def as_chat(chat: Chat, target: Target) -> Chat:
+    """Return the chat that asks for these pictures; wishes that the model does not take are noted as lost."""
+    abilities = abilities_of(target.facts)
+    if abilities is None:
+        return chat
+    options = options_of(chat, drawing_of(chat), abilities, target)
+    config: dict[str, Any] = {word: options[name] for name, word in _CONFIGURED.items() if name in options}
+    return msgspec.structs.replace(
+        chat,
+        modalities=["text", "image"],
+        image_config=config or None,
+        n=chat.n if (chat.n or 1) > 1 else None,
+        seed=None,
+        user=options.get("user"),
+        drawing=None,
+    )

@@ -1,0 +1,147 @@
+"""OpenAI's images API, towards providers: `/images/generations` in JSON, `/images/edits` as a form.
+
+Knows the wire. Must never know a provider: what a model takes are facts (docs/adding-a-provider.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.events import Event, Finished, ImageMade, OpaqueDelta, Started, UsageReported
+from apps.gateway.dialects.answer_errors import broken, read_answer
+from apps.gateway.dialects.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS, media_type_of
+from apps.gateway.dialects.images.provider.image_request import Asked, asked_of, drawing_of
+from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
+from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
+from apps.gateway.dialects.openai.shared.wire import encode
+from apps.kernel.usage import Usage
+
+NAME: Final = "openai"
+FRAMING: Final = "sse"
+# No answer has a billion tokens; a count beyond is a provider's bug.
+_MOST = 10**9
+
+__all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL."""
+    return "/images/edits" if drawing_of(chat).edits else "/images/generations"
+
+
+def headers(chat: Chat, target: Target) -> dict[str, str]:
+    """Return the content type of a form, which names its boundary."""
+    if not drawing_of(chat).edits:
+        return {}
+    return {"Content-Type": f"{MULTIPART}; boundary={boundary_of(_fields(asked_of(chat, target), target))}"}
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request."""
+    asked = asked_of(chat, target)
+    if asked.edits and "moderation" in asked.options:
+        target.lose("moderation", "edits have no such option")
+    if asked.edits:
+        fields = _fields(asked, target)
+        return write_form(fields, boundary_of(fields))
+    return encode({"model": target.model_name, "prompt": asked.prompt, **_options(asked)})
+
+
+def read_reply(body: bytes) -> Iterator[Event]:
+    """Yield the events of a whole answer, each picture as a choice of its own.
+
+    One that cannot be read, or holds an error, ends with `Failed`.
+    """
+    try:
+        answer = read_answer(body)
+    except ValueError:
+        yield broken("The provider sent what is not JSON")
+        return
+    if failure := find_failure(answer):
+        yield failed(answer, failure)
+        return
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(data, list):
+        yield broken("The provider sent an answer without images")
+        return
+    created = answer.get("created")
+    yield Started(created=created if isinstance(created, int) and created > 0 else 0)
+    echo = {name: answer[name] for name in ECHOED if isinstance(answer.get(name), str)}
+    if echo:
+        yield OpaqueDelta(dialect=NAME_OF_EXTRAS, data=echo, of="reply")
+    made = 0
+    for item in data:
+        url = _url_of(item, media_type_of(echo.get("output_format")))
+        if url is None:
+            continue
+        revised = item.get("revised_prompt")
+        if isinstance(revised, str) and revised:
+            yield OpaqueDelta(choice=made, dialect=NAME_OF_EXTRAS, data={"revised_prompt": revised})
+        yield ImageMade(choice=made, url=url)
+        yield Finished(choice=made, reason="stop")
+        made += 1
+    if (usage := _read_usage(answer.get("usage"), made)) is not None:
+        yield UsageReported(usage=usage)
+
+
+def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
+    """Yield the events of a streamed answer: none is ever asked for."""
+    yield broken("The provider streamed what was not to be streamed")
+
+
+def _options(asked: Asked) -> dict[str, Any]:
+    """Return everything but model, prompt and files: null is never sent. What is edited is moderated as ever."""
+    options: dict[str, Any] = {"n": asked.number} if asked.number > 1 else {}
+    if "response_format" in asked.abilities.takes:
+        options["response_format"] = "b64_json"
+    edited = {name: value for name, value in asked.options.items() if name != "moderation"}
+    return options | (edited if asked.edits else asked.options)
+
+
+def _fields(asked: Asked, target: Target) -> list[Field]:
+    """Return the fields of a form; several pictures are an array, as OpenAI's own clients write it."""
+    fields: list[Field] = [("model", target.model_name), ("prompt", asked.prompt)]
+    fields += [(name, str(value)) for name, value in _options(asked).items()]
+    name = "image" if len(asked.inputs) == 1 else "image[]"
+    fields += [(name, picture) for picture in asked.inputs]
+    if asked.mask is not None:
+        fields.append(("mask", asked.mask))
+    return fields
+
+
+def _url_of(item: Any, media_type: str) -> str | None:
+    """Return a picture as a URL: of its bytes, or where it lies."""
+    if not isinstance(item, dict):
+        return None
+    data, url = item.get("b64_json"), item.get("url")
+    if isinstance(data, str) and data:
+        return f"data:{media_type};base64,{data}"
+    return url if isinstance(url, str) and url else None
+
+
+def _read_usage(reported: Any, made: int) -> Usage | None:
+    """Return the counts, None where there are none. What is written is pictures unless the provider says otherwise."""
+    if not isinstance(reported, dict):
+        return None
+    read, written = _count(reported, "input_tokens"), _count(reported, "output_tokens")
+    if not read and not written:
+        return None
+    read_parts, written_parts = reported.get("input_tokens_details"), reported.get("output_tokens_details")
+    pictures_in = min(_count(read_parts, "image_tokens"), read)
+    cached = min(_count(read_parts, "cached_tokens"), read - pictures_in)
+    text_out = min(_count(written_parts, "text_tokens"), written)
+    return Usage(
+        input=read - pictures_in - cached,
+        cache_read=cached,
+        image_input=pictures_in,
+        output=text_out,
+        image_output=written - text_out,
+        images=made,
+    )
+
+
+def _count(record: Any, name: str) -> int:
+    value = record.get(name) if isinstance(record, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST else 0

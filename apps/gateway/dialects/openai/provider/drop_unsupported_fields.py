@@ -1,0 +1,120 @@
+"""What an OpenAI-alike cannot take of a chat: left out with a note, brought about in another way, or refused.
+
+A hint is left out; what would change what the client gets is refused. Knows facts. Must never know a provider by name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import (
+    Chat,
+    FunctionTool,
+    Image,
+    Reasoning,
+    ReasoningRequest,
+    Target,
+    WebSearchTool,
+)
+from apps.gateway.dialects.foreign_blocks import without_foreign_blocks
+from apps.gateway.dialects.openai.provider.flavor import Flavor
+from apps.gateway.dialects.openai.shared.wire import NAME
+from apps.gateway.dialects.schemas import Unsayable, object_root
+from apps.gateway.dialects.structured_output import with_kept_form
+from apps.gateway.dialects.tool_names import with_fitting_names
+from apps.gateway.dialects.unsupported_fields import is_usual, lose, lose_foreign, place_of, refusal, repaired
+
+Record = dict[str, Any]
+
+_NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
+# Fields without which the client would get something else than what it asks for.
+_NEEDED = frozenset({"n", "logprobs", "top_logprobs", "modalities", "audio", "tools", "response_format"})
+
+
+def speakable(chat: Chat, flavor: Flavor, target: Target) -> Chat:
+    """Return the chat as an OpenAI-alike can be told it; the same one where nothing has to change."""
+    chat = repaired(without_foreign_blocks(chat, target, NAME), target, runs=False)
+    marks = "cache_control" in flavor.takes
+    lose_foreign(chat, target, NAME, marks=marks, names=True, details=True, thinking=_taken_thinking(flavor))
+    if "images" not in flavor.takes:
+        _lose_pictures(chat, target)
+    if chat.dialect != NAME:
+        chat = with_fitting_names(_with_objects(chat), target, _NAMES, _LONGEST_NAME)
+    return with_kept_form(_with_effort(chat, flavor, target), target)
+
+
+def drop_unsupported(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> None:
+    """Leave out the fields that the provider refuses. Raises InvalidRequest for what the client would miss."""
+    for name in flavor.unsupported:
+        if wire.pop(name, None) is None:
+            continue
+        value = getattr(chat, name, wire)
+        if is_usual(name, value):
+            continue
+        if name in _NEEDED or (name == "tool_choice" and chat.tool_choice and chat.tool_choice.mode != "auto"):
+            raise refusal(chat, name, f"{name} is not available from this model's provider")
+        if name != "tool_choice":
+            lose(chat, target, name, "not available from this model's provider")
+    alone = target.facts.get("temperature") is False
+    if alone and wire.pop("temperature", None) is not None and chat.temperature != 1:
+        lose(chat, target, "temperature", "the model chooses its words alone")
+    if chat.image_config is not None and "image_config" not in flavor.takes:
+        lose(chat, target, "image_config", "not available from this model's provider")
+
+
+def _taken_thinking(flavor: Flavor) -> Any:
+    def taken(block: Reasoning) -> bool:
+        if "reasoning_details" in flavor.takes:
+            return True
+        return flavor.reasoning_field is not None and bool(block.text or block.data is None)
+
+    return taken
+
+
+def _lose_pictures(chat: Chat, target: Target) -> None:
+    for number, message in enumerate(chat.messages):
+        if message.role == "assistant" and any(isinstance(part, Image) for part in message.parts):
+            target.lose(f"{place_of(chat, number)}.images", "pictures in earlier answers are not taken back")
+            return
+
+
+def _with_objects(chat: Chat) -> Chat:
+    """Return the chat with tools whose parameters are objects. Raises InvalidRequest for any other kind."""
+    if all(_is_object(tool) for tool in chat.tools or ()):
+        return chat
+    tools = list(chat.tools or ())
+    for at, tool in enumerate(tools):
+        if isinstance(tool, FunctionTool) and not _is_object(tool):
+            try:
+                tools[at] = replace(tool, parameters=object_root(tool.parameters))
+            except Unsayable:
+                raise refusal(
+                    chat, f"tools[{at}]", "A function's parameters must be an object for this model's provider"
+                ) from None
+    return replace(chat, tools=tools, source=None)
+
+
+def _is_object(tool: Any) -> bool:
+    return not isinstance(tool, FunctionTool) or bool(tool.parameters and tool.parameters.get("type") == "object")
+
+
+def _with_effort(chat: Chat, flavor: Flavor, target: Target) -> Chat:
+    """Return the chat whose `effort` is one of thinking, for models that know efforts and have no such option."""
+    if chat.effort is None or "effort" in flavor.takes:
+        return chat
+    asked = chat.reasoning or ReasoningRequest()
+    if asked.effort is None and asked.max_tokens is None and flavor.reasoning_efforts:
+        return replace(chat, reasoning=replace(asked, effort=chat.effort))
+    lose(chat, target, "effort", "not available from this model's provider")
+    return chat
+
+
+def lose_search_limits(search: WebSearchTool, chat: Chat, target: Target, *taken: str) -> None:
+    """Note what of a web search's limits a provider's search does not take."""
+    at = next((at for at, tool in enumerate(chat.tools or ()) if tool is search), 0)
+    for name in ("user_location", "search_context_size", "max_uses"):
+        if name not in taken and getattr(search, name) is not None:
+            target.lose(f"tools[{at}].{name}", "the provider's web search does not take it")

@@ -1,0 +1,213 @@
+"""A canonical chat to the body that an OpenAI-alike reads.
+
+What the client wrote in this very format passes through (`passing.py`) except where the gateway must act; anything
+else is written from the canonical form. Knows facts. Must never know a provider by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from apps.gateway.canonical.chat import (
+    Chat,
+    FunctionTool,
+    OpaqueTool,
+    Target,
+    Tool,
+    ToolChoice,
+    WebSearchTool,
+)
+from apps.gateway.dialects.openai.provider.adapt_request import fitted
+from apps.gateway.dialects.openai.provider.drop_unsupported_fields import (
+    drop_unsupported,
+    lose_search_limits,
+    speakable,
+)
+from apps.gateway.dialects.openai.provider.flavor import Flavor, flavor_of
+from apps.gateway.dialects.openai.provider.passthrough import pass_on, read_entries, read_fields
+from apps.gateway.dialects.openai.provider.write_messages import Record, with_cache_mark, write_messages
+from apps.gateway.dialects.openai.provider.write_thinking import say_thinking
+from apps.gateway.dialects.openai.shared.wire import NAME, OWN_FIELDS, encode
+from apps.kernel.errors import InvalidRequest
+
+# Fields that mean the same and are written the same here and in the canonical language.
+_SAME = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "stop",
+    "seed",
+    "n",
+    "logprobs",
+    "top_logprobs",
+    "logit_bias",
+    "parallel_tool_calls",
+    "user",
+    "metadata",
+    "service_tier",
+    "prompt_cache_key",
+    "verbosity",
+    "modalities",
+    "audio",
+    "prediction",
+    "store",
+    "effort",
+    "image_config",
+)
+_LIMITS = ("max_tokens", "max_completion_tokens")
+_NO_PARAMETERS: Record = {"type": "object", "properties": {}}
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL."""
+    return "/chat/completions"
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request. Raises InvalidRequest for what cannot be said."""
+    flavor = flavor_of(chat, target)
+    chat = fitted(speakable(chat, flavor, target), flavor, target)
+    if chat.source is not None and chat.source.dialect == NAME:
+        wire = pass_on(chat.source.body, chat, flavor)
+    else:
+        wire = written(chat, flavor)
+    wire["model"] = target.model_name
+    for name in OWN_FIELDS & wire.keys():
+        if name not in flavor.takes:
+            del wire[name]
+    say_thinking(wire, chat, flavor, target)
+    _say_limit(wire, chat, flavor)
+    _say_stream(wire, chat, flavor)
+    _say_search(wire, chat, flavor, target)
+    drop_unsupported(wire, chat, flavor, target)
+    if flavor.seed_field != "seed" and "seed" in wire:
+        wire[flavor.seed_field] = wire.pop("seed")
+    for name, value in flavor.adds.items():
+        wire.setdefault(name, value)
+    return encode(wire)
+
+
+def written(chat: Chat, flavor: Flavor) -> Record:
+    """Return the fields of a chat in the format's own words, but for web searches, which each provider has otherwise.
+
+    Raises InvalidRequest for what it has no words for.
+    """
+    wire: Record = {"model": chat.model, "messages": write_messages(chat.messages, flavor)}
+    for name in _SAME:
+        if (value := getattr(chat, name)) is not None:
+            wire[name] = value
+    if chat.response_format is not None:
+        form = chat.response_format
+        wire["response_format"] = {"type": form.kind}
+        if form.kind == "json_schema":
+            wire["response_format"]["json_schema"] = _stated(
+                name=form.name, description=form.description, schema=form.schema, strict=form.strict
+            )
+    if chat.tools is not None:
+        wire["tools"] = [_tool(tool, flavor) for tool in chat.tools if not isinstance(tool, WebSearchTool)]
+    if chat.tool_choice is not None:
+        wire["tool_choice"] = tool_choice_of(chat.tool_choice)
+    if chat.reasoning is not None:
+        asked = chat.reasoning
+        wire["reasoning"] = _stated(effort=asked.effort, max_tokens=asked.max_tokens, exclude=asked.exclude)
+    if chat.plugins is not None:
+        wire["plugins"] = [{"id": plugin} for plugin in chat.plugins]
+    if chat.extra and chat.dialect == NAME:
+        wire |= chat.extra
+    return wire
+
+
+def _say_limit(wire: Record, chat: Chat, flavor: Flavor) -> None:
+    """State the limit on the answer once, under the name that the provider knows."""
+    if chat.max_tokens is None:
+        return
+    stated = [name for name in _LIMITS if name in wire]
+    if stated == [flavor.max_tokens_field] and _number(wire[stated[0]]) == chat.max_tokens:
+        return
+    for name in stated:
+        del wire[name]
+    wire[flavor.max_tokens_field] = chat.max_tokens
+
+
+def _number(value: Any) -> Any:
+    """Return a number that may still be the client's bytes."""
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+
+
+def _say_stream(wire: Record, chat: Chat, flavor: Flavor) -> None:
+    """Ask for usage on every stream: the bill needs it, also when the client does not."""
+    options = wire.pop("stream_options", None)
+    if not chat.stream:
+        return
+    wire.setdefault("stream", True)
+    if flavor.stream_usage:
+        stated: Record = {} if options is None else dict(read_fields(options))
+        wire["stream_options"] = {**stated, "include_usage": True}
+
+
+def _say_search(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> None:
+    """Ask for a web search in the provider's way. Raises InvalidRequest where it has none."""
+    asked = next((tool for tool in chat.tools if isinstance(tool, WebSearchTool)), None) if chat.tools else None
+    search = asked or (WebSearchTool() if chat.web_search else None)
+    wire.pop("web_search", None)
+    if search is not None:
+        size, place = search.search_context_size, search.user_location
+        if "web_search_options" in flavor.takes:
+            if place is not None and "approximate" not in place:
+                inner = {name: value for name, value in place.items() if name != "type"}
+                place = {"type": "approximate", "approximate": inner}
+            lose_search_limits(search, chat, target, "search_context_size", "user_location")
+            wire.setdefault("web_search_options", _stated(search_context_size=size, user_location=place))
+        elif "web_search" in flavor.takes:
+            tool = _stated(user_location=place, search_context_size=size, max_uses=search.max_uses)
+            others = wire.get("tools", [])
+            if isinstance(others, msgspec.Raw):
+                others = read_entries(others)
+            wire["tools"] = [*others, {"type": "web_search", **tool, **_own(search, flavor)}]
+        elif asked is not None or "web_search_options" not in wire:
+            raise InvalidRequest(
+                "Web search is not available from this model's provider",
+                code="unsupported_feature",
+                param="tools" if asked else "web_search",
+            )
+    if wire.get("tools") == []:
+        del wire["tools"]
+
+
+def _tool(tool: Tool, flavor: Flavor) -> Record:
+    """Return a tool. Raises InvalidRequest for one that only another format has words for."""
+    if isinstance(tool, FunctionTool):
+        own = _own(tool, flavor)
+        parameters = _NO_PARAMETERS if tool.parameters is None and flavor.strict else tool.parameters
+        function = _stated(name=tool.name, description=tool.description, parameters=parameters, strict=tool.strict)
+        wire = {"type": "function", "function": {**function, **own.pop("function", {})}, **own}
+        return with_cache_mark(wire, tool, flavor)
+    if isinstance(tool, OpaqueTool) and tool.dialect == NAME:
+        return dict(tool.data)
+    raise InvalidRequest(
+        "A tool is of a kind that this model's provider does not have", code="unsupported_feature", param="tools"
+    )
+
+
+def _own(tool: Tool, flavor: Flavor) -> Record:
+    """Return the fields of a tool that only this format understands."""
+    return dict(tool.extra) if tool.extra and flavor.ours else {}
+
+
+def tool_choice_of(choice: ToolChoice) -> str | Record:
+    """Return a choice of tools as the field says it."""
+    if choice.allowed:
+        tools = [{"type": "function", "function": {"name": name}} for name in choice.allowed]
+        return {"type": "allowed_tools", "allowed_tools": {"mode": choice.mode, "tools": tools}}
+    if choice.mode == "named":
+        return {"type": "function", "function": {"name": choice.name}}
+    return choice.mode
+
+
+def _stated(**values: Any) -> Record:
+    """Return the fields that are stated: null is never sent."""
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,123 @@
+"""Token counts as OpenAI-alikes report them to disjoint classes, and from those to what clients are told.
+
+Knows who counts what inside what. Nonsense (null, negative, fractions, more parts than whole) is tolerated: every class
+is at least 0, and the classes add up to the provider's totals. Must never know a price.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.gateway.canonical.events import Summary
+from apps.gateway.dialects.openai.shared.wire import exact
+from apps.kernel.usage import Usage
+
+Record = dict[str, Any]
+
+# What says nothing of what is inside.
+_TOTALS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
+# No answer has a billion tokens; a count beyond is a provider's bug.
+_MOST = 10**9
+
+
+def read_usage(reported: Any) -> Usage | None:
+    """Return the counts, or None when none are reported: a prompt has at least one token."""
+    if not isinstance(reported, dict):
+        return None
+    prompt, completion = _count(reported, "prompt_tokens"), _count(reported, "completion_tokens")
+    if not prompt and not completion:
+        return None
+    if reported.keys() <= _TOTALS:
+        return Usage(input=prompt, output=completion)
+    read, written = _inside(reported, "prompt_tokens_details"), _inside(reported, "completion_tokens_details")
+    cached = _first(read, "cached_tokens") or _first(
+        reported, "prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens"
+    )
+    stored = _first(read, "cache_write_tokens") or _first(reported, "cache_creation_input_tokens")
+    if max(cached, stored) > prompt:
+        # Whoever counts like Anthropic leaves both out of the prompt.
+        prompt += cached + stored
+    # Some report what was just written as read as well.
+    stored = min(stored, prompt - cached)
+    text = prompt - cached - stored
+    audio = min(_first(read, "audio_tokens"), text)
+    images = min(_first(read, "image_tokens"), text - audio)
+
+    thought = _first(written, "reasoning_tokens") or _first(reported, "reasoning_tokens")
+    total = _count(reported, "total_tokens")
+    if thought and total == _count(reported, "prompt_tokens") + completion + thought:
+        # Whoever counts like xAI leaves thinking out of the completion; the total gives it away.
+        completion += thought
+    elif "citation_tokens" in reported:
+        # Whoever counts like Perplexity leaves it out of the total as well.
+        completion += thought
+    thought = min(thought, completion)
+    audio_out = min(_first(written, "audio_tokens"), completion - thought)
+    images_out = min(_first(written, "image_tokens"), completion - thought - audio_out)
+    return Usage(
+        input=text - audio - images,
+        cache_read=cached,
+        cache_write=stored,
+        audio_input=audio,
+        image_input=images,
+        output=completion - thought - audio_out - images_out,
+        reasoning=thought,
+        audio_output=audio_out,
+        image_output=images_out,
+        web_searches=_searches(reported),
+    )
+
+
+def _searches(reported: Record) -> int:
+    """Return the web searches: by number, or one where only their extent is told."""
+    inner = _inside(reported, "server_tool_use_details") or _inside(reported, "server_tool_use")
+    found = _first(inner, "web_search_requests") or _count(reported, "num_search_queries")
+    return found or int(isinstance(reported.get("search_context_size"), str))
+
+
+def write_usage(summary: Summary) -> Record:
+    """Return `usage` with what it cost, in USD."""
+    usage = summary.usage
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "reasoning_tokens": usage.reasoning,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cache_read,
+            "cache_write_tokens": usage.cache_write + usage.cache_write_1h,
+            "audio_tokens": usage.audio_input,
+            "image_tokens": usage.image_input,
+        },
+        "completion_tokens_details": {
+            "reasoning_tokens": usage.reasoning,
+            "audio_tokens": usage.audio_output,
+            "image_tokens": usage.image_output,
+        },
+        **{f"cost_usd_{part}": exact(amount) for part, amount in summary.cost.items()},
+    }
+
+
+def _inside(record: Record, name: str) -> Record:
+    """Return an object inside, an empty one when there is none."""
+    value = record.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _first(record: Record, *names: str) -> int:
+    """Return the first count under these names that is not 0."""
+    if record:
+        for name in names:
+            if count := _count(record, name):
+                return count
+    return 0
+
+
+def _count(record: Record, name: str) -> int:
+    value = record.get(name)
+    if type(value) is int and 0 <= value <= _MOST:
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= _MOST:
+        return int(value)
+    return 0

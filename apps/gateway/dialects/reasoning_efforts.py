@@ -1,0 +1,43 @@
+"""Efforts of thinking: the one nearest to what is asked for that a model knows.
+
+Knows their order. Must never know a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from apps.gateway.canonical.chat import Chat, Effort, Target
+from apps.gateway.dialects.unsupported_fields import lose
+
+_ORDER: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+# The tokens of thinking up to which a budget is rather this effort than the next one.
+_BUDGETS: tuple[tuple[int, Effort], ...] = (
+    (0, "none"),
+    (1_024, "minimal"),
+    (4_096, "low"),
+    (16_384, "medium"),
+    (40_000, "high"),
+)
+
+
+def nearest(effort: Effort, known: Collection[str]) -> Effort:
+    """Return the known effort next to the one asked for, the lesser of two that are equally near."""
+    places = [place for place, name in enumerate(_ORDER) if name in known]
+    if not places or effort in known:
+        return effort
+    asked = _ORDER.index(effort)
+    return _ORDER[min(places, key=lambda place: (abs(place - asked), place))]
+
+
+def effort_of(budget: int) -> Effort:
+    """Return about the effort that a budget of tokens stands for."""
+    return next((effort for most, effort in _BUDGETS if budget <= most), "xhigh")
+
+
+def known_effort(effort: Effort, chat: Chat, target: Target) -> Effort:
+    """Return an effort that the target's model knows; another one than what was asked for is noted."""
+    found = nearest(effort, target.facts.get("reasoning_efforts", ()))
+    if found != effort:
+        lose(chat, target, "reasoning_effort", f"the model does not know {effort}: sent as {found}")
+    return found

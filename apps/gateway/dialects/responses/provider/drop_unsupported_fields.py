@@ -1,0 +1,115 @@
+"""What the Responses format cannot be told of a chat: left out with a note, brought about in another way, or refused.
+
+A hint is left out; what would change what the client gets is refused. Knows facts. Must never know a provider by name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, Literal
+
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import Chat, Reasoning, Target, WebSearchTool
+from apps.gateway.dialects.foreign_blocks import without_foreign_blocks
+from apps.gateway.dialects.responses.provider.flavor import Flavor
+from apps.gateway.dialects.responses.shared.wire import NAME, OPEN_SEAL, SEAL
+from apps.gateway.dialects.structured_output import with_kept_form
+from apps.gateway.dialects.tool_names import with_fitting_names
+from apps.gateway.dialects.unsupported_fields import is_usual, lose, lose_foreign, lose_stated, refusal, repaired
+
+_NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
+_SEALS: Final = frozenset({SEAL, OPEN_SEAL})
+_OPENAI: Final = "openai"
+_SEARCH_OPTIONS: Final = "web_search_options"
+# What only bends the odds, or hurries the answer, and has no words here.
+_HINTS: Final = (
+    "seed",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "logit_bias",
+    "prediction",
+    "audio",
+)
+# Fields of OpenAI's chat format beyond the canonical language that are the same here.
+_SHARED: Final = ("safety_identifier", "prompt_cache_retention", "prompt_cache_options", "moderation")
+# What a model that chooses its words alone refuses, and the value that asks for what happens anyway.
+_CHOICE_OF_WORDS: Final = {"temperature": 1, "top_p": 1}
+# Fields without which the client would get something else than what it asks for.
+_NEEDED: Final = frozenset({"logprobs"})
+
+
+def speakable(chat: Chat, flavor: Flavor, target: Target) -> Chat:
+    """Return the chat as it can be said here; the same one where nothing has to change.
+
+    Raises InvalidRequest (`unsupported_feature`) for what cannot be said, and is no hint.
+    """
+    for param, asked in (
+        ("n", (chat.n or 1) > 1),
+        ("stop", bool(chat.stop)),
+        ("modalities", any(kind != "text" for kind in chat.modalities or ())),
+        ("image_config", bool(chat.image_config)),
+    ):
+        if asked:
+            raise refusal(chat, param, f"{param} is not available from this model's provider")
+    chat = _with_search(chat)
+    chat = repaired(without_foreign_blocks(chat, target, NAME), target, runs=True)
+    marks = "prompt_cache_breakpoint" in flavor.takes
+    foreign = chat
+    if shared := shared_fields(chat):
+        foreign = replace(chat, extra={name: it for name, it in (chat.extra or {}).items() if name not in shared})
+    lose_foreign(foreign, target, NAME, marks=marks, names=False, details=True, thinking=goes_back)
+    lose_stated(chat, target, *_HINTS)
+    return with_kept_form(with_fitting_names(chat, target, _NAMES, _LONGEST_NAME), target)
+
+
+def _with_search(chat: Chat) -> Chat:
+    """Return the chat with a tool for the web search that an OpenAI client asks for with an option."""
+    options = (chat.extra or {}).get(_SEARCH_OPTIONS) if chat.dialect == _OPENAI else None
+    if not isinstance(options, dict):
+        return chat
+    extra = {name: value for name, value in (chat.extra or {}).items() if name != _SEARCH_OPTIONS}
+    tools = list(chat.tools or ())
+    if not any(isinstance(tool, WebSearchTool) for tool in tools):
+        place, size = options.get("user_location"), options.get("search_context_size")
+        tools.append(
+            WebSearchTool(user_location=place if isinstance(place, dict) else None, search_context_size=_size(size))
+        )
+    return replace(chat, extra=extra, tools=tools, source=None)
+
+
+def _size(value: Any) -> Literal["low", "medium", "high"] | None:
+    return value if value in ("low", "medium", "high") else None
+
+
+def shared_fields(chat: Chat) -> dict[str, Any]:
+    """Return what an OpenAI client says that is said here in the same words."""
+    if chat.dialect != _OPENAI or not chat.extra:
+        return {}
+    return {name: chat.extra[name] for name in _SHARED if name in chat.extra}
+
+
+def goes_back(block: Reasoning) -> bool:
+    """Return whether thinking is under a seal of this format."""
+    return block.format in _SEALS and block.id is not None
+
+
+def is_refused(name: str, chat: Chat, flavor: Flavor, target: Target) -> bool:
+    """Return whether the facts say that a field is refused; then it is noted that it is left out.
+
+    Raises InvalidRequest for one that the client would miss.
+    """
+    value = getattr(chat, name)
+    if name in _CHOICE_OF_WORDS and not flavor.temperature:
+        if value != _CHOICE_OF_WORDS[name]:
+            lose(chat, target, name, "the model chooses its words alone")
+        return True
+    if name not in flavor.unsupported:
+        return False
+    if is_usual(name, value):
+        return True
+    if name in _NEEDED:
+        raise refusal(chat, name, f"{name} is not available from this model's provider")
+    lose(chat, target, name, "not available from this model's provider")
+    return True

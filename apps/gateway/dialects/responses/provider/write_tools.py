@@ -1,0 +1,113 @@
+"""Tools and the choice among them to the Responses format.
+
+Knows the kinds of tools. Must never know a model by name.
+"""
+
+from __future__ import annotations
+
+from apps.gateway.canonical.chat import Chat, FunctionTool, OpaqueTool, Target, Tool, ToolChoice, WebSearchTool
+from apps.gateway.dialects.responses.provider.flavor import Flavor
+from apps.gateway.dialects.responses.shared.wire import NAME, Record, stated
+from apps.gateway.dialects.unsupported_fields import lose, refusal
+
+_NO_PARAMETERS: Record = {"type": "object", "properties": {}}
+_SEARCH = "web_search"
+_OPENAI, _ANTHROPIC = "openai", "anthropic"
+
+
+def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
+    """Return the fields that say which tools there are and whether they are called. Raises InvalidRequest."""
+    asked = list(chat.tools or ())
+    if chat.web_search and not any(isinstance(tool, WebSearchTool) for tool in asked):
+        asked.append(WebSearchTool())
+    choice = chat.tool_choice
+    if not asked:
+        # Which tools are called is nobody's business where there are none; one that must be called is missing.
+        return {} if choice is None or choice.mode in {"auto", "none"} else {"tool_choice": _tool_choice(choice, {})}
+    searches = [tool.max_uses for tool in asked if isinstance(tool, WebSearchTool) and tool.max_uses is not None]
+    most = min(searches, default=None)
+    if most is not None and "max_tool_calls" in flavor.unsupported:
+        lose(chat, target, "tools", "the provider's web search takes no limit on the number of searches")
+        most = None
+    kinds = {_name_of(tool): _kind_of(tool) for tool in asked}
+    return stated(
+        tools=[_tool(tool, chat) for tool in asked],
+        tool_choice=None if choice is None else _tool_choice(choice, kinds),
+        parallel_tool_calls=chat.parallel_tool_calls,
+        # Nothing but searches is counted: other tools of the provider's own are never asked for.
+        max_tool_calls=most,
+    )
+
+
+def _tool(tool: Tool, chat: Chat) -> Record:
+    """Return a tool. Raises InvalidRequest for one that the format has no words for."""
+    if isinstance(tool, FunctionTool):
+        # Unsaid, `strict` would mean true here, and a schema that cannot be enforced would be refused.
+        wire = stated(name=tool.name, description=tool.description)
+        return {
+            "type": "function",
+            **wire,
+            "parameters": tool.parameters or _NO_PARAMETERS,
+            "strict": tool.strict is True,
+        }
+    if isinstance(tool, WebSearchTool):
+        return _search(tool, chat)
+    if tool.dialect == NAME:
+        return dict(tool.data)
+    if _kind_of(tool) == "custom" and isinstance(custom := tool.data.get("custom"), dict):
+        return {"type": "custom", **custom, **_grammar(custom)}
+    raise refusal(chat, "tools", "A tool is of a kind that this model's provider does not have")
+
+
+def _grammar(custom: Record) -> Record:
+    """Return the form that a custom tool's input must have: flat here, nested in OpenAI's chat format."""
+    form = custom.get("format")
+    inner = form.get("grammar") if isinstance(form, dict) else None
+    return {"format": {"type": "grammar", **inner}} if isinstance(inner, dict) else {}
+
+
+def _search(tool: WebSearchTool, chat: Chat) -> Record:
+    """Return a web search. Raises InvalidRequest for one that must not look at some pages."""
+    own = (tool.extra or {}) if chat.dialect == _ANTHROPIC else {}
+    if own.get("blocked_domains"):
+        raise refusal(chat, "tools", "The web search of this model's provider cannot leave out domains")
+    allowed = own.get("allowed_domains")
+    place = tool.user_location
+    if place is not None and isinstance(place.get("approximate"), dict):
+        place = place["approximate"]
+    return {
+        "type": _SEARCH,
+        **stated(
+            user_location=None if place is None else {"type": "approximate", **place},
+            search_context_size=tool.search_context_size,
+            filters={"allowed_domains": allowed} if allowed else None,
+        ),
+    }
+
+
+def _name_of(tool: Tool) -> str:
+    if isinstance(tool, FunctionTool):
+        return tool.name
+    if isinstance(tool, WebSearchTool):
+        return _SEARCH
+    inner = tool.data.get("custom") if isinstance(tool.data, dict) else None
+    return str(inner.get("name")) if isinstance(inner, dict) else ""
+
+
+def _kind_of(tool: Tool) -> str:
+    if isinstance(tool, OpaqueTool):
+        return str(tool.data.get("type")) if isinstance(tool.data, dict) and tool.dialect == _OPENAI else ""
+    return _SEARCH if isinstance(tool, WebSearchTool) else "function"
+
+
+def _tool_choice(choice: ToolChoice, kinds: dict[str, str]) -> str | Record:
+    if choice.allowed:
+        tools = [_chosen(name, kinds) for name in choice.allowed]
+        return {"type": "allowed_tools", "mode": choice.mode, "tools": tools}
+    return _chosen(choice.name or "", kinds) if choice.mode == "named" else choice.mode
+
+
+def _chosen(name: str, kinds: dict[str, str]) -> Record:
+    """Return how a tool is pointed at; a function of the client's may bear the search's name."""
+    kind = kinds.get(name, "function")
+    return {"type": _SEARCH} if kind == _SEARCH else {"type": kind, "name": name}

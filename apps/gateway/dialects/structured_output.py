@@ -1,0 +1,35 @@
+"""Keeping the form of an answer for models that take no schemas: by a tool that the client never sees, or in words.
+
+Knows the fact `structured_outputs`. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import Chat, Message, ResponseFormat, Target, Text
+from apps.gateway.dialects.hidden_tool import with_hidden_tool
+from apps.gateway.dialects.unsupported_fields import lose
+
+_INSTRUCTIONS: Final = frozenset({"system", "developer"})
+
+
+def with_kept_form(chat: Chat, target: Target) -> Chat:
+    """Return the chat for a target that may take no schemas: with a tool in its place, or asked for in words, which is
+    noted, as the answer is not bound to it then."""
+    form, way = chat.response_format, target.facts.get("structured_outputs", "native")
+    if form is None or form.kind != "json_schema" or way == "native":
+        return chat
+    if way == "tool":
+        return with_hidden_tool(chat, target)
+    lose(chat, target, "response_format", "the schema is asked for in words: the answer is not bound to it")
+    target.restoring.healing = True
+    schema = msgspec.json.encode(form.schema or {}).decode()
+    words = f"Answer with nothing but JSON that is valid for this JSON schema:\n{schema}"
+    begins = next((at for at, it in enumerate(chat.messages) if it.role not in _INSTRUCTIONS), len(chat.messages))
+    told = Message(role="system", parts=[Text(text=words)])
+    messages = [*chat.messages[:begins], told, *chat.messages[begins:]]
+    return replace(chat, messages=messages, response_format=ResponseFormat(kind="json_object"), source=None)

@@ -1,0 +1,1 @@
+"""Guardrails on requests and responses as they pass through the gateway."""

@@ -1,0 +1,248 @@
+"""Every text and file of a chat that a model will read, by the client's names for them, and the way to change a text.
+
+Also what the client's own bytes say beyond what was understood of them, as they may be sent on as they are. Knows the
+canonical language. Must never know what texts are searched for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from apps.gateway.canonical.chat import (
+    Audio,
+    Chat,
+    File,
+    FunctionTool,
+    Image,
+    Opaque,
+    OpaqueTool,
+    Part,
+    Reasoning,
+    Refusal,
+    Source,
+    Text,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
+from apps.gateway.guard.documents import Document, document_of
+from apps.gateway.guard.json_text import Cut, Enclosed, JsonText, encoded, masked, read_json_text, strings_of
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.json_bounds import OutOfBounds
+
+# Members of a request that no model reads: who asks, and keys to servers that the provider is to call.
+_BESIDE: Final = frozenset({"metadata", "mcp_servers", "safety_identifier", "cache_control"})
+# Roles, types and their like, which every request has.
+_WORD_OF_FORMAT: Final = re.compile("[a-z_/-]{1,24}")
+_TOOLS: Final = "tool"
+# Names, strings and numbers of JSON in all of a request: some 300 bytes each while they are looked at.
+MOST_VALUES: Final = 300_000
+Change = Callable[[Iterable[Cut]], None]
+
+
+class Passage(msgspec.Struct, frozen=True):
+    """One text, who speaks it, and how the chat is changed where it is cut; None where it cannot be."""
+
+    place: str
+    role: str
+    text: str
+    cut: Change | None
+
+
+class Passages:
+    """The texts and files of a chat, in order."""
+
+    def __init__(self, chat: Chat) -> None:
+        self.texts: list[Passage] = []
+        self.files: list[Document] = []
+        self._left = MOST_VALUES
+        # Strings of the body that are texts here, or stand for something.
+        self._known: set[str | None] = {chat.model, chat.user, chat.prompt_cache_key, *(chat.stop or ())}
+        for number, message in enumerate(chat.messages):
+            place = f"messages[{number}]"
+            if message.name is not None:
+                self._plain(message, "name", f"{place}.name", message.role)
+            self._parts(message.parts, f"{place}.content", message.role)
+            self._json(message.extra, place, message.role)
+        for number, tool in enumerate(chat.tools or ()):
+            self._tool(tool, f"tools[{number}]")
+        if (form := chat.response_format) is not None:
+            self._fixed(form.name, "response_format.json_schema.name", "system")
+            self._plain(form, "description", "response_format.json_schema.description", "system")
+            self._json(form.schema, "response_format.json_schema.schema", "system")
+        for name in ("prediction", "audio", "image_config"):
+            self._json(getattr(chat, name), name, "system")
+        self._json(chat.extra, "request", "system")
+        if chat.drawing is not None and chat.drawing.mask is not None:
+            self._file(document_of(chat.drawing.mask).named("", "mask"), "mask", "user")
+        # The bytes that the chat was read from, each name in them once: a reader that takes the first of two, where
+        # this gateway takes the last, would be told something else than was looked at.
+        self.source: Source | None = None
+        if chat.source is not None:
+            body = msgspec.json.decode(chat.source.body)
+            self.source = Source(chat.source.dialect, msgspec.json.encode(body))
+            self._rest(body)
+
+    def _parts(self, parts: list[Part], place: str, role: str) -> None:
+        for number, part in enumerate(parts):
+            here = f"{place}[{number}]"
+            self._part(part, here, role)
+            self._json(part.extra, here, role)
+
+    def _part(self, part: Part, here: str, role: str) -> None:
+        match part:
+            case Text() | Refusal():
+                self._text(part, "text", f"{here}.text", role)
+            case Reasoning():
+                self._reasoning(part, f"{here}.text", role)
+            case ToolCall():
+                self._known.add(part.id)
+                self._fixed(part.name, f"{here}.name", role)
+                self._text(part, "arguments", f"{here}.arguments", role)
+            case ToolResult():
+                self._known.add(part.call_id)
+                self._fixed(part.name, f"{here}.name", role)
+                self._parts(part.parts, f"{here}.content", role)
+            case Image():
+                self._image(part, here, role)
+            case File():
+                self._document(part, here, role)
+            case Audio():
+                self._known.add(part.data)
+                self._file(document_of(part.data, f"audio/{part.format}").named("", here), here, role)
+            case Opaque():
+                self._json(part.data, here, role)
+
+    def _tool(self, tool: Tool, here: str) -> None:
+        if isinstance(tool, FunctionTool):
+            self._fixed(tool.name, f"{here}.name", _TOOLS)
+            self._plain(tool, "description", f"{here}.description", _TOOLS)
+            self._json(tool.parameters, f"{here}.parameters", _TOOLS)
+        elif isinstance(tool, OpaqueTool):
+            self._json(tool.data, here, _TOOLS)
+        else:
+            self._json(tool.user_location, f"{here}.user_location", _TOOLS)
+        self._json(tool.extra, here, _TOOLS)
+
+    def _add(self, place: str, role: str, text: str, cut: Change | None) -> None:
+        if text and not text.isspace():
+            self.texts.append(Passage(place, role, text, cut))
+
+    def _plain(self, owner: Any, name: str, place: str, role: str) -> None:
+        """Take in a text that is an owner's attribute."""
+        text = getattr(owner, name)
+        if text is not None:
+            self._known.add(text)
+            self._add(place, role, text, lambda cuts: setattr(owner, name, masked(text, cuts)))
+
+    def _text(self, owner: Any, name: str, place: str, role: str) -> None:
+        """Take in a text that may be JSON, and stays JSON then."""
+        try:
+            value = read_json_text(getattr(owner, name))
+        except OutOfBounds as passed:
+            raise InvalidRequest(f"{place}: the JSON {passed}", param=_field_of(place)) from None
+        if value is None:
+            self._plain(owner, name, place, role)
+            return
+        read = self._within(JsonText(value), place)
+        self._known.update((getattr(owner, name), *read.strings))
+        self._add(place, role, read.text, lambda cuts: setattr(owner, name, encoded(read.cut(cuts))))
+        self._enclosed(read.enclosed, place, role)
+
+    def _json(self, value: Any, place: str, role: str) -> None:
+        """Take in a JSON value, which is changed itself."""
+        if value:
+            read = self._within(JsonText(value, beside=_BESIDE), place)
+            self._known.update(read.strings)
+            self._add(place, role, read.text, read.cut)
+            self._enclosed(read.enclosed, place, role)
+
+    def _within(self, read: JsonText, place: str) -> JsonText:
+        """Return what was read of a JSON value. Raises InvalidRequest where all values together are too many."""
+        self._left -= read.leaves
+        if self._left < 0:
+            raise InvalidRequest(
+                f"{place}: the JSON values of the request, those within texts and files included, are more than"
+                f" {MOST_VALUES}, which is as many as guardrails look at",
+                param=_field_of(place),
+            )
+        return read
+
+    def _fixed(self, name: str | None, place: str, role: str) -> None:
+        """Take in a name that something else refers to."""
+        if name is not None and name not in self._known:
+            self._known.add(name)
+            self._add(place, role, name, None)
+
+    def _reasoning(self, part: Reasoning, place: str, role: str) -> None:
+        """Take in thinking: changed, it has lost its maker's seal."""
+
+        def cut(cuts: Iterable[Cut]) -> None:
+            part.text = masked(part.text, cuts)
+            part.signature = None
+
+        self._known.update((part.text, part.signature, part.data, part.id, part.format))
+        self._add(place, role, part.text, cut)
+
+    def _image(self, part: Image, here: str, role: str) -> None:
+        self._known.update((part.url, part.url.partition(",")[2]))
+
+        def change(written: str) -> None:
+            part.url = written
+
+        self._file(document_of(part.url).named("", here), here, role, change)
+
+    def _document(self, part: File, here: str, role: str) -> None:
+        if part.filename is not None:
+            self._plain(part, "filename", f"{here}.filename", role)
+        self._known.update((part.url or "", part.file_id or "", part.data or "", (part.data or "").partition(",")[2]))
+
+        def change(written: str) -> None:
+            part.data = written
+
+        written = part.url if part.data is None else part.data
+        if written is not None:
+            document = document_of(written, part.media_type or "").named(part.filename or "", here)
+            self._file(document, here, role, change)
+
+    def _file(self, document: Document, place: str, role: str, change: Callable[[str], None] | None = None) -> None:
+        """Take in a file, and what it says where it is a text; `change` writes another into the chat."""
+        self.files.append(document)
+        text = document.text()
+        if text is None:
+            return
+        self._known.add(text)
+        try:
+            value = read_json_text(text)
+        except OutOfBounds:
+            # A file of very much data is read as the text it is: so will the model.
+            value = None
+        read = None if value is None else self._within(JsonText(value), place)
+
+        def cut(cuts: Iterable[Cut]) -> None:
+            if change is not None:
+                change(document.written(masked(text, cuts) if read is None else encoded(read.cut(cuts))))
+
+        self._add(place, role, text if read is None else read.text, None if change is None else cut)
+
+    def _enclosed(self, files: list[Enclosed], place: str, role: str) -> None:
+        for media_type, data in files:
+            self._known.update((data, data.partition(",")[2]))
+            self._file(document_of(data, media_type).named("", place), place, role)
+
+    def _rest(self, body: Any) -> None:
+        """Take in what else the client's bytes say. They are not sent on once anything was cut."""
+        rest = [text for text in dict.fromkeys(strings_of(body, _BESIDE)) if text not in self._known]
+        if words := [text for text in rest if not _WORD_OF_FORMAT.fullmatch(text)]:
+            read = self._within(JsonText(words), "request")
+            self._add("request", "system", read.text, read.cut)
+            self._enclosed(read.enclosed, "request", "system")
+
+
+def _field_of(place: str) -> str:
+    """Return the client's field that a place lies in."""
+    return place.partition("[")[0].partition(".")[0]

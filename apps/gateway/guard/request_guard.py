@@ -1,0 +1,161 @@
+"""A request held against its organization's guardrails: refused, masked, or let through, and what was found noted.
+
+Between the chat, which guardrails must never know, and the rules, which the gateway must never know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.guard.chat_texts import Passage, Passages
+from apps.gateway.guard.documents import Document
+from apps.gateway.guard.json_text import Cut
+from apps.gateway.metrics.definitions import FINDINGS
+from apps.guardrails.findings.finding import File, Finding, Segment, Span, Verdict
+from apps.guardrails.findings.masking import merged, placeholder_of
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import Compiled
+from apps.guardrails.scanning.violations import MOST, Noted, noted_of, taken_of
+from apps.guardrails.text.text_view import Text
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.offload import offload
+from apps.keys.secrets import digest_of
+
+BLOCKED: Final = "guardrail_blocked"
+
+
+class _Read(NamedTuple):
+    """What a chat says, and what becomes of it."""
+
+    passages: Passages
+    segments: list[Segment]
+    files: list[File]
+    verdict: Verdict
+
+
+class Guard:
+    """The guardrails of one request: what is in force, and what was found so far, to be recorded with it."""
+
+    def __init__(self, compiled: Compiled, retention: str) -> None:
+        self.compiled = compiled
+        self.noted: list[Noted] = []
+        self._with_content = retention == "retain"
+        self._told: dict[tuple[str, str], None] = {}
+
+    @property
+    def told(self) -> list[dict[str, str]]:
+        """What the client is told: which rules found something, and what was done about it."""
+        return [{"rule_id": rule_id, "action": taken} for rule_id, taken in self._told]
+
+    def screen(self, chat: Chat, size: int) -> None:
+        """Mask the chat, which was read from so many bytes, where rules say so. Raises InvalidRequest
+        (`guardrail_blocked`), Overloaded."""
+        passages, segments, files, verdict = offload(size, partial(_read, self.compiled, chat))
+        cuts = cuts_of(verdict)
+        verdict = _blocked_where_fixed(verdict, passages.texts)
+        self.note(verdict, segments, files)
+        if verdict.blocked is not None:
+            raise refusal_of(verdict.blocked, segments, files)
+        if cuts:
+            offload(size, partial(_cut, passages, cuts))
+        # What the client sent says more than this, or says it twice: what was read is what may be sent.
+        chat.source = None if cuts else passages.source
+
+    def judge_answer(self, segments: Sequence[Segment]) -> Verdict:
+        """Return what becomes of whole texts of an answer."""
+        size = sum(len(segment.text.raw) for segment in segments)
+        return offload(size, partial(engine.screen_answer, self.compiled, segments))
+
+    def note(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[File] = ()) -> None:
+        """Take note of what was found, to be recorded and told."""
+        left = MOST - len(self.noted)
+        self.noted += noted_of(verdict, segments, files, _digest, with_content=self._with_content)[:left]
+        for finding in verdict.findings:
+            taken = taken_of(finding)
+            if taken is not None:
+                FINDINGS.labels(_name_of(finding), taken).inc()
+                if not finding.observed:
+                    self._told[finding.rule_id, taken] = None
+
+
+def cuts_of(verdict: Verdict) -> dict[int, list[Cut]]:
+    """Return what is to be masked, by the index of its segment."""
+    spans: dict[int, list[Span]] = {}
+    for finding in filter(masks, verdict.findings):
+        if finding.segment is not None:
+            spans.setdefault(finding.segment, []).extend(finding.spans)
+    return {
+        index: [Cut(span.start, span.end, placeholder_of(span.label)) for span in merged(found)]
+        for index, found in spans.items()
+    }
+
+
+def refusal_of(finding: Finding, segments: Sequence[Segment], files: Sequence[File] = ()) -> InvalidRequest:
+    """Return the answer to a request that a rule does not let pass. It says what to do, never what was found."""
+    place = ""
+    if finding.segment is not None:
+        place = segments[finding.segment].place
+    elif finding.file is not None:
+        place = files[finding.file].place
+    why = f" ({finding.reason})" if finding.reason else ""
+    return InvalidRequest(
+        f"Blocked by the guardrail {finding.rule_name!r}{f' in {place}' if place else ''}{why}: "
+        "take out what it stands against, or have an administrator of the organization change the rule",
+        code=BLOCKED,
+        param=place.partition("[")[0].partition(".")[0] or None,
+    )
+
+
+def _read(compiled: Compiled, chat: Chat) -> _Read:
+    passages = Passages(chat)
+    segments = [Segment(Text(one.text), one.role, one.place) for one in passages.texts]
+    files = [_file_of(one) for one in passages.files]
+    return _Read(passages, segments, files, engine.screen(compiled, segments, files))
+
+
+def _cut(passages: Passages, cuts: Mapping[int, list[Cut]]) -> None:
+    for index, wanted in cuts.items():
+        if (cut := passages.texts[index].cut) is not None:
+            cut(wanted)
+
+
+def _blocked_where_fixed(verdict: Verdict, passages: Sequence[Passage]) -> Verdict:
+    """Return the verdict, which blocks as well where something would have to be masked that cannot be."""
+    if verdict.blocked is not None:
+        return verdict
+    for place, finding in enumerate(verdict.findings):
+        if finding.segment is not None and masks(finding) and passages[finding.segment].cut is None:
+            blocked = replace(finding, action="block", reason="it cannot be masked here")
+            findings = (*verdict.findings[:place], blocked, *verdict.findings[place + 1 :])
+            return replace(verdict, blocked=blocked, findings=findings)
+    return verdict
+
+
+def masks(finding: Finding) -> bool:
+    """Return whether a finding is masked in its text."""
+    return finding.action == "redact" and not finding.observed
+
+
+def _file_of(document: Document) -> File:
+    return File(
+        name=document.name,
+        declared_type=document.media_type,
+        data=document.data,
+        size=len(document.data or b""),
+        address=document.address,
+        place=document.place,
+    )
+
+
+def _name_of(finding: Finding) -> str:
+    """Return a rule's name as a metric's label; those that organizations wrote have one together."""
+    return finding.rule_id if finding.rule_id.startswith("system:") else "custom"
+
+
+def _digest(content: str) -> str:
+    return digest_of(f"matched:{content.encode('utf-8', 'replace').decode()}").hex()

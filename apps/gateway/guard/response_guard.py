@@ -1,0 +1,248 @@
+"""An answer held against guardrails as it passes: nothing of what a rule finds reaches the client, nor the cache.
+
+Text goes on as soon as no rule can find anything in it any more; a tool call once it is whole. Where a rule blocks, the
+answer ends as one that a content filter ended. Knows events. Must never know a wire format or a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from apps.gateway.canonical.events import (
+    Annotated,
+    AudioDelta,
+    Event,
+    Finished,
+    Logprobs,
+    OpaqueDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    TextDelta,
+    ToolCallDelta,
+    ToolCallStarted,
+    UsageReported,
+)
+from apps.gateway.guard.json_text import Cut, JsonText, encoded, masked, read_json_text
+from apps.gateway.guard.request_guard import Guard, cuts_of, masks
+from apps.guardrails.findings.finding import Segment, Verdict
+from apps.guardrails.scanning.stream_window import Blocked, Window
+from apps.guardrails.text.text_view import Text
+from apps.kernel.json_bounds import OutOfBounds
+
+Said = TextDelta | ReasoningDelta | RefusalDelta
+ROLE, PLACE = "assistant", "answer"
+
+
+@dataclass(slots=True)
+class _Running:
+    """A text under way: all of it as the model wrote it, and its latest event, of which further ones are made."""
+
+    window: Window
+    latest: Said
+    written: list[str] = field(default_factory=list)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The text so far."""
+        return [Segment(Text("".join(self.written)), ROLE, PLACE)]
+
+    @property
+    def masked(self) -> bool:
+        """Whether something in it was masked."""
+        return any(map(masks, self.window.findings))
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One of the answers: the text that is under way, and what waits for its end."""
+
+    # The text under way.
+    running: _Running | None = None
+    # Whether something was masked.
+    masked: bool = False
+    blocked: bool = False
+    finished: bool = False
+    calls: dict[int, tuple[ToolCallStarted, list[str]]] = field(default_factory=dict)
+    logprobs: list[Logprobs] = field(default_factory=list)
+    sounds: list[AudioDelta] = field(default_factory=list)
+
+
+class ScreenedAnswer:
+    """What guardrails leave of an answer of so many choices; `whole` where it is not streamed."""
+
+    def __init__(self, guard: Guard, choices: int, *, whole: bool) -> None:
+        self._guard = guard
+        self._number = choices
+        self._whole = whole
+        self._choices: dict[int, _Choice] = {}
+
+    def let_through(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Yield what may pass. Once nothing may any more, the provider is hung up on, unless it has said all."""
+        try:
+            for event in events:
+                if not self._over:
+                    yield from self._take(event)
+                elif isinstance(event, UsageReported):
+                    yield event
+                if self._over and not self._whole:
+                    return
+            for number, choice in self._choices.items():
+                yield from self._closing(number, choice, self._end(choice))
+        finally:
+            if isinstance(events, Generator):
+                events.close()
+
+    @property
+    def _over(self) -> bool:
+        return sum(choice.blocked for choice in self._choices.values()) >= self._number
+
+    def _take(self, event: Event) -> Iterator[Event]:
+        match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta() | ToolCallStarted():
+                pass
+            case Finished() | AudioDelta() | Logprobs() | Annotated() | OpaqueDelta(of="message" | "choice"):
+                pass
+            case _:
+                yield event
+                return
+        choice = self._choices.setdefault(event.choice, _Choice())
+        if not choice.blocked:
+            yield from self._closing(event.choice, choice, self._take_of(choice, event))
+
+    def _closing(self, number: int, choice: _Choice, events: Iterator[Event]) -> Iterator[Event]:
+        """Yield events, and the end of a choice that was blocked on the way."""
+        yield from events
+        if choice.blocked and not choice.finished:
+            choice.finished = True
+            yield Finished(choice=number, reason="content_filter")
+
+    def _take_of(self, choice: _Choice, event: Event) -> Iterator[Event]:
+        match event:
+            case TextDelta() | ReasoningDelta() | RefusalDelta():
+                yield from self._say(choice, event)
+            case ToolCallStarted():
+                yield from self._pause(choice)
+                choice.calls[event.index] = (event, [])
+            case ToolCallDelta():
+                if event.index in choice.calls:
+                    choice.calls[event.index][1].append(event.arguments)
+            case AudioDelta():
+                choice.sounds.append(event)
+            case Logprobs():
+                choice.logprobs.append(event)
+            case Annotated():
+                yield from self._with_json(choice, event, event.annotation)
+            case OpaqueDelta():
+                yield from self._with_json(choice, event, event.data)
+            case Finished():
+                yield from self._end(choice)
+                if not choice.blocked:
+                    choice.finished = True
+                    yield event
+
+    def _say(self, choice: _Choice, event: Said) -> Iterator[Event]:
+        """Take in more text; another kind of text than before ends what was under way."""
+        if choice.running is not None and _kind_of(event) != _kind_of(choice.running.latest):
+            yield from self._pause(choice)
+        running = choice.running = choice.running or _Running(Window(self._guard.compiled, PLACE), event)
+        running.latest = event
+        if event.text:
+            running.written.append(event.text)
+            yield from self._pass(choice, running, lambda: running.window.feed(event.text))
+        if isinstance(event, ReasoningDelta) and (event.signature is not None or event.data is not None):
+            # A seal comes behind all that it seals, unless that was changed.
+            yield from self._pause(choice)
+            if not choice.blocked:
+                yield replace(event, text="", signature=None if running.masked else event.signature)
+        elif not event.text and not choice.blocked:
+            yield event
+
+    def _pause(self, choice: _Choice) -> Iterator[Event]:
+        """Let the rest of the text under way pass: it goes on no more."""
+        running, choice.running = choice.running, None
+        if running is not None and not choice.blocked:
+            yield from self._pass(choice, running, running.window.close)
+            if not choice.blocked:
+                self._note(choice, Verdict(findings=running.window.findings), running.segments)
+
+    def _pass(self, choice: _Choice, running: _Running, look: Callable[[], str]) -> Iterator[Event]:
+        """Yield what may go on of a text after another look at it."""
+        try:
+            text = look()
+        except Blocked as blocked:
+            self._note(choice, blocked.verdict, running.segments)
+            return
+        if text:
+            bare = {"signature": None, "data": None} if isinstance(running.latest, ReasoningDelta) else {}
+            yield replace(running.latest, text=text, **bare)
+
+    def _note(self, choice: _Choice, verdict: Verdict, segments: list[Segment]) -> None:
+        self._guard.note(verdict, segments)
+        choice.blocked = choice.blocked or verdict.blocked is not None
+        choice.masked = choice.masked or any(map(masks, verdict.findings))
+
+    def _end(self, choice: _Choice) -> Iterator[Event]:
+        """Yield all that was held: the answer has come to its end."""
+        if choice.blocked or choice.finished:
+            return
+        yield from self._pause(choice)
+        for started, pieces in choice.calls.values():
+            arguments = self._screened(choice, "".join(pieces))
+            if choice.blocked:
+                return
+            yield started
+            if arguments:
+                yield ToolCallDelta(choice=started.choice, index=started.index, arguments=arguments)
+        choice.calls.clear()
+        yield from self._sound(choice)
+        if not choice.blocked and not choice.masked:
+            # They tell the words of the answer.
+            yield from choice.logprobs
+
+    def _sound(self, choice: _Choice) -> Iterator[Event]:
+        """Yield the sound, unless there is anything in its words: what is said cannot be masked."""
+        transcript = "".join(delta.transcript for delta in choice.sounds)
+        if self._screened(choice, transcript) != transcript:
+            choice.blocked = True
+        if not choice.blocked:
+            yield from choice.sounds
+
+    def _with_json(self, choice: _Choice, event: Event, value: dict[str, Any]) -> Iterator[Event]:
+        """Yield an event that holds a JSON value, which is masked itself."""
+        read = JsonText(value)
+        read.cut(self._cuts_of(choice, read.text))
+        if not choice.blocked:
+            yield event
+
+    def _screened(self, choice: _Choice, text: str) -> str:
+        """Return a whole text masked, JSON as JSON."""
+        value = _json_in(text)
+        if value is None:
+            return masked(text, self._cuts_of(choice, text))
+        read = JsonText(value)
+        cuts = self._cuts_of(choice, read.text)
+        return encoded(read.cut(cuts)) if cuts else text
+
+    def _cuts_of(self, choice: _Choice, text: str) -> list[Cut]:
+        if not text or text.isspace():
+            return []
+        segments = [Segment(Text(text), ROLE, PLACE)]
+        verdict = self._guard.judge_answer(segments)
+        self._note(choice, verdict, segments)
+        return cuts_of(verdict).get(0, [])
+
+
+def _json_in(text: str) -> Any:
+    """Return the JSON that a text is; None for any other text, and for JSON that holds more than any model writes."""
+    try:
+        return read_json_text(text)
+    except OutOfBounds:
+        return None
+
+
+def _kind_of(event: Said) -> tuple[type[Event], int]:
+    return type(event), event.block if isinstance(event, ReasoningDelta) else 0

@@ -1,0 +1,1 @@
+"""Metrics: what the gateway counts about itself for Prometheus."""

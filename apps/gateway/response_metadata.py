@@ -1,0 +1,51 @@
+"""What a client is told of its request beside the answer: how it was routed, and what it cost.
+
+Knows the words. Must never decide anything.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import msgspec
+
+from apps.billing.pricing import Cost
+from apps.gateway.guard.request_guard import Guard
+from apps.gateway.upstream.failover import Attempts
+from apps.logs.entry import Entry
+
+
+def metadata_of(
+    entry: Entry, attempts: Attempts, explanation: dict[str, Any], guard: Guard | None, *, cached: bool
+) -> dict[str, object]:
+    """Return the answer's `metadata`; what there is nothing to say of is left out."""
+    return {
+        "requested_model": entry.requested_model,
+        "requested_provider": entry.requested_provider,
+        "used_model": entry.used_model,
+        "used_provider": entry.used_provider,
+        "underlying_used_model": entry.underlying_model,
+        "routing": attempts.tried,
+        **explanation,
+        **({"warnings": msgspec.to_builtins(attempts.losses)} if attempts.losses else {}),
+        **({"healed": True} if attempts.healed else {}),
+        **({"cached": True} if cached else {}),
+        **({"guardrails": guard.told} if guard is not None and guard.told else {}),
+    }
+
+
+def parts_of(cost: Cost) -> dict[str, Decimal]:
+    """Return a cost by its parts, in USD."""
+    parts = {
+        "total": cost.total,
+        "input": cost.input,
+        "output": cost.output,
+        "cached_input": cost.cached_input,
+        "request": cost.request,
+    }
+    if cost.image_input:
+        parts["image_input"] = cost.image_input
+    if cost.image_output:
+        parts["image_output"] = cost.image_output
+    return parts

@@ -1,0 +1,88 @@
+"""An organization's own OpenAI-compatible provider, asked for as `custom:<providerName>/<model>`. Pure.
+
+Knows what is assumed of a provider that no data file describes: it can do everything, and nobody knows its prices. Must
+never know where it is called: that its credential says.
+"""
+
+from __future__ import annotations
+
+from apps.catalog.offers import Offer, Provider
+from apps.gateway.access.credentials import API_KEYS, CREDITS, Credential
+from apps.gateway.access.policy import Policy
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.prices import PriceCard
+
+PREFIX = "custom:"
+_MOST_NAME = 255
+# Every OpenAI-alike understands these; what else it takes cannot be known and is sent as the client wrote it.
+_FACTS: dict[str, object] = {
+    "takes": ["reasoning_details", "images", "web_search_options"],
+    "images": {
+        "dialect": "openai",
+        "most": 10,
+        "inputs": 16,
+        "takes": [
+            *("any_size", "background", "input_fidelity", "mask", "moderation", "output_compression", "style", "user"),
+        ],
+        "qualities": ["standard", "hd", "low", "medium", "high", "xhigh", "max"],
+        "formats": ["png", "jpeg", "webp"],
+    },
+}
+
+
+def is_custom(model: str) -> bool:
+    """Return whether a client's model name means a provider of its organization's own."""
+    return model.startswith(PREFIX)
+
+
+def resolve_custom(policy: Policy, requested: str) -> list[tuple[Offer, Credential]]:
+    """Return the offer and each credential for it. Raises InvalidRequest (400 `model_not_found`)."""
+    provider_id, slash, model_name = requested.partition("/")
+    if not slash or not model_name or len(requested) > _MOST_NAME:
+        raise _not_found("A model of your own provider is named custom:<providerName>/<model>")
+    credentials = policy.own_credentials.get(provider_id, ())
+    if not credentials:
+        raise _not_found(f"There is no active provider key named `{provider_id.removeprefix(PREFIX)}`")
+    if policy.mode == CREDITS:
+        raise _not_found("This project is in credits mode; your own providers need the mode api-keys or hybrid")
+    provider = Provider(
+        id=provider_id,
+        name=provider_id.removeprefix(PREFIX),
+        dialect="openai",
+        auth="bearer",
+        base_url="",
+        api_key_env="",
+        facts=_FACTS,
+        priority=1.0,
+    )
+    offer = Offer(
+        provider=provider,
+        model_id=requested,
+        model_name=model_name,
+        prices=PriceCard(),
+        context_length=None,
+        max_output=None,
+        streaming=True,
+        cancellation=True,
+        vision=True,
+        tools=True,
+        parallel_tools=True,
+        tool_choice=True,
+        reasoning=True,
+        structured_outputs=True,
+        json_output=True,
+        web_search=True,
+        prompt_cache=True,
+        temperature=True,
+        stability="stable",
+        facts=_FACTS,
+        deprecated_at=None,
+        deactivated_at=None,
+        priority=1.0,
+        active=True,
+    )
+    return [(offer, Credential(API_KEYS, own=own)) for own in credentials]
+
+
+def _not_found(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="model_not_found", param="model")

@@ -1,0 +1,65 @@
+"""Which failures count against a provider: those that were not the request's own fault.
+
+A request that another provider answered was a good one, so whoever failed it before is to blame; a connection that
+broke is nobody else's doing. Failures without such proof count when more than one tenant has them, and of each only a
+few a minute, so that nobody's bad requests take a provider away from the others; the rest of them counts in the uptime
+that everybody is shown, and opens no circuit. Must never know what was asked.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from uuid import UUID
+
+from apps.gateway.access.credentials import API_KEYS
+from apps.gateway.failures import UpstreamFailure
+from apps.gateway.routing.candidates import Candidate
+from apps.gateway.routing.circuit_breaker import BOARD
+
+# Unproven failures of one organization at one mapping that count, a minute and a worker; and only beside another's.
+UNPROVEN_A_MINUTE = 3
+_RECENT, _MOST_REMEMBERED = 60.0, 10_000
+# Statuses that are about the credential, and say nothing of the provider when that is a tenant's own.
+_ABOUT_CREDENTIALS = frozenset({401, 402, 403, 404, 429})
+# Mapping -> organization -> since when (monotonic), and how many.
+_counted: dict[str, dict[UUID, tuple[float, int]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A failure at a mapping; `certain` when no request could have caused it."""
+
+    mapping: str
+    certain: bool
+
+
+def suspicion_of(candidate: Candidate, failure: UpstreamFailure) -> Suspicion | None:
+    """Return what a failure says about a provider, None when nothing."""
+    if not failure.retryable:
+        return None
+    if candidate.credential.mode == API_KEYS and failure.status in _ABOUT_CREDENTIALS:
+        return None
+    return Suspicion(candidate.mapping, certain=failure.error_type == "network")
+
+
+def assign(suspicions: Iterable[Suspicion], *, answered: bool, organization_id: UUID) -> None:
+    """Count the failures of a request, `answered` in the end or not, against those who are to blame."""
+    for one in suspicions:
+        if answered or one.certain or _is_allowed(one.mapping, organization_id):
+            BOARD.failed(one.mapping)
+        else:
+            BOARD.failed_unproven(one.mapping)
+
+
+def _is_allowed(mapping: str, organization_id: UUID) -> bool:
+    """Note an unproven failure; return whether it counts: others had some too lately, and this one not too many."""
+    now = time.monotonic()
+    if mapping not in _counted and len(_counted) >= _MOST_REMEMBERED:
+        _counted.clear()
+    recent = {one: seen for one, seen in _counted.get(mapping, {}).items() if now - seen[0] < _RECENT}
+    since, count = recent.get(organization_id, (now, 0))
+    recent[organization_id] = (since, count + 1)
+    _counted[mapping] = recent
+    return len(recent) > 1 and count < UNPROVEN_A_MINUTE

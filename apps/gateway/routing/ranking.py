@@ -1,0 +1,245 @@
+"""Which candidate first, and why: a pure ranking over prices, uptime, speed, and what the client wants.
+
+A provider that the client named comes first and the others stand by. Must never ask a clock, a store or a die: what
+happens to be known, and the luck of the draw, are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from apps.gateway.routing.candidates import Candidate, Candidates
+from apps.gateway.routing.provider_stats import Standing
+from apps.gateway.token_estimate import unreported_usage_of
+from apps.kernel.usage import Usage
+
+# What price, uptime, throughput and latency weigh in a score; of a plain answer nobody sees the first token.
+_WEIGHTS = (0.5, 0.3, 0.1, 0.1)
+_UNSEEN_WEIGHTS = (0.5 / 0.9, 0.3 / 0.9, 0.1 / 0.9, 0.0)
+# USD per million tokens below which prices are alike: keeps the shares finite beside free offers.
+_NEGLIGIBLE = 0.01
+# Percent of uptime: below it a provider comes last, and is passed over where it was named, while another is above; and
+# what a score loses for, from none to all.
+LOW_UPTIME, _WORST_UPTIME = 90.0, 80.0
+# Share of requests that go to a candidate of which nothing fresh is known, if it is not much dearer.
+EXPLORATION, _FRESH, _DEARER = 0.01, 5, 2.0
+# A conversation stays with a provider, for its prompt cache, as long as that is about as good as the best.
+_LOYALTY, _LOYAL_UPTIME = 0.05, 85.0
+# Milliseconds and tokens a second assumed where nobody has figures.
+_USUAL_LATENCY, _USUAL_THROUGHPUT = 1_000.0, 50.0
+
+Standings = Callable[[str], Standing]
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What of a request matters for ranking: its size in tokens, whether it streams, and the conversation it is of.
+
+    `luck`, from 0 to 1, decides who explores: those below `exploration`. `healthy` tells whether a credential may be
+    used just now.
+    """
+
+    prompt_tokens: int
+    answer_tokens: int
+    # How many pictures are to be made.
+    pictures: int = 0
+    streaming: bool = False
+    session: str | None = None
+    luck: float = 1.0
+    exploration: float = EXPLORATION
+    healthy: Callable[[str], bool] = bool
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """Candidates in the order they will be tried, and the choice explained as clients and logs see it.
+
+    `probe` tells that the first is tried to find out whether it works again.
+    """
+
+    candidates: tuple[Candidate, ...]
+    explanation: dict[str, Any]
+    probe: bool = False
+
+
+class _Score(msgspec.Struct, frozen=True):
+    """A mapping's figures. `price` is USD per million tokens of this request; `total` is weighted, 0 to 1."""
+
+    one: Candidate
+    standing: Standing
+    price: float
+    total: float
+
+    @property
+    def low(self) -> bool:
+        """Whether it is hardly up."""
+        return self.standing.uptime < LOW_UPTIME
+
+
+def rank(candidates: Candidates, shape: Shape, standings: Standings, *, no_fallback: bool) -> Ranking:
+    """Return who is tried in which order. With `no_fallback` there is one provider, if with all its credentials."""
+    requested = candidates.requested_provider
+    if len(candidates.fitting) == 1:
+        return _only(candidates.fitting[0], requested, shape, standings)
+    mappings = {one.mapping: one for one in candidates.fitting}
+    scores = _scores(list(mappings.values()), shape, standings)
+    # Weight 0 takes a provider out of routing, unless it was named or nothing else is left.
+    scores = [one for one in scores if one.total > 0 or one.one.provider_id == requested] or scores
+    first, reason = _first(scores, requested, shape, no_fallback=no_fallback)
+    rest = [score for score in scores if score is not first]
+    # Hardly up ones come late, cut off ones last: still better than nobody.
+    rest.sort(key=lambda score: (score.standing.open, score.low, -score.total, score.one.mapping))
+    ordered = [first, *rest]
+    explanation: dict[str, Any] = {
+        "availableProviders": [score.one.provider_id for score in ordered],
+        "selectedProvider": first.one.provider_id,
+        "selectionReason": reason,
+        "providerScores": [_line(score) for score in ordered],
+    }
+    if reason == "low-uptime-fallback":
+        named = next(score for score in scores if score.one.provider_id == requested)
+        explanation |= {"originalProvider": requested, "originalProviderUptime": _rounded(named.standing.uptime, 100)}
+    tried = [first] if no_fallback else ordered
+    ways = [way for score in tried for way in _ways(candidates.fitting, score.one.mapping, shape)]
+    return Ranking(tuple(ways), explanation, probe=first.standing.open and len(ways) > 1)
+
+
+def _only(one: Candidate, requested: str | None, shape: Shape, standings: Standings) -> Ranking:
+    """Return the ranking of the one candidate there is."""
+    explanation: dict[str, Any] = {
+        "availableProviders": [one.provider_id],
+        "selectedProvider": one.provider_id,
+        "selectionReason": "single-provider-available" if requested is None else "direct-provider-specified",
+        "providerScores": [_line(score) for score in _scores([one], shape, standings)],
+    }
+    return Ranking((one,), explanation)
+
+
+def _first(scores: Sequence[_Score], requested: str | None, shape: Shape, *, no_fallback: bool) -> tuple[_Score, str]:
+    """Return who is tried first, and why."""
+    if requested is not None:
+        return _named(scores, requested, no_fallback=no_fallback)
+    if len(scores) == 1:
+        return scores[0], "single-provider-available"
+    if probed := next((score for score in scores if score.standing.open and score.standing.probe_due), None):
+        return probed, "circuit-probe"
+    working = _best_kept([score for score in scores if not score.standing.open] or scores)
+    best = min(working, key=lambda score: (-score.total, score.one.mapping))
+    if shape.session is not None:
+        loyal = [s for s in working if s.total >= best.total - _LOYALTY and s.standing.uptime >= _LOYAL_UPTIME]
+        if len(loyal) > 1:
+            return max(loyal, key=lambda score: _kinship(shape.session, score.one.mapping)), "session-affinity"
+    elif shape.luck < shape.exploration:
+        unknown = [
+            score
+            for score in working
+            if score is not best and score.standing.fresh < _FRESH and score.price <= best.price * _DEARER
+        ]
+        if unknown:
+            return unknown[int(shape.luck / shape.exploration * len(unknown))], "random-exploration"
+    blind = all(score.standing.requests == 0 for score in working)
+    return best, "price-only-no-metrics" if blind else "weighted-score"
+
+
+def _named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tuple[_Score, str]:
+    """Return the provider that the client named, or the cheapest better one while it is hardly up."""
+    named = next(score for score in scores if score.one.provider_id == requested)
+    if named.standing.probe_due and len(scores) > 1 and not no_fallback:
+        return named, "circuit-probe"
+    if no_fallback or (named.standing.uptime >= LOW_UPTIME and not named.standing.open):
+        return named, "direct-provider-specified"
+    working = [score for score in scores if not score.standing.open]
+    # A circuit opens before five minutes' figures tell why: whoever works is better then.
+    better = _best_kept([s for s in working if named.standing.open or s.standing.uptime > named.standing.uptime])
+    if not better:
+        return named, "direct-provider-specified"
+    return min(better, key=lambda score: (score.price, -score.total, score.one.mapping)), "low-uptime-fallback"
+
+
+def _best_kept(scores: Sequence[_Score]) -> Sequence[_Score]:
+    """Return those that are up, or all where none is."""
+    return [score for score in scores if not score.low] or scores
+
+
+def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -> list[_Score]:
+    """Return scores from 0 to 1, lowered by the priority weights of provider and mapping."""
+    for_price, for_uptime, for_speed, for_latency = _WEIGHTS if shape.streaming else _UNSEEN_WEIGHTS
+    known = [(one, standings(one.mapping), _price_of(one, shape)) for one in mappings]
+    if len(known) == 1:
+        ((one, standing, price),) = known
+        # Nobody is cheaper or quicker.
+        plain = for_price + for_uptime * _health_of(standing) + for_speed + for_latency
+        return [_Score(one, standing, price, plain * one.offer.priority * one.offer.provider.priority)]
+    cheapest = min(price for _, _, price in known)
+    usual_latency = _usual([standing.latency for _, standing, _ in known], _USUAL_LATENCY)
+    usual_speed = _usual([standing.throughput for _, standing, _ in known], _USUAL_THROUGHPUT)
+    quickest = min(standing.latency or usual_latency for _, standing, _ in known)
+    fastest = max(standing.throughput or usual_speed for _, standing, _ in known)
+    scores = []
+    for one, standing, price in known:
+        plain = (
+            for_price * (cheapest + _NEGLIGIBLE) / (price + _NEGLIGIBLE)
+            + for_uptime * _health_of(standing)
+            + for_speed * (standing.throughput or usual_speed) / fastest
+            + for_latency * (quickest / (standing.latency or usual_latency) if quickest else 1.0)
+        )
+        scores.append(_Score(one, standing, price, plain * one.offer.priority * one.offer.provider.priority))
+    return scores
+
+
+def _health_of(standing: Standing) -> float:
+    """Return an uptime's share of its weight, 0 to 1."""
+    return min(max((standing.uptime - _WORST_UPTIME) / (100 - _WORST_UPTIME), 0.0), 1.0)
+
+
+def _ways(fitting: Iterable[Candidate], mapping: str, shape: Shape) -> list[Candidate]:
+    """Return the candidates of a mapping, one a credential: those that work first, spread by conversation or luck."""
+    ways = [one for one in fitting if one.mapping == mapping]
+    if len(ways) == 1:
+        return ways
+    salt = shape.session or str(shape.luck)
+    return sorted(
+        ways,
+        key=lambda one: (not shape.healthy(one.credential.name), -_kinship(salt, one.credential.name)),
+    )
+
+
+def _kinship(one: str | None, other: str) -> int:
+    """Return how close two names are by chance: always the same, so that the closest to a name stays the closest."""
+    return int.from_bytes(blake2b(f"{one}\0{other}".encode(), digest_size=8).digest())
+
+
+def _price_of(one: Candidate, shape: Shape) -> float:
+    """Return USD per million tokens of a request of this size; its pictures count as what they cost."""
+    usage = Usage(input=shape.prompt_tokens, output=shape.answer_tokens)
+    if shape.pictures:
+        usage = unreported_usage_of(shape.prompt_tokens, 0, shape.pictures, one.offer.prices)
+    tokens = max(shape.prompt_tokens + shape.answer_tokens, 1)
+    return _rounded(float(one.cost_of(usage).total) / tokens * 1e6, 1_000_000)
+
+
+def _rounded(value: float, parts: int) -> float:
+    """Return a figure of zero or more to so many parts of one; `round` goes through text, and is four times slower."""
+    return int(value * parts + 0.5) / parts
+
+
+def _usual(values: Sequence[float | None], otherwise: float) -> float:
+    """Return what stands for the values that are missing: the median of the others, if there are any of either."""
+    known = [value for value in values if value]
+    return median(known) if known and len(known) < len(values) else otherwise
+
+
+def _line(score: _Score) -> dict[str, Any]:
+    figures = score.standing
+    line = {
+        "providerId": score.one.provider_id,
+        "score": _rounded(score.total, 10_000),
+        "price": score.price,
+        "uptime": _rounded(figures.uptime, 100),
+        "latency": None if figures.latency is None else _rounded(figures.latency, 10),
+        "throughput": None if figures.throughput is None else _rounded(figures.throughput, 10),
+    }
+    return {**line, "circuit": "open"} if figures.open else line

@@ -1,0 +1,52 @@
+"""Free space where the home and the embedded stores' data are: a metric, and an alarm while there is little.
+
+Knows folders and thresholds. Must never free anything.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import structlog
+from django.conf import settings
+
+from apps.gateway.metrics.definitions import HOME_FREE
+
+log = structlog.get_logger(__name__)
+
+# Links where their data are elsewhere.
+_STORES = ("postgres", "valkey")
+_alarmed = False
+
+
+def look() -> None:
+    """Set the metric, and tell the log once when space gets low, and once when it no longer is."""
+    global _alarmed
+    free = _free()
+    for folder, size in free.items():
+        HOME_FREE.labels(folder).set(size)
+    low = sorted(folder for folder, size in free.items() if size < settings.DISK_FREE_ALARM)
+    if low and not _alarmed:
+        log.error("disk.low", folders=low, free=min(free.values()), alarm=settings.DISK_FREE_ALARM)
+    elif _alarmed and not low:
+        log.warning("disk.well_again", free=min(free.values()))
+    _alarmed = bool(low)
+
+
+def is_low() -> bool:
+    """Tell whether any of the folders has less space than it should."""
+    return any(size < settings.DISK_FREE_ALARM for size in _free().values())
+
+
+def _free() -> dict[str, int]:
+    """Return the bytes that are free for those without privileges, by folder; of those that there are."""
+    home = Path(settings.GATEWAY_HOME)
+    free: dict[str, int] = {}
+    for name, folder in (("home", home), *((store, home / store) for store in _STORES)):
+        try:
+            found = os.statvfs(folder)
+        except OSError:
+            continue
+        free[name] = found.f_bavail * found.f_frsize
+    return free

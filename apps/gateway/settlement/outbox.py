@@ -1,0 +1,207 @@
+"""Where finished requests wait to be settled: a Redis stream, and a spool on disk while Redis takes none.
+
+A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
+leaves (docs/adr/0079); one that neither takes stays in memory and is tried again until one does (docs/adr/0087). It may
+come to be in the stream twice; whoever settles writes each id once. Knows streams. Must never know what a record says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gevent
+import structlog
+from gevent.pool import Group
+from redis.exceptions import RedisError, ResponseError
+
+from apps.billing.holds import Shrunk
+from apps.billing.leases import notes_key
+from apps.gateway.metrics.definitions import RECORDS_SPOOLED
+from apps.gateway.settlement import spool, stuck_deliveries
+from apps.gateway.settlement.record_backlog import BACKLOG
+from apps.kernel.redis import LuaScript, client, heard
+from apps.kernel.setting import Setting
+
+log = structlog.get_logger(__name__)
+
+STREAM, GROUP = "outbox", "settle"
+_PUSH = LuaScript(
+    """
+    -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, and the
+    --       balances it is held on
+    -- ARGV: worker, record; the request's id, what stays of its note, and what each balance goes on holding
+    redis.call('XADD', KEYS[1], '*', 'worker', ARGV[1], 'record', ARGV[2])
+    if not KEYS[2] then return end
+    redis.call('ZREM', KEYS[3], ARGV[3])
+    local note = redis.call('HGET', KEYS[2], ARGV[3])
+    -- Pushed again because the answer was lost on its way: it was given back already, or even released.
+    if not note or note == ARGV[4] then return end
+    -- By what the note says: the worker may not know of its last extension.
+    local held = tonumber(string.match(note, '^{"amount":"(%d+)"'))
+    for i = 4, #KEYS do
+      redis.call('HINCRBY', KEYS[i], 'held', string.format('%.0f', tonumber(ARGV[i + 1]) - held))
+    end
+    redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
+    """
+)
+# Who pushes what the store may not have got.
+_AGAIN = Group()
+_WAITED_FOR = Setting("RECORD_BEFORE_ANSWER")
+# A message that its reader has not finished with for so long (milliseconds) is handed to another.
+ABANDONED_AFTER = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A record on its way: its place in the stream, the worker that held its reservation, the record as JSON."""
+
+    id: str
+    worker: str
+    record: str
+
+
+def hand_over(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
+    """Send a record on its way to where it survives the death of any one process.
+
+    When this returns it has left this process: the store gets it though this one may die, and this one keeps it, to
+    push it again, until the store has said that it has it. With `VALKEY_SYNC=always` that is waited for.
+    """
+    if _WAITED_FOR.value:
+        _deliver(worker, record, shrunk)
+        return
+    try:
+        _PUSH.tell(*_words(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
+    except RedisError:
+        _deliver(worker, record, shrunk)
+
+
+def _push_again(worker: str, record: bytes, shrunk: Shrunk | None, error: RedisError) -> None:
+    log.info("outbox.pushed_again", error=type(error).__name__)
+    _AGAIN.spawn(_deliver, worker, record, shrunk)
+
+
+def _deliver(worker: str, record: bytes, shrunk: Shrunk | None) -> None:
+    """Push a record; one that nobody takes stays in memory and is tried again. Never fails."""
+    try:
+        push(worker, record, shrunk)
+    except Exception as error:  # noqa: BLE001 - whatever it is: the record must not go down with it
+        BACKLOG.keep(partial(push, worker, record, shrunk), record, type(error).__name__)
+
+
+def push(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
+    """Put a record where it survives the death of any one process, and be told so.
+
+    In the same step its request is no longer in flight, and holds no more than it cost (`shrunk`). Raises OSError when
+    neither the store nor the disk takes it.
+    """
+    try:
+        _PUSH.together(*_words(worker, record, shrunk))
+    except RedisError as error:
+        spool.add(worker, record)
+        log.warning("outbox.spooled", error=type(error).__name__)
+        RECORDS_SPOOLED.inc()
+
+
+def _words(worker: str, record: bytes, shrunk: Shrunk | None) -> tuple[list[str], list[str | int | bytes]]:
+    """Return keys and arguments of what is pushed."""
+    keys: list[str] = [STREAM]
+    args: list[str | int | bytes] = [worker, record]
+    if shrunk is not None:
+        hold = shrunk.hold
+        keys += (notes_key(hold.worker), hold.flight, *hold.balances)
+        args += (hold.id, shrunk.note, *shrunk.stays)
+    return keys, args
+
+
+def arrive(seconds: float) -> None:
+    """Wait, but not for longer, until all that was handed over is in the stream or the spool; tell of what is not."""
+    with suppress(gevent.Timeout), gevent.Timeout(seconds):
+        with suppress(RedisError):
+            heard()
+        _AGAIN.join()
+        BACKLOG.drain()
+    BACKLOG.give_up()
+
+
+def _stream() -> Any:
+    """Return the client; the library's types of stream answers cover every protocol version and fit none."""
+    return client()
+
+
+# --- the settling side
+
+
+def prepare() -> None:
+    """Make the stream and its group. Raises RedisError."""
+    try:
+        client().xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+    except ResponseError as error:
+        if "BUSYGROUP" not in str(error):
+            raise
+
+
+def take(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[Message]:
+    """Return messages to settle: first those that this or a vanished reader `left` unfinished, then new ones.
+
+    Raises RedisError.
+    """
+    found: list[tuple[str, dict[str, str]]] = []
+    if left:
+        found = _stream().xautoclaim(STREAM, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
+        found = found or stuck_deliveries.claim(STREAM, GROUP, reader, ABANDONED_AFTER / 1000)
+        found = found or _read(reader, "0", count)
+    found = found or _read(reader, ">", count, block=wait_ms)
+    return [Message(identifier, fields["worker"], fields["record"]) for identifier, fields in found if fields]
+
+
+def _read(reader: str, since: str, count: int, block: int | None = None) -> list[tuple[str, dict[str, str]]]:
+    """Return entries of the stream: the reader's own unfinished ones (`0`), or new ones (`>`)."""
+    answer = _stream().xreadgroup(GROUP, reader, {STREAM: since}, count=count, block=block)
+    return answer[0][1] if answer else []
+
+
+def finish(messages: Sequence[Message]) -> None:
+    """Take settled messages out of the stream. Raises RedisError."""
+    if messages:
+        identifiers = [message.id for message in messages]
+        pipe = client().pipeline(transaction=True)
+        pipe.xack(STREAM, GROUP, *identifiers)
+        pipe.xdel(STREAM, *identifiers)
+        pipe.execute()
+
+
+def depth() -> tuple[int, float]:
+    """Return how many records wait and the age of the oldest in seconds. Raises RedisError."""
+    stream = _stream()
+    first = stream.xrange(STREAM, count=1)
+    if not first:
+        return 0, 0.0
+    oldest = int(first[0][0].split("-")[0]) / 1000
+    return int(stream.xlen(STREAM)), max(float(stream.time()[0]) - oldest, 0.0)
+
+
+# --- the spool
+
+
+def replay() -> int:
+    """Move spooled records, whoever spooled them, into the stream; return how many. Stops where Redis fails again."""
+    moved = 0
+
+    def add(worker: str, record: bytes) -> None:
+        nonlocal moved
+        client().xadd(STREAM, {"worker": worker, "record": record})
+        moved += 1
+
+    try:
+        spool.move(add)
+    except RedisError as error:
+        log.warning("outbox.replay_stopped", error=type(error).__name__)
+    except OSError as error:
+        log.warning("outbox.spool_failed", error=error.strerror)
+    if moved:
+        log.info("outbox.replayed", records=moved)
+    return moved

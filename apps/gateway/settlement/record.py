@@ -1,0 +1,194 @@
+"""The record of a request, from its admission to its end: what is kept, as far as retention allows.
+
+Knows the names of what is logged and what each retention level forbids. Must never know where records go.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from apps.billing.ledger import Charge
+from apps.billing.pricing import Bill, Cost, bill_at, cost_by
+from apps.billing.storage import storage_cost_of
+from apps.gateway.access.credentials import CREDITS
+from apps.gateway.access.policy import Policy
+from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
+from apps.gateway.canonical.events import Reply
+from apps.gateway.client.http_request import Call
+from apps.gateway.dialects import Inbound, client_side_of, openai
+from apps.gateway.routing.candidates import Candidate
+from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.money import ZERO
+from apps.kernel.prices import PriceCard
+from apps.logs.entry import Entry
+
+_UNIFIED = {
+    "stop": "completed",
+    "length": "length_limit",
+    "tool_calls": "tool_calls",
+    "content_filter": "content_filter",
+}
+ENCODER = msgspec.json.Encoder(uuid_format="canonical")
+
+
+def open_entry(identifier: UUID, route: str, policy: Policy, call: Call, chat: Chat) -> Entry:
+    """Return the record of a request that has just been admitted, as it stands should nobody ever finish it."""
+    entry = Entry(
+        id=identifier,
+        request_id=call.request_id,
+        organization_id=policy.organization_id,
+        project_id=policy.project_id,
+        api_key_id=policy.api_key_id,
+        route=route,
+        requested_model=chat.model[:255],
+        mode=policy.mode,
+        used_mode=policy.mode if policy.mode != "hybrid" else "credits",
+        streamed=chat.stream,
+        unified_finish_reason="gateway_error",
+        status_code=500,
+        has_error=True,
+        error_details={"status": 500, "code": "worker_lost"},
+        swept=True,
+        retention_level=policy.retention,
+    )
+    if policy.retention != "none":
+        _keep_parameters(entry, chat, call)
+    return entry
+
+
+def keep_request(entry: Entry, chat: Chat, retention: str) -> None:
+    """Keep what is asked, in the client's format, once nothing is in it any more that must not be kept."""
+    if retention == "none":
+        return
+    # The images API is OpenAI's too.
+    dialect = client_side_of(chat.dialect or openai.NAME)
+    if chat.tool_choice is not None:
+        entry.tool_choice = dialect.logged_choice(chat.tool_choice, chat.parallel_tool_calls)
+    if chat.tools:
+        entry.tools = [tool.name for tool in chat.tools if isinstance(tool, FunctionTool)]
+    entry.response_format = {"type": chat.response_format.kind} if chat.response_format else None
+    if retention == "retain":
+        _keep_content(entry, chat, dialect)
+
+
+def note_of(entry: Entry) -> str:
+    """Return the entry, which has no content yet, as the write-ahead note that the sweeper turns into a row."""
+    return ENCODER.encode(entry).decode()
+
+
+def choose(entry: Entry, candidate: Candidate, requested_provider: str | None) -> None:
+    """Write down who answers."""
+    entry.requested_provider = requested_provider
+    entry.used_model = candidate.model_id
+    entry.used_provider = candidate.provider_id
+    entry.underlying_model = candidate.model_name
+    entry.used_mode = candidate.credential.mode
+    entry.provider_key_id = candidate.credential.provider_key_id
+    entry.prices = candidate.offer.prices
+
+
+def count(entry: Entry, bill: Bill) -> Cost:
+    """Write down what was used, and what it costs by the prices that go with it; return the cost."""
+    usage, cost = bill.used, cost_by(bill)
+    entry.prices = bill
+    prompt, completion = usage.prompt_tokens, usage.completion_tokens
+    entry.prompt_tokens = prompt
+    entry.completion_tokens = completion
+    entry.total_tokens = prompt + completion
+    entry.reasoning_tokens = usage.reasoning or None
+    entry.cached_tokens = usage.cache_read
+    entry.cache_write_tokens = (usage.cache_write + usage.cache_write_1h) or None
+    entry.image_input_tokens = usage.image_input or None
+    entry.image_output_tokens = usage.image_output or None
+    entry.estimated_cost = usage.estimated
+    entry.cost = cost.total
+    entry.input_cost = cost.input
+    entry.output_cost = cost.output
+    entry.cached_input_cost = cost.cached_input
+    entry.cache_write_cost = cost.cache_write
+    entry.request_cost = cost.request
+    entry.web_search_cost = cost.web_search
+    entry.image_input_cost = cost.image_input
+    entry.image_output_cost = cost.image_output
+    entry.data_storage_cost = ZERO if bill.waived else storage_cost_of(prompt + completion, entry.retention_level)
+    entry.discount_savings = cost.discount_savings
+    entry.unpriced = cost.unpriced
+    return cost
+
+
+def complete(entry: Entry, finish: str | None, native: str | None, retention: str) -> None:
+    """Write down that the answer came to its end."""
+    entry.swept = False
+    entry.status_code, entry.has_error, entry.canceled, entry.error_details = 200, False, False, None
+    entry.unified_finish_reason = _UNIFIED.get(finish or "", "unknown")
+    if retention != "none":
+        entry.finish_reason = native or finish
+
+
+def fail(entry: Entry, error: ApiError, retention: str) -> None:
+    """Write down that the request ended in an error, or because its client left."""
+    entry.swept = False
+    entry.status_code = error.status
+    entry.canceled = error.status == 499
+    entry.has_error = not entry.canceled
+    entry.unified_finish_reason = _unified_of(error)
+    entry.error_details = {"status": error.status, "type": error.type, "code": error.code}
+    if retention == "retain":
+        # A provider's words may quote the request.
+        entry.error_details["message"] = error.message
+    if entry.cost is None:
+        count(entry, bill_at(entry.prices or PriceCard(), waived="failed"))
+
+
+def keep_answer(entry: Entry, reply: Reply) -> None:
+    """Keep what the model said; for organizations that retain content."""
+    entry.content = "\n".join(choice.text for choice in reply.choices if choice.text is not None) or None
+    entry.reasoning_content = "".join(block.text for choice in reply.choices for block in choice.reasoning) or None
+
+
+def encode(entry: Entry) -> bytes:
+    """Return the record as JSON."""
+    return ENCODER.encode(entry)
+
+
+def charge_of(entry: Entry) -> Charge:
+    """Return what a record moves: always the key's usage, the credits only when the service's credentials were used."""
+    cost = entry.cost or ZERO
+    return Charge(
+        organization_id=entry.organization_id,
+        api_key_id=entry.api_key_id,
+        reference=entry.id,
+        credits=-cost if entry.used_mode == CREDITS else ZERO,
+        usage=cost,
+        storage=entry.data_storage_cost or ZERO,
+    )
+
+
+def _unified_of(error: ApiError) -> str:
+    if error.status == 499:
+        return "canceled"
+    if error.from_provider:
+        return "upstream_error"
+    return "gateway_error" if error.status >= 500 else "client_error"
+
+
+def _keep_parameters(entry: Entry, chat: Chat, call: Call) -> None:
+    entry.temperature, entry.top_p, entry.max_tokens = chat.temperature, chat.top_p, chat.max_tokens
+    entry.frequency_penalty, entry.presence_penalty = chat.frequency_penalty, chat.presence_penalty
+    if chat.reasoning is not None:
+        entry.reasoning_effort, entry.reasoning_max_tokens = chat.reasoning.effort, chat.reasoning.max_tokens
+    entry.custom_headers, entry.source = call.tags, call.source
+
+
+def _keep_content(entry: Entry, chat: Chat, dialect: Inbound) -> None:
+    try:
+        asked = dialect.logged_request(chat)
+    except InvalidRequest:
+        # No request is refused for the log's sake.
+        asked = {"messages": chat.messages, "tools": chat.tools, "tool_choice": entry.tool_choice}
+    entry.messages, entry.tools = asked["messages"], asked.get("tools")
+    entry.tool_choice, entry.response_format = asked.get("tool_choice"), asked.get("response_format")
+    if ToolResult in chat.kinds:
+        entry.tool_results = dialect.logged_results(msgspec.json.decode(ENCODER.encode(entry.messages))) or None

@@ -1,0 +1,149 @@
+"""Backlog of records that neither the store nor the disk would take: kept in memory, tried again until one does.
+
+While any record waits here its worker takes no new request: what has been let in already bounds the memory. Other
+processes learn of it by a lock, which takes no room on a disk that has none, and goes with the process. Knows callables
+and when to call them again. Must never know what a record says.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import gevent
+import structlog
+from django.conf import settings
+
+from apps.gateway.metrics.definitions import RECORDS_IN_MEMORY, UNRECORDABLE
+from apps.kernel.errors import Overloaded
+from apps.kernel.sealing import seal
+
+log = structlog.get_logger(__name__)
+
+# Seconds between tries, at first and at most.
+_FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0
+RETRY_AFTER = 5.0
+
+
+class Waiting(NamedTuple):
+    """A record, and how it is pushed once more; that raises as long as nobody takes it."""
+
+    push: Callable[[], None]
+    record: bytes
+
+
+class RecordBacklog:
+    """The records of one process that wait in memory, oldest first."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Waiting] = deque()
+        self._greenlet: gevent.Greenlet[..., None] | None = None
+        self._lock: int | None = None
+
+    def insist_on_room(self) -> None:
+        """Raise Overloaded while any record waits: nobody knows whether the next could be stored."""
+        if self.waiting:
+            UNRECORDABLE.inc()
+            raise Overloaded(
+                "The gateway cannot store records of requests right now; try again shortly", retry_after=RETRY_AFTER
+            )
+
+    def keep(self, push: Callable[[], None], record: bytes, reason: str) -> None:
+        """Keep a record, and try it again in the background."""
+        if not self.waiting:
+            log.error("records.waiting", error=reason)
+        self._tell()
+        self.waiting.append(Waiting(push, record))
+        RECORDS_IN_MEMORY.set(len(self.waiting))
+        if self._greenlet is None:
+            self._greenlet = gevent.spawn(self._keep_trying)
+
+    def try_again(self) -> bool:
+        """Push what waits, in order, up to the first that nobody takes; tell whether nothing waits any more."""
+        while self.waiting:
+            try:
+                self.waiting[0].push()
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
+                log.info("records.still_waiting", error=type(error).__name__, records=len(self.waiting))
+                self._tell()
+                return False
+            # Only now: who is ended in the middle must not take it along. It may be pushed twice, which is as good.
+            self.waiting.popleft()
+            RECORDS_IN_MEMORY.set(len(self.waiting))
+        self._withdraw()
+        return True
+
+    def drain(self) -> None:
+        """Wait until nothing waits any more."""
+        if self._greenlet is not None:
+            self._greenlet.join()
+
+    def give_up(self) -> None:
+        """Leave what still waits, sealed, to the log of a process that ends: an operator can push it from there."""
+        while self.waiting:
+            record = self.waiting.popleft().record
+            log.error("records.left_to_the_log", sealed=seal(record).decode())
+        self._withdraw()
+
+    def _keep_trying(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self.try_again():
+            gevent.sleep(pause)
+            pause = min(pause * 2, _LAST_PAUSE)
+        self._greenlet = None
+        log.warning("records.stored")
+
+    def _tell(self) -> None:
+        """Let other processes know, unless they do."""
+        if self._lock is not None:
+            return
+        # One of them may be looking just now; then the next try tells.
+        with suppress(OSError):
+            lock = _open()
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                raise
+            self._lock = lock
+
+    def _withdraw(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+def prepare() -> None:
+    """Make the file whose lock tells, while there is room for its name. Raises OSError."""
+    os.close(_open())
+
+
+def anybody_waits() -> bool:
+    """Tell whether any process of this home has records that it cannot store."""
+    if BACKLOG.waiting:
+        return True
+    try:
+        descriptor = _open()
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _open() -> int:
+    path = Path(settings.GATEWAY_HOME) / "run" / "records-waiting"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+
+BACKLOG = RecordBacklog()

@@ -1,0 +1,108 @@
+"""From the outbox to the log and the ledger: each record once, in one transaction, whatever dies in between.
+
+Knows the order that makes it safe: commit, then publish balances, release reservations, and only then take the message
+out of the stream. Everything after the commit may be repeated. Must never know HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import structlog
+from django.db import transaction
+
+from apps.billing import balance_copies, balances, leases, ledger, reservations
+from apps.gateway.metrics.definitions import SETTLED, SWEPT
+from apps.gateway.settlement import outbox
+from apps.gateway.settlement.outbox import Message
+from apps.gateway.settlement.record import charge_of, encode
+from apps.guardrails import writer as violations
+from apps.guardrails.scanning.violations import Noted
+from apps.kernel.pace import paced
+from apps.kernel.redis import client
+from apps.logs import writer
+from apps.logs.entry import Entry
+
+log = structlog.get_logger(__name__)
+
+# Records that cannot even be read; kept for an operator, never dropped.
+BROKEN = "outbox:broken"
+
+
+def settle(messages: Sequence[Message]) -> int:
+    """Write and charge a batch; return how many records were new. Raises DatabaseError and RedisError.
+
+    A message seen before changes nothing: its row exists, so it is not charged again.
+    """
+    entries = _read(messages)
+    with transaction.atomic():
+        written = writer.write([entry for _, entry in entries])
+        changed = ledger.charge([charge_of(entry) for _, entry in paced(entries) if entry.id in written])
+        violations.write([_found_in(entry) for _, entry in entries if entry.violations and entry.id in written])
+    balance_copies.mend(
+        balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
+    )
+    reservations.release([(message.worker, entry.id) for message, entry in entries])
+    outbox.finish(messages)
+    SETTLED.inc(len(written))
+    return len(written)
+
+
+def _balances_of(seen_before: Sequence[Entry]) -> list[balances.Balance]:
+    """Return the balances of records that an earlier settlement charged: it may have died before publishing them."""
+    if not seen_before:
+        return []
+    return [
+        *ledger.balances_of("organization", {entry.organization_id for entry in seen_before}),
+        *ledger.balances_of("key", {entry.api_key_id for entry in seen_before}),
+    ]
+
+
+def sweep() -> int:
+    """Turn what dead workers left into records that say so; return how many. Raises RedisError.
+
+    The stream keeps order: a record that its worker did push is settled before the sweeper's. Notes and holds go when
+    the record is settled, so a sweep that dies half-way is repeated harmlessly.
+    """
+    swept = 0
+    for worker in leases.dead_workers():
+        # Nobody adds to what a dead worker pushed: where nothing waits, all of it has been settled or put aside.
+        waiting, left = outbox.depth()[0], []
+        for identifier, note in reservations.notes_of(worker).items():
+            if not note.payload:
+                # Its record is in the stream, or was.
+                left.append((worker, identifier))
+                continue
+            entry = msgspec.json.decode(note.payload, type=Entry)
+            outbox.push(worker, encode(entry))
+            swept += 1
+        if not waiting:
+            reservations.release(left)
+        if not leases.forget(worker):
+            log.info("sweep.worker", worker=worker, requests=swept)
+    SWEPT.inc(swept)
+    return swept
+
+
+def _read(messages: Sequence[Message]) -> list[tuple[Message, Entry]]:
+    """Return the records that can be read; the others are put aside."""
+    entries = []
+    for message in paced(messages):
+        try:
+            entries.append((message, msgspec.json.decode(message.record, type=Entry)))
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            log.error("settle.unreadable", stream_id=message.id, error=str(error)[:200])
+            client().xadd(BROKEN, {"worker": message.worker, "record": message.record})
+    return entries
+
+
+def _found_in(entry: Entry) -> violations.Request:
+    """Return what guardrails found in a request."""
+    return violations.Request(
+        log_id=entry.id,
+        organization_id=entry.organization_id,
+        api_key_id=entry.api_key_id,
+        model=entry.used_model or entry.requested_model,
+        noted=msgspec.convert(entry.violations, tuple[Noted, ...]),
+    )

@@ -1,0 +1,104 @@
+"""Worker lease: the heartbeat by which this process keeps its reservations its own, and what else it does each second.
+
+Knows the life of one process. Must never know a request.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+
+import gevent
+import structlog
+from redis.exceptions import RedisError
+
+from apps.billing import leases
+from apps.gateway.admission import offline_admission
+from apps.gateway.metrics import buffer
+from apps.gateway.routing import circuit_breaker
+from apps.gateway.settlement import disk_space, outbox, record_backlog, spool
+from apps.gateway.settlement.record_backlog import BACKLOG
+
+log = structlog.get_logger(__name__)
+
+BEAT_SECONDS, COUNT_SECONDS = 3.0, 1.0
+# Seconds that a process which ends waits for its records to have arrived, and for those that nobody took to be taken.
+_LAST_WORDS, _LAST_TRIES = 5.0, 20.0
+_started = False
+
+
+def start() -> None:
+    """Start the heartbeat and the spool's replay, once a process, before its first reservation."""
+    global _started
+    if _started:
+        return
+    # Before the first wait: others ask meanwhile.
+    _started = True
+    atexit.register(retire)
+    _take_room()
+    _beat()
+    gevent.spawn(_live)
+    gevent.spawn(circuit_breaker.keep)
+    gevent.spawn(_count)
+
+
+def _begin_anew() -> None:
+    """Be another process: a child has none of its parent's greenlets."""
+    global _started
+    _started = False
+
+
+os.register_at_fork(after_in_child=_begin_anew)
+
+
+def _live() -> None:
+    """Beat, and bring in what was spooled while the store was away, for as long as the process lives."""
+    while True:
+        gevent.sleep(BEAT_SECONDS)
+        _take_room()
+        if _beat():
+            outbox.replay()
+            _tell_that_it_answers()
+
+
+def _tell_that_it_answers() -> None:
+    try:
+        offline_admission.store_answers()
+    except RedisError as error:
+        log.warning("worker.not_given_back", error=type(error).__name__)
+
+
+def _count() -> None:
+    while True:
+        gevent.sleep(COUNT_SECONDS)
+        buffer.hand_over()
+
+
+def _take_room() -> None:
+    """Have room on the disk for records before it is needed, and look how much else there is."""
+    try:
+        record_backlog.prepare()
+        spool.reserve()
+    except OSError as error:
+        log.warning("worker.no_room_for_records", error=error.strerror)
+    disk_space.look()
+
+
+def _beat() -> bool:
+    try:
+        leases.beat(leases.worker_name())
+    except RedisError as error:
+        log.warning("worker.beat_missed", error=type(error).__name__)
+        return False
+    return True
+
+
+def retire() -> None:
+    """Say that this process ends: what it still holds is swept at once."""
+    buffer.hand_over()
+    # Else what has been answered would be swept as if it had not.
+    outbox.arrive(_LAST_TRIES if BACKLOG.waiting else _LAST_WORDS)
+    try:
+        leases.retire(leases.worker_name())
+    except RedisError as error:
+        log.warning("worker.not_retired", error=type(error).__name__)

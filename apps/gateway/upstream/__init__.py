@@ -1,0 +1,1 @@
+"""Upstream: calling providers over HTTP, with retries, fallback and hedging."""

@@ -1,0 +1,238 @@
+"""The only file that opens sockets to providers: HTTP/1.1 over pooled sockets, cooperative under gevent's patch.
+
+Knows addresses, headers and time budgets. Must never know a wire format, a provider or a price.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+import time
+from collections import deque
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache, partial
+from select import POLLERR, POLLHUP, POLLIN
+from urllib.parse import urlsplit
+
+from gevent.monkey import get_original
+
+from apps.gateway.failures import StaleConnection, UpstreamFailure
+from apps.gateway.upstream import dns_cache
+from apps.gateway.upstream.http_response import NOT_YET, Budget, Exchange, network_failure
+from apps.gateway.upstream.socket_wait import Readiness
+
+# Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
+_POOL_SIZE = 512
+_POOL_AGE = 45.0
+# Addresses with kept connections, and URLs that are remembered in parts: tenants may name any number of both.
+_MOST_POOLS, _MOST_URLS = 1_024, 4_096
+# The end of a kept connection that comes within so many seconds of the request was on its way before: within two round
+# trips to the provider, as far as the kernel knows them, and within bounds. Whoever closes later may have read it.
+_AT_ONCE, _AT_ONCE_FAR = 0.05, 0.25
+# Bytes that are one record of TLS at most.
+_TLS_RECORD = 16_384
+_ROUND_TRIP = struct.Struct("68xI")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where to connect: at the host, or at the one `ip` that was found safe for it."""
+
+    host: str
+    port: int
+    tls: bool
+    ip: str | None = None
+
+
+class _Connection:
+    """A socket and since when it has been idle."""
+
+    __slots__ = ("_look", "idle_since", "readiness", "reused", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        # Who reads has waited until there is something.
+        sock.settimeout(0.0)
+        self.readiness = Readiness(sock)
+        self.reused = False
+        self.idle_since = 0.0
+        self._look = _poll()
+        self._look.register(sock.fileno(), POLLIN | POLLHUP | POLLERR)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether it has something to say while it is idle: its end, or what nobody has asked for."""
+        return bool(self._look.poll(0))
+
+    @property
+    def at_once(self) -> float:
+        """The seconds within which its end was on its way already."""
+        try:
+            told = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ROUND_TRIP.size)
+            round_trip = float(_ROUND_TRIP.unpack(told)[0]) / 1e6
+        except (OSError, AttributeError, struct.error):
+            round_trip = 0.0
+        return min(max(_AT_ONCE, 2 * round_trip), _AT_ONCE_FAR)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self.readiness.close()
+        self.sock.close()
+
+
+# The kernel's own poll: looking whether a kept socket is still open must not switch to another greenlet.
+_poll = get_original("select", "poll")
+_pools: dict[Address, deque[_Connection]] = {}
+
+
+@lru_cache(maxsize=_MOST_URLS)
+def split_url(url: str, ip: str | None = None) -> tuple[Address, str, bytes]:
+    """Return the address, the path with query, and the Host header's value of a URL."""
+    parts = urlsplit(url)
+    tls = parts.scheme == "https"
+    host = parts.hostname or ""
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Address(host, parts.port or (443 if tls else 80), tls, ip), path, parts.netloc.rpartition("@")[2].encode()
+
+
+@cache
+def _tls_context() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def send(
+    method: str,
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    budget: Budget,
+    ip: str | None = None,
+    *,
+    fresh: bool = False,
+) -> Generator[None, None, Exchange]:
+    """Send a request, wait for the head of its answer, and return the exchange. Raises UpstreamFailure.
+
+    Yields whenever nothing has come for the budget's `tick` seconds. The host is called at `ip` where one is given, and
+    over a connection of its own where it is to be `fresh`. Nothing is ever sent twice: that a kept connection had been
+    closed before the request was there is told as StaleConnection; sending again is up to whoever asked.
+    """
+    address, path, host = split_url(url, ip)
+    deadline = time.monotonic() + budget.total
+    head = _head_of(method, path, host, headers, body)
+    connection = _Connection(_connect(address, budget.connect)) if fresh else _take(address, budget)
+    exchange = Exchange(connection, budget, deadline, partial(_give_back, address, connection))
+    written_at: float | None = None
+    try:
+        _write(connection.sock, head + body, min(deadline, time.monotonic() + budget.first_byte))
+        written_at = time.monotonic()
+        yield from exchange.read_head()
+    except UpstreamFailure as failure:
+        stale = (
+            failure.error_type == "network"
+            and connection.reused
+            and exchange.received == 0
+            and (written_at is None or time.monotonic() - written_at <= connection.at_once)
+        )
+        exchange.close()
+        if stale:
+            raise StaleConnection("network", "the kept connection had been closed") from failure
+        raise
+    except BaseException:
+        exchange.close()
+        raise
+    return exchange
+
+
+def _head_of(method: str, path: str, host: bytes, headers: Mapping[str, str], body: bytes) -> bytes:
+    """Return the request line and headers. Raises UpstreamFailure for a value that would break out of its line."""
+    lines = ""
+    for name, value in headers.items():
+        lines += f"{name}: {value}\r\n"
+    if lines.count("\n") != len(headers) or lines.count("\r") != len(headers):
+        raise UpstreamFailure("client_error", "a header to the provider holds a line break", status=400)
+    start = f"{method} {path} HTTP/1.1\r\n".encode("latin-1")
+    rest = f"\r\nAccept-Encoding: identity\r\nContent-Length: {len(body)}\r\n{lines}\r\n".encode("latin-1", "replace")
+    return start + b"Host: " + host + rest
+
+
+def _write(sock: socket.socket, data: bytes, until: float) -> None:
+    try:
+        sent = 0
+        # TLS wants what it could not take again in the same pieces, which `sendall` cuts otherwise than one `send`.
+        if len(data) <= _TLS_RECORD or not isinstance(sock, ssl.SSLSocket):
+            # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
+            with contextlib.suppress(*NOT_YET):
+                sent = sock.send(data)
+        if sent < len(data):
+            sock.settimeout(max(until - time.monotonic(), 0.001))
+            sock.sendall(data[sent:])
+            sock.settimeout(0.0)
+    except TimeoutError:
+        raise UpstreamFailure("timeout", "the provider did not take the request in time") from None
+    except OSError as error:
+        raise network_failure(error) from error
+
+
+def _take(address: Address, budget: Budget) -> _Connection:
+    """Return a kept connection that is still open, else a new one. Raises UpstreamFailure."""
+    pool = _pools.get(address)
+    oldest = time.monotonic() - _POOL_AGE
+    while pool:
+        connection = pool.pop()
+        if connection.idle_since >= oldest and not connection.speaks:
+            connection.reused = True
+            return connection
+        connection.close()
+    return _Connection(_connect(address, budget.connect))
+
+
+def _give_back(address: Address, connection: _Connection) -> None:
+    connection.idle_since = time.monotonic()
+    pool = _pools.get(address)
+    if pool is None:
+        if len(_pools) >= _MOST_POOLS:
+            _forget_pools(connection.idle_since - _POOL_AGE)
+        pool = _pools[address] = deque()
+    pool.append(connection)
+    if len(pool) > _POOL_SIZE:
+        pool.popleft().close()
+
+
+def _forget_pools(oldest: float) -> None:
+    """Close the pools that nobody has used lately; where all were used, the one that was made first."""
+    unused = [address for address, pool in _pools.items() if not pool or pool[-1].idle_since < oldest]
+    for address in unused or [next(iter(_pools))]:
+        for connection in _pools.pop(address):
+            connection.close()
+
+
+def _connect(address: Address, timeout: float) -> socket.socket:
+    try:
+        sock = dns_cache.connect(address.ip or address.host, address.port, timeout)
+    except TimeoutError:
+        raise UpstreamFailure("timeout", f"no connection within {timeout:g} s") from None
+    except OSError as error:
+        raise network_failure(error) from error
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if not address.tls:
+        return sock
+    try:
+        return _tls_context().wrap_socket(sock, server_hostname=address.host)
+    except OSError as error:
+        sock.close()
+        if isinstance(error, TimeoutError):
+            raise UpstreamFailure("timeout", f"no secure connection within {timeout:g} s") from None
+        raise network_failure(error) from error
+
+
+def close_idle() -> None:
+    """Close every kept connection."""
+    for pool in _pools.values():
+        while pool:
+            with contextlib.suppress(OSError):
+                pool.pop().close()

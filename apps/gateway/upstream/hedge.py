@@ -1,0 +1,152 @@
+"""Two providers at once, when the first is later than usual: whoever begins to answer first wins, the other is closed.
+
+Opted in to by a client (`X-Hedge`) or a project, for streams. What the loser has read is paid for, so a second call is
+only made when that costs no more than a cap. Knows races. Must never know what an answer says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+import gevent
+from django.conf import settings
+
+from apps.billing.pricing import Cost
+from apps.gateway.canonical.events import Event, Waiting
+from apps.gateway.client.client_disconnect import Departure
+from apps.gateway.client.http_request import Call
+from apps.gateway.failures import UpstreamFailure
+from apps.gateway.routing.candidates import Candidate
+from apps.gateway.upstream.call_provider import Attempt
+from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.usage import Usage
+
+# USD that a second call may add to a request, where the client names no other cap, and the most it can name.
+USUAL_CAP, HIGHEST_CAP = Decimal("0.01"), Decimal(10)
+# Seconds: the shortest time after which a second provider is asked, and the longest that a client can name.
+_SOONEST, _LATEST = 0.05, 120.0
+_WORDS = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Hedge:
+    """After how many seconds a second provider is asked (None: when the first is later than its usual 95th percentile),
+    and what that may add in USD."""
+
+    after: float | None
+    cap: Decimal = USUAL_CAP
+
+    def delay(self, late_after: float | None) -> float | None:
+        """Return the seconds to wait, given the first's usual latest in milliseconds; None when nobody knows."""
+        if self.after is not None:
+            return self.after
+        return None if late_after is None else max(late_after / 1000, _SOONEST)
+
+    def allows(self, candidate: Candidate, prompt_tokens: int) -> bool:
+        """Return whether losing the race costs no more than the cap with this candidate."""
+        return loss_of(candidate, prompt_tokens).total <= self.cap
+
+
+def loss_of(candidate: Candidate, prompt_tokens: int) -> Cost:
+    """Return what a call costs that was closed before its first token: the prompt has been read."""
+    return candidate.cost_of(Usage(input=prompt_tokens))
+
+
+def hedge_of(call: Call, *, by_default: bool) -> Hedge | None:
+    """Return how a request is to be hedged, None when it is not. Raises InvalidRequest naming the header.
+
+    `X-Hedge` is `true`, `false`, or milliseconds; `X-Hedge-Max-Cost` is USD.
+    """
+    said = (call.header("x-hedge") or "").strip().lower()
+    wanted = _WORDS.get(said, by_default if not said else None)
+    if wanted is False:
+        return None
+    after = None if wanted else _number(said, "X-Hedge", Decimal(1000 * _LATEST).to_integral_value()) / 1000
+    cap = call.header("x-hedge-max-cost")
+    most = USUAL_CAP if cap is None else _number(cap, "X-Hedge-Max-Cost", HIGHEST_CAP)
+    return Hedge(None if after is None else max(float(after), _SOONEST), most)
+
+
+def _number(text: str, name: str, most: Decimal) -> Decimal:
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        value = Decimal(-1)
+    if not value.is_finite() or not 0 <= value <= most:
+        raise InvalidRequest(f"{name}: must be a number from 0 to {most}", code="invalid_parameters", param=name)
+    return value
+
+
+if TYPE_CHECKING:
+    _Run = gevent.Greenlet[..., Any]
+
+
+def race(
+    first: Attempt,
+    find_second: Callable[[], Attempt | None],
+    delay: float,
+    departure: Departure,
+    fell: Callable[[Attempt, UpstreamFailure | InvalidRequest], None],
+) -> Iterator[Attempt | Event]:
+    """Yield `Waiting` while nobody answers, then the attempt that won, then its events.
+
+    One that fails while another runs is told to `fell`. Raises what the last one running failed with.
+    """
+    runs: dict[_Run, Attempt] = {gevent.spawn(_begin, first): first}
+    second_at: float | None = time.monotonic() + delay
+    silent_until = time.monotonic() + settings.HEARTBEAT_INTERVAL
+    try:
+        while True:
+            wake_at = silent_until if second_at is None else min(silent_until, second_at)
+            patience = max(wake_at - time.monotonic(), 0.0)
+            with departure.interrupts():
+                done = gevent.wait(list(runs), timeout=patience, count=1)
+            if done:
+                attempt, outcome = runs.pop(done[0]), done[0].get()
+                if not isinstance(outcome, Exception):
+                    _close(runs)
+                    yield attempt
+                    yield from outcome
+                    return
+                if not runs or not isinstance(outcome, UpstreamFailure | InvalidRequest):
+                    raise outcome
+                fell(attempt, outcome)
+            elif second_at is not None and time.monotonic() >= second_at:
+                second_at = None
+                second = find_second()
+                if second is not None:
+                    runs[gevent.spawn(_begin, second)] = second
+            elif time.monotonic() >= silent_until:
+                silent_until += settings.HEARTBEAT_INTERVAL
+                yield Waiting()
+    finally:
+        _close(runs)
+
+
+def _begin(attempt: Attempt) -> Iterator[Event] | Exception:
+    """Run an attempt to its first content; return all of its events, or what it failed with."""
+    try:
+        events = attempt.events()
+        for event in events:
+            if not isinstance(event, Waiting):
+                return _from(event, events)
+    except (UpstreamFailure, ApiError) as failure:
+        return failure
+    except Exception as error:  # noqa: BLE001 - raised again by whoever waits for it
+        return error
+    return iter(())
+
+
+def _from(first: Event, rest: Iterator[Event]) -> Iterator[Event]:
+    yield first
+    yield from rest
+
+
+def _close(runs: dict[_Run, Attempt]) -> None:
+    """End those who are still running: their providers' connections are closed on the way out."""
+    gevent.killall(list(runs), timeout=1)
+    runs.clear()

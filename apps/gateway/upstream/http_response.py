@@ -1,0 +1,266 @@
+"""Reading one answer of a provider, parsed by llhttp, within a budget of time for every wait.
+
+Knows bytes and headers. Must never know what they mean, nor where the socket came from.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import gevent
+import httptools
+import msgspec
+
+from apps.gateway.failures import UpstreamFailure
+from apps.gateway.upstream.content_coding import CODINGS, Unpackable, Unpacker
+from apps.gateway.upstream.socket_wait import Readiness
+
+_READ_SIZE = 65_536
+# Bytes of an answer's head, whatever they are; llhttp itself has no bound. And how many headers are in it.
+_MAX_HEAD_BYTES, _MAX_HEADERS = 256 * 1024, 500
+# Bytes of an answer that are none of its body (its head, chunks' sizes, trailers): some, and some more with the body.
+# A chunk for every byte takes six.
+_MAX_BESIDE, _MAX_BESIDE_PER_BYTE = 512 * 1024, 16
+# Bytes of a whole stream; the longest answers of several choices, an event for each token, are a tenth of it.
+_MAX_BODY_BYTES = 512 * 1024 * 1024
+# Unpacked bytes after which others have their turn.
+_FAIR_SHARE = 1024 * 1024
+# Bytes of an answer after which its reader is told how many there are so far. Digits of a length that is one.
+_TOLD_EVERY, _MAX_DIGITS = 256 * 1024, 16
+# What a socket that does not wait says when it would have to; over TLS also of what is no whole record yet.
+NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """Seconds to wait: for the connection, for the first byte, between bytes, for all of it, and before a tick."""
+
+    connect: float
+    first_byte: float
+    idle: float
+    total: float
+    tick: float
+
+
+class Connection(Protocol):
+    """A socket that does not wait, and what waits for it."""
+
+    sock: socket.socket
+    readiness: Readiness
+
+    def close(self) -> None:
+        """Close both."""
+
+
+class Exchange:
+    """One request and its answer. Close it whatever happens: unread answers close the connection, read ones free it."""
+
+    def __init__(self, connection: Connection, budget: Budget, deadline: float, free: Callable[[], None]) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self._connection = connection
+        self._free = free
+        self._budget = budget
+        self._deadline = deadline
+        self._parser: Any = httptools.HttpResponseParser(self)
+        self._body: list[bytes] = []
+        self._head_bytes = self._headers = self._body_bytes = 0
+        self._head_done = self._complete = self._closed = self._kept_alive = self._surplus = False
+        self._unpacker: Unpacker | None = None
+        self.received = 0
+
+    # --- llhttp's callbacks
+    def on_message_begin(self) -> None:
+        """Note what comes behind a complete answer: nobody asked for it, and its connection is not used again."""
+        self._surplus = self._complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; the last of a name wins. What comes behind the body (a trailer) is none."""
+        if self._head_done:
+            return
+        self._headers += 1
+        if self._headers > _MAX_HEADERS:
+            raise UpstreamFailure("network", f"the answer has more than {_MAX_HEADERS} headers")
+        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """Learn the status; 1xx answers only announce the real one."""
+        if self._surplus:
+            return
+        self.status = self._parser.get_status_code()
+        if self.status >= 200:
+            self._head_done = True
+            coding = self.headers.get("content-encoding", "").strip().lower()
+            if coding in CODINGS:
+                self._unpacker = Unpacker()
+            elif coding not in {"", "identity"}:
+                raise UpstreamFailure("network", "the answer is encoded in a way that was not asked for")
+        else:
+            self.headers.clear()
+
+    def on_body(self, data: bytes) -> None:
+        """Take a piece of the body."""
+        if self._surplus:
+            return
+        self._body_bytes += len(data)
+        self._body.append(data)
+
+    def on_message_complete(self) -> None:
+        """Note the end of the answer (of the real one)."""
+        if self._surplus:
+            return
+        self._complete = self._head_done
+        # llhttp knows this until the next message begins.
+        self._kept_alive = self._parser.should_keep_alive()
+
+    # --- reading
+    def read_head(self) -> Iterator[None]:
+        """Wait for status and headers; yields whenever nothing has come for `tick` seconds. Raises UpstreamFailure."""
+        limit = min(self._deadline, time.monotonic() + self._budget.first_byte)
+        while not self._head_done:
+            if not self._receive_until(limit):
+                yield
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the body as it is asked for; b"" means that nothing has come for `tick` seconds. Nothing is read ahead.
+
+        Raises UpstreamFailure.
+        """
+        last = time.monotonic()
+        while True:
+            if self._body:
+                piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+                self._body.clear()
+                if self._unpacker is not None:
+                    yield from self._unpacked(self._unpacker, piece)
+                elif piece:
+                    yield piece
+                last = time.monotonic()
+            if self._complete:
+                if self._unpacker is not None:
+                    self._finish(self._unpacker)
+                return
+            if not self._receive_until(min(self._deadline, last + self._budget.idle)):
+                yield b""
+
+    def read(self, limit: int, held: Callable[[int], object] | None = None) -> bytes:
+        """Return the whole body; `held` is told of every so many bytes more of a large one.
+
+        Raises UpstreamFailure, also when it is longer than `limit` bytes, and what `held` raises.
+        """
+        parts: list[bytes] = []
+        size = told = 0
+        stated = self.headers.get("content-length", "")
+        if stated.isdecimal() and (len(stated) > _MAX_DIGITS or int(stated) > limit):
+            raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
+        for piece in self.pieces():
+            size += len(piece)
+            if size > limit:
+                raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
+            parts.append(piece)
+            if held is not None and size - told > _TOLD_EVERY:
+                held(size - told)
+                told = size
+        return b"".join(parts)
+
+    def _unpacked(self, unpacker: Unpacker, data: bytes) -> Iterator[bytes]:
+        """Yield what came of a compressed body, unpacked in steps. Raises UpstreamFailure."""
+        since = 0
+        try:
+            for piece in unpacker.unpack(data):
+                yield piece
+                if unpacker.given > _MAX_BODY_BYTES:
+                    raise UpstreamFailure("network", f"the answer is longer than {_MAX_BODY_BYTES} bytes")
+                since += len(piece)
+                if since > _FAIR_SHARE:
+                    since = 0
+                    gevent.sleep(0)
+        except Unpackable as error:
+            raise UpstreamFailure("network", f"the answer {error}") from error
+
+    def _finish(self, unpacker: Unpacker) -> None:
+        try:
+            unpacker.finish()
+        except Unpackable as error:
+            # Whoever sends that is not asked again over the same connection.
+            self._kept_alive = False
+            raise UpstreamFailure("network", f"the answer {error}") from error
+
+    def _receive_until(self, limit: float) -> bool:
+        """Take in what arrives; False when nothing has for `tick` seconds. Raises UpstreamFailure at the limit."""
+        left = limit - time.monotonic()
+        patient = self._budget.tick < left
+        if not self._connection.readiness.wait(self._budget.tick if patient else max(left, 0.001)):
+            if patient:
+                return False
+            raise UpstreamFailure("timeout", self._what_was_late(limit))
+        try:
+            data = self._connection.sock.recv(_READ_SIZE)
+        except NOT_YET:
+            return True
+        except OSError as error:
+            raise network_failure(error) from error
+        if not data:
+            self._end_of_stream()
+            return True
+        self.received += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            if isinstance(error.__context__, UpstreamFailure):
+                raise error.__context__ from None
+            raise UpstreamFailure("network", "the answer is not valid HTTP") from error
+        self._check_wire(len(data))
+        return True
+
+    def _check_wire(self, arrived: int) -> None:
+        """Raise UpstreamFailure when too much has come: of a head that does not end, beside the body, or of it."""
+        if not self._head_done:
+            # llhttp tells of a header only once it has ended.
+            self._head_bytes += arrived
+            if self._head_bytes > _MAX_HEAD_BYTES:
+                raise UpstreamFailure("network", "the answer's headers are too large")
+        elif self.received - self._body_bytes > _MAX_BESIDE + _MAX_BESIDE_PER_BYTE * self._body_bytes:
+            raise UpstreamFailure("network", "the answer has more framing than body")
+        elif self._body_bytes > _MAX_BODY_BYTES:
+            raise UpstreamFailure("network", f"the answer is longer than {_MAX_BODY_BYTES} bytes")
+
+    def _end_of_stream(self) -> None:
+        """The provider closed: the end of an answer without a length, else a cut."""
+        delimited = "content-length" in self.headers or "chunked" in self.headers.get("transfer-encoding", "")
+        if not self._head_done or delimited:
+            raise UpstreamFailure("network", "the connection was closed before the answer was complete")
+        self._complete = True
+
+    def _what_was_late(self, limit: float) -> str:
+        if limit >= self._deadline:
+            return f"the whole answer took longer than {self._budget.total:g} s"
+        if not self._head_done:
+            return f"no first byte within {self._budget.first_byte:g} s"
+        return f"silent for {self._budget.idle:g} s"
+
+    def close(self) -> None:
+        """Free the connection when the answer was read to its end, else close it, which tells the provider to stop."""
+        if self._closed:
+            return
+        self._closed = True
+        # It holds this exchange's methods: let go, so that both are freed at once and not when garbage is looked for.
+        self._parser = None
+        if self._complete and self._kept_alive and not self._surplus and not self._body:
+            self._free()
+        else:
+            self._connection.close()
+
+
+def network_failure(error: OSError) -> UpstreamFailure:
+    """Return the failure without addresses: they are the operator's business."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return UpstreamFailure("network", "the provider's certificate could not be verified")
+    if isinstance(error, socket.gaierror):
+        return UpstreamFailure("network", "the provider's address could not be resolved")
+    if isinstance(error, ConnectionRefusedError):
+        return UpstreamFailure("network", "the connection was refused")
+    return UpstreamFailure("network", "the connection was lost")

@@ -1,0 +1,85 @@
+"""Fetching what is at an address: files that clients name, and pictures that providers leave at one.
+
+Every address passes the guard and is called at the very IP that was looked at; redirects are not followed; size and
+time are bounded. Must never know who asks, nor show an address to anybody but whoever gave it.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import gevent
+import requests
+from urllib3.exceptions import HTTPError
+
+from apps.gateway.dialects.images.client.image_inputs import data_url_of
+from apps.keys.address_guard import UnsafeAddressError, guard
+
+# Bytes of a client's picture, and of one that a provider made.
+MOST_INPUT_BYTES, MOST_OUTPUT_BYTES = 20 * 1024 * 1024, 100 * 1024 * 1024
+_PIECE = 65_536
+# Nothing is unpacked: a few bytes could become many.
+_HEADERS = {"Accept-Encoding": "identity", "User-Agent": "model-gateway"}
+
+
+class UnfetchableError(Exception):
+    """A file that cannot be had; the message is for whoever gave the address."""
+
+
+class Patience(NamedTuple):
+    """Seconds: to connect, between bytes, and for all of one file."""
+
+    connect: float
+    silence: float
+    total: float
+
+
+# Pictures are large, and whoever asks for them waits long anyway.
+_FOR_PICTURES: Final = Patience(5.0, 15.0, 60.0)
+
+
+def fetch_file(url: str, most: int, patience: Patience) -> tuple[bytes, str]:
+    """Return the bytes at an address, `most` at the most, and what they are called there. Raises UnfetchableError."""
+    try:
+        with gevent.Timeout(patience.total, _TooSlowError()):
+            return _fetch(url, most, patience)
+    except UnsafeAddressError as error:
+        raise UnfetchableError(str(error)[:1].lower() + str(error)[1:]) from error
+    except (_TooSlowError, requests.Timeout):
+        raise UnfetchableError("it did not answer in time") from None
+    except (requests.RequestException, HTTPError, OSError):
+        raise UnfetchableError("it could not be fetched") from None
+
+
+def fetch_picture(url: str, most: int) -> str:
+    """Return the picture at an address as a data URL. Raises UnfetchableError."""
+    data, _ = fetch_file(url, most, _FOR_PICTURES)
+    found = data_url_of(data)
+    if found is None:
+        raise UnfetchableError("it holds no PNG, JPEG, WebP or GIF image")
+    return found
+
+
+class _TooSlowError(Exception):
+    """The whole time is over."""
+
+
+def _fetch(url: str, most: int, patience: Patience) -> tuple[bytes, str]:
+    address = guard(url)
+    timeout = (patience.connect, patience.silence)
+    with (
+        address.session() as session,
+        session.get(url, stream=True, allow_redirects=False, timeout=timeout, headers=_HEADERS) as response,
+    ):
+        if response.status_code != requests.codes.ok:
+            raise UnfetchableError(f"it answered with status {response.status_code}")
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise UnfetchableError("it is packed, which was not asked for")
+        pieces: list[bytes] = []
+        size = 0
+        for piece in response.raw.stream(_PIECE, decode_content=False):
+            size += len(piece)
+            if size > most:
+                raise UnfetchableError(f"it is larger than {most} bytes")
+            pieces.append(piece)
+        return b"".join(pieces), response.headers.get("Content-Type", "")

@@ -1,0 +1,156 @@
+"""Pictures and documents by address, for providers that take only bytes: fetched, looked at, and put inline.
+
+Knows how much may be fetched, for how long, and what a file is by its first bytes. Must never call an address itself.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+from django.conf import settings
+from gevent.pool import Pool
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import Chat, File, Image, Message, Part, ToolResult
+from apps.gateway.dialects import Outbound, trait
+from apps.gateway.upstream.remote_file import Patience, UnfetchableError, fetch_file
+from apps.kernel.errors import InvalidRequest
+
+# How many addresses a request may have, and bytes of one file and of all together.
+MOST_FILES: Final = 20
+MOST_BYTES: Final = 20 * 1024 * 1024
+MOST_BYTES_TOGETHER: Final = 32 * 1024 * 1024
+_PATIENCE = Patience(5.0, 5.0, 10.0)
+_AT_ONCE = 5
+_REMOTE = ("https://", "http://")
+_MAX_TOLD = 200
+
+_PICTURES: Final = (
+    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
+    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
+    (re.compile(rb"GIF8[79]a"), "image/gif"),
+    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
+)
+_PDF = "application/pdf"
+_OFFICE = "application/vnd.openxmlformats-officedocument."
+
+
+class RemoteMedia(msgspec.Struct, eq=False):
+    """The files of one request, each fetched once whoever is asked."""
+
+    _fetched: dict[str, tuple[str, bytes]] = {}
+
+    def inline(self, chat: Chat, dialect: Outbound, facts: dict[str, object]) -> Chat:
+        """Return the chat with every picture and document in it inline where the target takes no addresses, which the
+        fact `media_urls` says, else the format. Raises InvalidRequest that names the part."""
+        if facts.get("media_urls", trait(dialect, "MEDIA_URLS") is not False):
+            return chat
+        named = dict(_addresses(chat))
+        wanted = {url: param for url, param in named.items() if url not in self._fetched}
+        if len(named) > MOST_FILES:
+            raise _refused("messages", f"at most {MOST_FILES} pictures and documents by address can be sent")
+        if wanted:
+            pool = Pool(_AT_ONCE)
+            try:
+                for url, found in zip(wanted, pool.imap(_found, wanted, wanted.values()), strict=True):
+                    if isinstance(found, InvalidRequest):
+                        raise found
+                    self._fetched[url] = found
+            finally:
+                pool.kill(block=False)
+        if sum(len(data) for _, data in self._fetched.values()) > MOST_BYTES_TOGETHER:
+            raise _refused("messages", f"the files by address are larger than {MOST_BYTES_TOGETHER} bytes together")
+        if not named:
+            return chat
+        messages = [_with_bytes(message, number, self._inlined) for number, message in enumerate(chat.messages)]
+        return replace(chat, messages=messages, source=None)
+
+    def _inlined(self, part: Part, param: str) -> Part:
+        url = _address_of(part)
+        if url is None:
+            return part
+        media_type, data = self._fetched[url]
+        if isinstance(part, Image) and not media_type.startswith("image/"):
+            raise _refused(param, "behind the address is no picture of a kind that can be sent")
+        written = b64encode(data).decode()
+        if isinstance(part, File):
+            return replace(part, url=None, data=written, media_type=media_type)
+        return replace(part, url=f"data:{media_type};base64,{written}")
+
+
+def _with_bytes(message: Message, number: int, inlined: Callable[[Part, str], Part]) -> Message:
+    parts: list[Part] = []
+    for place, part in enumerate(message.parts):
+        param = _name_of(number, place)
+        if isinstance(part, ToolResult):
+            parts.append(replace(part, parts=[inlined(inner, param) for inner in part.parts]))
+        else:
+            parts.append(inlined(part, param))
+    return replace(message, parts=parts)
+
+
+def _name_of(message: int, part: int) -> str:
+    return f"messages[{message}].content[{part}]"
+
+
+def _addresses(chat: Chat) -> Iterator[tuple[str, str]]:
+    """Yield the addresses in a chat, each with the client's name for the part."""
+    for number, message in enumerate(chat.messages):
+        for place, part in enumerate(message.parts):
+            for one in part.parts if isinstance(part, ToolResult) else [part]:
+                if url := _address_of(one):
+                    yield url, _name_of(number, place)
+
+
+def _address_of(part: Part) -> str | None:
+    """Return the address that a part has in place of bytes."""
+    url = part.url if isinstance(part, Image | File) else None
+    return url if url is not None and url.lower().startswith(_REMOTE) else None
+
+
+def _found(url: str, param: str) -> tuple[str, bytes] | InvalidRequest:
+    """Return what `_fetch` does, or its refusal: raised in a greenlet, it would be printed with the address."""
+    try:
+        return _fetch(url, param)
+    except InvalidRequest as error:
+        return error
+
+
+def _fetch(url: str, param: str) -> tuple[str, bytes]:
+    """Return the media type and the bytes behind an address. Raises InvalidRequest that names the part."""
+    if not url.startswith("https://") and not settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES:
+        raise _refused(param, "only https addresses are fetched")
+    try:
+        data, stated = fetch_file(url, MOST_BYTES, _PATIENCE)
+    except UnfetchableError as error:
+        raise _refused(param, f"what is at the address cannot be had: {error}") from None
+    media_type = sniff(data, stated.partition(";")[0].strip().lower())
+    if media_type is None:
+        raise _refused(param, "behind the address is neither a picture nor a document of a kind that can be sent")
+    return media_type, data
+
+
+def sniff(data: bytes, stated: str) -> str | None:
+    """Return the media type that the first bytes tell; what is `stated` only tells texts and office files apart."""
+    for begins, media_type in _PICTURES:
+        if begins.match(data):
+            return media_type
+    if data.startswith(b"%PDF-"):
+        return _PDF
+    if data.startswith(b"PK\x03\x04"):
+        return stated if stated.startswith(_OFFICE) else None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if not text or "\0" in text or stated.startswith(("image/", "audio/", "video/")):
+        return None
+    return stated if stated.startswith("text/") else "text/plain"
+
+
+def _refused(param: str, why: str) -> InvalidRequest:
+    return InvalidRequest(f"{param}: {why}"[:_MAX_TOLD], code="invalid_parameters", param=param)

@@ -1,0 +1,65 @@
+"""How much a provider's answer may be: bytes of a whole one and of one event of a stream, and values in either.
+
+Knows what was asked for. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple, TypeVar
+
+from apps.catalog.offers import Offer
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.failures import UpstreamFailure
+from apps.gateway.framing import LONG, BrokenFrames
+from apps.kernel.json_bounds import Bounds, OutOfBounds, check
+from apps.kernel.offload import LARGE
+
+T = TypeVar("T")
+
+_MIB: Final = 1024 * 1024
+# Texts of several choices, with all that searches cite; and what comes with pictures, ten of four megapixels, or sound.
+_REPLY, _REPLY_WITH_MEDIA = 32 * _MIB, 128 * _MIB
+_EVENT, _EVENT_WITH_MEDIA = 16 * _MIB, 64 * _MIB
+# Values of an answer; where the likeliest words are told with each, they are some 160 a token.
+_VALUES, _VALUES_WITH_LOGPROBS = 200_000, 3_000_000
+_DEPTH: Final = 256
+
+
+class AnswerBounds(NamedTuple):
+    """Bytes of a whole answer and of one event of a stream, and what JSON in them may hold."""
+
+    reply: int
+    event: int
+    json: Bounds
+
+
+def bounds_of(chat: Chat, offer: Offer) -> AnswerBounds:
+    """Return how much an offer may answer to a chat."""
+    bounds = _WITH_LOGPROBS if chat.logprobs else _USUAL
+    if chat.drawing is None and not chat.modalities and chat.audio is None and not offer.facts.get("images"):
+        return bounds
+    return bounds._replace(reply=_REPLY_WITH_MEDIA, event=_EVENT_WITH_MEDIA)
+
+
+def read_within(body: bytes, bounds: AnswerBounds, read: Callable[[bytes], Iterable[T]]) -> Iterable[T]:
+    """Return what is read of a whole answer, all at once of a large one. Raises UpstreamFailure."""
+    if len(body) > LONG:
+        try:
+            check(body, bounds.json)
+        except OutOfBounds as passed:
+            raise UpstreamFailure("network", f"the answer {passed}") from None
+    events = read(body)
+    return events if len(body) < LARGE else list(events)
+
+
+def check_event(event: bytes, bounds: AnswerBounds) -> None:
+    """Raise BrokenFrames where an event of a stream holds too much."""
+    try:
+        check(event, bounds.json)
+    except OutOfBounds as passed:
+        raise BrokenFrames(f"an event of the stream {passed}") from None
+
+
+_USUAL: Final = AnswerBounds(_REPLY, _EVENT, Bounds(_VALUES, _DEPTH, LONG, LONG))
+_WITH_LOGPROBS: Final = AnswerBounds(_REPLY_WITH_MEDIA, _EVENT, Bounds(_VALUES_WITH_LOGPROBS, _DEPTH, LONG, LONG))

@@ -1,0 +1,186 @@
+"""What a model thought before it called tools, kept for an hour for clients that do not bring it back.
+
+Its maker takes thinking back only under its own seal, and some do not go on without it. Most clients keep ids of calls
+and nothing else: under the first call's id the thinking is found again. A request that needs none of it costs nothing.
+
+Knows keys, sizes and time to live. What is kept is sealed with the kernel's encryption, so that no content lies in the
+store in clear. Must never know a wire format, nor let a failing store fail a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from typing import Any, Final
+from uuid import UUID
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+from redis.exceptions import RedisError
+
+from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, ToolCall
+from apps.gateway.canonical.events import Event, ReasoningDelta, ToolCallStarted
+from apps.gateway.dialects.signed_call_ids import split_seal
+from apps.kernel.redis import client
+from apps.kernel.sealing import UnreadableSecretError, seal, unseal
+
+log = structlog.get_logger(__name__)
+
+# Seconds that thinking is kept; bytes of one answer's; answers looked up for a request, the latest ones.
+TIME_TO_LIVE: Final = 3_600
+MOST_BYTES: Final = 256 * 1024
+MOST_ANSWERS: Final = 32
+_PREFIX: Final = "thinking:"
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(list[Reasoning]).decode
+
+
+def key_of(project_id: UUID, call_id: str) -> str:
+    """Return where the thinking before a call is kept: a digest, as ids come from outside."""
+    return _PREFIX + sha256(f"{project_id}:{split_seal(call_id)[0]}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Seals(msgspec.Struct, eq=False):
+    """The sealed thinking of one request: what its history lacks, and what its answer brings."""
+
+    project_id: UUID
+    # Whose seals whoever is asked now would take back.
+    _form: str | None = None
+    _deltas: list[ReasoningDelta] = []
+    _size: int = 0
+    _call_id: str | None = None
+    # By format: the thinking that the store has for this request's history, by place among the messages.
+    _found: dict[str, dict[int, list[Reasoning]]] = {}
+
+    def watched(self, events: Iterator[Event]) -> Iterator[Event]:
+        """Return an answer's events; its thinking is kept at the end, where its maker will want it back."""
+        return events if self._form is None else self._watch_all(events)
+
+    def _watch_all(self, events: Iterable[Event]) -> Iterator[Event]:
+        for event in events:
+            self._watch(event)
+            yield event
+        self._keep()
+
+    def _watch(self, event: Event) -> None:
+        """Take note of an answer's thinking and of its first call."""
+        if isinstance(event, ReasoningDelta):
+            if event.choice == 0 and self._size <= MOST_BYTES:
+                self._size += len(event.text) + len(event.signature or "") + len(event.data or "")
+                self._deltas.append(event)
+        elif isinstance(event, ToolCallStarted) and event.choice == 0 and self._call_id is None:
+            self._call_id = event.id
+
+    def _keep(self) -> None:
+        """Keep what was noted, where there is sealed thinking before a call and it is not too much."""
+        if self._call_id is None or not self._deltas or self._size > MOST_BYTES:
+            return
+        blocks = _blocks_of(self._deltas)
+        if not any(block.format == self._form and _is_sealed(block) for block in blocks):
+            return
+        content = _encode(blocks)
+        if len(content) > MOST_BYTES:
+            return
+        try:
+            client().set(key_of(self.project_id, self._call_id), seal(content), ex=TIME_TO_LIVE)
+        except RedisError as error:
+            log.warning("seal_store.not_kept", error=type(error).__name__)
+
+    def put_back(self, chat: Chat, form: str | None) -> Chat:
+        """Return the chat with thinking of that format in front of the calls that lack it; one round trip, if any.
+
+        None, for a target that takes no thinking back, or not for this request: the chat as it is.
+        """
+        self._form = form
+        if form is None:
+            return chat
+        places = list(_lacking(chat.messages, form))[-MOST_ANSWERS:]
+        if not places:
+            return chat
+        found = self._found.get(form)
+        if found is None:
+            found = self._found[form] = self._look_up(chat.messages, places, form)
+        if not found:
+            return chat
+        messages = [
+            replace(message, parts=[*found[place], *message.parts]) if place in found else message
+            for place, message in enumerate(chat.messages)
+        ]
+        # What the client sent lacks it: its bytes no longer say what is sent.
+        return replace(chat, messages=messages, source=None)
+
+    def _look_up(self, messages: list[Message], places: list[int], form: str) -> dict[int, list[Reasoning]]:
+        keys = [key_of(self.project_id, _first_call(messages[place]).id) for place in places]
+        try:
+            answers: Any = client().mget(keys)
+        except RedisError as error:
+            log.warning("seal_store.not_read", error=type(error).__name__)
+            return {}
+        found = {}
+        for place, answer in zip(places, answers, strict=True):
+            blocks = _read(answer)
+            if any(block.format == form and _is_sealed(block) for block in blocks):
+                found[place] = blocks
+        return found
+
+
+def _first_call(message: Message) -> ToolCall:
+    return next(part for part in message.parts if isinstance(part, ToolCall))
+
+
+def _lacking(messages: list[Message], form: str) -> Iterable[int]:
+    """Yield the places of answers with calls and without thinking of the format. A call that carries its own seal lacks
+    nothing."""
+    for place, message in enumerate(messages):
+        if message.role != "assistant":
+            continue
+        first = next((part for part in message.parts if isinstance(part, ToolCall)), None)
+        if (
+            first is not None
+            and not _is_sealed_call(first)
+            and not any(_has_seal(part, form) for part in message.parts)
+        ):
+            yield place
+
+
+def _is_sealed_call(call: ToolCall) -> bool:
+    return split_seal(call.id)[1] is not None or bool(call.extra and "extra_content" in call.extra)
+
+
+def _has_seal(part: Part, form: str) -> bool:
+    return isinstance(part, Reasoning) and part.format == form and _is_sealed(part)
+
+
+def _is_sealed(block: Reasoning) -> bool:
+    return bool(block.signature or block.data)
+
+
+def _blocks_of(deltas: list[ReasoningDelta]) -> list[Reasoning]:
+    """Return the blocks that an answer's thinking came in, each whole."""
+    by_block: dict[int, list[ReasoningDelta]] = {}
+    for delta in deltas:
+        by_block.setdefault(delta.block, []).append(delta)
+    return [
+        Reasoning(
+            text="".join(delta.text for delta in pieces),
+            summary=pieces[0].summary,
+            **{
+                name: next((value for piece in reversed(pieces) if (value := getattr(piece, name)) is not None), None)
+                for name in ("signature", "data", "id", "format")
+            },
+        )
+        for pieces in by_block.values()
+    ]
+
+
+def _read(answer: str | bytes | None) -> list[Reasoning]:
+    """Return the blocks of what the store has; none where it has nothing, or nothing that can be read."""
+    if not answer:
+        return []
+    try:
+        return _decode(unseal(answer.encode() if isinstance(answer, str) else answer))
+    except (UnreadableSecretError, msgspec.MsgspecError) as error:
+        log.warning("seal_store.unreadable", error=type(error).__name__)
+        return []

@@ -1,0 +1,28 @@
+"""Timeouts of a call to a provider, in seconds, as the settings have them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from django.conf import settings
+from django.core.signals import setting_changed
+from django.dispatch import receiver
+
+from apps.gateway.upstream.http_response import Budget
+
+
+@cache
+def usual_budget() -> Budget:
+    """Return the timeouts that hold for every call."""
+    return Budget(
+        connect=settings.UPSTREAM_CONNECT_TIMEOUT,
+        first_byte=settings.UPSTREAM_FIRST_BYTE_TIMEOUT,
+        idle=settings.UPSTREAM_IDLE_TIMEOUT,
+        total=settings.UPSTREAM_TOTAL_TIMEOUT,
+        tick=settings.HEARTBEAT_INTERVAL,
+    )
+
+
+@receiver(setting_changed)
+def _forget(**_: object) -> None:
+    usual_budget.cache_clear()

@@ -1,0 +1,65 @@
+"""What a worker does for itself soon after it has started: guardrails made ready before a request needs them, where any
+organization has any, and what has been loaded for good put out of the garbage collector's way.
+
+Knows when. Must never know a request. A worker of an installation without guardrails asks the database once and loads
+nothing.
+"""
+
+from __future__ import annotations
+
+import gc
+from typing import Final
+
+import gevent
+import structlog
+from django.db import DatabaseError, connection
+
+from apps.gateway.settlement import worker_lease
+from apps.guardrails.configuration.active_guardrails import is_anybody_guarded
+from apps.guardrails.configuration.rule_warmup import make_ready
+
+log = structlog.get_logger(__name__)
+
+# Seconds after the start, so that what the worker answers first does not wait.
+SOON: Final = 0.5
+# How many more objects there are than at the last look when cycles are looked for among them: some megabytes' worth,
+# and more than the requests hold that a worker answers at a time.
+MANY: Final = 20_000
+
+
+def ready_soon() -> None:
+    """Have the worker made ready in the background. Returns at once."""
+    # Its room on the disk is taken while there is some.
+    gevent.spawn(worker_lease.start)
+    gevent.spawn_later(SOON, _get_ready)
+
+
+def _get_ready() -> None:
+    ready()
+    stay()
+
+
+def stay() -> None:
+    """Take what has been loaded so far as there to stay: nobody looks through it for garbage any more.
+
+    To look through all modules takes some 80 ms, and nobody is answered meanwhile. What comes later is looked through
+    seldom: a request leaves no cycle behind, so looking for some every few requests only holds up the next.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(MANY)
+
+
+def ready() -> None:
+    """Make guardrails ready, if anybody has any: on a thread, so that requests go on meanwhile."""
+    try:
+        wanted = is_anybody_guarded()
+    except DatabaseError as error:
+        # The first request that needs them loads them.
+        log.warning("guardrails.not_readied", error=type(error).__name__)
+        return
+    finally:
+        if not connection.in_atomic_block:
+            connection.close()
+    if wanted:
+        gevent.get_hub().threadpool.apply(make_ready)

@@ -1,0 +1,1 @@
+"""Configuration: an organization's guardrails from rows to compiled rules."""

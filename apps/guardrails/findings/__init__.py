@@ -1,0 +1,1 @@
+"""Findings: what guardrails look at, what they say, and how it is masked."""

@@ -1,0 +1,141 @@
+"""Topics looked for by the stems of their words, so that "casinos" is "casino" and "betting" is "bet".
+
+Knows words, stems and languages (Snowball's). Must never know why a topic is looked for.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
+
+import re2
+import snowballstemmer
+
+from apps.guardrails.findings.finding import MOST_SPANS
+from apps.guardrails.matching.aho_corasick import is_boundary
+from apps.guardrails.regex.re2_matcher import options
+from apps.guardrails.text.folding import spellings_of
+from apps.guardrails.text.text_view import Text
+
+LANGUAGES = tuple(snowballstemmer.algorithms())
+# Languages whose stems are the beginnings of their words, but for the last two letters.
+_BEGINNINGS = frozenset({"english", "porter"})
+_WORD = re.compile(r"\w+")
+_NEXT = re.compile(r"\W{1,8}(\w+)")
+_LONGEST_WORD = 40
+# Words not met before that one text may have stemmed (some 20 microseconds each); others are compared by beginning.
+_MOST_NEW = 1000
+_MOST_KNOWN = 50_000
+# Forms of a topic's words that are told apart in one text.
+_MOST_FORMS = 200
+# ASCII with everything but letters and digits made a blank.
+_WORDS_ONLY = bytes(code if chr(code).isalnum() or code == 95 or code > 127 else 32 for code in range(256))
+
+
+class Stem(NamedTuple):
+    """A phrase that is looked for by its stems; `owner` is told with every match."""
+
+    owner: int
+    phrase: str
+
+
+class Stems:
+    """Phrases of one language, compiled together."""
+
+    def __init__(self, language: str, phrases: Iterable[Stem]) -> None:
+        self._stemmer = _stemmer_of(language)
+        self._by_first: defaultdict[str, list[tuple[tuple[str, ...], Stem]]] = defaultdict(list)
+        for phrase in phrases:
+            for form in spellings_of(phrase.phrase):
+                stems = tuple(self._stemmer.stem(word) for word in _WORD.findall(form))
+                if stems:
+                    self._by_first[stems[0]].append((stems, phrase))
+        beginnings = sorted({stem[: max(2, len(stem) - 2)] for stem in self._by_first})
+        self._gate = re2.compile("|".join(map(re2.escape, beginnings)), options()) if beginnings else None
+        self._keys = {beginning[:2] for beginning in beginnings} if language in _BEGINNINGS else None
+
+    def find(self, text: Text) -> Iterator[tuple[Stem, int, int]]:
+        """Yield every occurrence as (phrase, start, end) in `text.raw`; at most `MOST_SPANS` of a word's form."""
+        if self._gate is None or (self._keys is not None and self._gate.search(text.folded_utf8) is None):
+            return
+        for form, stem in self._forms_in(text):
+            for at in _places_of(form, text.folded):
+                for stems, phrase in self._by_first[stem]:
+                    end = self._end_of(stems, text.folded, at + len(form))
+                    if end:
+                        yield phrase, *text.origin(at, end)
+
+    def _forms_in(self, text: Text) -> list[tuple[str, str]]:
+        """Return the words of a text whose stem begins a phrase, each with its stem."""
+        words = words_of(text)
+        if self._keys is not None:
+            words = {word for word in words if word[:2] in self._keys}
+        forms = [(word, stem) for word, stem in self._stemmer.stems(words, self._by_first) if stem in self._by_first]
+        return sorted(forms)[:_MOST_FORMS]
+
+    def _end_of(self, stems: tuple[str, ...], folded: str, end: int) -> int:
+        """Return where a phrase ends whose first word does at `end`; 0 if its other words do not follow."""
+        for stem in stems[1:]:
+            following = _NEXT.match(folded, end)
+            if following is None or self._stemmer.stem(following[1]) != stem:
+                return 0
+            end = following.end()
+        return end
+
+
+def words_of(text: Text) -> set[str]:
+    """Return the different words of a text, folded."""
+    if text.folded.isascii():
+        return set(text.folded_utf8.translate(_WORDS_ONLY).decode().split())
+    return set(_WORD.findall(text.folded))
+
+
+class _Stemmer:
+    """Snowball's stemmer with a bounded memory of words."""
+
+    def __init__(self, language: str) -> None:
+        self._language = language
+        self._known: dict[str, str] = {}
+
+    def stem(self, word: str) -> str:
+        """Return a folded word's stem; a word too long for a language is its own."""
+        known = self._known.get(word)
+        if known is not None:
+            return known
+        # A stemmer of its own: one keeps the word it is at, and large texts are looked through on threads.
+        stem = str(snowballstemmer.stemmer(self._language).stemWord(word)) if len(word) <= _LONGEST_WORD else word
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        self._known[word] = stem
+        return stem
+
+    def stems(self, words: Iterable[str], wanted: Container[str]) -> Iterator[tuple[str, str]]:
+        """Yield every word with its stem; past `_MOST_NEW` new ones, with the wanted stem that it begins with."""
+        new = 0
+        for word in words:
+            if word not in self._known:
+                new += 1
+                if new > _MOST_NEW:
+                    longest = min(len(word), _LONGEST_WORD)
+                    yield word, next((word[:size] for size in range(longest, 1, -1) if word[:size] in wanted), word)
+                    continue
+            yield word, self.stem(word)
+
+
+@functools.cache
+def _stemmer_of(language: str) -> _Stemmer:
+    return _Stemmer(language)
+
+
+def _places_of(form: str, folded: str) -> Iterator[int]:
+    """Yield where a word stands by itself; after `MOST_SPANS` looks, no more."""
+    at = -1
+    for _ in range(MOST_SPANS):
+        at = folded.find(form, at + 1)
+        if at < 0:
+            return
+        if is_boundary(folded, at) and is_boundary(folded, at + len(form)):
+            yield at

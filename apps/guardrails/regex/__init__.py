@@ -1,0 +1,1 @@
+"""Regular expressions in time linear in the text (RE2)."""

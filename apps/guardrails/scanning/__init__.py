@@ -1,0 +1,1 @@
+"""Scanning: texts and files held against compiled rules, whole or as a stream."""

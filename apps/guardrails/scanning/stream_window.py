@@ -1,0 +1,137 @@
+"""An answer looked at while it streams: what rules match never leaves, however the text is cut.
+
+Knows text that arrives in pieces. Must never know a stream's format, or who reads it.
+
+The last `HOLD` characters are held back until what follows them is known; so is a word of ASCII letters and signs that
+has not ended (a key, a token), and anything that matches already and may go on. What is let through is what masking the
+whole text would give, for matches of up to `HOLD` characters; of longer ones a beginning may have left before anything
+told what it would be. Rules look no further than `CONTEXT` characters around a match.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.findings.finding import Finding, Segment, Span, Verdict
+from apps.guardrails.findings.masking import mask
+from apps.guardrails.scanning.engine import Compiled, Hit, Rule, allowing, finding_of, hits_of, standing
+from apps.guardrails.text.text_view import Text
+
+HOLD = 256
+CONTEXT = 256
+# Characters that gather before rules look again, and that are held back at most.
+_STEP = 64
+_MOST_HELD = 8192
+
+
+class Blocked(Exception):
+    """A rule does not let the answer go on; nothing of what it matched has left."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.blocked.rule_name if verdict.blocked else "")
+        self.verdict = verdict
+
+
+class Window:
+    """One text of an answer. Feed it what arrives, pass on what it returns, close it at the end."""
+
+    def __init__(self, compiled: Compiled, place: str = "choices[0].message.content") -> None:
+        self._compiled = compiled
+        self._place = place
+        # What is still looked at: text that has left already, up to `_left`, then what is held back.
+        self._buffer = ""
+        self._left = 0
+        # Where it begins in the whole text, and where in the buffer it was cut before: outside of every match.
+        self._base = 0
+        self._cuts = [0]
+        # How long it must be before looking again can let something through.
+        self._enough = HOLD + _STEP
+        self._allowed: dict[int, Rule] = {}
+        self._found: dict[Rule, list[Span]] = {}
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Everything found in what has left so far; spans count the characters of the answer as the model wrote it."""
+        return tuple(finding_of(Hit(rule, 0, tuple(spans))) for rule, spans in sorted(self._found.items()))
+
+    def feed(self, text: str) -> str:
+        """Take what arrived and return what may leave, masked. Raises Blocked."""
+        self._buffer += text
+        if len(self._buffer) < self._enough:
+            return ""
+        return self._release(final=False)
+
+    def close(self) -> str:
+        """Return what was held back. Raises Blocked."""
+        return self._release(final=True)
+
+    def _release(self, *, final: bool) -> str:
+        hits = self._hits()
+        spans = [span for hit in hits for span in hit.spans]
+        cut = len(self._buffer) if final else self._cut_of(spans)
+        leaving: list[Span] = []
+        for hit in hits:
+            these = [span for span in hit.spans if span.end > self._left and span.start < cut]
+            if these:
+                self._note(hit.rule, these)
+            if hit.rule.action == "redact" and not hit.rule.observed:
+                leaving += [self._within(span, cut) for span in these]
+        masked = mask(self._buffer[self._left : cut], leaving)
+        self._forget(cut)
+        return masked
+
+    def _hits(self) -> list[Hit]:
+        segment = Segment(Text(self._buffer), "assistant", self._place)
+        hits = hits_of(self._compiled, [segment], answer=True)
+        # A text that was allowed stays so; what comes after it is not known yet.
+        self._allowed = allowing([*hits, *(Hit(rule, 0, (Span(0, 1, ""),)) for rule in self._allowed.values())])
+        hits = standing(hits, self._allowed)
+        for hit in hits:
+            new = [span for span in hit.spans if span.end > self._left]
+            if new and hit.rule.action == "block" and not hit.rule.observed:
+                self._note(hit.rule, new)
+                blocked = finding_of(Hit(hit.rule, 0, tuple(self._found[hit.rule])))
+                raise Blocked(Verdict(blocked=blocked, findings=self.findings))
+        return hits
+
+    def _cut_of(self, spans: list[Span]) -> int:
+        """Return up to where text may leave: before what is held back, and not within a word or a match."""
+        latest = len(self._buffer) - HOLD
+        cut = latest
+        while True:
+            inside = [span.start for span in spans if span.start < cut < span.end]
+            moved = min(inside) if inside else self._word_start(cut)
+            if moved == cut:
+                break
+            cut = moved
+        if cut > self._left:
+            return cut
+        return self._left if len(self._buffer) - self._left < _MOST_HELD else latest
+
+    def _word_start(self, cut: int) -> int:
+        """Return where the word begins that `cut` is in; `cut` itself between words, and between other letters."""
+        if cut < len(self._buffer) and not "!" <= self._buffer[cut] <= "~":
+            return cut
+        while cut > self._left and "!" <= self._buffer[cut - 1] <= "~":
+            cut -= 1
+        return cut
+
+    def _within(self, span: Span, cut: int) -> Span:
+        start, end = max(span.start, self._left) - self._left, min(span.end, cut) - self._left
+        return Span(start, end, span.pattern, span.label)
+
+    def _note(self, rule: Rule, spans: list[Span]) -> None:
+        moved = [Span(span.start + self._base, span.end + self._base, span.pattern, span.label) for span in spans]
+        noted = self._found.setdefault(rule, [])
+        noted += [span for span in moved if span not in noted[-len(moved) :]]
+
+    def _forget(self, cut: int) -> None:
+        """Keep of what has left only the context of what comes."""
+        self._left = cut
+        self._cuts.append(cut)
+        start = max((at for at in self._cuts if at <= cut - CONTEXT), default=0)
+        self._buffer = self._buffer[start:]
+        self._base += start
+        self._left -= start
+        self._cuts = [at - start for at in self._cuts if at >= start]
+        # What is held back for long is looked at less and less often: in all, it is read some ten times.
+        held = len(self._buffer) - self._left
+        self._enough = max(self._left + HOLD, len(self._buffer)) + max(_STEP, (held - HOLD) // 8)

@@ -1,0 +1,120 @@
+"""What is kept of findings: who found what, with the content itself masked. Pure.
+
+Knows which content may be seen. Must never know an organization, nor where violations are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from apps.guardrails.findings.finding import File, Finding, RuleSettings, Segment, Span, Verdict
+from apps.guardrails.findings.masking import merged
+from apps.guardrails.rules import system_rules
+from apps.guardrails.text.text_view import Text
+
+# Violations kept of one request: what is beyond says nothing more.
+MOST: Final = 50
+# Characters of the content that is kept.
+LONGEST: Final = 200
+# Rules whose findings are never shown whole, whoever found them.
+_PRIVATE: Final = ("secrets", "pii_detection")
+_TAKEN: Final = {"block": "blocked", "redact": "redacted", "warn": "warned"}
+# Characters that are shown at either end of a private content of at least so many.
+_SHOWN, _SHORTEST_SHOWN = 2, 8
+
+
+class Noted(msgspec.Struct, frozen=True, kw_only=True):
+    """One violation, before it is known whose: the columns that a finding has a word for.
+
+    `matched_content` is masked, and empty where it must not be kept; `content_hash` tells the same content again.
+    """
+
+    rule_id: str
+    rule_name: str
+    category: str
+    action_taken: str
+    matched_pattern: str
+    matched_content: str
+    content_hash: str
+
+
+def noted_of(
+    verdict: Verdict,
+    segments: Sequence[Segment],
+    files: Sequence[File],
+    digest: Callable[[str], str],
+    *,
+    with_content: bool,
+) -> list[Noted]:
+    """Return the violations of a verdict: one for each content that a rule found, at most `MOST`, the gravest first."""
+    found: dict[tuple[str, str, str], Noted] = {}
+    first = [] if verdict.blocked is None else [verdict.blocked]
+    for finding in [*first, *(one for one in verdict.findings if one is not verdict.blocked)]:
+        for pattern, content in _matches(finding, segments, files):
+            key = finding.rule_id, pattern, content
+            if key in found or (taken := taken_of(finding)) is None:
+                continue
+            found[key] = Noted(
+                rule_id=finding.rule_id,
+                rule_name=_storable(finding.rule_name),
+                category=finding.category,
+                action_taken=taken,
+                matched_pattern=_storable(pattern)[:LONGEST],
+                matched_content=shown(finding, content) if with_content else "",
+                content_hash=digest(content),
+            )
+            if len(found) == MOST:
+                return list(found.values())
+    return list(found.values())
+
+
+def taken_of(finding: Finding) -> str | None:
+    """Return what was done about a finding, None where it was allowed."""
+    return "observed" if finding.observed else _TAKEN.get(finding.action)
+
+
+def shown(finding: Finding, content: str) -> str:
+    """Return the content that a rule found as people may see it: secrets and personal data masked, whoever found them.
+
+    At most `LONGEST` characters.
+    """
+    if finding.rule_id in {f"system:{name}" for name in _PRIVATE}:
+        return masked(content)
+    pieces, at = [], 0
+    for span in merged(_private_spans(Text(content))):
+        pieces += [content[at : span.start], masked(content[span.start : span.end])]
+        at = span.end
+    return _storable("".join([*pieces, content[at:]]))[:LONGEST]
+
+
+def masked(content: str) -> str:
+    """Return a private content with no more than its ends to be seen."""
+    if len(content) < _SHORTEST_SHOWN:
+        return "***"
+    return _storable(f"{content[:_SHOWN]}***{content[-_SHOWN:]}")
+
+
+def _private_spans(text: Text) -> Iterator[Span]:
+    for name in _PRIVATE:
+        rule = system_rules().get(name)
+        if rule is not None and rule.find is not None:
+            yield from rule.find(text, RuleSettings())
+
+
+def _matches(finding: Finding, segments: Sequence[Segment], files: Sequence[File]) -> Iterator[tuple[str, str]]:
+    """Yield what matched, and the content; of a file what is wrong with it, and its bytes' stand-in, its name."""
+    if finding.segment is not None:
+        raw = segments[finding.segment].text.raw
+        for span in finding.spans:
+            yield span.pattern, raw[span.start : span.end]
+    elif finding.file is not None:
+        file = files[finding.file]
+        yield finding.reason, file.name or file.declared_type
+
+
+def _storable(text: str) -> str:
+    """Return text as the database takes it."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")

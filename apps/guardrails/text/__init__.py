@@ -1,0 +1,1 @@
+"""Normalization: what a text says once folded, decoded and written plainly."""
