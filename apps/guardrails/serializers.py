@@ -111,7 +111,7 @@ class NewCustomRuleShape(CamelSerializer):
 
 
 class CustomRuleChangesShape(CamelSerializer):
-    """Body of `PATCH /guardrails/rules/{orgId}/{ruleId}`; absent fields keep their values. The type cannot change."""
+    """Body of `PATCH /guardrails/rules/{orgId}/{ruleId}`; absent fields keep their values, `type` cannot change."""
 
     name = Text(max_length=255, required=False)
     type = Choice(CustomRule.Type.choices, required=False)
