@@ -45,7 +45,7 @@ class ApiKeys(MemberEndpoint):
         refuses=(403, 404),
     )
     def get(self, request: Request) -> Response:
-        """List the project's API keys: your own, or everyone's if you are an admin or owner."""
+        """List your API keys; with `filter=all` everyone's, where you are an admin or owner."""
         query = self.read_query(KeysQuery)
         seen = access_keys(self.user, project_id=query.get("project_id"), everyones=query["filter"] == "all")
         answer = {"apiKeys": ApiKeyShape(seen.keys, many=True).data, "userRole": seen.role}

@@ -244,7 +244,7 @@ class ProjectShape(CamelModelSerializer):
 
 
 class ActorShape(CamelSerializer):
-    """Who did it: `type` is the kind of caller, the other fields identify it; null for the operator's machine."""
+    """Who did it: `type` is the kind of caller; `id` and `email` are null for the operator's machine."""
 
     type = serializers.ChoiceField(AuditEntry.ActorType.choices, source="actor_type")
     id = serializers.UUIDField(source="actor_id", allow_null=True)

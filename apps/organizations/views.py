@@ -164,7 +164,7 @@ class Members(MemberEndpoint):
 
     @described({"message": said(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409))
     def post(self, request: Request, organization_id: str) -> Response:
-        """Add a user as a member."""
+        """Add an existing user as a member."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
         fields = self.read(NewMemberShape)
         require(role, fields["role"])
