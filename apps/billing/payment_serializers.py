@@ -14,7 +14,7 @@ from apps.organizations.serializers import Amount
 
 
 class PaymentMethodShape(CamelModelSerializer):
-    """A card, to the admins of its organization."""
+    """A card, as the organization's admins see it."""
 
     # As the processor writes it.
     last4 = serializers.CharField(source="last_four")
@@ -25,7 +25,7 @@ class PaymentMethodShape(CamelModelSerializer):
 
 
 class NewPaymentMethodShape(CamelSerializer):
-    """`POST /organization/{orgId}/payment-methods`: the card that the processor's form in the browser brought about."""
+    """Body of `POST /organization/{orgId}/payment-methods`: the card that the processor's form returned."""
 
     payment_method_id = Text(max_length=255)
 
@@ -51,7 +51,7 @@ class TopUpAmount(Amount):
 
 
 class NewTopUpShape(CamelSerializer):
-    """`POST /organization/{orgId}/top-ups`."""
+    """Body of `POST /organization/{orgId}/top-ups`."""
 
     amount = TopUpAmount(minimum=int(LOWEST))
 

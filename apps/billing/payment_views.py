@@ -69,7 +69,7 @@ class PaymentMethods(PaymentEndpoint):
 
     @described({"paymentMethods": PaymentMethodShape(many=True)}, refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> Response:
-        """List the organization's cards, the newest first."""
+        """List the organization's cards, newest first."""
         rows = PaymentMethod.objects.filter(organization=self.access(Role.ADMIN)).order_by("-id")
         return Response({"paymentMethods": PaymentMethodShape(rows, many=True).data})
 
@@ -80,7 +80,7 @@ class PaymentMethods(PaymentEndpoint):
 
     @described({"paymentMethod": PaymentMethodShape()}, body=NewPaymentMethodShape, refuses=(402, 403, 404, 503))
     def post(self, request: Request, organization_id: str) -> Response:
-        """Keep a card that the processor's form in the browser has taken; the first one is the default."""
+        """Add a card that was entered in the payment processor's form; the first card is the default."""
         kept = cards.keep(self.organization, self.card)
         return Response({"paymentMethod": PaymentMethodShape(kept).data})
 
@@ -102,7 +102,7 @@ class CardSetup(PaymentEndpoint):
         refuses=(403, 404, 503),
     )
     def post(self, request: Request, organization_id: str) -> Response:
-        """Begin taking a card: what the processor's form in the browser needs."""
+        """Start adding a card: the answer has what the payment processor's form in the browser needs."""
         key = settings.STRIPE_PUBLISHABLE_KEY or None
         return Response({"clientSecret": self.client_secret, "publishableKey": key})
 
@@ -112,7 +112,7 @@ class OnePaymentMethod(PaymentEndpoint):
 
     @described({"message": said()}, refuses=(403, 404, 409, 503))
     def delete(self, request: Request, organization_id: str, payment_method_id: str) -> Response:
-        """Forget a card."""
+        """Remove a card."""
         cards.remove(access_payment_method(self.user, organization_id, payment_method_id))
         return Response({"message": "Payment method deleted"})
 
@@ -127,7 +127,7 @@ class DefaultPaymentMethod(PaymentEndpoint):
 
     @described({"message": said(), "paymentMethod": PaymentMethodShape()}, body=Nothing, refuses=(403, 404, 503))
     def post(self, request: Request, organization_id: str, payment_method_id: str) -> Response:
-        """Let a card be the one that is charged."""
+        """Make a card the default: the one that is charged."""
         return Response({"message": "Default changed", "paymentMethod": PaymentMethodShape(self.row).data})
 
 
@@ -148,7 +148,7 @@ class TopUps(PaymentEndpoint):
         refuses=(402, 403, 404, 429, 503),
     )
     def post(self, request: Request, organization_id: str) -> Response:
-        """Charge the default card and add the credits. A secret means that the card's holder has to confirm."""
+        """Charge the default card and add credits. A `clientSecret` means: confirm in the browser."""
         row, client_secret = self.attempt
         return Response({"transaction": TransactionShape(row).data, "clientSecret": client_secret or None})
 
@@ -158,7 +158,7 @@ class ProSubscription(PaymentEndpoint):
 
     @described({"subscription": SubscriptionShape(allow_null=True)}, refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> Response:
-        """Show the pro plan's subscription; null without one."""
+        """Show the subscription to the pro plan; null if there is none."""
         return Response({"subscription": _subscription_of(self.access(Role.ADMIN))})
 
     def prepare(self) -> None:
@@ -173,13 +173,13 @@ class ProSubscription(PaymentEndpoint):
         refuses=(402, 403, 404, 409, 429, 503),
     )
     def post(self, request: Request, organization_id: str) -> Response:
-        """Begin the pro plan, paid monthly with the default card; or go on with one that was cancelled."""
+        """Subscribe to the pro plan, paid monthly with the default card, or resume a cancelled subscription."""
         row = TransactionShape(self.begun).data if self.begun else None
         return Response({"subscription": _subscription_of(self.organization), "transaction": row})
 
     @described({"message": said(), "subscription": SubscriptionShape()}, refuses=(403, 404, 503))
     def delete(self, request: Request, organization_id: str) -> Response:
-        """Cancel: the plan stays until the end of what is paid for."""
+        """Cancel the subscription; the plan stays until the end of the paid period."""
         organization = self.access()
         subscription.cancel(organization)
         message = "The subscription ends with the period that is paid for"

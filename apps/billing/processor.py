@@ -95,7 +95,7 @@ def attach_card(identifier: str, customer: str) -> Card:
 
 
 def detach_card(identifier: str) -> None:
-    """Forget a card."""
+    """Detach a card from its customer."""
     with suppress(Refused):  # It is nobody's already.
         _ask(lambda client: client.v1.payment_methods.detach(identifier))
 

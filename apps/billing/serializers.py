@@ -15,7 +15,7 @@ class TransactionsQuery(CamelSerializer):
 
 
 class TransactionShape(CamelModelSerializer):
-    """A payment, to those who may see an organization's payments."""
+    """A payment, refund or credit of an organization."""
 
     class Meta:
         model = Transaction

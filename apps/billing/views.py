@@ -23,7 +23,7 @@ class Transactions(MemberEndpoint):
         refuses=(403, 404),
     )
     def get(self, request: Request, organization_id: str) -> Response:
-        """List the organization's transactions, newest first, a page at a time."""
+        """List the organization's transactions, newest first, one page at a time."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
         query = self.read_query(TransactionsQuery)
         limit = query["limit"]

@@ -62,7 +62,7 @@ class FileTypes(serializers.Field[list[str], Any, Any, Any]):
 
 
 class GuardrailChangesShape(CamelSerializer):
-    """`PUT /guardrails/config/{orgId}`: whatever is to be changed, down to a field of one system rule."""
+    """Body of `PUT /guardrails/config/{orgId}`: whatever is to be changed, down to a field of one system rule."""
 
     enabled = Flag(required=False)
     system_rules = serializers.DictField(required=False)
@@ -99,7 +99,7 @@ class GuardrailConfigShape(CamelModelSerializer):
 
 
 class NewCustomRuleShape(CamelSerializer):
-    """`POST /guardrails/rules/{orgId}`."""
+    """Body of `POST /guardrails/rules/{orgId}`."""
 
     name = Text(max_length=255)
     type = Choice(CustomRule.Type.choices)
@@ -111,7 +111,7 @@ class NewCustomRuleShape(CamelSerializer):
 
 
 class CustomRuleChangesShape(CamelSerializer):
-    """`PATCH /guardrails/rules/{orgId}/{ruleId}`: whatever is to be changed; the type can only be repeated."""
+    """Body of `PATCH /guardrails/rules/{orgId}/{ruleId}`; absent fields keep their values, `type` cannot change."""
 
     name = Text(max_length=255, required=False)
     type = Choice(CustomRule.Type.choices, required=False)
@@ -123,7 +123,7 @@ class CustomRuleChangesShape(CamelSerializer):
 
 
 class CustomRuleShape(CamelModelSerializer):
-    """A rule of an organization's own."""
+    """A custom guardrail rule of an organization."""
 
     config = serializers.DictField(read_only=True)
     observe = serializers.BooleanField(source="observe_only", read_only=True)
@@ -146,7 +146,7 @@ class CustomRuleShape(CamelModelSerializer):
 
 
 class SystemRuleShape(serializers.Serializer[Any]):
-    """What a system rule says of itself."""
+    """A built-in guardrail rule."""
 
     id = serializers.CharField(source="rule_id")
     name = serializers.CharField()
@@ -186,7 +186,7 @@ class StatsQuery(CamelSerializer):
 
 
 class ViolationShape(CamelModelSerializer):
-    """What a rule found, to the admins of the organization."""
+    """A guardrail violation, as the organization's admins see it."""
 
     class Meta:
         model = Violation
@@ -217,13 +217,13 @@ class Content(Text):
 
 
 class TriedContentShape(CamelSerializer):
-    """`POST /guardrails/test/{orgId}`."""
+    """Body of `POST /guardrails/test/{orgId}`."""
 
     content = Content(max_length=MAX_CONTENT)
 
 
 class TriedFindingShape(CamelSerializer):
-    """What a rule found in a text that was tried out."""
+    """A finding of a rule in a tried text."""
 
     rule_id = serializers.CharField()
     rule_name = serializers.CharField()

@@ -45,14 +45,14 @@ class GuardrailConfiguration(MemberEndpoint):
 
     @described("GuardrailConfigurationOrNull", refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> HttpResponse:
-        """Read what is configured; null when nothing ever was."""
+        """Show the organization's guardrail configuration; null if it was never configured."""
         organization = access_guarded(self.user, organization_id)
         row = GuardrailConfig.objects.filter(organization=organization).first()
         return Response(GuardrailConfigShape(row).data) if row else JsonResponse(None, safe=False)
 
     @described("GuardrailConfiguration", body=GuardrailChangesShape, refuses=(403, 404))
     def put(self, request: Request, organization_id: str) -> Response:
-        """Change what is named, and nothing else; whatever was never named has its default."""
+        """Change the fields that are given and keep the others; a field that was never set has its default."""
         organization = access_guarded(self.user, organization_id)
         changed = actions.change_config(organization=organization, changes=self.read(GuardrailChangesShape))
         return Response(GuardrailConfigShape(changed).data)
@@ -63,7 +63,7 @@ class GuardrailReset(MemberEndpoint):
 
     @described("GuardrailConfiguration", body=Nothing, refuses=(403, 404))
     def post(self, request: Request, organization_id: str) -> Response:
-        """Return the configuration to its defaults; custom rules stay."""
+        """Reset the configuration to its defaults; custom rules stay."""
         organization = access_guarded(self.user, organization_id)
         self.read(Nothing)
         return Response(GuardrailConfigShape(actions.reset_config(organization=organization)).data)
@@ -74,13 +74,13 @@ class GuardrailRules(MemberEndpoint):
 
     @described({"rules": CustomRuleShape(many=True)}, refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> Response:
-        """List the organization's own rules, in the order in which they are looked at."""
+        """List the organization's custom rules, in the order in which they run."""
         organization = access_guarded(self.user, organization_id)
         return Response({"rules": CustomRuleShape(rules_of(organization.id), many=True).data})
 
     @described("CustomRule", body=NewCustomRuleShape, refuses=(403, 404))
     def post(self, request: Request, organization_id: str) -> Response:
-        """Add a rule."""
+        """Add a custom rule."""
         organization = access_guarded(self.user, organization_id)
         created = actions.create_rule(organization=organization, **self.read(NewCustomRuleShape))
         return Response(CustomRuleShape(created).data)
@@ -91,13 +91,13 @@ class OneGuardrailRule(MemberEndpoint):
 
     @described("CustomRule", body=CustomRuleChangesShape, refuses=(403, 404))
     def patch(self, request: Request, organization_id: str, rule_id: str) -> Response:
-        """Change a rule; a `config` replaces the one there was."""
+        """Change a custom rule; a new `config` replaces the old one as a whole."""
         rule = access_custom_rule(self.user, organization_id, rule_id)
         return Response(CustomRuleShape(actions.change_rule(rule=rule, changes=self.read(CustomRuleChangesShape))).data)
 
     @described({"success": serializers.BooleanField()}, refuses=(403, 404))
     def delete(self, request: Request, organization_id: str, rule_id: str) -> Response:
-        """Remove a rule; what it found stays."""
+        """Remove a custom rule; its recorded violations stay."""
         actions.delete_rule(rule=access_custom_rule(self.user, organization_id, rule_id))
         return Response({"success": True})
 
@@ -111,7 +111,7 @@ class GuardrailViolations(MemberEndpoint):
         refuses=(403, 404),
     )
     def get(self, request: Request, organization_id: str) -> Response:
-        """List what rules found, newest first, a page at a time.
+        """List violations, newest first, one page at a time.
 
         What rules in observe mode would have done is listed for `actionTaken=observed` alone.
         """
@@ -136,7 +136,7 @@ class GuardrailStats(MemberEndpoint):
         refuses=(403, 404),
     )
     def get(self, request: Request, organization_id: str) -> Response:
-        """Count what rules did; what was observed alone is beside the total."""
+        """Count violations by action; `total` leaves out those of rules in observe mode (`observed`)."""
         organization = access_guarded(self.user, organization_id)
         days = self.read_query(StatsQuery)["days"]
         counted = count_since(organization.id, timezone.now() - timedelta(days=days))
@@ -157,7 +157,7 @@ class GuardrailTest(MemberEndpoint):
         refuses=(403, 404),
     )
     def post(self, request: Request, organization_id: str) -> Response:
-        """Try the rules on a text, switched on or not; nothing is recorded.
+        """Try the rules on a text, also while guardrails are off; nothing is recorded.
 
         Where nothing was ever configured, the defaults are tried.
         """
@@ -183,5 +183,5 @@ class SystemRules(MemberEndpoint):
 
     @described({"rules": SystemRuleShape(many=True)})
     def get(self, request: Request) -> Response:
-        """List the rules that the product brings along; anybody who is signed in may."""
+        """List the built-in rules, for every signed-in user."""
         return Response({"rules": SystemRuleShape(system_rules().values(), many=True).data})

@@ -120,7 +120,7 @@ def change_rule(*, rule: IamRule, changes: Mapping[str, Any]) -> IamRule:
 
 @transaction.atomic
 def delete_rule(*, rule: IamRule) -> None:
-    """Remove a rule."""
+    """Remove an access rule from a key."""
     _record("iam_rule.delete", rule, {"apiKeyId": rule.api_key_id, "ruleType": rule.rule_type})
     rule.delete()
 

@@ -61,7 +61,7 @@ class ApiKey(PolicySource):
 
     @property
     def masked_token(self) -> str:
-        """The key as it may be shown: prefix, `...`, the last four characters."""
+        """The masked token: prefix, `...`, the last four characters."""
         return f"{self.prefix}...{self.last_four}"
 
 
@@ -139,5 +139,5 @@ class ProviderKey(PolicySource):
 
     @property
     def masked_token(self) -> str:
-        """The credential as it may be shown."""
+        """The masked credential."""
         return f"...{self.last_four}"

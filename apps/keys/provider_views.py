@@ -47,7 +47,7 @@ class ProviderKeys(MemberEndpoint):
         {"providerKey": ProviderKeyShape()}, body=NewProviderKeyShape, query=NewProviderKeyQuery, refuses=(403, 404)
     )
     def post(self, request: Request) -> Response:
-        """Keep an organization's own credential at a provider."""
+        """Add the organization's own credential for a provider (BYOK)."""
         created = provider_keys.create_provider_key(organization=self.organization, checked=self.checked)
         return Response({"providerKey": ProviderKeyShape(created).data})
 
@@ -63,7 +63,7 @@ class OneProviderKey(MemberEndpoint):
 
     @described({"message": said(), "providerKey": ProviderKeyShape()}, body=ProviderKeyChangesShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str) -> Response:
-        """Switch a provider key on or off."""
+        """Activate or deactivate a provider key."""
         key = access_provider_key(self.user, key_id)
         changed = provider_keys.change_provider_key(key=key, **self.read(ProviderKeyChangesShape))
         message = f"Provider key status updated to {changed.status}"
@@ -71,6 +71,6 @@ class OneProviderKey(MemberEndpoint):
 
     @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, key_id: str) -> Response:
-        """End a provider key, and erase the credential."""
+        """Delete a provider key and erase its credential."""
         provider_keys.delete_provider_key(key=access_provider_key(self.user, key_id))
         return Response({"message": "Provider key deleted"})

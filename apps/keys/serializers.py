@@ -45,7 +45,7 @@ class FutureMoment(Moment):
 
 
 class PeriodLimitShape(CamelSerializer):
-    """What a key may spend in an hour, a day, a week (from Monday) or a month of the calendar, in UTC."""
+    """The most that an API key may spend in a calendar hour, day, week (from Monday) or month, in UTC."""
 
     amount = Money()
     period = Choice(ApiKey.Period.choices)
@@ -67,7 +67,7 @@ class LimitsShape(CamelSerializer):
 
 
 class NewKeyShape(LimitsShape):
-    """`POST /keys/api`."""
+    """Body of `POST /keys/api`."""
 
     description = Text(max_length=255)
     project_id = Text(max_length=100)
@@ -82,7 +82,7 @@ class KeysQuery(CamelSerializer):
 
 
 class KeyChangesShape(LimitsShape):
-    """`PATCH /keys/api/{id}`: whatever is to be changed."""
+    """Body of `PATCH /keys/api/{id}`; fields that are absent keep their values."""
 
     status = Choice([ApiKey.Status.ACTIVE, ApiKey.Status.INACTIVE], required=False)
     description = Text(max_length=255, required=False)
@@ -95,13 +95,13 @@ class KeyChangesShape(LimitsShape):
 
 
 class KeyLimitShape(CamelSerializer):
-    """`PATCH /keys/api/limit/{id}`."""
+    """Body of `PATCH /keys/api/limit/{id}`."""
 
     usage_limit = Money(allow_null=True)
 
 
 class NewRuleShape(CamelSerializer):
-    """`POST /keys/api/{id}/iam`."""
+    """Body of `POST /keys/api/{id}/iam`."""
 
     rule_type = Choice(IamRule.Type.choices)
     rule_value = serializers.DictField()
@@ -109,7 +109,7 @@ class NewRuleShape(CamelSerializer):
 
 
 class RuleChangesShape(CamelSerializer):
-    """`PATCH /keys/api/{id}/iam/{ruleId}`: whatever is to be changed."""
+    """Body of `PATCH /keys/api/{id}/iam/{ruleId}`; fields that are absent keep their values."""
 
     rule_type = Choice(IamRule.Type.choices, required=False)
     rule_value = serializers.DictField(required=False)
@@ -117,7 +117,7 @@ class RuleChangesShape(CamelSerializer):
 
 
 class NewProviderKeyShape(CamelSerializer):
-    """`POST /keys/provider`; a custom provider brings its name and its address, no other does."""
+    """Body of `POST /keys/provider`; a custom provider brings its name and its address, no other does."""
 
     provider = Text(max_length=40)
     token = Text(max_length=10_000)
@@ -162,13 +162,13 @@ class ProviderKeysQuery(CamelSerializer):
 
 
 class ProviderKeyChangesShape(CamelSerializer):
-    """`PATCH /keys/provider/{id}`."""
+    """Body of `PATCH /keys/provider/{id}`."""
 
     status = Choice([ProviderKey.Status.ACTIVE, ProviderKey.Status.INACTIVE])
 
 
 class ProviderKeyShape(CamelModelSerializer):
-    """A provider key as it may be shown; name and address are null where the catalog knows them."""
+    """A provider key, masked; `providerName` and `baseUrl` are null for providers of the catalog."""
 
     provider_name = serializers.SerializerMethodField("name_of")
     base_url = serializers.SerializerMethodField("address_of")
@@ -188,16 +188,16 @@ class ProviderKeyShape(CamelModelSerializer):
         ]
 
     def name_of(self, key: ProviderKey) -> str | None:
-        """Return what a custom provider is called."""
+        """The name of a custom provider; null for providers of the catalog."""
         return key.provider_name or None
 
     def address_of(self, key: ProviderKey) -> str | None:
-        """Return where a custom provider is."""
+        """The base URL of a custom provider; null for providers of the catalog."""
         return key.base_url or None
 
 
 class CreatorShape(CamelModelSerializer):
-    """Who created a key."""
+    """The user who created the API key."""
 
     class Meta:
         model = User
@@ -205,7 +205,7 @@ class CreatorShape(CamelModelSerializer):
 
 
 class IamRuleShape(CamelModelSerializer):
-    """An access rule."""
+    """An access rule of an API key."""
 
     class Meta:
         model = IamRule
@@ -221,7 +221,7 @@ class IamRuleShape(CamelModelSerializer):
 
 
 class ApiKeyShape(CamelModelSerializer):
-    """A key as it may be shown."""
+    """An API key, without its token."""
 
     creator = CreatorShape(source="created_by", read_only=True)
     iam_rules = IamRuleShape(many=True, read_only=True)
@@ -255,7 +255,7 @@ class ApiKeyShape(CamelModelSerializer):
 
 
 class NewApiKeyShape(ApiKeyShape):
-    """A key as it is shown once: with its token, which needs no mask."""
+    """A new API key, with its token, which is shown only once."""
 
     token = serializers.CharField(read_only=True)
 
@@ -264,7 +264,7 @@ class NewApiKeyShape(ApiKeyShape):
 
 
 class PlanLimitsShape(CamelSerializer):
-    """How many keys a project has and may have; null is unlimited."""
+    """How many API keys the project has and may have; null means unlimited."""
 
     current_count = serializers.IntegerField(min_value=0)
     max_keys = serializers.IntegerField(min_value=1, allow_null=True)

@@ -32,7 +32,7 @@ class ApiKeys(MemberEndpoint):
 
     @described({"apiKey": NewApiKeyShape()}, body=NewKeyShape, refuses=(403, 404, 410))
     def post(self, request: Request) -> Response:
-        """Create a key; its token is in this answer and in no other."""
+        """Create an API key; only this answer contains its token."""
         return Response({"apiKey": shape_of_new(actions.create_api_key(user=self.user, **self.read(NewKeyShape)))})
 
     @described(
@@ -45,7 +45,7 @@ class ApiKeys(MemberEndpoint):
         refuses=(403, 404),
     )
     def get(self, request: Request) -> Response:
-        """List the user's keys, or everyone's where the user is an admin or owner."""
+        """List your API keys; with `filter=all` everyone's, where you are an admin or owner."""
         query = self.read_query(KeysQuery)
         seen = access_keys(self.user, project_id=query.get("project_id"), everyones=query["filter"] == "all")
         answer = {"apiKeys": ApiKeyShape(seen.keys, many=True).data, "userRole": seen.role}
@@ -64,7 +64,7 @@ class OneApiKey(MemberEndpoint):
 
     @described({"message": said(), "apiKey": ApiKeyShape()}, body=KeyChangesShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str) -> Response:
-        """Switch a key on or off, or describe it anew."""
+        """Activate or deactivate an API key, or change its description and limits."""
         key = access_key(self.user, key_id)
         changes = self.read(KeyChangesShape)
         changed = actions.change_api_key(key=key, changes=changes)
@@ -73,7 +73,7 @@ class OneApiKey(MemberEndpoint):
 
     @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, key_id: str) -> Response:
-        """End a key."""
+        """Delete an API key; it stops working."""
         actions.delete_api_key(key=access_key(self.user, key_id))
         return Response({"message": "API key deleted"})
 
@@ -83,7 +83,7 @@ class ApiKeyLimit(MemberEndpoint):
 
     @described({"message": said(), "apiKey": ApiKeyShape()}, body=KeyLimitShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str) -> Response:
-        """Set what a key may spend, or lift the limit."""
+        """Set or remove the API key's usage limit."""
         key = access_key(self.user, key_id)
         changed = actions.change_api_key(key=key, changes=self.read(KeyLimitShape))
         return Response({"message": "API key usage limit updated", "apiKey": ApiKeyShape(changed).data})
@@ -94,14 +94,14 @@ class IamRules(MemberEndpoint):
 
     @described({"message": said(), "rule": IamRuleShape()}, body=NewRuleShape, refuses=(403, 404))
     def post(self, request: Request, key_id: str) -> Response:
-        """Add a rule to a key."""
+        """Add an access rule to an API key."""
         key = access_key(self.user, key_id)
         created = actions.create_rule(key=key, **self.read(NewRuleShape))
         return Response({"message": "IAM rule created", "rule": IamRuleShape(created).data})
 
     @described({"rules": IamRuleShape(many=True)}, refuses=(403, 404))
     def get(self, request: Request, key_id: str) -> Response:
-        """List a key's rules, oldest first."""
+        """List the API key's access rules, oldest first."""
         rules = access_key(self.user, key_id).iam_rules.order_by("created_at", "id")
         return Response({"rules": IamRuleShape(rules, many=True).data})
 
@@ -111,13 +111,13 @@ class OneIamRule(MemberEndpoint):
 
     @described({"message": said(), "rule": IamRuleShape()}, body=RuleChangesShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str, rule_id: str) -> Response:
-        """Change a rule."""
+        """Change an access rule."""
         rule = access_rule(self.user, key_id, rule_id)
         changed = actions.change_rule(rule=rule, changes=self.read(RuleChangesShape))
         return Response({"message": "IAM rule updated", "rule": IamRuleShape(changed).data})
 
     @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, key_id: str, rule_id: str) -> Response:
-        """Remove a rule."""
+        """Remove an access rule."""
         actions.delete_rule(rule=access_rule(self.user, key_id, rule_id))
         return Response({"message": "IAM rule deleted"})

@@ -66,7 +66,7 @@ class ActivityQuery(CamelSerializer):
 
 
 class ModelOfDayShape(CamelSerializer):
-    """What one model at one provider did on a day."""
+    """The requests to one model at one provider on one day."""
 
     id = serializers.CharField()
     provider = serializers.CharField()
@@ -78,7 +78,7 @@ class ModelOfDayShape(CamelSerializer):
 
 
 class ActivityDayShape(CamelSerializer):
-    """What happened on a day, UTC; amounts are in USD."""
+    """The requests of one day (UTC); amounts are in USD."""
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields: a number for each sum."""

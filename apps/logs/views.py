@@ -57,7 +57,7 @@ class Logs(LogsEndpoint):
 
     @described("LogPage", query=LogsQuery, refuses=(403,))
     def get(self, request: Request) -> HttpResponse:
-        """Answer a page."""
+        """List log entries, one page at a time."""
         query = self.read_query(LogsQuery)
         limit = query["limit"]
         scope = access_logs(self.scope(), named_of(query))
@@ -77,7 +77,7 @@ class LogsExport(LogsEndpoint):
 
     @exports(LogsExportQuery, refuses=(403,))
     def get(self, request: Request) -> StreamingHttpResponse:
-        """Answer all entries that a query of `GET /logs` finds, as a file: CSV or JSON lines."""
+        """Export all entries that match a query of `GET /logs`, as a file: CSV or JSON lines."""
         query = self.read_query(LogsExportQuery)
         scope = access_logs(self.scope(), named_of(query))
         pages = find_pages(scope, filters_of(query), ascending=query["order_by"] == "createdAt_asc")
@@ -89,7 +89,7 @@ class Log(LogsEndpoint):
 
     @described("OneLog", refuses=(404,))
     def get(self, request: Request, log_id: str) -> HttpResponse:
-        """Answer one entry. Raises NotFound."""
+        """Show one log entry."""
         identifier = find_id(log_id)
         row = None if identifier is None else find_row(self.scope(), identifier)
         if row is None:
@@ -102,7 +102,7 @@ class UniqueModels(LogsEndpoint):
 
     @described("UsedModels", query=UsedQuery, refuses=(403,))
     def get(self, request: Request) -> HttpResponse:
-        """Answer the models and providers in use."""
+        """List the models and providers that appear in the log."""
         query = self.read_query(UsedQuery)
         models, providers = find_used(access_logs(self.scope(), named_of(query)))
         return _answer({"models": models, "providers": providers})
@@ -128,7 +128,7 @@ class Activity(ActivityEndpoint):
 
     @described({"activity": ActivityDayShape(many=True)}, query=ActivityQuery, refuses=(403, 404))
     def get(self, request: Request) -> HttpResponse:
-        """List the days (UTC) on which there were requests, newest first."""
+        """List the days (UTC) with requests, newest first."""
         return _answer({"activity": [day_of(day) for day in self.find_days(self.read_query(ActivityQuery))]})
 
 
@@ -137,7 +137,7 @@ class ActivityExport(ActivityEndpoint):
 
     @exports(ActivityExportQuery, refuses=(403, 404))
     def get(self, request: Request) -> StreamingHttpResponse:
-        """Answer the days that `GET /activity` lists as a file: CSV or JSON lines."""
+        """Export the days that `GET /activity` lists, as a file: CSV or JSON lines."""
         query = self.read_query(ActivityExportQuery)
         days = self.find_days(query)
         return _file("activity", query["format"], DAY_FIELDS, ([day_of(day)] for day in days))

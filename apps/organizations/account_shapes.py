@@ -8,20 +8,20 @@ from apps.organizations.models import Invitation, Role
 
 
 class VerificationShape(CamelSerializer):
-    """`POST /auth/verify-email`."""
+    """Body of `POST /auth/verify-email`."""
 
     token = Text(max_length=MAX_TOKEN)
 
 
 class NewInvitationShape(CamelSerializer):
-    """`POST /organization/{orgId}/invitations`."""
+    """Body of `POST /organization/{orgId}/invitations`."""
 
     email = Email(max_length=254)
     role = Choice(Role.choices)
 
 
 class InvitationShape(CamelModelSerializer):
-    """An invitation, to the admins of the organization; never its token."""
+    """An open invitation, as the organization's admins see it, without its token."""
 
     class Meta:
         model = Invitation

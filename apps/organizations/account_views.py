@@ -27,7 +27,7 @@ class VerifyEmail(Endpoint):
 
     @described({"message": said()}, body=VerificationShape, refuses=(400, 429))
     def post(self, request: Request) -> Response:
-        """Confirm an e-mail address by the token that was sent to it."""
+        """Confirm an e-mail address with the token that was sent to it."""
         throttle.count_try((throttle.VERIFY_PER_ADDRESS, address_of(request)))
         user = find_unverified(self.read(VerificationShape)["token"])
         if user is None or not actions.verify_email(user=user):
@@ -44,7 +44,7 @@ class SendVerificationEmail(MemberEndpoint):
 
     @described({"message": said()}, body=Nothing, refuses=(429,))
     def post(self, request: Request) -> Response:
-        """Send a token to the address of whoever is signed in."""
+        """Send a new confirmation token to the signed-in user's e-mail address."""
         self.read(Nothing)
         throttle.count_try((throttle.MESSAGES_PER_USER, str(self.user.id)))
         actions.want_verification(user=self.user)
@@ -56,14 +56,14 @@ class Invitations(MemberEndpoint):
 
     @described({"invitations": InvitationShape(many=True)}, refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> Response:
-        """List the invitations that wait to be accepted, oldest first."""
+        """List the open invitations, oldest first."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
         rows = invitations.waiting(organization).order_by("created_at", "id")
         return Response({"invitations": InvitationShape(rows, many=True).data})
 
     @described({"message": said(), "invitation": InvitationShape()}, body=NewInvitationShape, refuses=(403, 404, 429))
     def post(self, request: Request, organization_id: str) -> Response:
-        """Invite an address, whether it has an account or not: the answer is the same."""
+        """Invite an e-mail address; the answer does not reveal whether it has an account."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
         require_verified(self.user)
         fields = self.read(NewInvitationShape)
@@ -96,7 +96,7 @@ class AcceptInvitation(MemberEndpoint):
 
     @described({"message": said(), "member": MemberShape()}, body=Nothing, refuses=(403, 404))
     def post(self, request: Request, organization_id: str, invitation_id: str) -> Response:
-        """Become a member, where the invitation is for one's own confirmed address."""
+        """Accept an invitation that was sent to your own, confirmed e-mail address."""
         self.read(Nothing)
         require_verified(self.user)
         identifier = identify(invitation_id, invitations.NO_INVITATION)

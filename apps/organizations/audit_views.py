@@ -27,7 +27,7 @@ class AuditLogs(MemberEndpoint):
         {"auditLogs": AuditEntryShape(many=True), "pagination": PaginationShape()}, query=AuditQuery, refuses=(403, 404)
     )
     def get(self, request: Request, organization_id: str) -> Response:
-        """List what was done in an organization, newest first, a page at a time."""
+        """List the organization's audit log, newest first, one page at a time."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
         if not limits_of(organization.plan).audit_logs:
             raise Forbidden("Audit logs require an enterprise plan")

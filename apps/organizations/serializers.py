@@ -46,7 +46,7 @@ class Password(Text):
 
 
 class SignUpShape(CamelSerializer):
-    """`POST /auth/sign-up/email`."""
+    """Body of `POST /auth/sign-up/email`."""
 
     name = Text(max_length=255)
     email = Email(max_length=254)
@@ -64,7 +64,7 @@ class SignUpShape(CamelSerializer):
 
 
 class SignInShape(CamelSerializer):
-    """`POST /auth/sign-in/email`."""
+    """Body of `POST /auth/sign-in/email`."""
 
     email = Email(max_length=254)
     password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
@@ -72,18 +72,18 @@ class SignInShape(CamelSerializer):
 
 
 class SessionShape(CamelSerializer):
-    """A session, to whoever it is of."""
+    """The current session."""
 
     expires_at = serializers.DateTimeField()
 
 
 class UserShape(CamelModelSerializer):
-    """A user, to themselves."""
+    """The signed-in user."""
 
     email_verified = serializers.SerializerMethodField("is_verified")
 
     def is_verified(self, user: User) -> bool:
-        """Return whether the address is confirmed."""
+        """Whether the e-mail address is confirmed."""
         return user.email_verified_at is not None
 
     class Meta:
@@ -92,7 +92,7 @@ class UserShape(CamelModelSerializer):
 
 
 class OrganizationShape(CamelModelSerializer):
-    """An organization, to its members."""
+    """An organization, as its members see it."""
 
     class Meta:
         model = Organization
@@ -149,13 +149,13 @@ class Amount(Money):
 
 
 class NewOrganizationShape(CamelSerializer):
-    """`POST /organization`."""
+    """Body of `POST /organization`."""
 
     name = Text(max_length=255)
 
 
 class OrganizationChangesShape(CamelSerializer):
-    """`PATCH /organization/{orgId}`: whatever is to be changed."""
+    """Body of `PATCH /organization/{orgId}`; fields that are absent keep their values."""
 
     name = Text(max_length=255, required=False)
     billing_email = Email(max_length=254, required=False, allow_null=True)
@@ -170,7 +170,7 @@ class OrganizationChangesShape(CamelSerializer):
 
 
 class NewProjectShape(CamelSerializer):
-    """`POST /projects`."""
+    """Body of `POST /projects`."""
 
     name = Text(max_length=255)
     organization_id = Text(max_length=100)
@@ -181,7 +181,7 @@ class NewProjectShape(CamelSerializer):
 
 
 class ProjectChangesShape(CamelSerializer):
-    """`PATCH /projects/{id}`: whatever is to be changed."""
+    """Body of `PATCH /projects/{id}`; fields that are absent keep their values."""
 
     name = Text(max_length=255, required=False)
     mode = Choice(Mode.choices, required=False)
@@ -192,20 +192,20 @@ class ProjectChangesShape(CamelSerializer):
 
 
 class NewMemberShape(CamelSerializer):
-    """`POST /organization/{orgId}/members`."""
+    """Body of `POST /organization/{orgId}/members`."""
 
     email = Email(max_length=254)
     role = Choice(Role.choices)
 
 
 class MemberChangesShape(CamelSerializer):
-    """`PATCH /organization/{orgId}/members/{id}`."""
+    """Body of `PATCH /organization/{orgId}/members/{id}`."""
 
     role = Choice(Role.choices)
 
 
 class MemberShape(CamelModelSerializer):
-    """A member, to the other members."""
+    """A member of an organization."""
 
     name = serializers.ReadOnlyField(source="user.name")
     email = serializers.ReadOnlyField(source="user.email")
@@ -225,7 +225,7 @@ class MemberShape(CamelModelSerializer):
 
 
 class ProjectShape(CamelModelSerializer):
-    """A project, to the members of its organization."""
+    """A project, as the members of its organization see it."""
 
     class Meta:
         model = Project
@@ -244,7 +244,7 @@ class ProjectShape(CamelModelSerializer):
 
 
 class ActorShape(CamelSerializer):
-    """Who did it: `type` says by which door, the rest who that was; nobody behind the operator's own machine."""
+    """Who did it: `type` is the kind of caller; `id` and `email` are null for the operator's machine."""
 
     type = serializers.ChoiceField(AuditEntry.ActorType.choices, source="actor_type")
     id = serializers.UUIDField(source="actor_id", allow_null=True)
@@ -252,7 +252,7 @@ class ActorShape(CamelSerializer):
 
 
 class AuditEntryShape(CamelModelSerializer):
-    """What somebody did, to the admins of the organization."""
+    """An entry of the audit log, as the organization's admins see it."""
 
     actor = ActorShape(source="*")
     details = serializers.DictField()

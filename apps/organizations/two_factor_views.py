@@ -17,19 +17,19 @@ MAX_CODE = 32
 
 
 class PasswordShape(CamelSerializer):
-    """`POST /auth/two-factor`."""
+    """Body of `POST /auth/two-factor`."""
 
     password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
 
 
 class CodeShape(CamelSerializer):
-    """`POST /auth/two-factor/confirm`."""
+    """Body of `POST /auth/two-factor/confirm`."""
 
     code = Text(max_length=MAX_CODE)
 
 
 class DisableShape(CamelSerializer):
-    """`POST /auth/two-factor/disable`."""
+    """Body of `POST /auth/two-factor/disable`."""
 
     password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
     code = Text(max_length=MAX_CODE)
@@ -44,7 +44,7 @@ class TwoFactor(MemberEndpoint):
         refuses=(401, 409, 429),
     )
     def post(self, request: Request) -> Response:
-        """Begin: return the secret for an authenticator app, shown once."""
+        """Start setting up a second factor: the answer has the secret for an authenticator app, shown once."""
         begun = two_factor.begin(user=self.user, **self.read(PasswordShape))
         return Response({"secret": begun.secret, "otpauthUrl": begun.url})
 
@@ -58,7 +58,7 @@ class ConfirmTwoFactor(MemberEndpoint):
         refuses=(400, 429),
     )
     def post(self, request: Request) -> Response:
-        """Turn it on with a first code; return recovery codes, shown once and each good once."""
+        """Turn the second factor on with a first code. The answer has recovery codes: shown once, each valid once."""
         codes = two_factor.confirm(user=self.user, **self.read(CodeShape))
         return Response({"message": "Two-factor authentication is on", "recoveryCodes": codes})
 
@@ -68,6 +68,6 @@ class DisableTwoFactor(MemberEndpoint):
 
     @described({"message": said()}, body=DisableShape, refuses=(401, 429))
     def post(self, request: Request) -> Response:
-        """Turn it off, with password and code."""
+        """Turn the second factor off, with the password and a code."""
         two_factor.disable(user=self.user, **self.read(DisableShape))
         return Response({"message": "Two-factor authentication is off"})

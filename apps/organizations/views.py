@@ -48,7 +48,7 @@ class SignUp(Endpoint):
 
     @described({"token": serializers.CharField(), "user": UserShape()}, body=SignUpShape, refuses=(409, 429))
     def post(self, request: Request) -> Response:
-        """Create the account and sign in."""
+        """Create an account and sign in."""
         fields = self.read(SignUpShape)
         throttle.count_try(
             (throttle.SIGN_UP_PER_ADDRESS, address_of(request)),
@@ -65,7 +65,7 @@ class SignIn(Endpoint):
 
     @described({"token": serializers.CharField(), "user": UserShape()}, body=SignInShape, refuses=(401, 429))
     def post(self, request: Request) -> Response:
-        """Begin a session."""
+        """Sign in with e-mail address and password; the answer has a session token."""
         fields = self.read(SignInShape)
         account, address = User.normalize_username(fields["email"]), address_of(request)
         throttle.count_sign_in(account, address)
@@ -81,7 +81,7 @@ class SignOut(MemberEndpoint):
 
     @described({"message": said()}, body=Nothing)
     def post(self, request: Request) -> Response:
-        """End the session that asks."""
+        """Sign out: end the current session."""
         self.read(Nothing)
         session: Any = request.auth
         session.delete()
@@ -93,7 +93,7 @@ class GetSession(MemberEndpoint):
 
     @described({"session": SessionShape(), "user": UserShape()})
     def get(self, request: Request) -> Response:
-        """Tell who is signed in, and until when."""
+        """Show the signed-in user, and when the session ends."""
         return Response({"session": {"expiresAt": extend(request.auth)}, "user": UserShape(self.user).data})
 
 
@@ -102,13 +102,13 @@ class Organizations(MemberEndpoint):
 
     @described({"organizations": OrganizationShape(many=True)})
     def get(self, request: Request) -> Response:
-        """List the organizations that the user is a member of, oldest first."""
+        """List the organizations that you are a member of, oldest first."""
         rows = Organization.objects.filter(memberships__user=self.user).exclude(status=Organization.Status.DELETED)
         return Response({"organizations": OrganizationShape(rows.order_by("created_at", "id"), many=True).data})
 
     @described({"organization": OrganizationShape()}, body=NewOrganizationShape, refuses=(403,))
     def post(self, request: Request) -> Response:
-        """Create an organization, which the user owns."""
+        """Create an organization; you become its owner."""
         created = actions.create_further_organization(owner=self.user, **self.read(NewOrganizationShape))
         return Response({"organization": OrganizationShape(created).data})
 
@@ -120,7 +120,7 @@ class OneOrganization(MemberEndpoint):
         {"message": said(), "organization": OrganizationShape()}, body=OrganizationChangesShape, refuses=(403, 404)
     )
     def patch(self, request: Request, organization_id: str) -> Response:
-        """Change its name, its billing settings or its policies."""
+        """Change the organization's name, billing settings or policies."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
         changes = self.read(OrganizationChangesShape)
         require(role, needed_to_change(changes))
@@ -129,7 +129,7 @@ class OneOrganization(MemberEndpoint):
 
     @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, organization_id: str) -> Response:
-        """End it, with all that belongs to it."""
+        """Delete the organization and everything that belongs to it."""
         organization, _ = access_organization(self.user, organization_id, Role.OWNER)
         actions.delete_organization(organization=organization)
         return Response({"message": "Organization deleted"})
@@ -142,7 +142,7 @@ class ReferralStats(MemberEndpoint):
         {"referredCount": serializers.IntegerField(min_value=0), "referralEarnings": Money()}, refuses=(403, 404)
     )
     def get(self, request: Request, organization_id: str) -> Response:
-        """Tell how many organizations it has referred, and what that has earned it."""
+        """Show how many organizations it has referred, and the referral earnings."""
         organization, _ = access_organization(self.user, organization_id)
         return Response(
             {
@@ -157,14 +157,14 @@ class Members(MemberEndpoint):
 
     @described({"members": MemberShape(many=True)}, refuses=(403, 404))
     def get(self, request: Request, organization_id: str) -> Response:
-        """List the members, the longest-standing first."""
+        """List the members, in the order in which they joined."""
         organization, _ = access_organization(self.user, organization_id)
         rows = organization.memberships.select_related("user").order_by("created_at", "id")
         return Response({"members": MemberShape(rows, many=True).data})
 
     @described({"message": said(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409))
     def post(self, request: Request, organization_id: str) -> Response:
-        """Add a user as a member."""
+        """Add an existing user as a member."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
         fields = self.read(NewMemberShape)
         require(role, fields["role"])
@@ -177,7 +177,7 @@ class OneMember(MemberEndpoint):
 
     @described({"message": said(), "member": MemberShape()}, body=MemberChangesShape, refuses=(403, 404))
     def patch(self, request: Request, organization_id: str, member_id: str) -> Response:
-        """Give a member another role, none above one's own."""
+        """Change a member's role, up to your own."""
         membership, _, role = access_membership(self.user, organization_id, member_id)
         require(role, Role.ADMIN)
         fields = self.read(MemberChangesShape)
@@ -187,7 +187,7 @@ class OneMember(MemberEndpoint):
 
     @described({"message": said(), "revokedApiKeys": serializers.IntegerField(min_value=0)}, refuses=(400, 403, 404))
     def delete(self, request: Request, organization_id: str, member_id: str) -> Response:
-        """Remove a member, or leave; the API keys that the member created there end."""
+        """Remove a member, or leave; API keys that the member created there stop working."""
         membership, _, _ = access_membership(self.user, organization_id, member_id)
         revoked = actions.remove_member(membership=membership)
         return Response({"message": "Member removed", "revokedApiKeys": revoked})
@@ -226,14 +226,14 @@ class OneProject(MemberEndpoint):
 
     @described({"message": said(), "project": ProjectShape()}, body=ProjectChangesShape, refuses=(403, 404))
     def patch(self, request: Request, project_id: str) -> Response:
-        """Change a project; archive it, or take it up again."""
+        """Change a project, archive it, or restore it."""
         project, _ = access_project(self.user, project_id, Role.ADMIN)
         changed = actions.change_project(project=project, changes=self.read(ProjectChangesShape))
         return Response({"message": "Project updated", "project": ProjectShape(changed).data})
 
     @described({"message": said()}, refuses=(403, 404))
     def delete(self, request: Request, project_id: str) -> Response:
-        """End a project."""
+        """Delete a project."""
         project, _ = access_project(self.user, project_id, Role.ADMIN)
         actions.delete_project(project=project)
         return Response({"message": "Project deleted"})

@@ -34,21 +34,21 @@ _ALWAYS = (500, 503)
 _WITH_BODY = (400, 413, 415)
 _WORDS = {
     400: "A field is missing, malformed or out of range",
-    401: "Nobody is recognized",
-    402: "Credits or usage limit do not cover it",
-    403: "The caller may not do this",
-    404: "There is no such thing",
-    408: "The request's body did not come in time",
-    409: "It exists already, or a request with this Idempotency-Key is under way",
-    410: "It existed, and is archived, deactivated or deleted",
-    413: "The body is too large",
-    415: "The content type is not application/json",
-    422: "This Idempotency-Key was used for another request",
+    401: "The API key or session token is missing or invalid",
+    402: "The credits or a usage limit do not cover the request",
+    403: "The caller lacks the permission",
+    404: "Not found, or not visible to the caller",
+    408: "The request body did not arrive in time",
+    409: "It already exists, or a request with this Idempotency-Key is in progress",
+    410: "It was archived, deactivated or deleted",
+    413: "The request body is too large",
+    415: "The content type is not supported",
+    422: "This Idempotency-Key was used for a different request",
     429: "Too many requests",
     499: "The client closed the connection",
-    500: "A defect of the gateway's own",
+    500: "An internal error of the gateway",
     502: "No provider could answer",
-    503: "The gateway, or a provider, is overloaded, or a store is away",
+    503: "The gateway or a provider is overloaded, or a store is unavailable",
     504: "The provider did not answer in time",
 }
 _BODIES = {
@@ -136,6 +136,8 @@ def _complete(operation: Record, path: str, method: str) -> None:
     for status in sorted(refusals):
         operation["responses"].setdefault(str(status), _refusal(status, family))
     for response in operation["responses"].values():
+        # A generated response has none; OpenAPI demands one.
+        response["description"] = response.get("description") or "Success"
         response.setdefault("headers", {})["x-request-id"] = {"$ref": "#/components/headers/RequestId"}
 
 

@@ -15,7 +15,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSe
 from apps.kernel.rest.pages import CURSOR
 
 AMOUNT = r"^(0|[1-9][0-9]{0,11})(\.[0-9]{1,12})?$"
-_MOMENT = "An ISO 8601 date or time; UTC unless it says otherwise."
+_MOMENT = "An ISO 8601 date or time; UTC if it has no offset."
 Record = dict[str, Any]
 
 
@@ -106,7 +106,7 @@ class OfMoney(_OfField):
     def of(self, field: Any, *, asked: bool) -> Record:
         """Return a decimal string; what is answered may be negative."""
         pattern = AMOUNT if asked else AMOUNT.replace("^", "^-?", 1)
-        return {"type": "string", "pattern": pattern, "description": "USD as a decimal string", "examples": ["12.5"]}
+        return {"type": "string", "pattern": pattern, "description": "USD, as a decimal string", "examples": ["12.5"]}
 
 
 class OfAmount(_OfField):
@@ -124,7 +124,7 @@ class OfAmount(_OfField):
                 {"type": "number", "minimum": least, "exclusiveMaximum": 10**12},
                 {"type": "string", "pattern": text},
             ],
-            "description": f"USD, at least {least}: a decimal string, or a number",
+            "description": f"USD, at least {least}, as a decimal string or a number",
         }
 
 

@@ -91,6 +91,26 @@ def test_every_operation_has_its_own_name_a_summary_and_answers(document: dict[s
         assert {"500", "503"} <= set(operation["responses"])
 
 
+def test_no_description_speaks_of_the_inside(document: dict[str, Any]) -> None:
+    """What becomes a description is often a docstring: it must not tell callers what a function raises or returns."""
+    inside = re.compile(r"\bRaises\b|^Return |\bapps[./]|\.py\b")
+
+    def texts(value: Any) -> Iterator[str]:
+        if isinstance(value, list):
+            for inner in value:
+                yield from texts(inner)
+        elif isinstance(value, dict):
+            for name, inner in value.items():
+                if name in {"description", "summary"} and isinstance(inner, str):
+                    yield inner
+                else:
+                    yield from texts(inner)
+
+    said = list(texts(document))
+    assert len(said) > 500
+    assert [text for text in said if not text or inside.search(text)] == []
+
+
 def test_every_name_in_a_path_is_a_parameter(document: dict[str, Any]) -> None:
     for path, _, operation in operations(document):
         stated = {one["name"] for one in operation["parameters"] if one.get("in") == "path"}

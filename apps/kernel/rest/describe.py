@@ -54,7 +54,7 @@ def said() -> Field:
 
 
 class PaginationShape(serializers.Serializer[Any]):
-    """Where a page ends: `nextCursor` is the `cursor` of the next one, null on the last."""
+    """The end of a page: pass `nextCursor` as `cursor` for the next page; null on the last page."""
 
     nextCursor = serializers.CharField(allow_null=True)  # noqa: N815 - the name on the wire
     hasMore = serializers.BooleanField()  # noqa: N815 - the name on the wire

@@ -1,0 +1,45 @@
+"""Documents for people: README leads to each of them, and the links of those a newcomer reads first lead somewhere."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gateway_project.home import PROJECT
+
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
+TOP_LEVEL = sorted([*PROJECT.glob("*.md"), PROJECT / "LICENSE"])
+NEWCOMERS = [*TOP_LEVEL, PROJECT / "docs" / "adr" / "README.md", *sorted((PROJECT / "docs").glob("adding-*.md"))]
+WRAPPED = [path for path in NEWCOMERS if path.name != "CHANGELOG.md"]
+
+
+def links_of(path: Path) -> set[Path]:
+    """Return the files of the project that a document links to."""
+    return {(path.parent / link).resolve() for link in LINK.findall(path.read_text())}
+
+
+def test_the_readme_links_every_document() -> None:
+    documents = {*TOP_LEVEL, *(PROJECT / "docs").glob("*.md"), PROJECT / "docs" / "adr" / "README.md"}
+    assert documents - links_of(PROJECT / "README.md") == {PROJECT / "README.md"}
+
+
+@pytest.mark.parametrize("path", NEWCOMERS, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert [link for link in links_of(path) if not link.exists()] == []
+
+
+@pytest.mark.parametrize("path", WRAPPED, ids=lambda path: path.name)
+def test_lines_are_short_enough_to_read(path: Path) -> None:
+    """At most 100 characters, but for tables, code and titles."""
+    lines = FENCED.sub("", path.read_text()).splitlines()
+    assert [line for line in lines if len(line) > 100 and not line.startswith(("|", "    ", "#"))] == []
+
+
+def test_the_licence_is_the_one_that_the_package_names() -> None:
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
+    assert (project["license"], project["license-files"]) == ("MIT", ["LICENSE"])
+    assert (PROJECT / "LICENSE").read_text().startswith("MIT License\n\nCopyright (c) 2026 The model gateway authors\n")
