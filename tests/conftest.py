@@ -20,7 +20,7 @@ from pytest_django import DjangoDbBlocker
 from redis import Redis
 
 from gateway_project import embedded
-from tests.examples import LONG, MANY
+from tests.support.property_examples import LONG, MANY
 
 _MADE_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _made = [name for name in ("DATABASE_URL", "REDIS_URL") if not os.environ.get(name)]
@@ -43,7 +43,7 @@ _valkey: Redis = Redis.from_url(_stores.redis_url)
 
 # How long drawing takes says something about the machine, and nothing about what is tested.
 hypothesis.settings.register_profile("suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-# Now and then, to meet what is rare; see `tests/examples.py` for the command.
+# Now and then, to meet what is rare; see `tests/support/property_examples.py` for the command.
 hypothesis.settings.register_profile(LONG, hypothesis.settings.get_profile("suite"), max_examples=MANY)
 hypothesis.settings.load_profile("suite")
 
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
     """Stock the catalog, and let tests that commit empty ledger and audit log, which is refused elsewhere."""
-    from tests.stock import stock
+    from tests.support.shipped_catalog import stock
 
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute("ALTER TABLE billing_ledgerentry DISABLE TRIGGER ledger_not_emptied")

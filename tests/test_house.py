@@ -17,7 +17,7 @@ LONGEST = 300
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "service", "services"}
 CODE = {
     path.relative_to(PROJECT): path.read_text()
-    for folder in ("apps", "gateway_project", "tests")
+    for folder in ("apps", "gateway_project", "tests", "bench")
     for path in sorted((PROJECT / folder).rglob("*.py"))
     if "migrations" not in path.parts
 }

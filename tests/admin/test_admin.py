@@ -51,7 +51,7 @@ from apps.organizations.models import (
     User,
 )
 from apps.organizations.sessions import start_session
-from tests.world import PASSWORD, Caller, World, make_key
+from tests.support.cast import PASSWORD, Caller, World, make_key
 
 SECRET = "sk-very-secret-provider-credential"
 SAID = "what the customer said"

@@ -20,8 +20,8 @@ from apps.gateway.settlement.record import encode
 from apps.keys.models import ApiKey
 from apps.logs.entry import Entry
 from tests.logs.entries import entry, id_at
-from tests.upstream import settle_all
-from tests.world import World, make_key
+from tests.support.cast import World, make_key
+from tests.support.upstream import settle_all
 
 NOW = datetime(2026, 3, 15, 4, 10, tzinfo=UTC)
 YESTERDAY = datetime(2026, 3, 14, 12, tzinfo=UTC)

@@ -11,9 +11,9 @@ from django.utils import timezone
 from apps.billing import tasks
 from apps.billing.models import BillingAccount, PaymentMethod
 from apps.organizations.models import AuditEntry
-from tests.payments import add_card
-from tests.stripe_stub import StripeStub
-from tests.world import World, signed_in
+from tests.support.cast import World, signed_in
+from tests.support.payments import add_card
+from tests.support.stripe_stub import StripeStub
 
 
 def path_of(world: World, rest: str = "") -> str:

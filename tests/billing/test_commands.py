@@ -14,7 +14,7 @@ from apps.billing.models import LedgerEntry
 from apps.kernel.ids import new_id
 from apps.keys.models import ApiKey
 from apps.organizations.models import Organization
-from tests.world import World, make_key, make_organization
+from tests.support.cast import World, make_key, make_organization
 
 
 def said(*command: str) -> str:

@@ -24,8 +24,8 @@ from apps.keys.secrets import encrypt
 from apps.logs.models import RequestLog
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, Organization, Project
-from tests.upstream import Caller, chunks_of, settle_all
-from tests.world import PASSWORD, World
+from tests.support.cast import PASSWORD, World
+from tests.support.upstream import Caller, chunks_of, settle_all
 
 USAGE = "hi [[sandbox usage=1003,207,300]]"
 FULL = Decimal("0.00025215")

@@ -21,7 +21,7 @@ from apps.kernel.money import LARGEST
 from apps.kernel.redis import client
 from apps.keys.models import ApiKey
 from apps.organizations.models import Organization
-from tests.world import World, make_key
+from tests.support.cast import World, make_key
 
 
 @pytest.fixture

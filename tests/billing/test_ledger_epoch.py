@@ -26,8 +26,8 @@ from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
 from apps.kernel.redis import client as valkey
-from tests.upstream import Caller, settle_all
-from tests.world import World
+from tests.support.cast import World
+from tests.support.upstream import Caller, settle_all
 
 
 def said(*command: str) -> str:

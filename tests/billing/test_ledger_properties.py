@@ -19,8 +19,8 @@ from apps.billing.models import LedgerEntry
 from apps.kernel.ids import new_id
 from apps.keys.models import ApiKey
 from apps.organizations.models import Organization
-from tests.examples import MANY_WITH_STORES, examples
-from tests.world import World, make_key
+from tests.support.cast import World, make_key
+from tests.support.property_examples import MANY_WITH_STORES, examples
 
 amounts = st.decimals(min_value=0, max_value=1000, places=12)
 # What happens: a request charged from credits or not, charged again as it was or as something else, undone half-way, a

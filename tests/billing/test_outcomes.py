@@ -21,7 +21,7 @@ from apps.kernel import generation
 from apps.kernel.errors import ClientGone
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
-from tests.upstream import Caller, chunks_of, settle_all
+from tests.support.upstream import Caller, chunks_of, settle_all
 
 # `sandbox/echo`: 0.15 USD per million prompt tokens, 0.6 for completions, 0.075 from a cache.
 PAID = "hi [[sandbox usage=1000,200]]"

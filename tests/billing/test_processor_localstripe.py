@@ -28,8 +28,8 @@ from apps.billing.processor_answers import Declined, Missing
 from apps.kernel.errors import PaymentRequired
 from apps.organizations.models import Plan
 from gateway_project.home import PROJECT
-from tests.payments import books
-from tests.world import World
+from tests.support.cast import World
+from tests.support.payments import books
 
 VERSION, SECRET = "1.15.10", "whsec_of_localstripe"
 HOME = PROJECT / ".local" / f"localstripe-{VERSION}"

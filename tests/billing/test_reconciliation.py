@@ -23,7 +23,7 @@ from apps.logs.models import LogRetention, RequestLog
 from apps.organizations.models import Organization
 from tests.billing.past import NOTHING, NOW, YESTERDAY, at_once, found, key, redate, settled, unguarded
 from tests.logs.entries import entry, id_at
-from tests.world import World
+from tests.support.cast import World
 
 __all__ = ["at_once", "key"]
 

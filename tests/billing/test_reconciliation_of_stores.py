@@ -28,8 +28,8 @@ from apps.logs.models import RequestLog
 from apps.organizations.actions import create_operator
 from tests.billing.past import NOTHING, NOW, at_once, found, key, settled, unguarded
 from tests.logs.entries import id_at
-from tests.upstream import Caller, settle_all
-from tests.world import PASSWORD, World
+from tests.support.cast import PASSWORD, World
+from tests.support.upstream import Caller, settle_all
 
 __all__ = ["at_once", "key"]
 

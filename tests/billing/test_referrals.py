@@ -16,8 +16,8 @@ from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization, Role
-from tests.payments import books
-from tests.world import World, join, make_key, make_organization, signed_in
+from tests.support.cast import World, join, make_key, make_organization, signed_in
+from tests.support.payments import books
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from apps.billing import ledger, processor, refunds, tasks, topup
 from apps.billing.models import Transaction
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.organizations.models import AuditEntry, User
-from tests.payments import add_card, books, tell
-from tests.stripe_stub import StripeStub
-from tests.world import PASSWORD, World, make_user
+from tests.support.cast import PASSWORD, World, make_user
+from tests.support.payments import add_card, books, tell
+from tests.support.stripe_stub import StripeStub
 
 TOP_UP = ("credit_topup", "25", "completed")
 

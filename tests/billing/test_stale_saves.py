@@ -8,7 +8,7 @@ from apps.billing import ledger
 from apps.billing.ledger import Charge
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization
-from tests.world import World, make_key
+from tests.support.cast import World, make_key
 
 
 def test_a_row_read_before_a_charge_and_saved_after_it_leaves_the_balances(world: World) -> None:

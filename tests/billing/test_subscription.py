@@ -15,9 +15,9 @@ from django.utils import timezone
 from apps.billing import processor, subscription, tasks
 from apps.billing.models import BillingAccount, Transaction
 from apps.organizations.models import AuditEntry, Organization, Plan
-from tests.payments import add_card, books
-from tests.stripe_stub import MONTH, StripeStub
-from tests.world import World, signed_in
+from tests.support.cast import World, signed_in
+from tests.support.payments import add_card, books
+from tests.support.stripe_stub import MONTH, StripeStub
 
 STARTED = ("subscription_start", "49", "completed")
 

@@ -12,9 +12,9 @@ from apps.billing import processor, subscription, tasks
 from apps.billing.models import Transaction
 from apps.organizations.models import Plan
 from tests.billing.test_subscription import STARTED, period_end, plan_of, shown, start
-from tests.payments import add_card, books
-from tests.stripe_stub import StripeStub
-from tests.world import World
+from tests.support.cast import World
+from tests.support.payments import add_card, books
+from tests.support.stripe_stub import StripeStub
 
 
 class Killed(BaseException):

@@ -16,9 +16,9 @@ from apps.billing import processor, tasks, topup
 from apps.billing.models import LedgerEntry, PaymentMethod, Transaction
 from apps.billing.processor_answers import ProcessorOff
 from apps.organizations.models import AuditEntry
-from tests.payments import add_card, books
-from tests.stripe_stub import StripeStub
-from tests.world import World, signed_in
+from tests.support.cast import World, signed_in
+from tests.support.payments import add_card, books
+from tests.support.stripe_stub import StripeStub
 
 CHARGES, INTENT = "/v1/payment_intents", "/v1/payment_intents/.*"
 

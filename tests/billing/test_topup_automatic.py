@@ -16,9 +16,9 @@ from django.utils import timezone
 from apps.billing import auto_topup, ledger, notices, processor, tasks
 from apps.billing.models import BillingAccount, Transaction
 from apps.organizations.models import AuditEntry, Role
-from tests.payments import add_card, books
-from tests.stripe_stub import StripeStub
-from tests.world import World, join, make_user
+from tests.support.cast import World, join, make_user
+from tests.support.payments import add_card, books
+from tests.support.stripe_stub import StripeStub
 
 PAID = [("credit_topup", "20", "completed")]
 

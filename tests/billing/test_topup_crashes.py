@@ -12,9 +12,9 @@ from django.utils import timezone
 from apps.billing import ledger, processor, tasks, topup
 from apps.billing.models import Transaction
 from apps.organizations import audit
-from tests.payments import add_card, books
-from tests.stripe_stub import StripeStub
-from tests.world import World, signed_in
+from tests.support.cast import World, signed_in
+from tests.support.payments import add_card, books
+from tests.support.stripe_stub import StripeStub
 
 
 class Killed(BaseException):

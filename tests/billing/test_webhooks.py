@@ -12,9 +12,9 @@ from django.test import Client
 from apps.billing import tasks, topup, webhooks
 from apps.billing.models import BillingAccount, PaymentMethod, ProcessorEvent, Transaction
 from apps.organizations.models import AuditEntry, Plan
-from tests.payments import add_card, books, tell
-from tests.stripe_stub import StripeStub, sign
-from tests.world import World, signed_in
+from tests.support.cast import World, signed_in
+from tests.support.payments import add_card, books, tell
+from tests.support.stripe_stub import StripeStub, sign
 
 RECEIVED = {"received": True}
 TOP_UP = ("credit_topup", "25", "completed")

@@ -11,7 +11,7 @@ from apps.catalog import files, snapshot
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.catalog.offers import Catalog
 from apps.kernel import generation
-from tests.stock import stock
+from tests.support.shipped_catalog import stock
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from tests.clients.gateway import BEHIND, Behind, Gateway
-from tests.upstream import sandbox_url as sandbox_url
+from tests.support.upstream import sandbox_url as sandbox_url
 
 
 @pytest.fixture(scope="session")

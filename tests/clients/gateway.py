@@ -13,8 +13,8 @@ from typing import Any
 
 import requests
 
-from tests.service_account import account_json
 from tests.stack.product import Product, eventually
+from tests.support.google_service_accounts import account_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Good inputs to begin with: the cases of `tests/wire` and, where they are at hand, recordings of real providers.
+"""Good inputs to begin with: the cases of `wire` and, where they are at hand, recordings of real providers.
 
 Knows files. Must never know a reader.
 """
@@ -59,7 +59,7 @@ def streams(dialect: str) -> list[bytes]:
 
 def event_streams() -> list[bytes]:
     """Return binary event streams."""
-    from tests.event_frames import frames_of
+    from tests.support.aws_event_frames import frames_of
 
     recorded = [base64.b64decode(one["b64"]) for one in _recorded("bedrock") if one["b64"]]
     return [frames_of(text.decode()) for text in files("bedrock", "stream.events")] + _some(recorded)

@@ -31,8 +31,8 @@ from apps.gateway.token_estimate import tokens_of
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 from apps.logs.models import RequestLog
-from tests.every_format import OTHER, PLACES, play
-from tests.upstream import Caller, settle_all
+from tests.support.providers_of_every_format import OTHER, PLACES, play
+from tests.support.upstream import Caller, settle_all
 
 # 2,000 bytes for each of a hundred events, half a thousand tokens: what was passed on when the client left.
 EVENTS, LEFT_AFTER, PIECE = 100, 95, 2_048

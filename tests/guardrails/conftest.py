@@ -1,5 +1,5 @@
 """The cast, for the tests of this folder."""
 
-from tests.world import world
+from tests.support.cast import world
 
 __all__ = ["world"]

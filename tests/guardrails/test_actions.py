@@ -15,7 +15,7 @@ from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields
 from apps.organizations import audit
 from apps.organizations.models import AuditEntry, Organization
-from tests.world import World
+from tests.support.cast import World
 
 REGEX = {"pattern": "ticket-[0-9]{4}"}
 KEPT = {"type": "custom_regex", **REGEX}

@@ -13,7 +13,7 @@ from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_r
 from apps.kernel import generation
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry
-from tests.world import PASSWORD, World
+from tests.support.cast import PASSWORD, World
 
 REGEX = {"type": "custom_regex", "pattern": "ticket-[0-9]{4}"}
 CONFIG_FORM = {

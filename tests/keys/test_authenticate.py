@@ -16,7 +16,7 @@ from apps.keys.authenticate import ApiKeyOrSession, find_api_key
 from apps.keys.models import ApiKey
 from apps.organizations.models import Organization
 from apps.organizations.sessions import start_session
-from tests.world import World, make_key
+from tests.support.cast import World, make_key
 
 
 def recognized(**headers: str) -> tuple[Any, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apps.keys.models import ApiKey
-from tests.world import World, make_key, signed_in
+from tests.support.cast import World, make_key, signed_in
 
 
 def create(world: World, **fields: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from apps.kernel import generation
 from apps.keys.models import ApiKey
 from apps.organizations.models import AuditEntry, Membership
-from tests.world import World, make_key, signed_in
+from tests.support.cast import World, make_key, signed_in
 
 
 def remove(world: World, by: Any, whom: Any) -> Any:

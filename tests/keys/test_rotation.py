@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from apps.kernel import generation
 from apps.keys.models import ProviderKey
 from apps.keys.secrets import decrypt, encrypt
-from tests.world import World
+from tests.support.cast import World
 
 
 def add(world: World, sealed: bytes, **fields: Any) -> ProviderKey:

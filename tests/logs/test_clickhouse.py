@@ -24,7 +24,7 @@ from apps.logs.models import LogRetention, RequestLog
 from apps.logs.search import Filters, Row
 from apps.organizations.models import Plan
 from tests.logs.entries import FULL, entry, id_at, write
-from tests.world import World, default_project, make_key, make_organization
+from tests.support.cast import World, default_project, make_key, make_organization
 
 pytest.importorskip("chdb", reason="chdb is not installed: pip install chdb")
 exceptions = pytest.importorskip(

@@ -16,7 +16,7 @@ from apps.logs.access import scope_of_key
 from apps.logs.export import find_pages
 from apps.logs.search import Filters
 from tests.logs.entries import FULL, ago, entry, id_at, write
-from tests.world import Caller, World, make_key, signed_in
+from tests.support.cast import Caller, World, make_key, signed_in
 
 
 @pytest.fixture

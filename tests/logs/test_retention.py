@@ -16,7 +16,7 @@ from apps.logs.retention import Expired
 from apps.logs.tasks import expire
 from apps.organizations.models import Plan
 from tests.logs.entries import FULL, ago, entry, id_at, write
-from tests.world import World, default_project, make_key, make_organization
+from tests.support.cast import World, default_project, make_key, make_organization
 
 NOW = datetime(2031, 3, 4, 12, tzinfo=UTC)
 

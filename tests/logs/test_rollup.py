@@ -23,8 +23,8 @@ from apps.logs.activity import ActivityScope, Window, find_days, window_of
 from apps.logs.entry import Entry
 from apps.logs.models import ActivityDelta, RequestLog
 from apps.organizations.models import Organization, Plan
-from tests.examples import MANY_WITH_STORES, examples
 from tests.logs.entries import entry, id_at, write
+from tests.support.property_examples import MANY_WITH_STORES, examples
 
 NOW = datetime(2031, 3, 4, 12, tzinfo=UTC)
 # Ages in days at which something ends: what free and pro keep of the log, what is kept of activity.

@@ -11,7 +11,7 @@ from apps.kernel.errors import Forbidden, NotFound
 from apps.kernel.ids import new_id
 from apps.organizations.access import access_organization, access_project, highest, roles_of
 from apps.organizations.models import Organization, Project, Role
-from tests.world import World, signed_in
+from tests.support.cast import World, signed_in
 
 # Who is let in where which role is needed.
 RIGHTS = {

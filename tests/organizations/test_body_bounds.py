@@ -8,7 +8,7 @@ from django.test import Client
 
 from apps.kernel import json_bounds
 from apps.organizations.models import Project, User
-from tests.world import World, signed_in
+from tests.support.cast import World, signed_in
 
 TOO_MUCH = {
     "values": (b'{"email":[' + b"{}," * 9_999 + b"{}]}", "The request body holds more than 10000 values"),

@@ -20,7 +20,7 @@ from apps.keys.authenticate import find_api_key
 from apps.keys.models import ApiKey
 from apps.organizations.models import Organization, Plan, Project, User
 from apps.organizations.sessions import end_sessions, start_session
-from tests.world import PASSWORD, Caller, World, make_organization, make_user
+from tests.support.cast import PASSWORD, Caller, World, make_organization, make_user
 
 
 def run(command: str, *arguments: str) -> str:

@@ -24,7 +24,7 @@ from apps.organizations.actions import delete_organization
 from apps.organizations.models import Organization, Project, User
 from apps.organizations.tasks import erase
 from tests.logs.entries import entry, write
-from tests.world import World, make_key
+from tests.support.cast import World, make_key
 
 # What stays: the row that says "deleted", what requests are refused by, and the books.
 KEPT = {

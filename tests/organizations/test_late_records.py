@@ -14,7 +14,7 @@ from apps.organizations.actions import delete_organization
 from apps.organizations.erasure import erase_deleted
 from apps.organizations.models import Organization
 from tests.logs.entries import entry, write
-from tests.world import World, make_key, make_organization, make_user
+from tests.support.cast import World, make_key, make_organization, make_user
 
 WORDS = "words that must not stay"
 SAID: dict[str, Any] = {

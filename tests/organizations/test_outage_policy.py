@@ -6,7 +6,7 @@ import pytest
 
 from apps.gateway.access.policy import policy_of
 from apps.organizations.models import AuditEntry, Organization
-from tests.world import World, make_key, signed_in
+from tests.support.cast import World, make_key, signed_in
 
 
 def test_an_owner_sets_it_and_policies_follow(world: World) -> None:

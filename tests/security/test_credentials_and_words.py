@@ -17,10 +17,10 @@ from django.conf import settings
 from django.db import connection
 from django.test import Client
 
-from tests.guarded import waiting, written
 from tests.security.doors import opened
-from tests.upstream import Caller, settle_all
-from tests.world import World, signed_in
+from tests.support.cast import World, signed_in
+from tests.support.guardrails_in_force import waiting, written
+from tests.support.upstream import Caller, settle_all
 
 # Names under which requests have named an address to send credentials to.
 INSIDE = ("api_base", "base_url", "baseUrl", "api_url", "endpoint", "proxy", "url", "callback_url", "azure_endpoint")

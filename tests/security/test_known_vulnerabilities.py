@@ -13,11 +13,11 @@ from django.test import Client
 from apps.keys.models import ApiKey
 from apps.organizations.models import Membership, User
 from apps.organizations.sessions import find_session, start_session
-from tests import families
 from tests.security.doors import METHODS, closed
-from tests.upstream import Caller
-from tests.world import PASSWORD, World, make_key, signed_in
-from tests.world import Caller as Client_
+from tests.support import model_routes
+from tests.support.cast import PASSWORD, World, make_key, signed_in
+from tests.support.cast import Caller as Client_
+from tests.support.upstream import Caller
 
 SQL = [
     "' OR 1=1 --",
@@ -40,14 +40,14 @@ def counts() -> tuple[int, int]:
 
 @pytest.mark.parametrize("token", SQL)
 @pytest.mark.parametrize("header", ["authorization", "x-api-key"])
-@pytest.mark.parametrize("route", families.ROUTES)
+@pytest.mark.parametrize("route", model_routes.ROUTES)
 def test_sql_in_an_api_key_is_an_unknown_key(caller: Caller, route: str, header: str, token: str) -> None:
     """CVE-2026-42208, PYSEC-2026-1550: a key that is looked up as a part of a statement."""
     before = counts()
     value = f"Bearer {token}" if header == "authorization" else token
-    body = json.dumps(families.body_of(route))
+    body = json.dumps(model_routes.body_of(route))
     headers = {header: value}
-    answer = Client().generic("POST", families.PATHS[route], body, content_type="application/json", headers=headers)
+    answer = Client().generic("POST", model_routes.PATHS[route], body, content_type="application/json", headers=headers)
     assert answer.status_code == 401
     assert counts() == before
 
@@ -151,9 +151,11 @@ def test_no_host_or_forwarding_header_opens_a_door(caller: Caller, headers: dict
     """CVE-2026-49468: who may enter was decided by the Host header."""
     for path in ("/organization", "/logs", "/keys/api", "/activity"):
         assert Client().get(path, headers=headers).status_code == 401
-    for route in families.ROUTES:
-        body = json.dumps(families.body_of(route))
-        answer = Client().generic("POST", families.PATHS[route], body, content_type="application/json", headers=headers)
+    for route in model_routes.ROUTES:
+        body = json.dumps(model_routes.body_of(route))
+        answer = Client().generic(
+            "POST", model_routes.PATHS[route], body, content_type="application/json", headers=headers
+        )
         assert answer.status_code == 401
 
 

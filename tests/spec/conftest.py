@@ -1,9 +1,9 @@
 """Fixtures of the specification's tests."""
 
-from tests.payments import _stub, stripe
-from tests.provider_keys import administrator, provider, with_catalog
-from tests.upstream import backup, caller, sandbox_url
-from tests.world import world
+from tests.support.cast import world
+from tests.support.payments import _stub, stripe
+from tests.support.provider_keys import administrator, provider, with_catalog
+from tests.support.upstream import backup, caller, sandbox_url
 
 __all__ = [
     "_stub",

@@ -14,10 +14,10 @@ from apps.billing.leases import worker_name
 from apps.kernel.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from tests.asking import ask, speak
-from tests.guarded import forbid, guard, violations
-from tests.picture_requests import PNG, edit, edit_form, generate
-from tests.upstream import Caller, chunks_of, settle_all
+from tests.support.anthropic_requests import ask, speak
+from tests.support.guardrails_in_force import forbid, guard, violations
+from tests.support.image_requests import PNG, edit, edit_form, generate
+from tests.support.upstream import Caller, chunks_of, settle_all
 
 TERM = "project zanzibar"
 SECRET = "AKIAQ3EGR7TNX5WD2KLM"

@@ -14,8 +14,8 @@ from apps.guardrails.models import Violation
 from apps.kernel.ids import time_of
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from tests.guarded import forbid, guard, violations, waiting, written
-from tests.upstream import Caller, settle_all
+from tests.support.guardrails_in_force import forbid, guard, violations, waiting, written
+from tests.support.upstream import Caller, settle_all
 
 TERM = "project zanzibar"
 SECRET = "AKIAQ3EGR7TNX5WD2KLM"

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from apps.organizations.models import Organization
-from tests.asking import ask
-from tests.guarded import forbid, guard
-from tests.upstream import Caller, settle_all
+from tests.support.anthropic_requests import ask
+from tests.support.guardrails_in_force import forbid, guard
+from tests.support.upstream import Caller, settle_all
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 # With a field that only its own format knows.

@@ -20,7 +20,7 @@ from apps.kernel.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from tests.upstream import Caller, chunks_of, nothing_happened, settle_all
+from tests.support.upstream import Caller, chunks_of, nothing_happened, settle_all
 
 
 def test_a_record_is_settled_once_with_its_exact_cost(caller: Caller) -> None:

@@ -16,8 +16,8 @@ from apps.catalog.listing import list_of
 from apps.catalog.models import Model, ModelProvider
 from apps.kernel import generation
 from apps.keys.actions import CreatedKey
-from tests.stock import stock
-from tests.world import World, make_key
+from tests.support.cast import World, make_key
+from tests.support.shipped_catalog import stock
 
 pytestmark = pytest.mark.django_db
 

@@ -13,9 +13,9 @@ from apps.gateway.access import policy
 from apps.guardrails.scanning import engine
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from tests.asking import ask, speak
-from tests.guarded import forbid, guard, violations
-from tests.upstream import Caller, nothing_happened, settle_all
+from tests.support.anthropic_requests import ask, speak
+from tests.support.guardrails_in_force import forbid, guard, violations
+from tests.support.upstream import Caller, nothing_happened, settle_all
 
 TERM = "project zanzibar"
 SECRET = "AKIAQ3EGR7TNX5WD2KLM"

@@ -16,7 +16,7 @@ from apps.kernel.ids import new_id
 from apps.organizations import throttle
 from apps.organizations.models import Membership, Mode, Organization, Project, Role, User
 from apps.organizations.sessions import start_session
-from tests.world import PASSWORD, Caller, World, make_user
+from tests.support.cast import PASSWORD, Caller, World, make_user
 
 OLIVIA = {"name": "Olivia", "email": "Olivia@Example.com", "password": PASSWORD}
 

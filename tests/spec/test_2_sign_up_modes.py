@@ -20,7 +20,7 @@ from apps.organizations.actions import create_operator
 from apps.organizations.email_tokens import invitation_token, verification_token
 from apps.organizations.invitations import invite
 from apps.organizations.models import Invitation, Membership, Organization, Role, User
-from tests.world import PASSWORD, Caller, World, signed_in
+from tests.support.cast import PASSWORD, Caller, World, signed_in
 
 NEW = {"name": "Nina", "email": "nina@example.com", "password": PASSWORD}
 

@@ -19,8 +19,8 @@ from knox.models import AuthToken
 from apps.organizations import throttle
 from apps.organizations.actions import create_operator
 from apps.organizations.models import TwoFactor, User
-from tests.two_factor import SECRET, app_code, enrol
-from tests.world import PASSWORD, Caller, World, make_user, signed_in
+from tests.support.authenticator import SECRET, app_code, enrol
+from tests.support.cast import PASSWORD, Caller, World, make_user, signed_in
 
 
 def sign_in(user: User, **fields: Any) -> Any:

@@ -11,8 +11,8 @@ import pytest
 import responses
 
 from apps.logs.models import RequestLog
-from tests.picture_requests import MASK, OTHER, PNG, data_url, edit, edit_form, send_form, size_of
-from tests.upstream import Caller, nothing_happened, settle_all
+from tests.support.image_requests import MASK, OTHER, PNG, data_url, edit, edit_form, send_form, size_of
+from tests.support.upstream import Caller, nothing_happened, settle_all
 
 # An address that is public, so that the guard lets it pass without a look-up; nothing is sent there.
 ADDRESS = "https://93.184.215.14/cat.png"

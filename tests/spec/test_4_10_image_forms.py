@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.picture_requests import BOUNDARY, MASK, PNG, edit_form, send_form, write_form
-from tests.upstream import Caller, nothing_happened
+from tests.support.image_requests import BOUNDARY, MASK, PNG, edit_form, send_form, write_form
+from tests.support.upstream import Caller, nothing_happened
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from apps.kernel.ids import new_id
 from apps.keys.authenticate import find_api_key
 from apps.keys.models import ApiKey, IamRule
 from apps.organizations.models import Organization, Plan, Project, Role, User
-from tests.world import Caller, World, default_project, join, make_key, make_organization, make_user, signed_in
+from tests.support.cast import Caller, World, default_project, join, make_key, make_organization, make_user, signed_in
 
 
 def create(user: User, project: Project, **changes: Any) -> Any:

@@ -10,8 +10,8 @@ from apps.catalog import snapshot
 from apps.catalog.models import Provider as ProviderRow
 from apps.kernel import generation
 from apps.keys.models import ProviderKey
-from tests.provider_keys import TOKEN, UNASKED, create
-from tests.world import Caller, World
+from tests.support.cast import Caller, World
+from tests.support.provider_keys import TOKEN, UNASKED, create
 
 
 class TestAskingTheProvider:

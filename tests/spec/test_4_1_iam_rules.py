@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.keys.models import ApiKey, IamRule
-from tests.world import Caller, World, make_key, signed_in
+from tests.support.cast import Caller, World, make_key, signed_in
 
 MODELS = {"models": ["echo", "reason"]}
 

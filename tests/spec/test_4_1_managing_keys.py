@@ -10,9 +10,9 @@ from django.test import TestCase
 
 from apps.keys.models import ApiKey
 from apps.organizations.models import User
-from tests.upstream import Caller as ModelCaller
-from tests.upstream import nothing_happened, settle_all
-from tests.world import World, make_key, signed_in
+from tests.support.cast import World, make_key, signed_in
+from tests.support.upstream import Caller as ModelCaller
+from tests.support.upstream import nothing_happened, settle_all
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from apps.keys.models import ProviderKey
 from apps.keys.secrets import decrypt
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Plan, User
-from tests.provider_keys import TOKEN, UNASKED, create
-from tests.upstream import Caller as ModelCaller
-from tests.upstream import settle_all
-from tests.world import Caller, World, signed_in
+from tests.support.cast import Caller, World, signed_in
+from tests.support.provider_keys import TOKEN, UNASKED, create
+from tests.support.upstream import Caller as ModelCaller
+from tests.support.upstream import settle_all
 
 PLATFORM = "Must not lead to an address that clouds keep for their platform and its metadata"
 STORES_PORT = "Must have port 80 or 443, or one from 1024 on that is not known as a store's"

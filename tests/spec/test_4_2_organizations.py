@@ -13,9 +13,9 @@ from django.test import TestCase
 from apps.billing.models import Transaction
 from apps.kernel.rest.pages import write_cursor
 from apps.organizations.models import Membership, Organization, Project, Role, User
-from tests.upstream import Caller as ModelCaller
-from tests.upstream import nothing_happened, settle_all
-from tests.world import World, make_organization, make_user, signed_in
+from tests.support.cast import World, make_organization, make_user, signed_in
+from tests.support.upstream import Caller as ModelCaller
+from tests.support.upstream import nothing_happened, settle_all
 
 
 def change(user: User, organization: Organization, **changes: Any) -> Any:

@@ -10,9 +10,9 @@ from django.db import connection
 from django.test import TestCase
 
 from apps.organizations.models import Membership, Plan, Project, Role, User
-from tests.upstream import Caller as ModelCaller
-from tests.upstream import nothing_happened, settle_all
-from tests.world import Caller, World, join, make_organization, make_user, signed_in
+from tests.support.cast import Caller, World, join, make_organization, make_user, signed_in
+from tests.support.upstream import Caller as ModelCaller
+from tests.support.upstream import nothing_happened, settle_all
 
 
 def create(user: User, world: World, **changes: Any) -> Any:

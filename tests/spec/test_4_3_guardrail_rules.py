@@ -11,7 +11,7 @@ from apps.guardrails.models import CustomRule
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.organizations.models import AuditEntry, Organization, Plan
-from tests.world import Caller, World, signed_in
+from tests.support.cast import Caller, World, signed_in
 
 TERMS = {"terms": ["Project Falcon"], "matchType": "exact", "caseSensitive": False}
 REGEX = {"pattern": "ticket-[0-9]{4}"}

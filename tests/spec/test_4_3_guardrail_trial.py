@@ -10,7 +10,7 @@ from django.db import connection
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.organizations.models import AuditEntry, IdempotentAnswer, Organization, Plan
 from tests.spec.test_permissions import state
-from tests.world import Caller, World, signed_in
+from tests.support.cast import Caller, World, signed_in
 
 CARD = "4111 1111 1111 1111"
 TICKETS = {"type": "custom_regex", "pattern": "ticket-[0-9]{4}"}

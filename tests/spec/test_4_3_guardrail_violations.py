@@ -12,7 +12,7 @@ from apps.guardrails.models import Violation
 from apps.guardrails.search import Place
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization, Plan
-from tests.world import Caller, World, signed_in
+from tests.support.cast import Caller, World, signed_in
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 

@@ -10,7 +10,7 @@ from apps.guardrails.models import CustomRule, GuardrailConfig
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.organizations.models import AuditEntry, Organization, Plan
-from tests.world import Caller, World, join, signed_in
+from tests.support.cast import Caller, World, join, signed_in
 
 DEFAULT_RULES = {
     "prompt_injection": {"enabled": True, "action": "block"},

@@ -23,7 +23,7 @@ from apps.keys.models import ApiKey, ProviderKey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Plan, Project, Role
 from tests.logs.entries import FULL, ago, entry, id_at, write
-from tests.world import Caller, World, join, make_key, make_organization, signed_in
+from tests.support.cast import Caller, World, join, make_key, make_organization, signed_in
 
 # Specification 2.12, every name of it.
 SPECIFIED = {

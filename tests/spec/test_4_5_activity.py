@@ -19,7 +19,7 @@ from apps.keys.models import ApiKey
 from apps.logs import rollup
 from apps.organizations.models import Organization, Role
 from tests.logs.entries import entry, id_at, write
-from tests.world import Caller, World, default_project, join, make_key, make_organization, signed_in
+from tests.support.cast import Caller, World, default_project, join, make_key, make_organization, signed_in
 
 # Specification 2.13, every name of it.
 SPECIFIED = {

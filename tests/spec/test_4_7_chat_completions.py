@@ -12,7 +12,7 @@ import pytest
 from apps.catalog import snapshot
 from apps.kernel import generation
 from apps.logs.models import RequestLog
-from tests.upstream import Caller, chunks_of, settle_all
+from tests.support.upstream import Caller, chunks_of, settle_all
 
 
 def test_the_answer_has_the_fields_of_the_specification(caller: Caller) -> None:

@@ -12,8 +12,8 @@ from apps.gateway.dialects import anthropic
 from apps.gateway.token_estimate import prompt_tokens_of
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from tests.asking import WEATHER, ask, speak
-from tests.upstream import Caller, nothing_happened, settle_all
+from tests.support.anthropic_requests import WEATHER, ask, speak
+from tests.support.upstream import Caller, nothing_happened, settle_all
 
 CALLED = {"type": "tool_use", "id": "toolu_1", "name": "get_weather", "input": {"city": "Oslo"}}
 

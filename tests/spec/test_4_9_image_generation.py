@@ -15,8 +15,8 @@ from apps.kernel import generation
 from apps.keys.models import IamRule
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from tests.picture_requests import generate, size_of
-from tests.upstream import Caller, nothing_happened, settle_all
+from tests.support.image_requests import generate, size_of
+from tests.support.upstream import Caller, nothing_happened, settle_all
 
 
 def test_the_answer_has_the_fields_of_the_specification(caller: Caller) -> None:

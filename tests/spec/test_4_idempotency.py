@@ -15,7 +15,7 @@ from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.organizations import idempotency
 from apps.organizations.models import IdempotentAnswer, Membership, Organization, Plan, Project
 from apps.organizations.tasks import sweep_idempotent_answers
-from tests.world import Caller, World, make_key, make_organization, make_user, signed_in
+from tests.support.cast import Caller, World, make_key, make_organization, make_user, signed_in
 
 KEY = {"Idempotency-Key": "4d5f2c"}
 

@@ -10,8 +10,8 @@ from django.test import Client
 from apps.catalog import snapshot
 from apps.kernel import generation
 from apps.keys.actions import CreatedKey, change_api_key
-from tests.stock import stock
-from tests.world import World, make_key
+from tests.support.cast import World, make_key
+from tests.support.shipped_catalog import stock
 
 pytestmark = pytest.mark.django_db
 

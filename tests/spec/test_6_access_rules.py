@@ -15,9 +15,9 @@ from apps.gateway.access import credentials, policy
 from apps.gateway.routing import circuit_breaker, failure_attribution
 from apps.kernel import generation
 from apps.keys.models import IamRule
-from tests.families import Answer, error_of, post
-from tests.fleet import Adding, add_provider
-from tests.upstream import Caller, nothing_happened, settle_all
+from tests.support.model_routes import Answer, error_of, post
+from tests.support.sandbox_providers import Adding, add_provider
+from tests.support.upstream import Caller, nothing_happened, settle_all
 
 __all__ = ["add_provider"]
 FREE, PAID = {"pricingType": "free"}, {"pricingType": "paid"}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from apps.logs.models import RequestLog
-from tests.anthropic_stream import assert_in_order, message_of
-from tests.asking import speak
-from tests.upstream import Caller, settle_all
+from tests.support.anthropic_requests import speak
+from tests.support.anthropic_stream import assert_in_order, message_of
+from tests.support.upstream import Caller, settle_all
 
 TOOLS = [
     {"name": name, "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}

@@ -14,7 +14,7 @@ from apps.catalog.models import Model, ModelProvider
 from apps.keys.models import ApiKey, IamRule
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from tests.upstream import Caller, chunks_of, nothing_happened, settle_all
+from tests.support.upstream import Caller, chunks_of, nothing_happened, settle_all
 
 # --- refusals: each answers its status and changes nothing
 

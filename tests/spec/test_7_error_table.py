@@ -22,8 +22,8 @@ from apps.gateway.routing import ranking
 from apps.kernel import generation
 from apps.keys.models import ApiKey, IamRule
 from apps.organizations.models import Organization
-from tests.families import PATHS, ROUTES, error_of, post
-from tests.upstream import Caller, nothing_happened, settle_all
+from tests.support.model_routes import PATHS, ROUTES, error_of, post
+from tests.support.upstream import Caller, nothing_happened, settle_all
 
 INVALID = "invalid_request_error"
 UNKNOWN_KEY = "gw_dev_" + "0" * 40

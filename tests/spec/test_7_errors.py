@@ -12,7 +12,7 @@ from apps.kernel import errors
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of, family_of
 from apps.organizations import actions
-from tests.world import PASSWORD, Caller, World, signed_in
+from tests.support.cast import PASSWORD, Caller, World, signed_in
 
 
 class TestBodies:

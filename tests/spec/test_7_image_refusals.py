@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.picture_requests import generate
-from tests.upstream import Caller, nothing_happened
+from tests.support.image_requests import generate
+from tests.support.upstream import Caller, nothing_happened
 
 
 @pytest.mark.parametrize(

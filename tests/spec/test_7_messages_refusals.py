@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.asking import ask, speak
-from tests.upstream import Caller, nothing_happened
+from tests.support.anthropic_requests import ask, speak
+from tests.support.upstream import Caller, nothing_happened
 
 
 @pytest.fixture(params=["openai", "anthropic"])

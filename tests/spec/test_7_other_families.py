@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from tests.families import error_of
-from tests.upstream import Caller
+from tests.support.model_routes import error_of
+from tests.support.upstream import Caller
 
 NO_SUCH_PATH, NO_SUCH_METHOD = "There is nothing at this path", "This path does not take this method"
 

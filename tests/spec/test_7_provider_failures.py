@@ -13,8 +13,8 @@ from apps.kernel.redis import client as valkey
 from apps.keys.models import ApiKey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from tests.families import ROUTES, error_of, post
-from tests.upstream import Caller, nothing_happened, settle_all
+from tests.support.model_routes import ROUTES, error_of, post
+from tests.support.upstream import Caller, nothing_happened, settle_all
 
 FAILED, LATE = "sandbox failed: ", "sandbox did not answer in time: "
 UPSTREAM = ("upstream_error", "all_providers_failed")

@@ -15,7 +15,7 @@ from apps.organizations import audit
 from apps.organizations.actions import set_plan
 from apps.organizations.erasure import erase_deleted
 from apps.organizations.models import AuditEntry, Membership, Organization, Plan, User
-from tests.world import Caller, World, make_key, make_user, signed_in
+from tests.support.cast import Caller, World, make_key, make_user, signed_in
 
 WHERE = {"User-Agent": "curl/8", "x-request-id": "req-1"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from apps.organizations.models import Organization
 from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
-from tests.world import World, signed_in
+from tests.support.cast import World, signed_in
 
 
 @pytest.mark.parametrize(

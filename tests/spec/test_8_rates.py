@@ -21,8 +21,8 @@ from apps.kernel.redis import client as valkey
 from apps.organizations.models import Organization
 from apps.organizations.plans import PLANS
 from gateway_project.wsgi import application
-from tests.families import PATHS, ROUTES, Answer, body_of, error_of, post
-from tests.upstream import Caller, nothing_happened, settle_all
+from tests.support.model_routes import PATHS, ROUTES, Answer, body_of, error_of, post
+from tests.support.upstream import Caller, nothing_happened, settle_all
 
 FAMILIES = {"chat": "chat", "messages": "messages", "generations": "images", "edits": "images"}
 

@@ -17,8 +17,8 @@ from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import encrypt
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
-from tests.families import ROUTES, error_of, post
-from tests.upstream import Caller, nothing_happened, settle_all
+from tests.support.model_routes import ROUTES, error_of, post
+from tests.support.upstream import Caller, nothing_happened, settle_all
 
 NANO = Decimal("0.000000001")
 

@@ -15,7 +15,7 @@ from apps.keys.models import ApiKey
 from apps.logs.activity import ActivityScope, find_days, window_of
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
-from tests.upstream import Caller, settle_all
+from tests.support.upstream import Caller, settle_all
 
 
 @pytest.mark.parametrize(

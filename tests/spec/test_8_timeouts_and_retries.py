@@ -23,9 +23,9 @@ from gateway_project.settings import (
     UPSTREAM_IDLE_TIMEOUT,
     UPSTREAM_TOTAL_TIMEOUT,
 )
-from tests.families import ROUTES, Answer, error_of, post
-from tests.fleet import Adding, add_provider
-from tests.upstream import Caller, settle_all
+from tests.support.model_routes import ROUTES, Answer, error_of, post
+from tests.support.sandbox_providers import Adding, add_provider
+from tests.support.upstream import Caller, settle_all
 
 __all__ = ["add_provider"]
 

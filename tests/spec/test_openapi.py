@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from apps.kernel.rest.serializers import camel
 from gateway_project.openapi.document import METHODS
-from tests.world import Caller, World, signed_in
+from tests.support.cast import Caller, World, signed_in
 
 # Pages for operators' eyes.
 OF_THE_ADMIN = ("admin",)

@@ -24,10 +24,10 @@ from apps.keys.secrets import encrypt
 from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Plan, Role
 from apps.organizations.sessions import MemberEndpoint
-from tests.payments import add_card
-from tests.stripe_stub import StripeStub
-from tests.two_factor import app_code, enrol
-from tests.world import PASSWORD, Caller, World, join, make_key, make_user, signed_in
+from tests.support.authenticator import app_code, enrol
+from tests.support.cast import PASSWORD, Caller, World, join, make_key, make_user, signed_in
+from tests.support.payments import add_card
+from tests.support.stripe_stub import StripeStub
 
 OWNER, ADMINS, MEMBERS = {"olivia"}, {"olivia", "adam"}, {"olivia", "adam", "dana"}
 EVERYONE = {*MEMBERS, "sam"}

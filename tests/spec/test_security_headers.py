@@ -11,7 +11,7 @@ from django.test import Client
 from apps.gateway.endpoints import serving
 from apps.organizations.actions import create_operator
 from gateway_project.wsgi import application
-from tests.world import PASSWORD, Caller, World, signed_in
+from tests.support.cast import PASSWORD, Caller, World, signed_in
 
 DATA = "default-src 'none'; frame-ancestors 'none'"
 

@@ -10,8 +10,8 @@ import openai
 import pytest
 import requests
 
-from tests.picture_requests import MASK, OTHER, PNG, size_of
 from tests.stack.product import Product
+from tests.support.image_requests import MASK, OTHER, PNG, size_of
 
 pytestmark = pytest.mark.stack
 

@@ -15,7 +15,7 @@ from redis import Redis
 
 from tests.stack.product import Product, eventually
 from tests.stack.purses import Purse, assert_nothing_is_held, manage, purse_with_credits
-from tests.store_faults import FAULTS, fault
+from tests.support.store_faults import FAULTS, fault
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 

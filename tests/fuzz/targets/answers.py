@@ -14,13 +14,14 @@ from typing import Any
 from apps.gateway import dialects
 from apps.gateway.canonical.events import Event, Failed, UsageReported
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects import Failure, images
+from apps.gateway.dialects import Failure
+from apps.gateway.dialects.images import provider as image_providers
 from apps.gateway.dialects.images.client.openai import write_reply as write_pictures
 from apps.gateway.framing import BrokenFrames, sse
 from apps.kernel.errors import ApiError
 from tests.fuzz import seeds
 from tests.fuzz.target import Target, pieces_of
-from tests.test_dialects import QUESTION, SUMMARY
+from tests.gateway.dialects.test_laws import QUESTION, SUMMARY
 
 
 def _formats(package: Any) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def _formats(package: Any) -> dict[str, Any]:
 
 _MADE_IDS = re.compile(r"(?:call|toolu|tooluse|fc)_[0-9A-Za-z]{16,}")
 DIALECTS = _formats(dialects)
-PICTURES = _formats(images)
+PICTURES = _formats(image_providers)
 CLIENTS = [module for module in DIALECTS.values() if hasattr(module, "write_events")]
 
 

@@ -19,7 +19,7 @@ from apps.kernel.errors import ApiError, InvalidRequest
 from tests.fuzz import seeds
 from tests.fuzz.target import Target
 from tests.fuzz.targets.answers import DIALECTS
-from tests.test_dialects import dialect_facts
+from tests.gateway.dialects.test_laws import dialect_facts
 
 _FACTS = {name: dialect_facts(DIALECTS[name]) for name in ("openai", "anthropic")}
 

@@ -1,0 +1,75 @@
+"""The machine that measures: its cores and who runs on which, what a process has used, and the clients.
+
+Knows processes. Must never know what is compared with what.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.subjects import Subject
+from tests.stack.product import descendants
+
+
+def _cores() -> tuple[set[int], set[int]]:
+    """Return the core of who is measured, and those of all others; on a machine with one core they share it."""
+    cores = sorted(os.sched_getaffinity(0))
+    return {cores[0]}, set(cores[1:]) or {cores[0]}
+
+
+MEASURED, OTHERS = _cores()
+
+
+def pin(pids: list[int], cores: set[int]) -> None:
+    """Keep processes, with all of their threads and children, on some cores."""
+    for pid in pids:
+        for one in [pid, *descendants(pid)]:
+            for task in Path(f"/proc/{one}/task").iterdir():
+                os.sched_setaffinity(int(task.name), cores)
+
+
+def load(
+    subject: Subject,
+    *,
+    stream: bool,
+    connections: int,
+    seconds: float,
+    rate: float | None = None,
+    cores: set[int] = OTHERS,
+) -> dict[str, float]:
+    """Run the clients in a process of their own, on some cores; return its figures (`load.run`)."""
+    task = {
+        "port": subject.port,
+        "request": subject.request(stream=stream).decode(),
+        "connections": connections,
+        "seconds": seconds,
+        "rate": rate,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.load"],
+        input=json.dumps(task),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=seconds + 120,
+        preexec_fn=lambda: os.sched_setaffinity(0, cores),
+    )
+    if done.returncode:
+        raise ChildProcessError(f"{subject.name}: {done.stderr[-200:]}")
+    return dict(json.loads(done.stdout))
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def resident_mb(pid: int) -> float:
+    """Return a process's memory that is its own, in MB."""
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")) / 1024

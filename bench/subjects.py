@@ -1,0 +1,187 @@
+"""What is measured: each a server on a port of its own with a way to be asked, and the processes that do its work.
+
+Knows how each is started. Must never measure. Rivals are installed from their registries into folders of their own
+under the bench's cache; where one cannot be had, it says so and is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from tests.stack.product import PROJECT, Product, descendants, eventually, free_port
+
+PROMPT = "Tell me about the weather in the mountains. " * 20
+LITELLM, PORTKEY = "litellm[proxy]==1.106.2", "@portkey-ai/gateway@1.15.2"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A server to be measured: `workers` are the processes whose time and memory count."""
+
+    name: str
+    port: int
+    workers: list[int]
+    model: str = "echo-fast"
+    headers: dict[str, str] = field(default_factory=dict)
+    product: Product | None = None
+
+    def request(self, *, stream: bool) -> bytes:
+        """Return the bytes of a request of about 1 KB."""
+        fields = {"model": self.model, "messages": [{"role": "user", "content": PROMPT}], "stream": stream}
+        body = json.dumps(fields)
+        headers = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
+        return (
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n{headers}"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+        ).encode()
+
+
+@contextmanager
+def upstream() -> Iterator[Subject]:
+    """Run the fixed upstream."""
+    port = free_port()
+    with _running([sys.executable, "-m", "bench.upstream", str(port)], port) as process:
+        yield Subject("upstream alone", port, [process.pid])
+
+
+@contextmanager
+def passthrough(upstream_port: int) -> Iterator[Subject]:
+    """Run the gateway that does nothing."""
+    port = free_port()
+    command = [sys.executable, "-m", "gunicorn", "--config", "gateway_project/gunicorn.py"]
+    environment = {
+        "PORT": str(port),
+        "WEB_WORKERS": "1",
+        "PASSTHROUGH_URL": f"http://127.0.0.1:{upstream_port}/v1/chat/completions",
+    }
+    with _running([*command, "bench.passthrough:application"], port, environment) as process:
+        yield Subject("bare pass-through", port, list(descendants(process.pid))[-1:])
+
+
+@contextmanager
+def gateway(upstream_port: int, home: Path, *, workers: int = 1, guarded: bool = False) -> Iterator[Subject]:
+    """Run the product with everything on, but for the rate limit that a load test is meant to hit."""
+    product = Product(
+        home,
+        RATE_LIMIT_ENTERPRISE="0",
+        WEB_WORKERS=str(workers),
+        SANDBOX_BASE_URL=f"http://127.0.0.1:{upstream_port}/v1",
+        SANDBOX_API_KEY="bench",
+    )
+    try:
+        product.manage("grant_credits", product.demo["organizationId"], "1000000")
+        if guarded:
+            _guard(product)
+        name = "gateway" + (", guardrails on" if guarded else "") + (f", {workers} workers" if workers > 1 else "")
+        # gunicorn's youngest processes are its workers.
+        pids = product.processes("gunicorn")[-workers:]
+        headers = {"Authorization": f"Bearer {product.demo['apiKey']}"}
+        yield Subject(name, product.port, pids, "sandbox/echo-fast", headers, product)
+    finally:
+        product.stop()
+
+
+def _guard(product: Product) -> None:
+    """Put the organization's guardrails in force, all system rules on."""
+    names = ("prompt_injection", "jailbreak", "pii_detection", "secrets", "file_types", "document_leakage")
+    answer = requests.put(
+        f"{product.url}/guardrails/config/{product.demo['organizationId']}",
+        json={"enabled": True, "systemRules": {name: {"enabled": True, "action": "warn"} for name in names}},
+        headers={"Authorization": f"Bearer {product.demo['sessionToken']}"},
+        timeout=30,
+    )
+    answer.raise_for_status()
+
+
+@contextmanager
+def litellm(upstream_port: int, cache: Path, home: Path) -> Iterator[Subject]:
+    """Run LiteLLM's proxy in its minimal set-up, with a master key and no store."""
+    folder = cache / "litellm"
+    program = folder / "bin" / "litellm"
+    if not program.exists():
+        print("installing LiteLLM …", flush=True)
+        _do([sys.executable, "-m", "venv", str(folder)])
+        _do([str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", LITELLM])
+    config = home / "litellm.yaml"
+    config.write_text(
+        "model_list:\n  - model_name: echo-fast\n    litellm_params:\n      model: openai/echo-fast\n"
+        f"      api_base: http://127.0.0.1:{upstream_port}/v1\n      api_key: x\n"
+        "      input_cost_per_token: 0.000001\n      output_cost_per_token: 0.000002\n"
+        "general_settings:\n  master_key: sk-bench\nlitellm_settings:\n  telemetry: false\n"
+    )
+    port = free_port()
+    environment = {"LITELLM_LOG": "ERROR", "LITELLM_LOCAL_MODEL_COST_MAP": "True", "DISABLE_SCHEMA_UPDATE": "true"}
+    command = [str(program), "--config", str(config), "--port", str(port), "--host", "127.0.0.1", "--num_workers", "1"]
+    with _running(command, port, environment, patience=180) as process:
+        workers = [process.pid, *descendants(process.pid)]
+        yield Subject("LiteLLM (no store)", port, workers, headers={"Authorization": "Bearer sk-bench"})
+
+
+@contextmanager
+def portkey(upstream_port: int, cache: Path) -> Iterator[Subject]:
+    """Run Portkey's gateway, which keeps no state."""
+    folder = cache / "portkey"
+    program = folder / "node_modules" / "@portkey-ai" / "gateway" / "build" / "start-server.js"
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        raise FileNotFoundError("npm is not installed")
+    if not program.exists():
+        print("installing Portkey …", flush=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        _do([npm, "install", "--silent", "--no-fund", "--no-audit", "--prefix", str(folder), PORTKEY])
+    port = free_port()
+    headers = {
+        "Authorization": "Bearer x",
+        "x-portkey-provider": "openai",
+        "x-portkey-custom-host": f"http://127.0.0.1:{upstream_port}/v1",
+    }
+    environment = {"NODE_ENV": "production", "TRUSTED_CUSTOM_HOSTS": "127.0.0.1"}
+    command = [node, str(program), "--headless", f"--port={port}"]
+    with _running(command, port, environment) as process:
+        yield Subject("Portkey (stateless)", port, [process.pid, *descendants(process.pid)], headers=headers)
+
+
+@contextmanager
+def _running(
+    command: list[str], port: int, environment: dict[str, str] | None = None, patience: float = 40
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server until the block ends; it is ready when its port answers."""
+    with open(os.devnull, "wb") as nowhere:
+        process = subprocess.Popen(
+            command, cwd=PROJECT, env={**os.environ, **(environment or {})}, stdout=nowhere, stderr=nowhere
+        )
+    try:
+        eventually(lambda: _answers(port) or process.poll() is not None, patience=patience)
+        if process.poll() is not None:
+            raise ChildProcessError(f"{command[0]} ended with {process.returncode}")
+        time.sleep(1)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _answers(port: int) -> bool:
+    try:
+        requests.get(f"http://127.0.0.1:{port}/", timeout=2)
+    except requests.RequestException as error:
+        return isinstance(error, requests.exceptions.ReadTimeout | requests.exceptions.ChunkedEncodingError)
+    return True
+
+
+def _do(command: list[str]) -> None:
+    done: Any = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode:
+        raise ChildProcessError(f"{command[0]}: {(done.stderr or done.stdout)[-300:]}")

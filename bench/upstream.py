@@ -1,0 +1,100 @@
+"""A fixed upstream: always the same answer, as quickly as one thread of Python can give it.
+
+`python -m bench.upstream PORT`. Plain answers, and streams of 50 chunks, each sent on its own as providers do.
+Knows sockets. Must never compute anything for a request: what is measured is whoever stands before it.
+"""
+
+from __future__ import annotations
+
+import json
+import selectors
+import socket
+import sys
+from contextlib import suppress
+from typing import Any
+
+CHUNKS = 50
+_BASE = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "echo-fast"}
+_USAGE = {"prompt_tokens": 220, "completion_tokens": CHUNKS, "total_tokens": 220 + CHUNKS}
+_TEXT = "It is sunny in the mountains today, with a light wind from the west. " * 4
+
+
+def plain() -> bytes:
+    """Return a whole answer."""
+    message = {"role": "assistant", "content": _TEXT}
+    choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
+    body = json.dumps({**_BASE, "choices": choices, "usage": _USAGE}).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+def streamed() -> list[bytes]:
+    """Return a streamed answer, piece by piece."""
+    base = {**_BASE, "object": "chat.completion.chunk"}
+
+    def chunk(**fields: Any) -> bytes:
+        data = b"data: " + json.dumps({**base, **fields}).encode() + b"\n\n"
+        return b"%x\r\n%b\r\n" % (len(data), data)
+
+    def choice(delta: dict[str, str], finish: str | None = None) -> list[dict[str, Any]]:
+        return [{"index": 0, "delta": delta, "finish_reason": finish}]
+
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return [
+        head + chunk(choices=choice({"role": "assistant", "content": ""})),
+        *(chunk(choices=choice({"content": f" word{number}"})) for number in range(CHUNKS)),
+        chunk(choices=choice({}, "stop")),
+        chunk(choices=[], usage=_USAGE),
+        b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n",
+    ]
+
+
+def serve(port: int) -> None:
+    """Serve for ever."""
+    whole, pieces = plain(), streamed()
+    waiting = selectors.DefaultSelector()
+    listener = socket.create_server(("127.0.0.1", port), backlog=1024)
+    listener.setblocking(False)
+    waiting.register(listener, selectors.EVENT_READ)
+    received: dict[socket.socket, bytes] = {}
+    while True:
+        for key, _ in waiting.select():
+            if key.fileobj is listener:
+                # All of them: who waited for its turn behind the others' answers would be counted as slow.
+                with suppress(BlockingIOError):
+                    while True:
+                        client, _ = listener.accept()
+                        client.setblocking(True)
+                        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                        waiting.register(client, selectors.EVENT_READ)
+                        received[client] = b""
+                continue
+            client = key.fileobj  # type: ignore[assignment] # a selector's file object is what was registered
+            try:
+                data = client.recv(65_536)
+                received[client] += data
+                while data and (asked := _whole(received[client])):
+                    received[client] = received[client][len(asked) :]
+                    streams = b'"stream":true' in asked or b'"stream": true' in asked
+                    for piece in pieces if streams else [whole]:
+                        client.sendall(piece)
+            except OSError:
+                data = b""
+            if not data:
+                waiting.unregister(client)
+                del received[client]
+                client.close()
+
+
+def _whole(data: bytes) -> bytes:
+    """Return the first request if all of it is there."""
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        return b""
+    head = data[:end].lower()
+    at = head.find(b"content-length:")
+    length = int(head[at + 15 :].split(b"\r\n", 1)[0]) if at >= 0 else 0
+    return data[: end + 4 + length] if len(data) >= end + 4 + length else b""
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))

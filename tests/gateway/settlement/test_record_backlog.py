@@ -1,0 +1,179 @@
+"""Records that neither store nor disk takes: kept, tried again, and nobody let in meanwhile."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from redis.exceptions import ResponseError
+
+from apps.gateway.settlement import outbox, record_backlog, spool
+from apps.gateway.settlement.record_backlog import BACKLOG
+from tests.support.upstream import Caller, nothing_happened, settle_all
+
+
+class Full:
+    """A script that a store refuses which has no room."""
+
+    def together(self, *_: object) -> None:
+        raise ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
+
+    tell = together
+
+
+@pytest.fixture
+def full(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    """Neither the store nor the disk takes a record until the fixture is undone."""
+
+    def refuse(_worker: str, _record: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    settings.GATEWAY_HOME = tmp_path
+    outbox.prepare()
+    with monkeypatch.context() as patch:
+        patch.setattr(outbox, "_PUSH", Full())
+        patch.setattr(spool, "add", refuse)
+        yield patch
+    BACKLOG.waiting.clear()
+    BACKLOG.try_again()
+    # Its turn does not come before the whole run's end.
+    if BACKLOG._greenlet is not None:
+        BACKLOG._greenlet.kill()
+        BACKLOG._greenlet = None
+
+
+def taken() -> list[tuple[str, str]]:
+    return [(message.worker, message.record) for message in outbox.take("reader", 10, 10)]
+
+
+def test_a_record_that_nobody_takes_is_kept_and_stored_once_when_somebody_does(full: pytest.MonkeyPatch) -> None:
+    outbox.hand_over("worker-1", b'{"n":1}')
+    outbox.hand_over("worker-1", b'{"n":2}')
+    assert BACKLOG.try_again() is False
+    assert [one.record for one in BACKLOG.waiting] == [b'{"n":1}', b'{"n":2}']
+    full.undo()
+    assert BACKLOG.try_again() is True
+    assert taken() == [("worker-1", '{"n":1}'), ("worker-1", '{"n":2}')]
+    assert BACKLOG.try_again() is True
+    assert outbox.client().xlen(outbox.STREAM) == 2
+
+
+def test_a_record_goes_to_the_disk_where_only_that_has_room_again(
+    full: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outbox.hand_over("worker-1", b'{"n":1}')
+    full.undo()
+    with monkeypatch.context() as away:
+        away.setattr(outbox, "_PUSH", Full())
+        assert BACKLOG.try_again() is True
+        assert outbox.client().xlen(outbox.STREAM) == 0
+    assert outbox.replay() == 1
+    assert taken() == [("worker-1", '{"n":1}')]
+
+
+def test_what_the_store_refuses_later_does_not_go_down_with_its_greenlet(full: pytest.MonkeyPatch) -> None:
+    """The answer is with the client; the refusal of its record comes after it."""
+    outbox._push_again("worker-1", b"{}", None, ResponseError("MISCONF"))
+    outbox._AGAIN.join()
+    assert [one.record for one in BACKLOG.waiting] == [b"{}"]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        (
+            "/v1/chat/completions",
+            {"type": "api_error", "param": None, "code": "overloaded"},
+        ),
+        ("/v1/messages", {"type": "overloaded_error"}),
+    ],
+)
+def test_while_a_record_waits_nobody_is_let_in(
+    caller: Caller, full: pytest.MonkeyPatch, path: str, told: dict[str, Any]
+) -> None:
+    outbox.hand_over("worker-1", b"{}")
+    body = {
+        "model": "sandbox/echo",
+        "max_tokens": 10,
+        "messages": [{"role": "user", "content": "hi [[sandbox tag=no]]"}],
+    }
+    response = caller.client.post(
+        path, body, content_type="application/json", headers={"Authorization": f"Bearer {caller.token}"}
+    )
+    assert (response.status_code, response["Retry-After"]) == (503, "5")
+    message = "The gateway cannot store records of requests right now; try again shortly"
+    assert response.json()["error"] == {"message": message, **told}
+    assert caller.sent("no") == []
+    assert nothing_happened(caller)
+    full.undo()
+    assert BACKLOG.try_again() is True
+    assert caller.chat("hi").status_code == 200
+
+
+def test_requests_under_way_when_the_disk_fills_are_all_recorded_once(
+    caller: Caller, full: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Let in before anybody knew.
+    with monkeypatch.context() as before:
+        before.setattr(BACKLOG, "insist_on_room", lambda: None)
+        assert [caller.chat(f"question {number}").status_code for number in range(3)] == [200] * 3
+    assert len(BACKLOG.waiting) == 3
+    full.undo()
+    assert BACKLOG.try_again() is True
+    assert settle_all() == 3
+    assert settle_all() == 0
+    assert nothing_happened(caller)
+
+
+def test_health_says_that_records_cannot_be_stored(db: None, full: pytest.MonkeyPatch) -> None:
+    outbox.hand_over("worker-1", b"{}")
+    response = Client().get("/")
+    assert (response.status_code, response.json()["message"]) == (503, "Failed: records")
+    assert response.json()["health"]["records"] == {
+        "connected": False,
+        "error": "Records cannot be stored: neither the store nor the disk takes them, and new requests are refused",
+    }
+    full.undo()
+    BACKLOG.try_again()
+    assert Client().get("/").status_code == 200
+
+
+def test_health_knows_of_records_that_wait_in_another_process(db: None, settings: Any, tmp_path: Path) -> None:
+    settings.GATEWAY_HOME = tmp_path
+    record_backlog.prepare()
+    other = os.open(tmp_path / "run" / "records-waiting", os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_SH)
+    assert Client().get("/").json()["message"] == "Failed: records"
+    os.close(other)
+    assert Client().get("/").status_code == 200
+
+
+def test_little_space_is_a_warning_and_no_failure(db: None, settings: Any) -> None:
+    settings.DISK_FREE_ALARM = 1 << 60
+    response = Client().get("/")
+    assert (response.status_code, response.json()["message"]) == (200, "OK")
+    assert response.json()["health"]["disk"] == {"connected": True, "warning": "Little space is left"}
+
+
+def test_what_a_stopping_process_leaves_to_its_log_can_be_pushed_from_there(
+    full: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    outbox.hand_over("worker-1", b'{"content":"nobody else may read this"}')
+    outbox.arrive(0.1)
+    assert not BACKLOG.waiting
+    left = [record for record in caplog.records if "records.left_to_the_log" in str(record.msg)]
+    assert len(left) == 1
+    assert "nobody" not in str(left[0].msg)
+    full.undo()
+    sealed = left[0].msg["sealed"] if isinstance(left[0].msg, dict) else ""
+    lines = f"something else\n2026 [error] records.left_to_the_log [apps] sealed={sealed}\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    call_command("push_records")
+    assert taken() == [("", '{"content":"nobody else may read this"}')]

@@ -1,0 +1,41 @@
+"""What is told while a store is away, and what is kept of what was read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+
+from apps.catalog import snapshot
+from apps.gateway.access import policy
+from tests.support.upstream import Caller, nothing_happened
+
+
+def test_a_process_that_knows_no_catalog_yet_and_cannot_read_one_says_try_again(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> None:
+        raise OperationalError("couldn't get a connection")
+
+    monkeypatch.setattr(snapshot, "current", away)
+    response = caller.chat()
+    assert response.status_code == 503
+    assert response.json()["error"] == {
+        "message": "The gateway cannot reach its database right now; try again shortly",
+        "type": "api_error",
+        "param": None,
+        "code": "overloaded",
+    }
+    assert nothing_happened(caller)
+
+
+def test_a_policy_that_another_request_has_read_anew_is_not_forgotten(caller: Caller) -> None:
+    old = policy.policy_of(caller.token)
+    policy.forget(caller.token, old)
+    new = policy.policy_of(caller.token)
+    assert new is not old
+    policy.forget(caller.token, old)
+    assert policy.policy_of(caller.token) is new
+    policy.forget(caller.token)
+    assert policy.policy_of(caller.token) is not new

@@ -1,0 +1,96 @@
+"""The worker class of production, serving a small application; and a client that writes bytes as it likes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A running server."""
+
+    port: int
+    pid: int
+
+    def connect(self) -> socket.socket:
+        """Return a new connection."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+    def ask(self, request: bytes) -> bytes:
+        """Return everything the server says to a request on a connection of its own, until it closes."""
+        with self.connect() as client:
+            client.sendall(request)
+            client.shutdown(socket.SHUT_WR)
+            return until_closed(client)
+
+
+def until_closed(client: socket.socket) -> bytes:
+    """Return what comes until the other side closes."""
+    parts = []
+    while data := client.recv(65_536):
+        parts.append(data)
+    return b"".join(parts)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """Return a server that the session shares."""
+    with serving() as one:
+        yield one
+
+
+class serving:  # noqa: N801 - reads as what it does
+    """A server for as long as the block lasts; `settings` are gunicorn's, `variables` the environment's.
+
+    What it says is in `said` once the block is over.
+    """
+
+    def __init__(self, *settings: str, **variables: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self._settings = settings
+        self._variables = variables
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the server
+        self.said = ""
+
+    def __enter__(self) -> Server:
+        self.process = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "gunicorn", "--config", "gateway_project/gunicorn.py"),
+                *self._settings,
+                "tests.gateway_project.http.application:application",
+            ],
+            cwd=ROOT,
+            env={**os.environ, "PORT": str(self._port), "WEB_WORKERS": "1", **self._variables},
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+        )
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            try:
+                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+            except OSError:
+                time.sleep(0.05)
+            else:
+                return Server(self._port, self.process.pid)
+        raise AssertionError("the server did not start")
+
+    def __exit__(self, *_: object) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(20)
+        with self._log as log:
+            log.seek(0)
+            self.said = log.read().decode()

@@ -1,0 +1,145 @@
+"""More requests than a worker can work on: who is told so, how, and what goes on being answered."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import time
+
+import pytest
+
+from tests.gateway_project.http.conftest import Server, serving, until_closed
+from tests.gateway_project.http.test_http import HOST, read_one, status_of
+
+MESSAGE = "The gateway has more requests than it can work on right now; try again shortly"
+
+
+def get(path: bytes) -> bytes:
+    """Return a request for a path."""
+    return b"GET " + path + b" HTTP/1.1\r\n" + HOST + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "envelope"),
+    [
+        (
+            b"/v1/chat/completions",
+            {
+                "error": {"message": MESSAGE, "type": "api_error", "param": None, "code": "overloaded"},
+                "status": 503,
+                "message": MESSAGE,
+            },
+        ),
+        (
+            b"/v1/messages",
+            {
+                "type": "error",
+                "error": {"type": "overloaded_error", "message": MESSAGE},
+                "status": 503,
+                "message": MESSAGE,
+            },
+        ),
+        (b"/projects", {"message": MESSAGE}),
+        (b"/logs", {"error": True, "status": 503, "message": MESSAGE}),
+    ],
+)
+def test_who_is_shed_is_told_so_in_its_own_words(path: bytes, envelope: dict[str, object]) -> None:
+    with serving(REQUESTS_IN_PROGRESS_LIMIT="2") as one:
+        busy = [one.connect() for _ in range(2)]
+        for client in busy:
+            client.sendall(get(b"/slow"))
+        with one.connect() as client:
+            client.sendall(get(b"/") * 2)  # Health, once the two are being worked on: it is never shed.
+            assert status_of(read_one(client)) == 200
+        with one.connect() as client:
+            client.sendall(get(path))
+            answer = read_one(client)
+            assert status_of(answer) == 503
+            assert json.loads(answer.partition(b"\r\n\r\n")[2]) == envelope
+            assert re.search(rb"\r\nRetry-After: [1-9]\r\n", answer)
+            assert re.search(rb"\r\nx-request-id: \S+\r\n", answer)
+            for client_ in busy:
+                assert status_of(read_one(client_)) == 200
+            # The connection has lost nothing by it.
+            client.sendall(get(b"/after"))
+            assert status_of(read_one(client)) == 200
+        for client in busy:
+            client.close()
+
+
+def test_a_body_is_not_read_of_a_request_that_would_be_shed() -> None:
+    with serving(REQUESTS_IN_PROGRESS_LIMIT="1") as one, one.connect() as busy, one.connect() as client:
+        busy.sendall(get(b"/slow"))
+        assert status_of(one.ask(get(b"/metrics"))) == 200
+        client.sendall(b"POST /projects HTTP/1.1\r\n" + HOST + b"Content-Length: 1000\r\n\r\n")
+        answer = until_closed(client)
+        assert status_of(answer) == 503
+        assert b"Connection: close\r\n" in answer
+
+
+def ask_all(one: Server, number: int) -> list[socket.socket]:
+    """Send so many requests at once that each take the worker's whole attention for 20 ms."""
+    clients = [one.connect() for _ in range(number)]
+    for client in clients:
+        client.sendall(get(b"/warm"))
+    for client in clients:
+        assert status_of(read_one(client)) == 200
+    for client in clients:
+        client.sendall(get(b"/busy"))
+    return clients
+
+
+def test_who_would_wait_longer_than_the_limit_is_shed_and_the_others_are_served() -> None:
+    with serving(QUEUE_TIME_LIMIT="0.5") as one:
+        clients = ask_all(one, 150)
+        # Three seconds of work lie before the worker; health does not wait for it.
+        assert status_of(one.ask(get(b"/"))) == 200
+        answers = [read_one(client) for client in clients]
+        statuses = [status_of(answer) for answer in answers]
+        assert set(statuses) == {200, 503}
+        # What half a second holds, and no more than the machine's other work leaves of it.
+        assert 5 <= statuses.count(200) <= 100
+        assert all(b"Retry-After: " in answer for answer in answers if status_of(answer) == 503)
+        # It is over as soon as they are answered.
+        clients[0].sendall(get(b"/busy"))
+        assert status_of(read_one(clients[0])) == 200
+        for client in clients:
+            client.close()
+
+
+def test_nobody_works_for_a_client_that_left_before_its_turn() -> None:
+    server = serving(QUEUE_TIME_LIMIT="30")
+    with server as one:
+        clients = ask_all(one, 60)
+        for client in clients[1:]:
+            client.close()
+        assert status_of(read_one(clients[0])) == 200
+        began = time.monotonic()
+        clients[0].sendall(get(b"/small"))
+        assert status_of(read_one(clients[0])) == 200
+        clients[0].close()
+        # A line for all of them, and not a second of work.
+        assert time.monotonic() - began < 30
+        time.sleep(0.3)
+    assert "client.body_aborted" in server.said
+
+
+def test_refusals_are_counted_and_told_once_a_second() -> None:
+    server = serving()
+    with server as one:
+        for _ in range(5):
+            assert status_of(one.ask(b"GET / HTTP/1.1\r\n\r\n")) == 400
+        time.sleep(0.3)
+    lines = [line for line in server.said.splitlines() if "client.refused" in line]
+    assert 1 <= len(lines) <= 5
+    assert sum(int(re.findall(r"count=(\d+)", line)[0]) for line in lines) <= 5
+    assert all("reason=malformed" in line for line in lines)
+
+
+def test_a_burst_that_can_be_served_in_time_is_served() -> None:
+    with serving(QUEUE_TIME_LIMIT="30") as one:
+        clients = ask_all(one, 60)
+        assert [status_of(read_one(client)) for client in clients] == [200] * 60
+        for client in clients:
+            client.close()

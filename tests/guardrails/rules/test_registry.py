@@ -1,0 +1,67 @@
+"""The house rules of system rules: found by looking, described in full, and each with its table of texts."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from apps.guardrails import custom, rules
+from apps.guardrails.custom import custom_types
+from apps.guardrails.findings.finding import Action, File, RuleSettings, Span
+from apps.guardrails.models import CustomRule, default_system_rules
+from apps.guardrails.rules import system_rules
+from apps.guardrails.text.text_view import Text
+
+CORPUS = Path(__file__).parents[1] / "corpus"
+CATEGORIES = {"injection", "jailbreak", "pii", "secrets", "files", "document_leakage"}
+RULES = sorted(system_rules())
+
+
+def test_the_rules_are_those_of_the_specification() -> None:
+    described = {rule.id: (rule.default_enabled, rule.default_action) for rule in system_rules().values()}
+    assert described == {name: (rule["enabled"], rule["action"]) for name, rule in default_system_rules().items()}
+    assert {rule.category for rule in system_rules().values()} == CATEGORIES
+
+
+def test_every_file_is_a_rule() -> None:
+    assert [module.name for module in pkgutil.iter_modules(rules.__path__)] == RULES
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_has_a_table_of_texts(name: str) -> None:
+    """One that looks at files only has tests of its own, for files are made and not written down."""
+    if system_rules()[name].find is None:
+        assert (Path(__file__).parent / f"test_{name}.py").is_file()
+    else:
+        assert [path.suffix for path in CORPUS.glob(f"{name}.*") if path.suffix in (".py", ".jsonl")]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_describes_itself(name: str) -> None:
+    module = importlib.import_module(f"apps.guardrails.rules.{name}")
+    rule = system_rules()[name]
+    assert (module.ID, rule.rule_id) == (name, f"system:{name}")
+    assert rule.name
+    assert rule.default_action in get_args(Action)
+    assert rule.find or rule.find_in_file
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("raw", ["", " ", "\u200b", "a", "\x00", "\U0010ffff", "中", "e\u0301" * 50])
+def test_a_rule_takes_any_text(name: str, raw: str) -> None:
+    rule = system_rules()[name]
+    if rule.find is not None:
+        for span in rule.find(Text(raw), RuleSettings()):
+            assert isinstance(span, Span)
+            assert 0 <= span.start < span.end <= len(raw)
+    if rule.find_in_file is not None:
+        rule.find_in_file(File(name=raw, declared_type=raw, data=raw.encode("utf-8", "replace")), RuleSettings())
+
+
+def test_every_file_is_a_custom_type() -> None:
+    assert [module.name for module in pkgutil.iter_modules(custom.__path__)] == sorted(custom_types())
+    assert set(custom_types()) == set(CustomRule.Type.values)

@@ -1,0 +1,79 @@
+"""A provider for each wire format that the gateway speaks to providers, all of them played by the sandbox.
+
+Knows where the sandbox speaks a format and how it is opened there. Must never know what is tested.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from apps.catalog.models import ModelProvider, Provider
+from apps.gateway.access import policy
+from apps.gateway.access.schemes import google_service_account
+from tests.support.google_service_accounts import account_json
+from tests.support.upstream import Caller
+
+# By format: the scheme of its credentials, and where the sandbox speaks it.
+_CLOUD = ("google-service-account", "/v1/projects/acme-project/locations/global")
+PLACES = {
+    "openai": ("bearer", "/v1"),
+    "anthropic": ("x-api-key", "/v1"),
+    "google": ("x-goog-api-key", "/v1beta"),
+    "responses": ("bearer", "/v1"),
+    "bedrock": ("aws-sigv4", ""),
+    "cohere": ("bearer", "/v2"),
+    "vertex": _CLOUD,
+    "vertex_anthropic": _CLOUD,
+    "vertex_openai": _CLOUD,
+    "azure_anthropic": ("x-api-key", "/anthropic/v1"),
+}
+# What the data files say of the models that speak a format.
+FACTS: dict[str, dict[str, Any]] = {
+    "bedrock": {"reasoning_form": "thinking", "takes": ["tool_choice"], "tool_results": "without_files"},
+    "responses": {"developer_role": True},
+}
+OTHER = "other"
+
+
+def play(
+    caller: Caller,
+    wire_format: str,
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    name: str = OTHER,
+    **fields: Any,
+) -> None:
+    """Add a provider `name` of the format that has the sandbox's models; the sandbox itself stays beside it.
+
+    `fields` are columns of its mappings that say something else than the sandbox's do.
+    """
+    auth, path = PLACES[wire_format]
+    secret = f"{name}-secret"
+    if auth == "google-service-account":
+        file = folder / f"{name}.json"
+        email = f"{uuid4().hex}@acme.iam.gserviceaccount.com"
+        file.write_text(account_json(email, token_uri=f"{caller.sandbox_url}/token"))
+        google_service_account.forget_all()
+        secret = str(file)
+    monkeypatch.setenv(f"{name.upper()}_TEST_KEY", secret)
+    monkeypatch.setenv(f"{name.upper()}_BASE_URL", caller.sandbox_url + path)
+    Provider.objects.create(
+        id=name,
+        name=name.title(),
+        dialect=wire_format,
+        auth=auth,
+        base_url="http://x",
+        api_key_env=f"{name.upper()}_TEST_KEY",
+        facts=FACTS.get(wire_format, {}),
+    )
+    for mapping in ModelProvider.objects.filter(provider_id="sandbox"):
+        mapping.pk, mapping.provider_id, mapping._state.adding = None, name, True
+        mapping.reasoning = True
+        for field, value in fields.items():
+            setattr(mapping, field, value)
+        mapping.save()
+    policy.forget_all()
