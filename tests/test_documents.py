@@ -14,6 +14,8 @@ FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 TOP_LEVEL = sorted([*PROJECT.glob("*.md"), PROJECT / "LICENSE"])
 NEWCOMERS = [*TOP_LEVEL, PROJECT / "docs" / "adr" / "README.md", *sorted((PROJECT / "docs").glob("adding-*.md"))]
+PATH = re.compile(r"`((?:apps|gateway_project|tests|bench|docs|script)/[\w./-]*)`")
+MAPS = ["architecture.md", "adding-a-dialect.md", "adding-a-provider.md", "adding-an-endpoint.md"]
 WRAPPED = [path for path in NEWCOMERS if path.name != "CHANGELOG.md"]
 
 
@@ -30,6 +32,12 @@ def test_the_readme_links_every_document() -> None:
 @pytest.mark.parametrize("path", NEWCOMERS, ids=lambda path: path.name)
 def test_links_lead_somewhere(path: Path) -> None:
     assert [link for link in links_of(path) if not link.exists()] == []
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_paths_that_a_map_names_are_there(name: str) -> None:
+    paths = PATH.findall((PROJECT / "docs" / name).read_text())
+    assert [path for path in paths if not (PROJECT / path).exists()] == []
 
 
 @pytest.mark.parametrize("path", WRAPPED, ids=lambda path: path.name)
