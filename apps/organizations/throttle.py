@@ -40,6 +40,8 @@ SIGN_UP_PER_ADDRESS = Rate("sign-up:address", 10)
 # Codes have six digits, and whoever tries them knows the password already.
 TWO_FACTOR_PER_ACCOUNT = Rate("two-factor:account", 10, 600)
 PASSWORD_PER_USER = Rate("password:user", 10, 600)
+PASSKEY_PER_ADDRESS = Rate("passkey:address", 60)
+PASSKEY_PER_USER = Rate("passkey:user", 60, 600)
 VERIFY_PER_ADDRESS = Rate("verify-email:address", 60)
 MESSAGES_PER_USER = Rate("verification-email:user", 5, 3_600)
 INVITATIONS_PER_ORGANIZATION = Rate("invitation:organization", 50, 3_600)

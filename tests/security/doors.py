@@ -21,6 +21,8 @@ OPEN = {
     "v1/models/<path:model_id>": "the catalog",
     "auth/sign-up/email": "throttled",
     "auth/sign-in/email": "throttled",
+    "auth/sign-in/passkey/options": "a challenge; throttled",
+    "auth/sign-in/passkey": "throttled",
     "auth/get-session": "",
     "auth/sign-out": "",
     "auth/verify-email": "takes a token that was sent by e-mail; throttled",

@@ -28,6 +28,7 @@ TAKEN = '"2xx", 401, 402, 403, 404, 409, 410, 422, 429'
 MORE_THAN_A_SCHEMA = (
     *("postSignUp", "postApiKeys", "patchOneApiKey", "patchOneIamRule", "patchOneMember", "deleteOneMember"),
     *("getActivity", "getActivityExport", "postGuardrailRules", "patchOneGuardrailRule", "getGuardrailViolations"),
+    *("postPasskeySignIn", "postPasskeys", "postPasskeyOptions", "postRemovePasskey", "postTwoFactor"),
     *("postVerifyEmail", "postConfirmTwoFactor", "postDisableTwoFactor"),
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
 )
