@@ -173,11 +173,11 @@ class FactorAdmin(ReadAdmin):
     @transaction.atomic
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete it, and take it down in the organizations of its user."""
-        operator = request.user if isinstance(request.user, User) else None
+        operator, user = request.user if isinstance(request.user, User) else None, obj.user
         with audit.acting(operator, AuditEntry.ActorType.ADMIN):
-            audit.record_of_account(f"{self.thing}.delete", user=obj.user, resource=obj)
+            audit.record_of_account(f"{self.thing}.delete", user=user, resource=obj)
         super().delete_model(request, obj)
-        two_factor.forget_if_off(obj.user)
+        two_factor.forget_if_off(user)
 
 
 @admin.register(Passkey)
