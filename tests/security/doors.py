@@ -26,6 +26,10 @@ OPEN = {
     "auth/get-session": "",
     "auth/sign-out": "",
     "auth/verify-email": "takes a token that was sent by e-mail; throttled",
+    "auth/request-password-reset": "answers the same for every address; throttled",
+    "auth/reset-password": "takes a token that was sent by e-mail; throttled",
+    "verify-email": "a form for a token that was sent by e-mail; throttled",
+    "reset-password": "a form for a token that was sent by e-mail; throttled",
     "admin": "leads to the sign-in",
     "webhooks/stripe": "signed by the processor",
 }

@@ -29,7 +29,7 @@ MORE_THAN_A_SCHEMA = (
     *("postSignUp", "postApiKeys", "patchOneApiKey", "patchOneIamRule", "patchOneMember", "deleteOneMember"),
     *("getActivity", "getActivityExport", "postGuardrailRules", "patchOneGuardrailRule", "getGuardrailViolations"),
     *("postPasskeySignIn", "postPasskeys", "postPasskeyOptions", "postRemovePasskey", "postTwoFactor"),
-    *("postVerifyEmail", "postConfirmTwoFactor", "postDisableTwoFactor"),
+    *("postVerifyEmail", "postResetPassword", "postConfirmTwoFactor", "postDisableTwoFactor"),
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
 )
 # They say that payments are not set up, as they are not here.
