@@ -127,7 +127,7 @@ class OnePasskey(MemberEndpoint):
 class RemovePasskey(MemberEndpoint):
     """`POST /auth/passkeys/{id}/remove`."""
 
-    @described({"message": said()}, body=ProofShape, refuses=(401, 403, 404, 429))
+    @described({"message": said()}, body=ProofShape, refuses=(401, 403, 404, 409, 429))
     def post(self, request: Request, passkey_id: str) -> Response:
         """Take a passkey away, with proof of who asks; after the last second factor the password alone is enough."""
         row = passkeys.access(self.user, passkey_id)

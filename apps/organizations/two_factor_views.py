@@ -54,7 +54,7 @@ class ConfirmTwoFactor(MemberEndpoint):
 class DisableTwoFactor(MemberEndpoint):
     """`POST /auth/two-factor/disable`."""
 
-    @described({"message": said()}, body=ProofShape, refuses=(401, 429))
+    @described({"message": said()}, body=ProofShape, refuses=(401, 409, 429))
     def post(self, request: Request) -> Response:
         """Turn it off, with password and code, or with a passkey."""
         step_up.require(holder_of(self), proof(self.read(ProofShape)))
