@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from django.urls import reverse_lazy
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
@@ -14,6 +15,7 @@ from apps.organizations.plans import PLANS
 from gateway_project import env, home, metric_files
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
+from gateway_project.passkey_domain import PasskeyDomain
 
 # Before any app makes a metric.
 metric_files.install()
@@ -38,6 +40,8 @@ DEBUG = False
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", "testserver") if DEVELOPMENT else ())
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
 PUBLIC_URL = str(env.env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}")).rstrip("/")
+# Of which domain passkeys are, and on which origins they are asked for.
+PASSKEY_DOMAIN = PasskeyDomain.of_environment(PUBLIC_URL)
 _BEHIND_TLS = urlsplit(PUBLIC_URL).scheme == "https"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _BEHIND_TLS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if _BEHIND_TLS else None
@@ -140,7 +144,9 @@ WHITENOISE_USE_FINDERS = DEVELOPMENT
 STATIC_ROOT = None if DEVELOPMENT else GATEWAY_HOME / "static"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-UNFOLD = {"SITE_TITLE": "Model gateway", "SITE_HEADER": "Model gateway"}
+_ACCOUNT = {"Change password": "admin:password_change", "Sign-in methods": "admin:organizations_twofactor_mine"}
+_LINKS = [{"title": title, "link": reverse_lazy(page)} for title, page in _ACCOUNT.items()]
+UNFOLD = {"SITE_TITLE": "Model gateway", "SITE_HEADER": "Model gateway", "ACCOUNT": {"navigation": _LINKS}}
 
 # --- stores -------------------------------------------------------------------------------------------------------
 _stores = home.read_stores()

@@ -25,6 +25,8 @@ from apps.keys import views as keys
 from apps.logs import views as logs
 from apps.organizations import account_views as accounts
 from apps.organizations import audit_views as audit_logs
+from apps.organizations import mail_pages
+from apps.organizations import passkey_views as passkeys
 from apps.organizations import two_factor_views as two_factor
 from apps.organizations import views as organizations
 from gateway_project import health
@@ -52,10 +54,21 @@ urlpatterns = [
     path("auth/sign-up/email", organizations.SignUp.as_view()),
     path("auth/sign-in/email", organizations.SignIn.as_view()),
     path("auth/verify-email", accounts.VerifyEmail.as_view()),
+    path("auth/request-password-reset", accounts.RequestPasswordReset.as_view()),
+    path("auth/reset-password", accounts.ResetPassword.as_view()),
+    path("verify-email", mail_pages.verify_email),
+    path("reset-password", mail_pages.reset_password),
     path("auth/send-verification-email", accounts.SendVerificationEmail.as_view()),
     path("auth/two-factor", two_factor.TwoFactor.as_view()),
     path("auth/two-factor/confirm", two_factor.ConfirmTwoFactor.as_view()),
     path("auth/two-factor/disable", two_factor.DisableTwoFactor.as_view()),
+    path("auth/sign-in/passkey/options", passkeys.PasskeySignInOptions.as_view()),
+    path("auth/sign-in/passkey", passkeys.PasskeySignIn.as_view()),
+    path("auth/passkeys", passkeys.Passkeys.as_view()),
+    path("auth/passkeys/options", passkeys.PasskeyOptions.as_view()),
+    path("auth/passkeys/proof/options", passkeys.PasskeyProofOptions.as_view()),
+    path("auth/passkeys/<str:passkey_id>", passkeys.OnePasskey.as_view()),
+    path("auth/passkeys/<str:passkey_id>/remove", passkeys.RemovePasskey.as_view()),
     path("auth/sign-out", organizations.SignOut.as_view()),
     path("auth/get-session", organizations.GetSession.as_view()),
     path("organization", organizations.Organizations.as_view()),

@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.contrib.auth.password_validation import validate_password
+from django.core.exceptions import ValidationError as InvalidPassword
+from rest_framework import serializers
+
 from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Choice, Email, Text
-from apps.organizations.email_tokens import MAX_TOKEN
+from apps.organizations.email_tokens import MAX_TOKEN, find_user_to_reset
 from apps.organizations.models import Invitation, Role
+from apps.organizations.serializers import MAX_PASSWORD, Password
 
 
 class VerificationShape(CamelSerializer):
     """Body of `POST /auth/verify-email`."""
 
     token = Text(max_length=MAX_TOKEN)
+
+
+class PasswordResetRequestShape(CamelSerializer):
+    """`POST /auth/request-password-reset`."""
+
+    email = Email(max_length=254)
+
+
+class PasswordResetShape(CamelSerializer):
+    """`POST /auth/reset-password`."""
+
+    token = Text(max_length=MAX_TOKEN)
+    password = Password(max_length=MAX_PASSWORD, trim_whitespace=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Hold the password to the rules for passwords. Raises ValidationError."""
+        try:
+            validate_password(attrs["password"], find_user_to_reset(attrs["token"]))
+        except InvalidPassword as error:
+            raise serializers.ValidationError({"password": error.messages}) from error
+        return attrs
 
 
 class NewInvitationShape(CamelSerializer):

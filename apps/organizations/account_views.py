@@ -1,4 +1,4 @@
-"""Confirming an e-mail address, and invitations: parse, act or query, present."""
+"""Confirming an e-mail address, another password, and invitations: parse, act or query, present."""
 
 from __future__ import annotations
 
@@ -12,9 +12,15 @@ from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations import actions, invitations, throttle
 from apps.organizations.access import access_organization, identify, require, require_verified
-from apps.organizations.account_shapes import InvitationShape, NewInvitationShape, VerificationShape
+from apps.organizations.account_shapes import (
+    InvitationShape,
+    NewInvitationShape,
+    PasswordResetRequestShape,
+    PasswordResetShape,
+    VerificationShape,
+)
 from apps.organizations.email_tokens import find_unverified
-from apps.organizations.models import Role
+from apps.organizations.models import Role, User
 from apps.organizations.serializers import MemberShape
 from apps.organizations.sessions import MemberEndpoint
 
@@ -37,6 +43,43 @@ class VerifyEmail(Endpoint):
                 param="token",
             )
         return Response({"message": "E-mail address confirmed"})
+
+
+class RequestPasswordReset(Endpoint):
+    """`POST /auth/request-password-reset`."""
+
+    authentication_classes = []
+    permission_classes = []
+
+    @described({"message": said()}, body=PasswordResetRequestShape, refuses=(429,))
+    def post(self, request: Request) -> Response:
+        """Send a token to an address, if an account has it: the answer is the same either way."""
+        email = self.read(PasswordResetRequestShape)["email"]
+        throttle.count_try(
+            (throttle.RESET_PER_ADDRESS, address_of(request)),
+            (throttle.RESET_PER_ACCOUNT, User.normalize_username(email)),
+        )
+        actions.want_password_reset(email=email)
+        return Response({"message": "If there is an account with this address, a message is on its way"})
+
+
+class ResetPassword(Endpoint):
+    """`POST /auth/reset-password`."""
+
+    authentication_classes = []
+    permission_classes = []
+
+    @described({"message": said()}, body=PasswordResetShape, refuses=(429,))
+    def post(self, request: Request) -> Response:
+        """Choose another password by the token that was sent; every session ends, a second factor stays."""
+        throttle.count_try((throttle.RESET_PER_ADDRESS, address_of(request)))
+        if not actions.reset_password(**self.read(PasswordResetShape)):
+            raise InvalidRequest(
+                "This token was used or is too old: POST /auth/request-password-reset sends another",
+                code="invalid_token",
+                param="token",
+            )
+        return Response({"message": "The password was changed"})
 
 
 class SendVerificationEmail(MemberEndpoint):

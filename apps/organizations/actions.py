@@ -16,6 +16,7 @@ from apps.kernel.errors import Forbidden, InvalidRequest, NotFound, Unauthentica
 from apps.kernel.ids import find_id
 from apps.organizations import audit, invitations, passwords, revocation
 from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, require_verified
+from apps.organizations.email_tokens import find_user_to_reset
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
 from apps.organizations.sessions import end_sessions
@@ -62,6 +63,30 @@ def verify_email(*, user: User) -> bool:
 def want_verification(*, user: User) -> None:
     """Have a message sent that lets a user confirm their address; nothing where that is done."""
     User.objects.filter(pk=user.pk, email_verified_at=None).update(verification_wanted_at=timezone.now())
+
+
+def want_password_reset(*, email: str) -> None:
+    """Have a message sent that lets a user choose another password; nothing where there is no such user."""
+    users = User.objects.filter(email=User.normalize_username(email), is_active=True)
+    users.update(password_reset_wanted_at=timezone.now())
+
+
+def reset_password(*, token: str, password: str) -> bool:
+    """Give whoever a token was sent to another password; False when it is not good. Second factors stay as they are."""
+    if find_user_to_reset(token) is None:
+        return False
+    stored = passwords.hash_of(password)
+    with transaction.atomic():
+        # Of two who bring the token at once, the second finds the password changed.
+        found = find_user_to_reset(token, lock=True)
+        if found is None:
+            return False
+        found.password = stored
+        found.save(update_fields=["password", "updated_at"])
+        end_sessions(found)
+        with audit.acting(found):
+            audit.record_of_account("password.reset", user=found, resource=found)
+    return True
 
 
 def sign_in(*, email: str, password: str) -> User:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.models import Group
+from django.db import transaction
+from django.http import HttpRequest
+from django.urls import URLPattern, path
 from knox.models import AuthToken
 
 from apps.kernel.admin import KeptAdmin, LongTableAdmin, ReadAdmin, RowAdmin
 from apps.kernel.errors import ApiError, RateLimited
 from apps.kernel.rest.address import address_of
-from apps.organizations import throttle, two_factor
+from apps.organizations import audit, passkeys, step_up, throttle, two_factor
 from apps.organizations.audited_admin import AuditedAdmin
 from apps.organizations.models import (
     AuditEntry,
@@ -21,11 +24,13 @@ from apps.organizations.models import (
     Invitation,
     Membership,
     Organization,
+    Passkey,
     Project,
     TwoFactor,
     User,
 )
 from apps.organizations.sessions import end_sessions
+from apps.organizations.sign_in_methods import MAX_ANSWER, read_answer, sign_in_methods
 
 if TYPE_CHECKING:
     from django.contrib.admin.forms import AdminAuthenticationForm as SignInForm
@@ -49,7 +54,9 @@ admin.site.unregister((AuthToken, Group))
 
 
 class OperatorSignInForm(SignInForm):
-    """Signing in to the admin, no more often than signing in elsewhere, with a code where one is asked for."""
+    """Signing in to the admin, no more often than signing in elsewhere: by passkey, or by password and, where one is
+    asked for, a code.
+    """
 
     code = forms.CharField(
         required=False,
@@ -58,8 +65,28 @@ class OperatorSignInForm(SignInForm):
         widget=AdminTextInputWidget(attrs={"autocomplete": "one-time-code", "inputmode": "numeric"}),
     )
 
+    # What an authenticator answered, as JSON: put there by `passkeys.js`.
+    passkey = forms.CharField(required=False, max_length=MAX_ANSWER, widget=forms.HiddenInput())
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Neither is needed beside a passkey.
+        self.fields["username"].required = self.fields["password"].required = False
+
+    @property
+    def passkeys_on(self) -> bool:
+        """Whether the page offers passkeys."""
+        return passkeys.are_on()
+
     def clean(self) -> dict[str, Any]:
-        """Count the try, then look at the password. Raises ValidationError."""
+        """Count the try, then look at the passkey, or at password and code. Raises ValidationError."""
+        if self.cleaned_data.get("passkey"):
+            return self._clean_passkey(self.cleaned_data["passkey"])
+        for name in ("username", "password"):
+            if not self.cleaned_data.get(name) and name not in self.errors:
+                self.add_error(name, "This field is required.")
+        if self.errors:
+            return self.cleaned_data
         email = User.normalize_username(self.cleaned_data.get("username", ""))
         address = address_of(self.request) if self.request else ""
         try:
@@ -73,6 +100,17 @@ class OperatorSignInForm(SignInForm):
             raise forms.ValidationError(error.message, code=error.code) from error
         throttle.remember(email, address)
         return cleaned
+
+    def _clean_passkey(self, text: str) -> dict[str, Any]:
+        """Look at the passkey alone, whatever else was filled in."""
+        try:
+            answer = read_answer(text)
+            user = step_up.sign_in_with_passkey(answer, address=address_of(self.request) if self.request else "")
+        except ApiError as error:
+            raise forms.ValidationError(error.message, code=error.code) from error
+        self.confirm_login_allowed(user)
+        self.user_cache = user
+        return self.cleaned_data
 
 
 class OperatorSetsPasswordForm(SetPasswordForm):
@@ -120,15 +158,56 @@ class InvitationAdmin(ReadAdmin):
     fields = ("email", "role", "organization", "invited_by", "expires_at", "sent_at", "accepted_at", "created_at")
 
 
+class FactorAdmin(ReadAdmin):
+    """What people sign in with beside a password; `thing` is what the audit log calls one.
+
+    One's own are removed on the page of one's sign-in methods, with proof of who asks.
+    """
+
+    thing: ClassVar[str]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Of others' alone."""
+        return (obj is None or obj.user_id != request.user.pk) and super().has_delete_permission(request, obj)
+
+    @transaction.atomic
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        """Delete it, and take it down in the organizations of its user."""
+        operator, user = request.user if isinstance(request.user, User) else None, obj.user
+        with audit.acting(operator, AuditEntry.ActorType.ADMIN):
+            audit.record_of_account(f"{self.thing}.delete", user=user, resource=obj)
+        super().delete_model(request, obj)
+        two_factor.forget_if_off(user)
+
+
+@admin.register(Passkey)
+class PasskeyAdmin(FactorAdmin):
+    """Who has passkeys. Deleting a user's last one, where there is no app, lets them in with the password alone."""
+
+    thing = "passkey"
+    list_display = ("user", "name", "backed_up", "last_used_at", "created_at")
+    list_select_related = ("user",)
+    search_fields = ("user__email",)
+    ordering = ("-id",)
+    fields = ("id", "user", "name", "transports", "backed_up", "last_used_at", "created_at")
+
+
 @admin.register(TwoFactor)
-class TwoFactorAdmin(ReadAdmin):
-    """Who has an authenticator app. Deleting one lets its user in with the password alone."""
+class TwoFactorAdmin(FactorAdmin):
+    """Who has an authenticator app or recovery codes. Without passkeys, deleting one leaves the password alone."""
+
+    thing = "two_factor"
 
     list_display = ("user", "confirmed_at", "created_at")
     list_select_related = ("user",)
     search_fields = ("user__email",)
     ordering = ("-created_at",)
     fields = ("user", "confirmed_at", "created_at")
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the page on which operators see to their own."""
+        page = self.admin_site.admin_view(lambda request: sign_in_methods(request, self.admin_site))
+        return [path("mine/", page, name="organizations_twofactor_mine"), *super().get_urls()]
 
 
 @admin.register(Group)

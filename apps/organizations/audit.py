@@ -19,7 +19,7 @@ from django.db.models import Model
 
 from apps.kernel.money import plain
 from apps.kernel.rest import origin
-from apps.organizations.models import AuditEntry, User
+from apps.organizations.models import AuditEntry, Membership, Organization, User
 
 Actor = tuple[AuditEntry.ActorType, User | None]
 SYSTEM: Actor = (AuditEntry.ActorType.SYSTEM, None)
@@ -63,6 +63,16 @@ def record(action: str, *, organization_id: UUID, resource: Model, details: Mapp
         user_agent=where.user_agent or None,
         request_id=where.request_id or None,
     )
+
+
+def record_of_account(action: str, *, user: User, resource: Model, details: Mapping[str, Any] | None = None) -> None:
+    """Take down in every organization of a user what was done to how they sign in, in the same transaction.
+
+    Who can sign in as a member matters to whom they are a member of.
+    """
+    organizations = Membership.objects.filter(user=user).exclude(organization__status=Organization.Status.DELETED)
+    for organization_id in organizations.order_by("organization_id").values_list("organization_id", flat=True):
+        record(action, organization_id=organization_id, resource=resource, details=details)
 
 
 def changes_of(row: Model, changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,15 +10,18 @@ from hashlib import sha256
 from uuid import UUID
 
 from django.core import signing
+from django.utils.crypto import constant_time_compare
 
 from apps.kernel.ids import find_id
 from apps.organizations.models import Invitation, User
 
 VERIFICATION_LASTS = timedelta(hours=24)
 INVITATION_LASTS = timedelta(days=7)
+RESET_LASTS = timedelta(hours=1)
 # Characters; longer ones are none.
 MAX_TOKEN = 500
 _VERIFY, _INVITE = "organizations.verify-email", "organizations.invitation"
+_RESET = "organizations.password-reset"
 
 
 def verification_token(user: User) -> str:
@@ -36,6 +39,26 @@ def find_unverified(token: str) -> User | None:
     return user if user is not None and _fingerprint(user.email) == fingerprint else None
 
 
+def reset_token(user: User) -> str:
+    """Return what lets whoever reads the mail of a user's address choose another password; the next one ends it."""
+    return signing.dumps([str(user.id), _fingerprint(f"{user.email} {user.password}")], salt=_RESET)
+
+
+def find_user_to_reset(token: str, *, lock: bool = False) -> User | None:
+    """Return the user whose password a token may change; None when it is none, is too old, or was used.
+
+    With `lock`, which needs a transaction, nobody else changes the user until it ends.
+    """
+    try:
+        identifier, fingerprint = signing.loads(token, salt=_RESET, max_age=RESET_LASTS)
+    except (signing.BadSignature, ValueError, TypeError):
+        return None
+    users = User.objects.select_for_update(no_key=True) if lock else User.objects.all()
+    user = users.filter(pk=identifier, is_active=True).first()
+    good = user is not None and constant_time_compare(_fingerprint(f"{user.email} {user.password}"), fingerprint)
+    return user if good else None
+
+
 def invitation_token(invitation: Invitation) -> str:
     """Return what lets whoever an invitation is for sign up."""
     return signing.dumps(str(invitation.id), salt=_INVITE)
@@ -49,6 +72,6 @@ def invitation_in(token: str) -> UUID | None:
         return None
 
 
-def _fingerprint(email: str) -> str:
-    """Return what stands for an address: a token must not show it."""
-    return sha256(email.encode()).hexdigest()[:16]
+def _fingerprint(text: str) -> str:
+    """Return what stands for a text that a token must not show."""
+    return sha256(text.encode()).hexdigest()[:16]

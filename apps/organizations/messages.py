@@ -1,7 +1,8 @@
-"""E-mail about accounts: confirm your address, you are invited. The rows say what is yet to be sent, until it is.
+"""E-mail about accounts: confirm your address, choose another password, you are invited.
 
-Knows the words. A process that dies after sending and before forgetting sends twice; none is lost. Must never hold up a
-request, nor write a token where it could be read by others than who has the mailbox.
+Knows the words. The rows say what is yet to be sent, until it is: a process that dies after sending and before
+forgetting sends twice; none is lost. Must never hold up a request, nor write a token where it could be read by others
+than who has the mailbox.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.utils import timezone
 
-from apps.organizations.email_tokens import invitation_token, verification_token
+from apps.organizations.email_tokens import invitation_token, reset_token, verification_token
 from apps.organizations.invitations import waiting
 from apps.organizations.models import Invitation, User
 
@@ -23,12 +24,29 @@ _AT_ONCE = 200
 _CONSOLE = "django.core.mail.backends.console.EmailBackend"
 _VERIFY = """Somebody, hopefully you, signed up at {place} with this e-mail address.
 
-To confirm that it is yours, within 24 hours, send
+To confirm that it is yours, within 24 hours, open
+
+    {place}/verify-email?token={token}
+
+or send
 
     POST {place}/auth/verify-email
     {{"token": "{token}"}}
 
 If it was not you, there is nothing to do.
+"""
+_RESET = """Somebody, hopefully you, wants another password for the account of this e-mail address at {place}.
+
+To choose one, within an hour, open
+
+    {place}/reset-password?token={token}
+
+or send
+
+    POST {place}/auth/reset-password
+    {{"token": "{token}", "password": "…"}}
+
+If it was not you, there is nothing to do: the password stays as it is.
 """
 _INVITED = """You are invited to {what} at {place}.
 
@@ -57,6 +75,11 @@ def send_waiting() -> int:
             wanted = user.verification_wanted_at
             User.objects.filter(pk=user.pk, verification_wanted_at=wanted).update(verification_wanted_at=None)
             sent += 1
+    for user in User.objects.exclude(password_reset_wanted_at=None)[:_AT_ONCE]:
+        if not user.is_active or _send("Choose another password", _reset(user), user.email):
+            asked = user.password_reset_wanted_at
+            User.objects.filter(pk=user.pk, password_reset_wanted_at=asked).update(password_reset_wanted_at=None)
+            sent += 1
     for invitation in waiting().filter(sent_at=None).select_related("organization")[:_AT_ONCE]:
         if _send("You are invited", _invitation(invitation), invitation.email):
             Invitation.objects.filter(pk=invitation.pk).update(sent_at=timezone.now())
@@ -66,6 +89,10 @@ def send_waiting() -> int:
 
 def _verification(user: User) -> str:
     return _VERIFY.format(place=settings.PUBLIC_URL, token=verification_token(user))
+
+
+def _reset(user: User) -> str:
+    return _RESET.format(place=settings.PUBLIC_URL, token=reset_token(user))
 
 
 def _invitation(invitation: Invitation) -> str:

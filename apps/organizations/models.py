@@ -14,6 +14,7 @@ from django.db import models
 
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
+from apps.organizations.passkey_model import Passkey as Passkey
 from apps.organizations.policy_source import PolicySource
 from apps.organizations.user_manager import UserManager
 
@@ -29,6 +30,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     email_verified_at = models.DateTimeField(null=True, blank=True)
     # Since when a message that confirms the address is yet to be sent.
     verification_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
+    # Since when a message that lets them choose another password is.
+    password_reset_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -217,10 +220,13 @@ class Invitation(models.Model):
 
 
 class TwoFactor(models.Model):
-    """What a user's authenticator app shares with us; it is asked for once it is confirmed."""
+    """What a user's authenticator app shares with us, asked for once it is confirmed; and digests of recovery codes.
+
+    Somebody with passkeys and no app has the recovery codes alone: `sealed_secret` is empty then.
+    """
 
     user = models.OneToOneField(User, models.CASCADE, primary_key=True, related_name="two_factor")
-    sealed_secret = models.BinaryField(editable=False)
+    sealed_secret = models.BinaryField(editable=False, default=b"")
     # The time step of the last code that was taken: it and earlier ones are used up.
     last_step = models.BigIntegerField(default=0)
     recovery_digests = models.JSONField(default=list)

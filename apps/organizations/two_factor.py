@@ -1,7 +1,8 @@
 """Two-factor authentication (TOTP, RFC 6238): a second thing, besides the password, that signing in may ask for.
 
-Knows secrets of authenticator apps, encrypted, and digests of recovery codes. A code is good once. Must never log or
-show either but when they are made.
+Knows secrets of authenticator apps, encrypted, and digests of recovery codes, which stand in for passkeys too. A code
+is good once. Must never log or show either but when they are made, nor ask whether whoever turns it on or off has
+proved who they are: `step_up.py` does, beforehand.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from django.utils import timezone
 
 from apps.kernel.errors import InvalidRequest, Unauthenticated
 from apps.kernel.sealing import UnreadableSecretError, seal, unseal
-from apps.organizations import passwords, throttle
+from apps.organizations import audit, throttle
 from apps.organizations.models import TwoFactor, User
 
 log = structlog.get_logger(__name__)
@@ -48,52 +49,78 @@ class Enrolment:
     url: str
 
 
-def begin(*, user: User, password: str) -> Enrolment:
+def require_no_app(user: User) -> None:
+    """Raise InvalidRequest (409) where an authenticator app is asked for already."""
+    if has_app(user):
+        raise _already_on()
+
+
+@transaction.atomic
+def begin(*, user: User) -> Enrolment:
     """Return a new secret for the user's app; it counts once `confirm` has seen a code of it.
 
-    Raises Unauthenticated for a wrong password, InvalidRequest (409) where a second factor is asked for already.
+    Raises InvalidRequest (409) where an app is asked for already.
     """
-    _require_password(user, password)
     secret = os.urandom(_SECRET_BYTES)
-    with transaction.atomic():
-        row = _locked(user)
-        if row is not None and row.confirmed_at is not None:
-            raise InvalidRequest("Two-factor authentication is on already", status=409, code="already_on")
-        TwoFactor.objects.update_or_create(
-            user=user, defaults={"sealed_secret": seal(secret), "last_step": 0, "recovery_digests": []}
-        )
+    row = _locked(user)
+    if row is not None and row.confirmed_at is not None:
+        raise _already_on()
+    # Recovery codes of somebody with passkeys stay as they are.
+    TwoFactor.objects.update_or_create(user=user, defaults={"sealed_secret": seal(secret), "last_step": 0})
     return Enrolment(b32encode(secret).decode(), _app(secret).get_provisioning_uri(user.email, ISSUER))
 
 
 @transaction.atomic
 def confirm(*, user: User, code: str) -> list[str]:
-    """Ask for a second factor from now on; return the recovery codes, which cannot be had again.
+    """Ask for a second factor from now on; return the recovery codes, which cannot be had again. Earlier ones end.
 
-    Raises InvalidRequest for a code that is not the app's, or where nothing was begun.
+    Raises InvalidRequest for a code that is not the app's, or where nothing was begun; RateLimited after too many.
     """
+    throttle.count_try((throttle.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
     row = _locked(user)
-    if row is None or row.confirmed_at is not None:
+    if row is None or row.confirmed_at is not None or not row.sealed_secret:
         raise InvalidRequest("Begin with POST /auth/two-factor", code="not_begun")
     if not _uses_app(row, code):
         raise InvalidRequest("This is not the app's present code", code="wrong_code", param="code")
-    codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
-    row.recovery_digests = [_digest(user, one) for one in codes]
     row.confirmed_at = timezone.now()
-    row.save(update_fields=["recovery_digests", "confirmed_at", "last_step"])
+    row.save(update_fields=["confirmed_at", "last_step"])
+    audit.record_of_account("two_factor.enable", user=user, resource=row)
+    log.info("two_factor.enabled", user=str(user.pk))
+    return renew_recovery_codes(user)
+
+
+@transaction.atomic
+def disable(*, user: User) -> None:
+    """Ask for no app's code any more; where there is no passkey either, for the password alone."""
+    row = _locked(user)
+    if row is None:
+        return
+    if row.confirmed_at is not None:
+        audit.record_of_account("two_factor.disable", user=user, resource=row)
+        log.info("two_factor.disabled", user=str(user.pk))
+    row.sealed_secret, row.last_step, row.confirmed_at = b"", 0, None
+    row.save(update_fields=["sealed_secret", "last_step", "confirmed_at"])
+    forget_if_off(user)
+
+
+def renew_recovery_codes(user: User) -> list[str]:
+    """Return new recovery codes, which cannot be had again; earlier ones are none any more."""
+    codes = [_new_recovery_code() for _ in range(RECOVERY_CODES)]
+    digests = [_digest(user, one) for one in codes]
+    TwoFactor.objects.update_or_create(user=user, defaults={"recovery_digests": digests})
     return codes
 
 
-def disable(*, user: User, password: str, code: str) -> None:
-    """Ask for the password alone from now on. Raises Unauthenticated unless both are right."""
-    _require_password(user, password)
-    require(user=user, code=code)
-    TwoFactor.objects.filter(user=user).delete()
+def forget_if_off(user: User) -> None:
+    """Remove the recovery codes of somebody who has no second factor left."""
+    if not is_on(user):
+        TwoFactor.objects.filter(user=user).delete()
 
 
 def rotate() -> int:
     """Encrypt every secret with the newest encryption key, so that older ones can be taken away; return how many."""
     count = 0
-    for identifier in TwoFactor.objects.values_list("pk", flat=True):
+    for identifier in TwoFactor.objects.exclude(sealed_secret=b"").values_list("pk", flat=True):
         with transaction.atomic():
             row = TwoFactor.objects.select_for_update(no_key=True).filter(pk=identifier).first()
             if row is None:
@@ -109,7 +136,12 @@ def rotate() -> int:
 
 
 def is_on(user: User) -> bool:
-    """Return whether signing in as the user takes a second factor."""
+    """Return whether signing in as the user with a password takes a second factor."""
+    return has_app(user) or user.passkeys.exists()
+
+
+def has_app(user: User) -> bool:
+    """Return whether the user has an authenticator app."""
     return TwoFactor.objects.filter(user=user).exclude(confirmed_at=None).exists()
 
 
@@ -118,24 +150,31 @@ def require(*, user: User, code: str | None) -> None:
     if not is_on(user):
         return
     if not code:
-        raise Unauthenticated(
-            "Send the `code` of your authenticator app, or a recovery code", code="two_factor_required", param="code"
-        )
+        raise Unauthenticated(_what_is_missing(user), code="two_factor_required", param="code")
     throttle.count_try((throttle.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
     with transaction.atomic():
         row = _locked(user)
-        # Another request may have turned it off meanwhile.
-        good = row is None or _uses_app(row, code) or _uses_recovery_code(row, code)
-        if row is not None and good:
-            row.save(update_fields=["last_step", "recovery_digests"])
+        if row is None:
+            # Another request may have turned it off meanwhile.
+            good = not is_on(user)
+        else:
+            good = (row.confirmed_at is not None and _uses_app(row, code)) or _uses_recovery_code(row, code)
+            if good:
+                row.save(update_fields=["last_step", "recovery_digests"])
     if not good:
         raise Unauthenticated("Wrong code", code="wrong_code", param="code")
 
 
-def _require_password(user: User, password: str) -> None:
-    throttle.count_try((throttle.PASSWORD_PER_USER, str(user.id)))
-    if not passwords.fits(password, user.password):
-        raise Unauthenticated("Wrong password", code="wrong_password", param="password")
+def _already_on() -> InvalidRequest:
+    return InvalidRequest("Two-factor authentication is on already", status=409, code="already_on")
+
+
+def _what_is_missing(user: User) -> str:
+    if not has_app(user):
+        return "Send a `passkey`, or a recovery code as `code`"
+    return "Send the `code` of your authenticator app, or a recovery code" + (
+        ", or a `passkey`" if user.passkeys.exists() else ""
+    )
 
 
 def _locked(user: User) -> TwoFactor | None:

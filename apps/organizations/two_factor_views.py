@@ -8,18 +8,10 @@ from rest_framework.response import Response
 
 from apps.kernel.rest.describe import described, said
 from apps.kernel.rest.serializers import CamelSerializer, Text
-from apps.organizations import two_factor
-from apps.organizations.serializers import MAX_PASSWORD
+from apps.organizations import step_up, two_factor
+from apps.organizations.passkey_shapes import MAX_CODE, ProofShape, proof
+from apps.organizations.passkey_views import holder_of
 from apps.organizations.sessions import MemberEndpoint
-
-# Characters of a code, however it is written.
-MAX_CODE = 32
-
-
-class PasswordShape(CamelSerializer):
-    """Body of `POST /auth/two-factor`."""
-
-    password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
 
 
 class CodeShape(CamelSerializer):
@@ -28,24 +20,20 @@ class CodeShape(CamelSerializer):
     code = Text(max_length=MAX_CODE)
 
 
-class DisableShape(CamelSerializer):
-    """Body of `POST /auth/two-factor/disable`."""
-
-    password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
-    code = Text(max_length=MAX_CODE)
-
-
 class TwoFactor(MemberEndpoint):
     """`POST /auth/two-factor`."""
 
     @described(
         {"secret": serializers.CharField(), "otpauthUrl": serializers.CharField()},
-        body=PasswordShape,
+        body=ProofShape,
         refuses=(401, 409, 429),
     )
     def post(self, request: Request) -> Response:
         """Start setting up a second factor: the answer has the secret for an authenticator app, shown once."""
-        begun = two_factor.begin(user=self.user, **self.read(PasswordShape))
+        given = proof(self.read(ProofShape))
+        two_factor.require_no_app(self.user)
+        step_up.require(holder_of(self), given)
+        begun = two_factor.begin(user=self.user)
         return Response({"secret": begun.secret, "otpauthUrl": begun.url})
 
 
@@ -55,7 +43,7 @@ class ConfirmTwoFactor(MemberEndpoint):
     @described(
         {"message": said(), "recoveryCodes": serializers.ListField(child=serializers.CharField())},
         body=CodeShape,
-        refuses=(400, 429),
+        refuses=(429,),
     )
     def post(self, request: Request) -> Response:
         """Turn the second factor on with a first code. The answer has recovery codes: shown once, each valid once."""
@@ -66,8 +54,9 @@ class ConfirmTwoFactor(MemberEndpoint):
 class DisableTwoFactor(MemberEndpoint):
     """`POST /auth/two-factor/disable`."""
 
-    @described({"message": said()}, body=DisableShape, refuses=(401, 429))
+    @described({"message": said()}, body=ProofShape, refuses=(401, 409, 429))
     def post(self, request: Request) -> Response:
-        """Turn the second factor off, with the password and a code."""
-        two_factor.disable(user=self.user, **self.read(DisableShape))
+        """Turn the second factor off, with the password and a code, or with a passkey."""
+        step_up.require(holder_of(self), proof(self.read(ProofShape)))
+        two_factor.disable(user=self.user)
         return Response({"message": "Two-factor authentication is off"})

@@ -13,7 +13,7 @@ from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, said
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Money, Nothing
-from apps.organizations import actions, throttle, two_factor
+from apps.organizations import actions, step_up, throttle
 from apps.organizations.access import (
     access_membership,
     access_organization,
@@ -22,6 +22,7 @@ from apps.organizations.access import (
     require,
 )
 from apps.organizations.models import Organization, Project, Role, User
+from apps.organizations.passkey_shapes import SignInWithPasskeyShape, answered
 from apps.organizations.serializers import (
     MemberChangesShape,
     MemberShape,
@@ -33,7 +34,6 @@ from apps.organizations.serializers import (
     ProjectChangesShape,
     ProjectShape,
     SessionShape,
-    SignInShape,
     SignUpShape,
     UserShape,
 )
@@ -63,15 +63,15 @@ class SignIn(Endpoint):
     authentication_classes = []
     permission_classes = []
 
-    @described({"token": serializers.CharField(), "user": UserShape()}, body=SignInShape, refuses=(401, 429))
+    @described({"token": serializers.CharField(), "user": UserShape()}, body=SignInWithPasskeyShape, refuses=(401, 429))
     def post(self, request: Request) -> Response:
         """Sign in with e-mail address and password; the answer has a session token."""
-        fields = self.read(SignInShape)
+        fields = self.read(SignInWithPasskeyShape)
         account, address = User.normalize_username(fields["email"]), address_of(request)
         throttle.count_sign_in(account, address)
-        code = fields.pop("code", None)
+        code, passkey = fields.pop("code", None), fields.pop("passkey", None)
         user = actions.sign_in(**fields)
-        two_factor.require(user=user, code=code)
+        step_up.require_second_factor(user=user, code=code, passkey=answered(passkey) if passkey else None)
         throttle.remember(account, address)
         return _signed_in(user)
 
@@ -185,7 +185,7 @@ class OneMember(MemberEndpoint):
         changed = actions.change_member(membership=membership, **fields)
         return Response({"message": "Member updated", "member": MemberShape(changed).data})
 
-    @described({"message": said(), "revokedApiKeys": serializers.IntegerField(min_value=0)}, refuses=(400, 403, 404))
+    @described({"message": said(), "revokedApiKeys": serializers.IntegerField(min_value=0)}, refuses=(403, 404))
     def delete(self, request: Request, organization_id: str, member_id: str) -> Response:
         """Remove a member, or leave; API keys that the member created there stop working."""
         membership, _, _ = access_membership(self.user, organization_id, member_id)

@@ -17,6 +17,8 @@ _LIMITS: tuple[tuple[str, int | None], ...] = (
     ("/v1/", None),
     ("/v1beta/", None),
     ("/auth/", SMALLEST),
+    ("/verify-email", SMALLEST),
+    ("/reset-password", SMALLEST),
     ("/mcp", 4 * _MEGABYTE),
     # A text to try guardrails on: a million characters, each written in up to six bytes.
     ("/guardrails/test/", 8 * _MEGABYTE),

@@ -45,6 +45,7 @@ from apps.organizations.models import (
     IdempotentAnswer,
     Membership,
     Organization,
+    Passkey,
     Plan,
     Project,
     TwoFactor,
@@ -131,6 +132,7 @@ def rows(world: World) -> dict[type[Row], Row]:
         ActivityDelta.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
         LogRetention.objects.create(organization=world.acme, days=30),
         invite(email="nina@example.com", organization=world.acme),
+        Passkey.objects.create(user=world.olivia, name="laptop", credential_id=b"id", public_key=SECRET.encode()),
         TwoFactor.objects.create(user=world.olivia, sealed_secret=encrypt(SECRET), recovery_digests=[SECRET]),
     ]
     compared = Reconciliation.objects.create(compared=1, counts={"amount": 1})

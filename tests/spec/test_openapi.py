@@ -16,8 +16,8 @@ from apps.kernel.rest.serializers import camel
 from gateway_project.openapi.document import METHODS
 from tests.support.cast import Caller, World, signed_in
 
-# Pages for operators' eyes.
-OF_THE_ADMIN = ("admin",)
+# Pages for people, not programs: of the admin, and those that links of e-mails open.
+PAGES = ("admin", "verify-email", "reset-password")
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def paths() -> Iterator[tuple[str, Any]]:
     """Yield every path of the map with its view, in the document's spelling."""
     for pattern in get_resolver().url_patterns:
         route = str(pattern.pattern)
-        if isinstance(pattern, URLPattern) and not route.startswith(OF_THE_ADMIN):
+        if isinstance(pattern, URLPattern) and not route.startswith(PAGES):
             yield "/" + re.sub(r"<\w+:(\w+)>", lambda match: f"{{{camel(match[1])}}}", route), pattern.callback
 
 
@@ -133,7 +133,8 @@ def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
     asked = {(path, method): operation.get("security") for path, method, operation in operations(document)}
     keys = [{"apiKey": []}, {"xApiKey": []}]
     for (path, _), security in asked.items():
-        public = {"/", "/openapi.json", "/docs", "/auth/verify-email"}
+        public = {"/", "/openapi.json", "/docs", "/auth/verify-email", "/auth/request-password-reset"}
+        public |= {"/auth/reset-password"}
         if path in public or path.startswith(("/auth/sign-up", "/auth/sign-in")):
             assert security == [], path
         elif path.startswith("/v1/models"):

@@ -28,7 +28,8 @@ TAKEN = '"2xx", 401, 402, 403, 404, 409, 410, 422, 429'
 MORE_THAN_A_SCHEMA = (
     *("postSignUp", "postApiKeys", "patchOneApiKey", "patchOneIamRule", "patchOneMember", "deleteOneMember"),
     *("getActivity", "getActivityExport", "postGuardrailRules", "patchOneGuardrailRule", "getGuardrailViolations"),
-    *("postVerifyEmail", "postConfirmTwoFactor", "postDisableTwoFactor"),
+    *("postPasskeySignIn", "postPasskeys", "postPasskeyOptions", "postRemovePasskey", "postTwoFactor"),
+    *("postVerifyEmail", "postResetPassword", "postConfirmTwoFactor", "postDisableTwoFactor"),
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
 )
 # They say that payments are not set up, as they are not here.

@@ -23,6 +23,8 @@ JSON, MULTIPART, FORM = "application/json", "multipart/form-data", "application/
 _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
     ("/v1/images/edits", frozenset({JSON, MULTIPART})),
     ("/oauth/", frozenset({JSON, FORM})),
+    ("/verify-email", frozenset({FORM})),
+    ("/reset-password", frozenset({FORM})),
     ("/mcp", frozenset()),
     ("/admin/", frozenset()),
 )

@@ -1,0 +1,62 @@
+"""Proof of who somebody is: to sign in, and again to change how they do, which a stolen session must not.
+
+Knows what proves it: a passkey, or the password with the second factor where there is one. Must never know what the
+proof is for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from apps.kernel.errors import InvalidRequest, Unauthenticated
+from apps.organizations import passkeys, passwords, throttle, two_factor
+from apps.organizations.ceremonies import Holder
+from apps.organizations.models import User
+from apps.organizations.passkeys import Answered
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What somebody sends to prove who they are; a passkey does alone."""
+
+    password: str | None = None
+    code: str | None = None
+    passkey: Answered | None = None
+
+
+def require(holder: Holder, proof: Proof) -> None:
+    """Use a proof up. Raises Unauthenticated unless it is good, InvalidRequest without one, RateLimited after many."""
+    user = holder.user
+    if proof.passkey is not None:
+        throttle.count_try((throttle.PASSKEY_PER_USER, str(user.pk)))
+        passkeys.prove(holder, proof.passkey)
+        return
+    if proof.password is None:
+        raise InvalidRequest("Send your `password`, or a `passkey`", code="proof_required", param="password")
+    throttle.count_try((throttle.PASSWORD_PER_USER, str(user.pk)))
+    if not passwords.fits(proof.password, user.password):
+        raise Unauthenticated("Wrong password", code="wrong_password", param="password")
+    two_factor.require(user=user, code=proof.code)
+
+
+def sign_in_with_passkey(answered: Answered, *, address: str) -> User:
+    """Return whose passkey answered, to a ceremony of signing in; the try is counted first, as one with a password is.
+
+    Raises as `passkeys.sign_in` does, and RateLimited.
+    """
+    throttle.count_try((throttle.SIGN_IN_PER_ADDRESS, address))
+    user = passkeys.sign_in(answered)
+    throttle.remember(user.email, address)
+    return user
+
+
+def require_second_factor(*, user: User, code: str | None, passkey: Answered | None) -> None:
+    """See that somebody whose password was right has their second factor too, where they have one.
+
+    Raises as `two_factor.require` and `passkeys.sign_in` do.
+    """
+    if passkey is None:
+        two_factor.require(user=user, code=code)
+    elif two_factor.is_on(user):
+        throttle.count_try((throttle.TWO_FACTOR_PER_ACCOUNT, str(user.pk)))
+        passkeys.sign_in(passkey, user=user)

@@ -1,0 +1,1 @@
+"""Pages as a person sees them, in a real browser."""
