@@ -18,7 +18,8 @@ import msgspec
 from django.db import connection
 
 from apps.logs.access import Scope
-from apps.logs.search import Filters, Row, find_page
+from apps.logs.query import LogFilters, LogRow
+from apps.logs.search import find_page
 
 Record = dict[str, Any]
 
@@ -45,7 +46,7 @@ def write_file(form: Format, names: Sequence[str], pages: Iterable[Sequence[Reco
         yield form.write(page)
 
 
-def find_pages(scope: Scope, filters: Filters, *, ascending: bool) -> Iterator[list[Row]]:
+def find_pages(scope: Scope, filters: LogFilters, *, ascending: bool) -> Iterator[list[LogRow]]:
     """Yield the rows that there are by now, in order, a page at a time."""
     # Those that come meanwhile could go on for ever.
     now = datetime.now(UTC)
@@ -62,7 +63,7 @@ def find_pages(scope: Scope, filters: Filters, *, ascending: bool) -> Iterator[l
         count = _next_count(rows)
 
 
-def _next_count(rows: Sequence[Row]) -> int:
+def _next_count(rows: Sequence[LogRow]) -> int:
     """Return how many rows the next page has, by the size of these: at most twice as many."""
     size = sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
     return max(1, min(LARGEST_PAGE, 2 * len(rows), PAGE_BYTES * len(rows) // max(size, 1)))

@@ -16,7 +16,7 @@ from apps.kernel.money import plain
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import CamelSerializer, Choice, Cursor, Moment, QueryWhole, Text, camel
 from apps.logs.access import Named
-from apps.logs.search import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, Filters, Row
+from apps.logs.query import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, LogFilters, LogRow
 
 # Token counts are strings on the wire; other whole numbers are numbers.
 COUNTS = {
@@ -78,9 +78,9 @@ def named_of(query: Mapping[str, Any]) -> Named:
     )
 
 
-def filters_of(query: Mapping[str, Any]) -> Filters:
+def filters_of(query: Mapping[str, Any]) -> LogFilters:
     """Return what a query asks rows to be like."""
-    return Filters(
+    return LogFilters(
         start=query.get("start_date"),
         end=query.get("end_date"),
         model=query.get("model"),
@@ -98,7 +98,7 @@ def encode(answer: dict[str, Any]) -> bytes:
     return _ENCODER.encode(answer)
 
 
-def entry_of(row: Row) -> dict[str, Any]:
+def entry_of(row: LogRow) -> dict[str, Any]:
     """Return a row as a log entry."""
     return {wire_name: None if (value := row[column]) is None else write(value) for column, wire_name, write in _WIRE}
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 from django.conf import settings
 
-if TYPE_CHECKING:
-    from apps.logs.access import Scope
-    from apps.logs.search import Filters, Row
+from apps.logs.access import Scope
+from apps.logs.query import LogFilters, LogRow
 
 # Days that are always in PostgreSQL, today included: whatever still comes for a request of theirs finds its row there.
 KEPT_DAYS = 7
@@ -27,17 +26,17 @@ class OlderLogs(Protocol):
     def find_page(
         self,
         scope: Scope,
-        filters: Filters,
+        filters: LogFilters,
         *,
         low: datetime,
         high: datetime,
         after: UUID | None,
         count: int,
         ascending: bool,
-    ) -> list[Row]:
+    ) -> list[LogRow]:
         """Return at most `count` rows from `low` to `high`, both included: as `search.find_page` does."""
 
-    def find_row(self, scope: Scope, identifier: UUID) -> Row | None:
+    def find_row(self, scope: Scope, identifier: UUID) -> LogRow | None:
         """Return a row by its id, or None."""
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
@@ -70,9 +69,9 @@ def moved_before(now: datetime) -> datetime:
     return midnight - timedelta(days=KEPT_DAYS - 1)
 
 
-def merged(rows: Sequence[Row], moved: Sequence[Row], *, count: int, ascending: bool) -> list[Row]:
+def merged(rows: Sequence[LogRow], moved: Sequence[LogRow], *, count: int, ascending: bool) -> list[LogRow]:
     """Return the first `count` rows of both in order; of a row that both have, the first's."""
-    found: Mapping[UUID, Row] = {row["id"]: row for row in (*moved, *rows)}
+    found: Mapping[UUID, LogRow] = {row["id"]: row for row in (*moved, *rows)}
     return sorted(found.values(), key=lambda row: (row["created_at"], row["id"]), reverse=not ascending)[:count]
 
 

@@ -21,7 +21,7 @@ from apps.keys.models import ApiKey
 from apps.logs import erasure, moving, partitions, search, store, tasks
 from apps.logs.access import Scope
 from apps.logs.models import LogRetention, RequestLog
-from apps.logs.search import Filters, Row
+from apps.logs.query import LogFilters, LogRow
 from apps.organizations.models import Plan
 from tests.logs.entries import FULL, entry, id_at, write
 from tests.world import World, default_project, make_key, make_organization
@@ -87,9 +87,9 @@ def ids(keys: list[ApiKey]) -> list[UUID]:
     return write(*entries)
 
 
-def pages(scope: Scope, filters: Filters, *, count: int, ascending: bool) -> list[Row]:
+def pages(scope: Scope, filters: LogFilters, *, count: int, ascending: bool) -> list[LogRow]:
     """Return all rows, read page by page."""
-    rows: list[Row] = []
+    rows: list[LogRow] = []
     while True:
         after = rows[-1]["id"] if rows else None
         page = search.find_page(scope, filters, count=count, after=after, ascending=ascending)
@@ -99,23 +99,23 @@ def pages(scope: Scope, filters: Filters, *, count: int, ascending: bool) -> lis
 
 
 FILTERS = [
-    Filters(),
-    Filters(start=NOW - timedelta(days=12), end=NOW - timedelta(days=3)),
-    Filters(end=NOW - timedelta(days=10)),
-    Filters(model="rare"),
-    Filters(model="openai/gpt-5"),
-    Filters(model="azure/rare"),
-    Filters(provider="azure"),
-    Filters(finish_reason="length"),
-    Filters(unified_finish_reason="upstream_error"),
-    Filters(source="back\\slash 'quote' \t tab"),
-    Filters(source="web", provider="openai"),
-    Filters(header_key="Team"),
-    Filters(header_key="team", header_value="blue"),
-    Filters(header_key="team", header_value=""),
-    Filters(header_key="nothing", header_value=""),
-    Filters(header_value='he said "hi"'),
-    Filters(model="never"),
+    LogFilters(),
+    LogFilters(start=NOW - timedelta(days=12), end=NOW - timedelta(days=3)),
+    LogFilters(end=NOW - timedelta(days=10)),
+    LogFilters(model="rare"),
+    LogFilters(model="openai/gpt-5"),
+    LogFilters(model="azure/rare"),
+    LogFilters(provider="azure"),
+    LogFilters(finish_reason="length"),
+    LogFilters(unified_finish_reason="upstream_error"),
+    LogFilters(source="back\\slash 'quote' \t tab"),
+    LogFilters(source="web", provider="openai"),
+    LogFilters(header_key="Team"),
+    LogFilters(header_key="team", header_value="blue"),
+    LogFilters(header_key="team", header_value=""),
+    LogFilters(header_key="nothing", header_value=""),
+    LogFilters(header_value='he said "hi"'),
+    LogFilters(model="never"),
 ]
 
 
@@ -136,7 +136,7 @@ def test_the_same_rows_in_the_same_order(keys: list[ApiKey], ids: list[UUID], as
         (scope, filters, count)
         for scope in scopes
         for filters in FILTERS
-        for count in ((7, 100) if filters == Filters() else (30,))
+        for count in ((7, 100) if filters == LogFilters() else (30,))
     ]
     before = [pages(scope, filters, count=count, ascending=ascending) for scope, filters, count in questions]
     one_by_one = [search.find_row(scopes[0], identifier) for identifier in ids]
@@ -158,28 +158,28 @@ def test_recent_pages_do_not_ask_it(keys: list[ApiKey], ids: list[UUID], monkeyp
         raise exceptions.OperationalError("no route to host")
 
     monkeypatch.setattr(client()._client(30), "query", away)
-    assert len(search.find_page(scope, Filters(), count=5, after=None, ascending=False)) == 5
+    assert len(search.find_page(scope, LogFilters(), count=5, after=None, ascending=False)) == 5
     assert search.find_row(scope, ids[0]) is not None
-    recent = Filters(start=NOW - timedelta(days=5))
+    recent = LogFilters(start=NOW - timedelta(days=5))
     assert len(search.find_page(scope, recent, count=100, after=None, ascending=True)) == 10
     with pytest.raises(Overloaded, match="older days"):
-        search.find_page(scope, Filters(), count=100, after=None, ascending=False)
+        search.find_page(scope, LogFilters(), count=100, after=None, ascending=False)
 
 
 def test_a_move_that_is_cut_short_is_repeated_and_every_row_is_seen_once(
     keys: list[ApiKey], ids: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scope = Scope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
-    before = pages(scope, Filters(), count=7, ascending=False)
+    before = pages(scope, LogFilters(), count=7, ascending=False)
     drop = partitions.drop
     monkeypatch.setattr(partitions, "drop", lambda day, may_go: False)
     assert moving.move(NOW) == []
     assert (RequestLog.objects.count(), moved()) == (60, 39)
-    assert pages(scope, Filters(), count=7, ascending=False) == before
+    assert pages(scope, LogFilters(), count=7, ascending=False) == before
     monkeypatch.setattr(partitions, "drop", drop)
     assert len(moving.move(NOW)) == 13
     assert (RequestLog.objects.count(), moved()) == (21, 39)
-    assert pages(scope, Filters(), count=7, ascending=False) == before
+    assert pages(scope, LogFilters(), count=7, ascending=False) == before
     assert moving.move(NOW) == []
 
 
@@ -207,7 +207,7 @@ def test_a_day_that_changes_while_it_is_moved_stays_until_the_next_run(
     monkeypatch.setattr(partitions, "drop", drop)
     assert moving.move(NOW) == [moment.date()]
     scope = Scope({keys[0].project.organization_id: NOW - timedelta(days=300)})
-    rows = pages(scope, Filters(), count=10, ascending=False)
+    rows = pages(scope, LogFilters(), count=10, ascending=False)
     assert len(rows) == {"written": 2, "replaced": 1, "removed": 1}[change]
     if change == "replaced":
         assert [row["content"] for row in rows] == ["its own word"]
@@ -219,7 +219,7 @@ def test_a_record_that_comes_late_is_found_and_moved_to_the_others(keys: list[Ap
     [late] = write(entry(keys[0], id=id_at(moment)))
     scope = Scope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
     for _ in range(2):
-        rows = pages(scope, Filters(), count=7, ascending=True)
+        rows = pages(scope, LogFilters(), count=7, ascending=True)
         assert {row["id"] for row in rows} == {late, *ids}
         assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
         moving.move(NOW)
@@ -275,7 +275,7 @@ def test_an_erased_organization_is_gone_there_too(keys: list[ApiKey], ids: list[
     moving.move(NOW)
     erasure.erase(keys[0].project.organization_id)
     scope = Scope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
-    left = pages(scope, Filters(), count=100, ascending=False)
+    left = pages(scope, LogFilters(), count=100, ascending=False)
     assert {row["organization_id"] for row in left} == {keys[2].project.organization_id}
     assert len(left) == 20
     assert moved() == 13

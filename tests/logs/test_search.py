@@ -16,7 +16,7 @@ from apps.kernel.ids import new_id
 from apps.logs import search
 from apps.logs.access import Scope
 from apps.logs.models import RequestLog
-from apps.logs.search import Filters
+from apps.logs.query import LogFilters
 from tests.logs.entries import entry, id_at, write
 
 ORGANIZATION, PROJECT, KEY = new_id(), new_id(), new_id()
@@ -58,7 +58,7 @@ def test_a_page_is_read_off_an_index(
 ) -> None:
     scope = Scope({ORGANIZATION: datetime.now(UTC) - timedelta(days=3)}, **narrowed)
     after = new_id()
-    plan = plan_of(lambda: search.find_page(scope, Filters(**filters), count=51, after=after, ascending=ascending))
+    plan = plan_of(lambda: search.find_page(scope, LogFilters(**filters), count=51, after=after, ascending=ascending))
     assert set(re.findall(r"using request_log_\d+_(\w+?)_idx", plan)) == {index}
     assert "Sort" not in plan
 
@@ -66,7 +66,7 @@ def test_a_page_is_read_off_an_index(
 def test_several_organizations_are_merged_not_sorted() -> None:
     since = datetime.now(UTC) - timedelta(days=3)
     scope = Scope({ORGANIZATION: since, new_id(): since})
-    plan = plan_of(lambda: search.find_page(scope, Filters(), count=51, after=None, ascending=False))
+    plan = plan_of(lambda: search.find_page(scope, LogFilters(), count=51, after=None, ascending=False))
     assert "Merge Append" in plan
     assert set(re.findall(r"using request_log_\d+_(\w+?)_idx", plan)) == {"organization_id_created_at_id"}
     assert "Sort  (" not in plan
@@ -75,7 +75,7 @@ def test_several_organizations_are_merged_not_sorted() -> None:
 def test_only_the_days_in_question_are_looked_at() -> None:
     now = datetime.now(UTC)
     scope = Scope({ORGANIZATION: now - timedelta(days=365)})
-    today = Filters(start=now.replace(hour=0, minute=0, second=0, microsecond=0), end=now)
+    today = LogFilters(start=now.replace(hour=0, minute=0, second=0, microsecond=0), end=now)
     plan = plan_of(lambda: search.find_page(scope, today, count=51, after=None, ascending=False))
     assert set(re.findall(r"request_log_(\d+)", plan)) == {f"{now:%Y%m%d}"}
 
@@ -128,7 +128,7 @@ def test_many_organizations_are_looked_for_at_once_where_rows_are_rare(monkeypat
     for walks in (0, 1_000):
         monkeypatch.setattr(search, "_MOST_WALKS", walks)
         pages[walks] = [
-            search.find_page(scope, Filters(), count=count, after=None, ascending=ascending)
+            search.find_page(scope, LogFilters(), count=count, after=None, ascending=ascending)
             for count in (2, 50)
             for ascending in (True, False)
         ]
