@@ -13,10 +13,10 @@ from django.db import transaction
 from apps.guardrails.access import NO_RULE
 from apps.guardrails.configuration.config_values import issues_of_rules, merged_rules
 from apps.guardrails.configuration.custom_rule_config import read_config, require_room
-from apps.guardrails.configuration.read_config import PII, states_of
+from apps.guardrails.configuration.read_config import states_of
 from apps.guardrails.custom import MOST_RULES
 from apps.guardrails.models import CustomRule, GuardrailConfig
-from apps.guardrails.rules import system_rules
+from apps.guardrails.rules import PII_RULE, system_rules
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations import audit
@@ -39,12 +39,10 @@ def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> 
     if issues := issues_of_rules(rules, system_rules()):
         raise InvalidFields(issues)
     _lock(organization)
-    row = GuardrailConfig.objects.filter(organization=organization).first() or GuardrailConfig(
-        organization=organization
-    )
+    row = _find_or_build(organization)
     if rules:
         given["system_rules"] = merged_rules(states_of(row), rules)
-        said = rules.get(PII, {}).get("action")
+        said = rules.get(PII_RULE, {}).get("action")
         if said is not None and row.pii_action is not None:
             given.setdefault("pii_action", said)
     return _save_config(row, "create" if row._state.adding else "update", given)
@@ -57,9 +55,7 @@ def reset_config(*, organization: Organization) -> GuardrailConfig:
     Raises NotFound when the organization was deleted meanwhile.
     """
     _lock(organization)
-    row = GuardrailConfig.objects.filter(organization=organization).first() or GuardrailConfig(
-        organization=organization
-    )
+    row = _find_or_build(organization)
     defaults = GuardrailConfig()
     return _save_config(row, "reset", {name: getattr(defaults, name) for name in _CHOSEN})
 
@@ -124,9 +120,9 @@ def _require_room(rule: CustomRule) -> None:
     require_room(rule.type, [*others.values_list("config", flat=True), rule.config])
 
 
-def _find_or_new(organization: Organization) -> GuardrailConfig:
-    known = GuardrailConfig.objects.filter(organization=organization).first()
-    return known or GuardrailConfig(organization=organization)
+def _find_or_build(organization: Organization) -> GuardrailConfig:
+    row = GuardrailConfig.objects.filter(organization=organization).first()
+    return row or GuardrailConfig(organization=organization)
 
 
 def _save_config(row: GuardrailConfig, verb: str, columns: Mapping[str, Any]) -> GuardrailConfig:

@@ -29,6 +29,7 @@ from apps.gateway.canonical.events import (
 from apps.gateway.canonical.fold import fold
 from apps.gateway.guard.request_guard import Guard
 from apps.gateway.guard.response_guard import ScreenedAnswer
+from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import Config, RuleSource, SystemRuleState
 from apps.kernel.redis import client as valkey
@@ -36,7 +37,7 @@ from apps.kernel.usage import Usage
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.asking import ask
-from tests.guarded import SYSTEM_RULES, forbid, guard, violations
+from tests.guarded import forbid, guard, violations
 from tests.upstream import Caller, chunks_of, settle_all
 
 WORD, MASK = "zanzibar", "[TERM_REDACTED]"
@@ -46,7 +47,7 @@ LONG = "All of this is harmless and rather long, as answers are. " * 20
 def guard_of(action: str = "redact") -> Guard:
     config = {"type": "blocked_terms", "terms": [WORD], "matchType": "contains", "caseSensitive": False}
     rule: Any = RuleSource(id="rule", name="Terms", type="blocked_terms", config=config, action=action)
-    off = {name: SystemRuleState(enabled=False) for name in SYSTEM_RULES}
+    off = {name: SystemRuleState(enabled=False) for name in system_rules()}
     return Guard(engine.compile(Config(system_rules=off, scan_output=True, custom_rules=(rule,))), "retain")
 
 

@@ -11,6 +11,7 @@ from django.db import connections
 from apps.guardrails import actions
 from apps.guardrails.configuration.read_config import find_config
 from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
+from apps.guardrails.rules import system_rules
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields
 from apps.organizations import audit
@@ -185,6 +186,7 @@ class TestWhatTheEngineIsTold:
         assert (told.enabled, told.scan_output, told.pii_action) == (True, True, "block")
         assert (told.max_file_bytes, told.allowed_file_types) == (2_500_000, ("application/pdf",))
         assert {name: (rule.enabled, rule.action, rule.observe) for name, rule in told.system_rules.items()} == {
+            **{rule.id: (rule.default_enabled, rule.default_action, False) for rule in system_rules().values()},
             "prompt_injection": (True, "block", False),
             "jailbreak": (False, "block", False),
             "pii_detection": (True, "block", False),

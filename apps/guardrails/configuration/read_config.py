@@ -11,10 +11,10 @@ from uuid import UUID
 
 from apps.guardrails.findings.finding import Action
 from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
+from apps.guardrails.rules import PII_RULE
 from apps.guardrails.scanning.engine import Config, RuleSource, SystemRuleState
 
 BYTES_PER_MEGABYTE = 1_000_000
-PII = "pii_detection"
 
 
 def find_config(organization_id: UUID) -> Config | None:
@@ -49,7 +49,7 @@ def states_of(row: GuardrailConfig) -> dict[str, dict[str, Any]]:
 
 def _state_of(name: str, rule: dict[str, Any], pii_action: str | None) -> SystemRuleState:
     # `piiAction` is the last word on personal data, unless it is null.
-    action = pii_action if name == PII and pii_action is not None else rule["action"]
+    action = pii_action if name == PII_RULE and pii_action is not None else rule["action"]
     return SystemRuleState(enabled=rule["enabled"], action=_action(action), observe=rule.get("observe", False))
 
 

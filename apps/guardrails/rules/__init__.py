@@ -2,7 +2,7 @@
 
 A rule's file holds `ID`, `NAME`, `CATEGORY`, `DEFAULT_ENABLED`, `DEFAULT_ACTION`, and `find(text, settings)`, which
 returns spans, or `find_in_file(file, settings)`, which says in words what is wrong with a file, or both.
-Rules about what models are told (`TOLD`) do not judge what models say.
+Rules about what models are told (`INPUT_ONLY_CATEGORIES`) do not judge what models say.
 Must never know an organization, a chat format, or another rule.
 """
 
@@ -20,7 +20,11 @@ from apps.guardrails.findings.finding import Action, File, RuleSettings, Span
 from apps.guardrails.text.text_view import Text
 
 # Categories of attacks on a model: an answer that speaks of one is none.
-TOLD = frozenset({"injection", "jailbreak"})
+INPUT_ONLY_CATEGORIES = frozenset({"injection", "jailbreak"})
+# Categories whose findings are never shown whole, whoever found them.
+PRIVATE_CATEGORIES = frozenset({"pii", "secrets"})
+# The rule whose action a configuration's `piiAction` sets.
+PII_RULE = "pii_detection"
 FindInText = Callable[[Text, RuleSettings], list[Span]]
 FindInFile = Callable[[File, RuleSettings], str | None]
 
@@ -44,7 +48,7 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def in_answers(self) -> bool:
         """Whether it looks at what models say as well."""
-        return self.category not in TOLD
+        return self.category not in INPUT_ONLY_CATEGORIES
 
 
 @functools.cache

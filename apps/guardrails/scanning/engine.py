@@ -31,10 +31,8 @@ from apps.guardrails.findings.finding import (
 from apps.guardrails.findings.masking import mask
 from apps.guardrails.findings.text_pieces import pieces_of
 from apps.guardrails.regex.re2_matcher import Effort
-from apps.guardrails.rules import SystemRule, system_rules
+from apps.guardrails.rules import PII_RULE, SystemRule, system_rules
 from apps.guardrails.text.text_view import Text
-
-PII = "pii_detection"
 
 
 class SystemRuleState(msgspec.Struct, frozen=True):
@@ -252,7 +250,7 @@ def _bounded(spans: list[Span]) -> tuple[Span, ...]:
 def _system_rules_of(config: Config) -> Iterator[tuple[Rule, SystemRule]]:
     for place, (name, rule) in enumerate(system_rules().items()):
         state = config.system_rules.get(name, SystemRuleState(enabled=rule.default_enabled))
-        preset = config.pii_action if name == PII else None
+        preset = config.pii_action if name == PII_RULE else None
         action = state.action or preset or rule.default_action
         # A system rule that allows what it finds has nothing to look for: it overrides no other rule.
         if state.enabled and action != "allow":

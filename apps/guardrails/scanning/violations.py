@@ -12,15 +12,13 @@ import msgspec
 
 from apps.guardrails.findings.finding import File, Finding, RuleSettings, Segment, Span, Verdict
 from apps.guardrails.findings.masking import merged
-from apps.guardrails.rules import system_rules
+from apps.guardrails.rules import PRIVATE_CATEGORIES, system_rules
 from apps.guardrails.text.text_view import Text
 
 # Violations kept of one request: what is beyond says nothing more.
 MOST: Final = 50
 # Characters of the content that is kept.
 LONGEST: Final = 200
-# Rules whose findings are never shown whole, whoever found them.
-_PRIVATE: Final = ("secrets", "pii_detection")
 _TAKEN: Final = {"block": "blocked", "redact": "redacted", "warn": "warned"}
 # Characters that are shown at either end of a private content of at least so many.
 _SHOWN, _SHORTEST_SHOWN = 2, 8
@@ -81,7 +79,7 @@ def shown(finding: Finding, content: str) -> str:
 
     At most `LONGEST` characters.
     """
-    if finding.rule_id in {f"system:{name}" for name in _PRIVATE}:
+    if finding.category in PRIVATE_CATEGORIES:
         return masked(content)
     pieces, at = [], 0
     for span in merged(_private_spans(Text(content))):
@@ -98,9 +96,8 @@ def masked(content: str) -> str:
 
 
 def _private_spans(text: Text) -> Iterator[Span]:
-    for name in _PRIVATE:
-        rule = system_rules().get(name)
-        if rule is not None and rule.find is not None:
+    for rule in system_rules().values():
+        if rule.category in PRIVATE_CATEGORIES and rule.find is not None:
             yield from rule.find(text, RuleSettings())
 
 
