@@ -79,9 +79,9 @@ class Rule(NamedTuple):
     action: Action
     observed: bool
 
-    def is_overridden_by(self, allowing: Rule) -> bool:
+    def is_overridden_by(self, other: Rule) -> bool:
         """Tell whether a matching rule with `allow` keeps this one from acting."""
-        return allowing.rank[:2] < self.rank[:2]
+        return other.rank[:2] < self.rank[:2]
 
 
 class Hit(NamedTuple):
