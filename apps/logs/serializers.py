@@ -15,7 +15,7 @@ import msgspec
 from apps.kernel.money import plain
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import CamelSerializer, Choice, Cursor, Moment, QueryWhole, Text, camel
-from apps.logs.access import Named
+from apps.logs.access import RequestedIds
 from apps.logs.query import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, LogFilters, LogRow
 
 # Token counts are strings on the wire; other whole numbers are numbers.
@@ -61,16 +61,16 @@ class LogsExportQuery(LogsQuery):
     format = Choice(["csv", "jsonl"], default="csv")
 
 
-class UsedQuery(CamelSerializer):
+class UsedModelsQuery(CamelSerializer):
     """The query of `GET /logs/unique-models`."""
 
     project_id = Text(required=False)
     org_id = Text(required=False)
 
 
-def named_of(query: Mapping[str, Any]) -> Named:
+def requested_ids_of(query: Mapping[str, Any]) -> RequestedIds:
     """Return the ids that a query names."""
-    return Named(
+    return RequestedIds(
         organization_id=query.get("org_id"),
         project_id=query.get("project_id"),
         api_key_id=query.get("api_key_id"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from apps.guardrails.findings.finding import Finding, Segment, Span, Verdict
-from apps.guardrails.scanning.violations import noted_of
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import Finding, Segment, Span, Verdict
+from apps.guardrails.scanning.violations import draft_violations
+from apps.guardrails.text.scanned_text import ScannedText
 
 CONTENT = "PASSPORT C01X00T47"
 
@@ -21,7 +21,9 @@ def noted_content(category: str) -> str:
         spans=(Span(9, 18, "new"),),
         segment=0,
     )
-    [noted] = noted_of(Verdict(findings=(finding,)), [Segment(Text(CONTENT))], [], str.upper, with_content=True)
+    [noted] = draft_violations(
+        Verdict(findings=(finding,)), [Segment(ScannedText(CONTENT))], [], str.upper, with_content=True
+    )
     return noted.matched_content
 
 

@@ -15,12 +15,12 @@ from apps.kernel.rest.envelopes import InvalidFields, Issue
 Config = Mapping[str, Any]
 
 
-def read_config(rule_type: str, given: Config) -> dict[str, Any]:
+def validate_config(rule_type: str, given: Config) -> dict[str, Any]:
     """Return a rule's configuration as it is kept. Raises InvalidFields for one that is not of the type."""
     if given.get("type", rule_type) != rule_type:
         raise InvalidFields([Issue("config.type", f"Must be {rule_type}, as the rule's own type")])
     said = {name: value for name, value in given.items() if name != "type"}
-    with _telling():
+    with _naming_the_field():
         read = custom_types()[rule_type].read_config(said)
     for name, value in read.items():
         if any("\0" in text for text in _texts_of(value)):
@@ -28,14 +28,14 @@ def read_config(rule_type: str, given: Config) -> dict[str, Any]:
     return {"type": rule_type, **read}
 
 
-def require_room(rule_type: str, configs: Sequence[Config]) -> None:
+def require_capacity(rule_type: str, configs: Sequence[Config]) -> None:
     """Raise InvalidFields when all of an organization's rules of a type are too much to be looked for together."""
-    with _telling():
+    with _naming_the_field():
         custom_types()[rule_type].compile_rules([dict(config) for config in configs])
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _naming_the_field() -> Iterator[None]:
     try:
         yield
     except BadConfig as error:

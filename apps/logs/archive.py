@@ -13,19 +13,19 @@ from uuid import UUID
 
 from django.conf import settings
 
-from apps.logs.access import Scope
+from apps.logs.access import LogScope
 from apps.logs.query import LogFilters, LogRow
 
 # Days that are always in PostgreSQL, today included: whatever still comes for a request of theirs finds its row there.
 KEPT_DAYS = 7
 
 
-class OlderLogs(Protocol):
+class LogArchive(Protocol):
     """A store of days that have left PostgreSQL. Rows are told apart by their ids: one added twice is there once."""
 
     def find_page(
         self,
-        scope: Scope,
+        scope: LogScope,
         filters: LogFilters,
         *,
         low: datetime,
@@ -36,7 +36,7 @@ class OlderLogs(Protocol):
     ) -> list[LogRow]:
         """Return at most `count` rows from `low` to `high`, both included: as `search.find_page` does."""
 
-    def find_row(self, scope: Scope, identifier: UUID) -> LogRow | None:
+    def find_row(self, scope: LogScope, identifier: UUID) -> LogRow | None:
         """Return a row by its id, or None."""
 
     def add(self, rows: Sequence[Sequence[Any]]) -> None:
@@ -58,25 +58,25 @@ class OlderLogs(Protocol):
         """Empty columns of an organization's rows of a level; they have the level `allowed` then."""
 
 
-def older() -> OlderLogs | None:
+def find_archive() -> LogArchive | None:
     """Return the store of older days, None where PostgreSQL has them all."""
     return _clickhouse(settings.CLICKHOUSE_URL) if settings.CLICKHOUSE_URL else None
 
 
-def moved_before(now: datetime) -> datetime:
+def archived_before(now: datetime) -> datetime:
     """Return the moment since which every row is in PostgreSQL; earlier ones may have been moved."""
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     return midnight - timedelta(days=KEPT_DAYS - 1)
 
 
-def merged(rows: Sequence[LogRow], moved: Sequence[LogRow], *, count: int, ascending: bool) -> list[LogRow]:
+def merge_rows(rows: Sequence[LogRow], moved: Sequence[LogRow], *, count: int, ascending: bool) -> list[LogRow]:
     """Return the first `count` rows of both in order; of a row that both have, the first's."""
     found: Mapping[UUID, LogRow] = {row["id"]: row for row in (*moved, *rows)}
     return sorted(found.values(), key=lambda row: (row["created_at"], row["id"]), reverse=not ascending)[:count]
 
 
 @cache
-def _clickhouse(url: str) -> OlderLogs:
+def _clickhouse(url: str) -> LogArchive:
     # Not above: its library is an extra.
     from apps.logs.clickhouse import ClickHouse
 

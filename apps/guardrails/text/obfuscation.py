@@ -10,7 +10,7 @@ import re
 
 import re2
 
-from apps.guardrails.regex.patterns import options
+from apps.guardrails.regex.re2_patterns import re2_options
 
 # Words that hardly any order to a model does without, and that are long enough to be no part of others.
 _TELLING = """
@@ -48,18 +48,18 @@ _TRACES = (
         r"\b[a-z][a-z0-9]{0,3} ?\+ ?[a-z][a-z0-9]{0,3}\b|\b(?:join|concatenate|combine|joined|glue)\b|\bpart ?1\b",
     ),
 )
-_GATE = re2.Set.SearchSet(options())
+_GATE = re2.Set.SearchSet(re2_options())
 for _, _expression in _TRACES:
     _GATE.Add(_expression)
 _GATE.Compile()
 
 
-def traces_in(folded_utf8: bytes) -> set[str]:
+def find_obfuscations(folded_utf8: bytes) -> set[str]:
     """Return the ways in which words of this text may be turned or taken apart, in one pass."""
     return {_TRACES[index][0] for index in _GATE.Match(folded_utf8) or ()}
 
 
-def straighten(folded: str, one: str) -> str:
+def undo_leetspeak(folded: str, one: str) -> str:
     """Return the text with signs and digits as the letters they look like; a 1 or a bar becomes `one`."""
     return folded.translate(_DIGITS).translate({ord("1"): one, ord("|"): one})
 
@@ -75,7 +75,7 @@ not refuse and of what is an ai unfiltered act as pretend hidden secret
 _KNOWN = re.compile(f"({'|'.join(sorted(_VOCABULARY.split(), key=len, reverse=True))})")
 
 
-def joined_words(raw: str) -> str:
+def join_spaced_letters(raw: str) -> str:
     """Return the text with letters that stand apart put together again, and spaces where words end."""
     return _LETTER_RUN.sub(_join, raw)
 

@@ -16,7 +16,9 @@ from apps.kernel.rest.describe import REFUSES, Method
 from apps.logs.export import FORMATS
 
 
-def exports(query: type[serializers.Serializer[Any]], *, refuses: tuple[int, ...]) -> Callable[[Method], Method]:
+def describe_export(
+    query: type[serializers.Serializer[Any]], *, refuses: tuple[int, ...]
+) -> Callable[[Method], Method]:
     """State that a method answers a file as its query asks for, and its own refusals."""
 
     def describe(method: Method) -> Method:

@@ -13,7 +13,7 @@ import unicodedata
 from bisect import bisect_right
 from itertools import accumulate
 
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 _BLOCK = 256
 _UTF8 = ("utf-8", "surrogatepass")
@@ -34,10 +34,10 @@ _PLAIN = (
     | {chr(zero + digit): str(digit) for zero in _ZEROS for digit in range(10)}
     | {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in _WIDE}
 )
-_ODD = compiled(f"[{''.join(_PLAIN)}]")
+_ODD = compile_re2(f"[{''.join(_PLAIN)}]")
 
 
-class Plain:
+class AsciiFoldedText:
     """The plain form of one text: `utf8`, and the way back from it."""
 
     def __init__(self, raw: str, utf8: bytes) -> None:

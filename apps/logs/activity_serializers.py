@@ -14,7 +14,7 @@ import msgspec
 from rest_framework import serializers
 
 from apps.kernel.rest.serializers import CamelSerializer, Choice, QueryWhole, Text, camel
-from apps.logs.activity import KEPT_DAYS, Day
+from apps.logs.activity import KEPT_DAYS, ActivityTotals
 from apps.logs.rollup import SUMS
 
 DEFAULT_DAYS = 7
@@ -101,7 +101,7 @@ class ActivityExportQuery(ActivityQuery):
     format = Choice(["csv", "jsonl"], default="csv")
 
 
-def day_of(day: Day) -> dict[str, Any]:
+def day_of(day: ActivityTotals) -> dict[str, Any]:
     """Return a day as it is told."""
     requests = int(day.sums["request_count"])
     return {
