@@ -1,4 +1,4 @@
-"""What can be done to an organization's guardrails: each verb one transaction.
+"""Changes of an organization's guardrails, each one transaction with its entry in the audit log.
 
 Knows what a configuration may hold and how many rules there may be. Must never know HTTP, nor whether the caller may.
 """

@@ -1,4 +1,4 @@
-"""Guardrails in the admin: configurations and rules to be changed, violations to be looked at."""
+"""Guardrails in the Django admin: configurations and rules can be changed, violations can be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How violations are found and counted, among millions: every question is answered from an index.
+"""Search and counts of violations, with cursor pagination; an index answers every question.
 
 Knows which index answers which filter. Must never know HTTP, nor who asks.
 """

@@ -1,4 +1,4 @@
-"""The shapes of guardrails on the wire (specification 2.8 to 2.11, 4.3)."""
+"""Serializers of the guardrails API (specification 2.8 to 2.11, 4.3)."""
 
 from __future__ import annotations
 

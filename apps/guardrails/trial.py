@@ -1,4 +1,4 @@
-"""Trying an organization's guardrails on a text, before anybody's requests meet them.
+"""Dry run of guardrails: what the rules of an organization would do with a text; nothing is recorded.
 
 Knows configuration and engine. Must never write anything, the text least of all.
 """

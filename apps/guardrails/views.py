@@ -1,4 +1,4 @@
-"""`/guardrails`: parse, act or query, present."""
+"""The endpoints below `/guardrails`."""
 
 from __future__ import annotations
 

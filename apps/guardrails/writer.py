@@ -1,4 +1,4 @@
-"""The only writer of violations: each once, however often a record is settled.
+"""Idempotent writer of violations: each is stored once, however often its record is settled.
 
 Knows how a batch gets into the table. Must never know where violations come from.
 """

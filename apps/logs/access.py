@@ -1,4 +1,4 @@
-"""Whose logs a caller may see, and since when: the only door to reading them.
+"""Access control of logs: which organizations, projects and keys a caller's scope covers, and since when.
 
 Knows keys, memberships and plans. Must never write, nor widen what a caller was given.
 """

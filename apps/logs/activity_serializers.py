@@ -1,4 +1,4 @@
-"""Activity on the wire (specification 2.13, 4.5): what may be asked, and what a day looks like.
+"""Serializers of the activity API (specification 2.13, 4.5).
 
 Amounts are numbers with every digit. Must never reach for the database.
 """

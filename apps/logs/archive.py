@@ -1,4 +1,4 @@
-"""Where rows of the log are found that are not in PostgreSQL any more: nowhere, or in a column store for older days.
+"""The log archive (cold storage): which column store has the days that have left PostgreSQL, if any.
 
 Knows what such a store must be able to do, and which one is configured. Must never know how it does it.
 """

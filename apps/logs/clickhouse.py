@@ -1,4 +1,4 @@
-"""Older days of the log in ClickHouse: the same questions, the same rows, the same order.
+"""The log archive in ClickHouse: the same questions, the same rows, the same order.
 
 Knows ClickHouse's language. Needs the extra `clickhouse`. Must never decide what is moved, or how long it is kept.
 """

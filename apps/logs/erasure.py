@@ -1,4 +1,4 @@
-"""What becomes of the log of an organization that is erased."""
+"""Erasure of the log of a deleted organization."""
 
 from __future__ import annotations
 

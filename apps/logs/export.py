@@ -1,4 +1,4 @@
-"""Many rows as one file: CSV or JSON lines, made a page at a time, so that a long answer needs little memory.
+"""Streaming export of rows as CSV or JSON lines, a page at a time, so that a long answer needs little memory.
 
 Knows how a value becomes a cell or a line, and how rows are fetched while nobody holds a database connection for a
 client that reads slowly. Must never know HTTP.

@@ -1,4 +1,4 @@
-"""What an endpoint that answers a file states of itself, for the document at `/openapi.json`.
+"""OpenAPI schema of the endpoints that export a file.
 
 Knows the kinds of files. Must never change what a method does.
 """

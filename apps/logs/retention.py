@@ -1,4 +1,4 @@
-"""How long rows of the log are shown and kept: as long as their organization's plan says, or an agreement of its own.
+"""Retention of logs: how long rows are shown and kept, by plan or agreement, and which columns are blanked.
 
 Knows plans, days and which columns of a row say something. Must never know what they say.
 """

@@ -1,4 +1,4 @@
-"""From an entry to the row that PostgreSQL takes, whatever a client or a provider has put into it.
+"""Row encoding: from an entry to values that PostgreSQL takes, whatever a client or a provider sent.
 
 Text without NUL and lone surrogates, numbers that fit their columns, JSON that `jsonb` reads. Knows the columns and
 their limits. Must never reach for the database.

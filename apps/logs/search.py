@@ -1,4 +1,4 @@
-"""How logs are found: pages by key, one by its id, the models in use. Every question is answered from an index.
+"""Search of logs: pages by cursor, one row by its id, the models in use; an index answers every question.
 
 Asks PostgreSQL, then the store of older days for those that may have left it: in this order a row that is just being
 moved is seen. Knows which columns answer which filter. Must never know HTTP, nor who asks: a scope says what may be

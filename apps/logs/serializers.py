@@ -1,4 +1,4 @@
-"""Logs on the wire (specification 2.12, 4.4): what may be asked, and what a log entry looks like.
+"""Serializers of the logs API (specification 2.12, 4.4).
 
 Entries are written straight from rows: costs with every digit, stored JSON as it is stored.
 """

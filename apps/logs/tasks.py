@@ -1,4 +1,4 @@
-"""Scheduled work on the log."""
+"""Scheduled tasks on the log."""
 
 from __future__ import annotations
 

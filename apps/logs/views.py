@@ -1,4 +1,4 @@
-"""`/logs` and `/activity`: parse, query, present."""
+"""The endpoints `/logs` and `/activity`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The only writer of log rows: each request once, whatever its record says.
+"""Idempotent bulk writer of log rows: each request is stored once.
 
 Knows how a batch gets into the table. Must never know where records come from, nor what they cost anyone.
 """
@@ -124,7 +124,7 @@ def _insert(rows: Iterable[ColumnValues]) -> set[UUID]:
         if len(written) < given:
             written += _replace(cursor, written)
         if written:
-            rollup.note_rows(cursor, _INCOMING, written)
+            rollup.append_deltas(cursor, _INCOMING, written)
         cursor.execute(f"DELETE FROM {_INCOMING}")  # noqa: S608 - the name is ours
     return set(written)
 

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from apps.sandbox import tokens
-from apps.sandbox.brain import answer_of
 from apps.sandbox.formats import SandboxFormat, find_format
+from apps.sandbox.http_framing import SandboxRequest
 from apps.sandbox.journal import Journal, JournalEntry
-from apps.sandbox.performance import Step, fixed_performance, perform, refuse, say
 from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.response_steps import Step, fixed_performance, perform, refuse, say
 from apps.sandbox.scenario import FAST, MODELS, scenario_of
-from apps.sandbox.wire import SandboxRequest
+from apps.sandbox.scripted_reply import answer_of
 
 SCENARIO_HEADER = "x-sandbox"
 TAG_HEADER = "x-sandbox-tag"

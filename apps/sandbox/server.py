@@ -15,10 +15,10 @@ from pathlib import Path
 from gevent import socket as green
 from gevent.server import StreamServer
 
+from apps.sandbox.http_framing import CONTINUE, LAST_CHUNK, RequestReader, SandboxRequest, chunk_bytes, head_bytes
 from apps.sandbox.journal import Outcome
-from apps.sandbox.performance import Body, Close, Hang, Head, Pause, Step
+from apps.sandbox.response_steps import Body, Close, Hang, Head, Pause, Step
 from apps.sandbox.routes import SandboxReply
-from apps.sandbox.wire import CONTINUE, LAST_CHUNK, RequestReader, SandboxRequest, chunk_bytes, head_bytes
 
 BACKLOG = 2048
 RECEIVE = 1 << 18

@@ -41,9 +41,9 @@ class Counting:
             [CandidatePattern("number", "NUMBER", pattern, self._check, overlapping=overlapping)]
         )
 
-    def _check(self, hit: CandidateMatch) -> CandidateMatch | None:
+    def _check(self, candidate: CandidateMatch) -> CandidateMatch | None:
         self.judged += 1
-        return hit if hit.text.endswith(self._accepted) else None
+        return candidate if candidate.text.endswith(self._accepted) else None
 
     def find(self, raw: str) -> list[Span]:
         """Return what is found."""
@@ -135,7 +135,7 @@ def test_no_text_has_more_judged_than_its_length_allows(name: str, monkeypatch: 
 
     monkeypatch.setattr(CandidateMatch, "__new__", counted)
     spans(rule, raw)
-    # A check may make another hit or two of its own.
+    # A check may make another candidate or two of its own.
     assert judged <= 3 * MOST_JUDGED
 
 

@@ -1,4 +1,4 @@
-"""The guardrails that hold for an organization's requests, compiled once however many keys it has.
+"""Cache (LRU) of compiled guardrails: one entry for each organization, however many keys it has.
 
 Knows plans and configurations. Must never know a request.
 """

@@ -1,4 +1,4 @@
-"""What a configuration's values must look like. Pure.
+"""Validation of the fields of a guardrail configuration. Pure.
 
 Knows shapes and sizes. Must never know which rules there are, nor what they look for.
 """

@@ -1,4 +1,4 @@
-"""What a custom rule's `config` must look like: each type says so in its own file of `custom/`.
+"""Validation of a custom rule's `config`, which each type defines in its own file of `custom/`.
 
 Knows that a configuration carries its rule's type. Must never know what a type looks for.
 """

@@ -1,4 +1,4 @@
-"""An organization's guardrails as plain values: from the rows that people change to what the engine compiles.
+"""Loader of an organization's guardrails: from database rows to the engine's configuration.
 
 Knows the tables and the engine's words. Must never know what a rule looks for, nor who asks.
 """

@@ -1,4 +1,4 @@
-"""The system rules made ready before anybody needs them: loaded, and run once, for that builds most of their states.
+"""Warm-up of the system rules: loads each and runs it once, so that no request pays for building its automata.
 
 Knows every system rule. Must never know an organization. Loading takes most of a second, and a text that is the first
 of its kind ten times as long as the next.

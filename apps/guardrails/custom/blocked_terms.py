@@ -1,4 +1,4 @@
-"""The type `blocked_terms`: texts that contain one of a list of terms.
+"""Custom rule type `blocked_terms` (deny list): texts that contain one of a list of terms.
 
 Knows how terms are compared. Must never know what is done about them.
 """
@@ -66,8 +66,8 @@ class TermMatcher:
         self._phrases = PhraseMatcher(phrases)
         self._expressions = ExpressionMatcher(expressions, "terms", LABEL)
 
-    def find(self, text: ScannedText, effort: TimeBudget) -> Iterator[tuple[int, Span]]:
+    def find(self, text: ScannedText, budget: TimeBudget) -> Iterator[tuple[int, Span]]:
         """Yield every occurrence: a rule's index and the span."""
         for found in self._phrases.find(text):
             yield found.owner, Span(found.start, found.end, found.phrase or UNFINISHED, LABEL)
-        yield from self._expressions.find(text, effort)
+        yield from self._expressions.find(text, budget)

@@ -1,4 +1,4 @@
-"""The type `custom_regex`: texts that match a regular expression of the organization's own.
+"""Custom rule type `custom_regex`: texts that match a regular expression of the organization.
 
 Knows which expressions are taken: RE2's, of bounded size, that match something. Must never know who wrote them.
 """
@@ -86,9 +86,9 @@ class ExpressionMatcher:
             raise BadConfig(path, f"All expressions together have more than {MOST_POSITIONS} positions")
         self._group = PatternGroup(compiled)
 
-    def find(self, text: ScannedText, effort: TimeBudget) -> Iterator[tuple[int, Span]]:
+    def find(self, text: ScannedText, budget: TimeBudget) -> Iterator[tuple[int, Span]]:
         """Yield every match: a rule's index and the span."""
-        for match in self._group.find(text.utf8, MAX_SPANS, effort):
+        for match in self._group.find(text.utf8, MAX_SPANS, budget):
             owner, name, _ = self._owned[match.expression]
             start, end = text.byte_origin(match.start, match.end)
             yield owner, Span(start, end, name[:_SHOWN] if match.searched else UNFINISHED, self._label)

@@ -1,4 +1,4 @@
-"""The type `topic_restriction`: topics that are not spoken about, and topics beside which nothing is.
+"""Custom rule type `topic_restriction`: blocked topics, and allowed topics beside which nothing passes.
 
 Knows topics with their synonyms and when a text is about one. Must never know any topic: organizations name them.
 """
@@ -106,7 +106,7 @@ class TopicMatcher:
         self._blocked, self._allowed = _TopicFinder(blocked), _TopicFinder(allowed)
         self._restricted = sorted({topic.rule for _, topic in allowed})
 
-    def find(self, text: ScannedText, effort: TimeBudget) -> Iterator[tuple[int, Span]]:
+    def find(self, text: ScannedText, budget: TimeBudget) -> Iterator[tuple[int, Span]]:
         """Yield every mention of a blocked topic: a rule's index and the span."""
         for topic, start, end in self._blocked.find(text):
             yield topic.rule, Span(start, end, topic.name, LABEL)

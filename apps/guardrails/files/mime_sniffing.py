@@ -1,4 +1,4 @@
-"""What a file is, by its content: its media type, and what else is hidden in it.
+"""MIME sniffing: the media type of a file by its content, and content hidden in it (polyglot files).
 
 Knows signatures (by the `filetype` package), how text is told from bytes, and the formats based on zip. Must never
 know what is allowed.

@@ -1,4 +1,4 @@
-"""A text with what was found in it masked.
+"""Redaction (masking) of text: a placeholder takes the place of every span that a rule found.
 
 Knows spans and placeholders. Must never know a rule.
 """

@@ -1,4 +1,4 @@
-"""What guardrails look at and what they say: segments, files, spans, findings, a verdict.
+"""Inputs and results of a scan: segments and files in; spans, findings and a verdict out.
 
 Knows plain values only. Must never know a chat format, a rule, an organization, or how anything is stored.
 """

@@ -1,4 +1,4 @@
-"""A long text in pieces that overlap: each is looked at by itself, so that no single step takes long.
+"""Chunking with overlap: a long text is scanned chunk by chunk, so that no single step takes long.
 
 Knows offsets. Must never know what is looked for. Whatever runs on threads lets others run between its steps; folding
 or searching tens of megabytes at one go would not.

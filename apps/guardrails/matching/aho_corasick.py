@@ -1,4 +1,4 @@
-"""Many words and phrases looked for at once in a folded text (Aho-Corasick).
+"""Aho-Corasick multi-pattern matching: all words and phrases found in one pass over a normalized text.
 
 Knows where words begin and end. Must never know why a phrase is looked for.
 """

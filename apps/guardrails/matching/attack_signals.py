@@ -1,4 +1,4 @@
-"""Signs of an attack, read from a table: words by language, the shapes they make, and what each is worth.
+"""Weighted attack signals, read from a table: words by language, the patterns they make, the weight of each.
 
 Knows how such a table is written and how to look for everything in it at one go. Must never know which attack a table
 is about, nor where a text comes from.
@@ -55,7 +55,7 @@ _EVERYDAY = {"percent", "entities", "escapes"}
 
 
 class AttackSignal(msgspec.Struct, frozen=True):
-    """One sign in a folded text: `utf8[start:end]`, what it is a sign of, and its worth from 0 to 1."""
+    """One sign in a normalized text: `utf8[start:end]`, what it is a sign of, and its worth from 0 to 1."""
 
     start: int
     end: int
@@ -131,7 +131,7 @@ class SignalTable:
         self._supporting = _SignalFinder((shape, head) for supports, shape, head in forms if supports)
 
     def signs(self, utf8: bytes) -> list[AttackSignal]:
-        """Return the signs in a folded text, from left to right; those that only support, only near others."""
+        """Return the signs in a normalized text, from left to right; those that only support, only near others."""
         signs = list(self._leading.signs(utf8, [(0, len(utf8))]))
         signs += self._supporting.signs(utf8, list(_around(signs, len(utf8))))
         return sorted(signs, key=lambda sign: sign.start)

@@ -1,4 +1,4 @@
-"""Whether words are meant, or only spoken of: forbidden, quoted as an example, told of somebody else.
+"""Mention filter (use/mention): whether words are meant, or only forbidden, quoted or reported of others.
 
 Knows the text around what was found, folded, in UTF-8. Must never know what was found or by which rule.
 """
@@ -116,7 +116,7 @@ class MentionFilter:
     """How things are told in one text; what stands the same in the same place is read once."""
 
     def __init__(self, utf8: bytes) -> None:
-        """Take a folded text."""
+        """Take a normalized text."""
         self._utf8 = utf8
         self._known: dict[tuple[bool, int, int, bytes], float] = {}
 

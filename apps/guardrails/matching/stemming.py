@@ -1,4 +1,4 @@
-"""Topics looked for by the stems of their words, so that "casinos" is "casino" and "betting" is "bet".
+"""Stemming (Snowball): phrases found by the stems of their words, so that "casinos" is "casino".
 
 Knows words, stems and languages (Snowball's). Must never know why a topic is looked for.
 """

@@ -51,19 +51,19 @@ _EARLIEST, _LATEST = 1900, 2100
 _WORDS = compile_re2(r"\d+|\p{L}+")
 
 
-def _check(hit: CandidateMatch) -> CandidateMatch | None:
-    parts = _WORDS.findall(hit.text)
+def _check(candidate: CandidateMatch) -> CandidateMatch | None:
+    parts = _WORDS.findall(candidate.text)
     numbers = [int(part) for part in parts if part.isdigit()]
     month = next((_MONTHS[part.lower()] for part in parts if part.lower() in _MONTHS), None)
     if month is not None:
-        return hit if len(numbers) == 2 and _is_day(numbers[1], month, numbers[0]) else None
+        return candidate if len(numbers) == 2 and _is_day(numbers[1], month, numbers[0]) else None
     if len(numbers) != 3:
         return None
     first, second, third = numbers
     if len(parts[0]) == 4:
-        return hit if _is_day(first, second, third) else None
+        return candidate if _is_day(first, second, third) else None
     year = third + 1900 if len(digits_of(parts[-1])) == 2 else third
-    return hit if _is_day(year, second, first) or _is_day(year, first, second) else None
+    return candidate if _is_day(year, second, first) or _is_day(year, first, second) else None
 
 
 def _is_day(year: int, month: int, day: int) -> bool:

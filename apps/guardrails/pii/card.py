@@ -1,4 +1,4 @@
-"""Numbers of payment cards (ISO/IEC 7812).
+"""Payment card numbers (ISO/IEC 7812), validated by the Luhn check.
 
 Knows the issuers' ranges and lengths, how the digits are grouped, and the check digit (Luhn). Cards published for
 testing count: by their form they are cards.
@@ -38,20 +38,20 @@ _OTHER = compile_re2(
 )
 
 
-def _check(hit: CandidateMatch) -> CandidateMatch | None:
-    digits = digits_of(hit.text)
+def _check(candidate: CandidateMatch) -> CandidateMatch | None:
+    digits = digits_of(candidate.text)
     # What refuses most, and costs least, comes first.
     if (
         not _passes_luhn_check(digits)
-        or not hit.stands_alone()
+        or not candidate.stands_alone()
         or not _ISSUED.fullmatch(digits)
         or len(set(digits)) < 2
     ):
         return None
-    if _OTHER.search(hit.before(32)):
+    if _OTHER.search(candidate.before(32)):
         return None
-    bare = len(digits) == len(hit.text)
-    return None if bare and len(digits) in _AMBIGUOUS and not _CARD.search(hit.before(48)) else hit
+    bare = len(digits) == len(candidate.text)
+    return None if bare and len(digits) in _AMBIGUOUS and not _CARD.search(candidate.before(48)) else candidate
 
 
 def _passes_luhn_check(digits: str) -> bool:

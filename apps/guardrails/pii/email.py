@@ -22,23 +22,23 @@ _NO_DOMAIN = frozenset(_FILE_ENDINGS.split())
 _USER_OF_ADDRESS = compile_re2(r"://[^/?#\s\"'<>]*$")
 
 
-def _check(hit: CandidateMatch) -> CandidateMatch | None:
-    local, _, domain = hit.text.rpartition("@")
+def _check(candidate: CandidateMatch) -> CandidateMatch | None:
+    local, _, domain = candidate.text.rpartition("@")
     last = domain.rpartition(".")[2].lower()
     if not 1 <= len(local.encode()) <= _LONGEST_LOCAL or len(local) + len(domain) >= _LONGEST:
         return None
     if local.endswith(".") or ".." in local or last in _NOBODY or last in _NO_DOMAIN or domain.startswith("-"):
         return None
-    after = hit.after(2)
-    if after[:1] in (b"(", b"@") or hit.before(1) in (b"@", b"/") or after in (b":/", b":~"):
+    after = candidate.after(2)
+    if after[:1] in (b"(", b"@") or candidate.before(1) in (b"@", b"/") or after in (b":/", b":~"):
         return None  # a call, a handle, a path, a place on another machine
     if local == "git" and after[:1] in (b":", b"/"):
         return None
-    return None if _USER_OF_ADDRESS.search(hit.before(160)) else hit
+    return None if _USER_OF_ADDRESS.search(candidate.before(160)) else candidate
 
 
-def _check_spelled(hit: CandidateMatch) -> CandidateMatch | None:
-    return hit if hit.stands_alone() else None
+def _check_spelled(candidate: CandidateMatch) -> CandidateMatch | None:
+    return candidate if candidate.stands_alone() else None
 
 
 PATTERNS = (

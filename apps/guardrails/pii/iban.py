@@ -1,4 +1,4 @@
-"""International bank account numbers (ISO 13616): a country's length and form, and two check digits."""
+"""International bank account numbers (IBAN, ISO 13616): the length for the country, and the mod-97 checksum."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _LENGTHS = {item[:2]: int(item[2:]) for item in _REGISTERED.split()}
 _GROUP = compile_re2(r"[A-Za-z0-9]+")
 
 
-def _check(hit: CandidateMatch) -> CandidateMatch | None:
+def _check(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept as much as the country's numbers are long; the words behind it look like groups."""
-    length = _LENGTHS.get(hit.text[:2].upper())
-    before, size = hit.before(1), 0
+    length = _LENGTHS.get(candidate.text[:2].upper())
+    before, size = candidate.before(1), 0
     if length is None or before.isalnum() or before == b"_":
         return None
-    for group in _GROUP.finditer(hit.utf8, hit.start, hit.end):
+    for group in _GROUP.finditer(candidate.utf8, candidate.start, candidate.end):
         size += group.end() - group.start()
         if size >= length:
-            candidate = hit.truncated(group.end() - hit.start)
+            candidate = candidate.truncated(group.end() - candidate.start)
             return candidate if size == length and _has_check_digits(candidate.text) else None
     return None
 

@@ -1,4 +1,4 @@
-"""Addresses of machines on the public internet.
+"""IP addresses of machines on the public internet.
 
 Knows which ranges are somebody's (IANA's registries, in the standard library). Private, loopback, link-local,
 documentation and multicast addresses point at nobody and do not count, nor do blocks of addresses and the public
@@ -36,46 +36,46 @@ _DECIMAL = compile_re2(r"\d?\.\d+[ ,]-?$")
 _ADDRESS = compile_re2(r"(?i)\bip\b|ipv?4?|address|host|server|client|ping|ssh|addr|remote|adresse|dirección")
 
 
-def _check_4(hit: CandidateMatch) -> CandidateMatch | None:
+def _check_4(candidate: CandidateMatch) -> CandidateMatch | None:
     if (
-        hit.end - hit.start > _LONGEST_4
-        or not hit.stands_alone()
-        or (hit.before(1) in (b"/", b"-", b".") and not hit.before(3).endswith(b"//"))
+        candidate.end - candidate.start > _LONGEST_4
+        or not candidate.stands_alone()
+        or (candidate.before(1) in (b"/", b"-", b".") and not candidate.before(3).endswith(b"//"))
     ):
         return None
     # Cheap things first: lists of numbers with points are long.
-    if _DECIMAL.search(hit.before(10)):
+    if _DECIMAL.search(candidate.before(10)):
         return None
     try:
-        address = IPv4Address(hit.text)
+        address = IPv4Address(candidate.text)
     except AddressValueError:
         return None
-    after = hit.after(4)
+    after = candidate.after(4)
     if (
         not address.is_global
         or address.is_multicast
-        or hit.text in _RESOLVERS
+        or candidate.text in _RESOLVERS
         or (after[:1] == b"-" and after[1:2].isalpha())
     ):
         return None
     if after[:1] == b"/" and after[1:2].isdigit() and not after.startswith(b"/32"):
         return None
-    if _VERSION.search(hit.before(24)):
+    if _VERSION.search(candidate.before(24)):
         return None
-    doubtful = all(int(part) < _SMALL for part in hit.text.split(".")) or _RELEASE.search(hit.before(48))
-    return None if doubtful and not _ADDRESS.search(hit.before(48)) else hit
+    doubtful = all(int(part) < _SMALL for part in candidate.text.split(".")) or _RELEASE.search(candidate.before(48))
+    return None if doubtful and not _ADDRESS.search(candidate.before(48)) else candidate
 
 
-def _check_6(hit: CandidateMatch) -> CandidateMatch | None:
-    before, after = hit.before(1), hit.after(3)
+def _check_6(candidate: CandidateMatch) -> CandidateMatch | None:
+    before, after = candidate.before(1), candidate.after(3)
     if before.isalnum() or before in (b":", b"_") or (after[:1].isalnum() or after[:1] in (b":", b"_")):
         return None
     try:
-        address = IPv6Address(hit.text)
+        address = IPv6Address(candidate.text)
     except AddressValueError:
         return None
     block = after[:1] == b"/" and after[1:2].isdigit() and not after.startswith(b"/12")
-    return hit if address.is_global and not block and address.compressed not in _RESOLVERS_6 else None
+    return candidate if address.is_global and not block and address.compressed not in _RESOLVERS_6 else None
 
 
 PATTERNS = (

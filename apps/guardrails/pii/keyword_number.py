@@ -1,4 +1,4 @@
-"""Numbers that only the word beside them tells apart: "BSN: 111222333".
+"""Numbers recognized by a keyword beside them: "BSN: 111222333".
 
 Knows how a name and its number stand together. Must never know which names there are.
 """
@@ -25,10 +25,10 @@ def pattern_after_keyword(
 ) -> CandidatePattern:
     """Return what finds `number` behind one of `words`, `gap` between them (patterns), and the rest of a list."""
 
-    def check_with_name(hit: CandidateMatch) -> CandidateMatch | None:
-        if not hit.stands_alone() or _OTHER.search(hit.before(28)):
+    def check_with_name(candidate: CandidateMatch) -> CandidateMatch | None:
+        if not candidate.stands_alone() or _OTHER.search(candidate.before(28)):
             return None
-        return check(hit)
+        return check(candidate)
 
     return CandidatePattern(
         name,

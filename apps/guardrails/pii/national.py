@@ -1,4 +1,4 @@
-"""Numbers that states give their people: for tax, health, insurance, identity.
+"""National identification numbers: tax, health, insurance, identity; validated by their checksums.
 
 Knows the forms, and by python-stdnum their check digits, dates and places. A number whose form or check is
 strong stands for itself; the others need their name beside them. Numbers of companies count only where one
@@ -216,11 +216,11 @@ _NAMES = (
 
 
 def _checked(is_valid: Callable[[str], bool]) -> Callable[[CandidateMatch], CandidateMatch | None]:
-    return lambda hit: hit if is_valid(hit.text) else None
+    return lambda candidate: candidate if is_valid(candidate.text) else None
 
 
 def _alone(is_valid: Callable[[str], bool]) -> Callable[[CandidateMatch], CandidateMatch | None]:
-    return lambda hit: hit if hit.stands_alone() and is_valid(hit.text) else None
+    return lambda candidate: candidate if candidate.stands_alone() and is_valid(candidate.text) else None
 
 
 PATTERNS = (

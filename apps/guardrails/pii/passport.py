@@ -1,4 +1,4 @@
-"""Numbers of passports: six to nine letters and digits behind a word that says so, and the lines machines read.
+"""Passport numbers: six to nine letters and digits behind a keyword, and machine-readable zones (MRZ).
 
 Knows the check digits of ICAO document 9303. A passport's number has no form of its own.
 """
@@ -17,17 +17,17 @@ _NUMBER = r"[A-Z]{1,3}\d{5,8}[A-Z]?\d?|\d{8,9}|[CFGHJK][0-9CFGHJKLMNPRTVWXYZ]{8}
 _FEWEST_DIGITS = 3
 
 
-def _check(hit: CandidateMatch) -> CandidateMatch | None:
-    if len(digits_of(hit.text)) < _FEWEST_DIGITS:
+def _check(candidate: CandidateMatch) -> CandidateMatch | None:
+    if len(digits_of(candidate.text)) < _FEWEST_DIGITS:
         return None
-    return None if hit.text.startswith(("RFC", "ISO", "CVE")) else hit
+    return None if candidate.text.startswith(("RFC", "ISO", "CVE")) else candidate
 
 
-def _check_lines(hit: CandidateMatch) -> CandidateMatch | None:
+def _check_lines(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept two lines whose second has right check digits for number, birth and expiry."""
-    line = hit.text.split("\n")[-1].strip("\r ")
+    line = candidate.text.split("\n")[-1].strip("\r ")
     fields = ((line[:9], line[9]), (line[13:19], line[19]), (line[21:27], line[27]))
-    return hit if all(_check_digit(field) == digit for field, digit in fields) else None
+    return candidate if all(_check_digit(field) == digit for field, digit in fields) else None
 
 
 def _check_digit(field: str) -> str:

@@ -1,4 +1,4 @@
-"""United States social security and taxpayer numbers.
+"""United States social security numbers (SSN) and taxpayer numbers (ITIN).
 
 Knows the ranges that were never issued and the numbers made famous by advertisements. Nine digits in a row need the
 word beside them; there is no check digit.
@@ -17,13 +17,13 @@ _NAMES = (
 )
 
 
-def _issued(hit: CandidateMatch) -> CandidateMatch | None:
-    digits = digits_of(hit.text)
-    return hit if ssn.is_valid(digits) or itin.is_valid(digits) else None
+def _issued(candidate: CandidateMatch) -> CandidateMatch | None:
+    digits = digits_of(candidate.text)
+    return candidate if ssn.is_valid(digits) or itin.is_valid(digits) else None
 
 
-def _check(hit: CandidateMatch) -> CandidateMatch | None:
-    return _issued(hit) if hit.stands_alone() and hit.before(1) not in (b"#", b"$") else None
+def _check(candidate: CandidateMatch) -> CandidateMatch | None:
+    return _issued(candidate) if candidate.stands_alone() and candidate.before(1) not in (b"#", b"$") else None
 
 
 PATTERNS = (

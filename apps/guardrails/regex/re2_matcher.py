@@ -1,4 +1,4 @@
-"""Regular expressions that no text can hold up: RE2, groups of them in one pass, bounded matches, bounded time.
+"""RE2 matcher for customers' expressions: groups in one pass, bounded matches, a time budget (no ReDoS).
 
 Knows bytes (UTF-8) and offsets in them. Must never know what a match means.
 
@@ -100,18 +100,18 @@ class PatternGroup:
         if members:
             self._close(members)
 
-    def find(self, utf8: bytes, most: int, effort: TimeBudget) -> Iterator[Re2Match]:
+    def find(self, utf8: bytes, most: int, budget: TimeBudget) -> Iterator[Re2Match]:
         """Yield the matches of every expression, none of them empty, each expression's from left to right.
 
         After `most` of one expression everything that is left counts as one more: looking stays bounded, and masking
-        leaves nothing behind. The same when `effort` is spent.
+        leaves nothing behind. The same when `budget` is spent.
         """
         for number, (gate, members) in enumerate(self._gates):
-            if number and effort.is_spent():
+            if number and budget.is_spent():
                 yield from (Re2Match(index, 0, len(utf8), searched=False) for index in members if utf8)
                 continue
-            for index, first in self._hits(gate, members, utf8, effort):
-                yield from self._spans(index, first, utf8, most, effort)
+            for index, first in self._hits(gate, members, utf8, budget):
+                yield from self._spans(index, first, utf8, most, budget)
 
     def _close(self, members: list[int]) -> None:
         """Compile a gate. Its members may be too many for one automaton: then each half gets its own."""
@@ -129,21 +129,21 @@ class PatternGroup:
             return
         self._gates.append((gate, members))
 
-    def _hits(self, gate: re2.Set, members: list[int], utf8: bytes, effort: TimeBudget) -> list[tuple[int, int]]:
+    def _hits(self, gate: re2.Set, members: list[int], utf8: bytes, budget: TimeBudget) -> list[tuple[int, int]]:
         """Return the expressions that may match, each with where to begin looking."""
         first: dict[int, int] = {}
         for start in range(0, max(len(utf8) - MAX_MATCH_BYTES, 1), _WINDOW - MAX_MATCH_BYTES):
-            if start and effort.is_spent():
+            if start and budget.is_spent():
                 return [(index, first.get(index, start)) for index in members]
             # A character more in front, for what looks back at it.
             for hit in gate.Match(utf8[max(start - 4, 0) : start + _WINDOW]) or ():
                 first.setdefault(members[hit], max(start - 4, 0))
         return sorted(first.items())
 
-    def _spans(self, index: int, position: int, utf8: bytes, most: int, effort: TimeBudget) -> Iterator[Re2Match]:
+    def _spans(self, index: int, position: int, utf8: bytes, most: int, budget: TimeBudget) -> Iterator[Re2Match]:
         expression, size, searches = self._expressions[index], len(utf8), 0
         while position < size:
-            if effort.is_spent():
+            if budget.is_spent():
                 yield Re2Match(index, position, size, searched=False)
                 return
             end = min(position + _WINDOW, size)

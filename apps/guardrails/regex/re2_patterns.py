@@ -1,4 +1,4 @@
-"""Regular expressions as the rules use them: linear, silent, over UTF-8.
+"""RE2 patterns of the system rules: linear time, over UTF-8.
 
 Knows the engine of expressions. Must never know what is looked for.
 """

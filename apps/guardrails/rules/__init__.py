@@ -1,4 +1,4 @@
-"""The system rules: one file each in this folder, found by looking.
+"""Registry of the system rules: every file of this folder is one rule.
 
 A rule's file holds `ID`, `NAME`, `CATEGORY`, `DEFAULT_ENABLED`, `DEFAULT_ACTION`, and `find(text, settings)`, which
 returns spans, or `find_in_file(file, settings)`, which says in words what is wrong with a file, or both.

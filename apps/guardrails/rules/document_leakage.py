@@ -1,4 +1,4 @@
-"""Markings of documents that were not meant to leave: confidential, for internal use, secret, legally privileged.
+"""Document leakage (DLP): markings such as confidential, internal use only, legally privileged.
 
 Knows how markings stand in documents: on a line of their own, in a header or footer, as a banner, behind the word
 "Classification:", as a legend, in a file's name. The same words inside a sentence are only words.
@@ -101,10 +101,10 @@ def find_in_file(file: ScannedFile, settings: RuleSettings) -> str | None:
     return f"the file's name is marked {(match.group(1) or match.group(2)).strip()!r}" if match else None
 
 
-def _marking(hit: CandidateMatch) -> CandidateMatch | None:
+def _marking(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands as a marking does: alone on its line, or at the side of a short header or footer."""
-    text = hit.text.strip()
-    left, right = _line_around(hit)
+    text = candidate.text.strip()
+    left, right = _line_around(candidate)
     if (left[-1:] and left[-1] in _QUOTES) or (right[:1] and right[0] in _QUOTES) or "?" in left + right:
         return None
     if (left[-1:].isalnum() or right[:1].isalnum()) or _BULLET.search(left + text) or _is_comment(left, text):
@@ -112,12 +112,12 @@ def _marking(hit: CandidateMatch) -> CandidateMatch | None:
     before, after = left.strip(_DECORATION), right.strip(_DECORATION)
     plain_word = text.lower() in _PLAIN_WORDS
     if not before and not after:
-        return hit if text.isupper() or not plain_word or _has_room(hit) else None
+        return candidate if text.isupper() or not plain_word or _has_room(candidate) else None
     if len(left) + len(text) + len(right) > _LONGEST_LINE or max(len(before), len(after)) > _LONGEST_BESIDE:
         return None
     if _SENTENCE.search(before) or _SENTENCE.search(after):
         return None
-    return hit if _stands_apart(text, left, right) or (left + text + right).isupper() else None
+    return candidate if _stands_apart(text, left, right) or (left + text + right).isupper() else None
 
 
 def _is_comment(left: str, text: str) -> bool:
@@ -142,39 +142,39 @@ def _stands_apart(text: str, left: str, right: str) -> bool:
     return before and after
 
 
-def _line_around(hit: CandidateMatch) -> tuple[str, str]:
-    before = hit.before(_LINE).rpartition(b"\n")[2].decode("utf-8", "ignore")
-    return before, hit.after(_LINE).partition(b"\n")[0].decode("utf-8", "ignore")
+def _line_around(candidate: CandidateMatch) -> tuple[str, str]:
+    before = candidate.before(_LINE).rpartition(b"\n")[2].decode("utf-8", "ignore")
+    return before, candidate.after(_LINE).partition(b"\n")[0].decode("utf-8", "ignore")
 
 
-def _has_room(hit: CandidateMatch) -> bool:
+def _has_room(candidate: CandidateMatch) -> bool:
     """Tell whether the line is the text's only one, its first or last, or has empty lines around it, and is no
     other's word.
     """
-    if not hit.text[:1].isupper():
+    if not candidate.text[:1].isupper():
         return False
-    above = hit.before(_LINE).rpartition(b"\n")
-    below = hit.after(_LINE).partition(b"\n")
+    above = candidate.before(_LINE).rpartition(b"\n")
+    below = candidate.after(_LINE).partition(b"\n")
     above_blank = not above[1] or not above[0].rpartition(b"\n")[2].strip()
     return above_blank and (not below[1] or not below[2].partition(b"\n")[0].strip())
 
 
-def _legend(hit: CandidateMatch) -> CandidateMatch | None:
+def _legend(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a sentence of a legend that nobody quotes or asks about."""
-    left, right = _line_around(hit)
-    if _is_comment(left, hit.text) or (left[-1:] == "(" and left[:-1].strip(_DECORATION)):
+    left, right = _line_around(candidate)
+    if _is_comment(left, candidate.text) or (left[-1:] == "(" and left[:-1].strip(_DECORATION)):
         return None
     before = left.rstrip(" \t*_>#/-—–|")  # noqa: RUF001 - these letters are meant
     if (left[-1:] and left[-1] in _QUOTES) or (before[-1:] and before[-1] not in ".!)]:;©»" and before[-1:].isalnum()):
         return None
-    if hit.text[-4:].lower() in ("only", "auch") and right.lstrip()[:1].isalpha():
+    if candidate.text[-4:].lower() in ("only", "auch") and right.lstrip()[:1].isalpha():
         return None
-    return None if right.lstrip(" .")[:1] == "?" or (right[:1] in _QUOTES and right[:1]) else hit
+    return None if right.lstrip(" .")[:1] == "?" or (right[:1] in _QUOTES and right[:1]) else candidate
 
 
-def _as_is(hit: CandidateMatch) -> CandidateMatch | None:
-    before, after = hit.before(3).decode("utf-8", "ignore"), hit.after(3).decode("utf-8", "ignore")
-    return None if (before[-1:] and before[-1] in _QUOTES) and (after[:1] and after[0] in _QUOTES) else hit
+def _as_is(candidate: CandidateMatch) -> CandidateMatch | None:
+    before, after = candidate.before(3).decode("utf-8", "ignore"), candidate.after(3).decode("utf-8", "ignore")
+    return None if (before[-1:] and before[-1] in _QUOTES) and (after[:1] and after[0] in _QUOTES) else candidate
 
 
 _DOCUMENT = (
@@ -205,7 +205,7 @@ _SEARCH = PatternSearch(
             r"[\"']? ?[:=] ?[\"']?((?:strictly |highly |company |top |streng )?(?:confidential|secret|restricted|"
             r"internal(?: use)?(?: only)?|vertraulich|geheim|"
             r"confidentiel|confidencial|riservato)\b)",
-            lambda hit: hit,
+            lambda candidate: candidate,
         ),
         CandidatePattern(
             "legend",

@@ -1,4 +1,4 @@
-"""Files that are too large, of a type that is not allowed, or not what they say they are.
+"""File types: files that are too large, of a type that is not allowed, or not what they claim to be.
 
 Knows the limits of the settings. Content decides; where there is none (a file named by its address), only what
 is stated.

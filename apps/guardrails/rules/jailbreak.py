@@ -1,4 +1,4 @@
-"""The rule against jailbreaks: frames in which a model would be free of its limits and is asked for harm.
+"""Jailbreak detection: frames in which a model would be free of its limits and is asked for harm.
 
 Knows what such frames look like (the table beside this file). Must never know where a text comes from.
 """

@@ -1,4 +1,4 @@
-"""Personal data that can be told by its form: addresses, telephone, card, account, identity and passport numbers.
+"""PII detection: personal data recognized by its form, such as addresses, cards, accounts, identity numbers.
 
 Knows the kinds there are and which wins where two see the same characters. Must never know what becomes of a finding.
 Names of people and postal addresses have no form that tells them from other words, so they are not looked for.

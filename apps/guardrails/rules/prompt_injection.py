@@ -1,4 +1,4 @@
-"""The rule against prompt injection: orders that would put a model's own orders aside, or draw them out.
+"""Prompt injection detection: orders that would override a model's own orders, or extract them.
 
 Knows what such orders look like (the table beside this file). Must never know where a text comes from: what a document
 or a tool says is read like what a user says.

@@ -1,4 +1,4 @@
-"""Secrets that should not be sent to a model: keys, tokens, passwords, private keys.
+"""Secret detection: keys, tokens, passwords, private keys.
 
 Knows the families of forms and which wins where two see the same characters. Must never know what becomes of a
 finding.

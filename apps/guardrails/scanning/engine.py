@@ -1,4 +1,4 @@
-"""Segments and files x compiled rules -> a verdict. Pure: no Django, no store.
+"""Rule engine: segments and files checked against compiled rules, with a verdict. Pure: no Django, no store.
 
 Knows priorities, actions and masks. Must never know a chat format, HTTP, or what any one rule looks for.
 
@@ -129,8 +129,8 @@ def screen(compiled: CompiledGuardrails, segments: Sequence[Segment], files: Seq
     """Return what becomes of what a client sends: these texts and files."""
     if not compiled.in_force:
         return Verdict()
-    hits = find_matches(compiled, segments)
-    found = [(hit.rule, to_finding(hit)) for hit in drop_overridden(hits, find_allowing_rules(hits))]
+    matches = find_matches(compiled, segments)
+    found = [(match.rule, to_finding(match)) for match in drop_overridden(matches, find_allowing_rules(matches))]
     return _verdict(segments, [*found, *_in_files(compiled, files)])
 
 
@@ -138,17 +138,19 @@ def screen_answer(compiled: CompiledGuardrails, segments: Sequence[Segment]) -> 
     """Return what becomes of a whole answer's texts, whether or not `scan_output` asks for it."""
     if not compiled.in_force:
         return Verdict()
-    hits = find_matches(compiled, segments, answer=True)
-    return _verdict(segments, [(hit.rule, to_finding(hit)) for hit in drop_overridden(hits, find_allowing_rules(hits))])
+    matches = find_matches(compiled, segments, answer=True)
+    return _verdict(
+        segments, [(match.rule, to_finding(match)) for match in drop_overridden(matches, find_allowing_rules(matches))]
+    )
 
 
 def find_matches(compiled: CompiledGuardrails, segments: Sequence[Segment], *, answer: bool = False) -> list[RuleMatch]:
     """Return all that matches in these texts, rules with `allow` included."""
-    effort = TimeBudget.for_characters(sum(len(segment.text.raw) for segment in segments))
+    budget = TimeBudget.for_characters(sum(len(segment.text.raw) for segment in segments))
     found: defaultdict[tuple[ActiveRule, int], list[Span]] = defaultdict(list)
     for index, segment in enumerate(segments):
         for piece in split_into_chunks(segment.text):
-            for rule, span in _in_text(compiled, piece.text, effort, answer=answer):
+            for rule, span in _in_text(compiled, piece.text, budget, answer=answer):
                 if (placed := piece.to_text_span(span)) is not None:
                     found[rule, index].append(placed)
     for matcher, rules in compiled.custom:
@@ -161,46 +163,50 @@ def find_matches(compiled: CompiledGuardrails, segments: Sequence[Segment], *, a
 
 
 def _in_text(
-    compiled: CompiledGuardrails, text: ScannedText, effort: TimeBudget, *, answer: bool
+    compiled: CompiledGuardrails, text: ScannedText, budget: TimeBudget, *, answer: bool
 ) -> Iterator[tuple[ActiveRule, Span]]:
     for rule, system_rule in compiled.system:
         if system_rule.find is not None and (system_rule.applies_to_answers or not answer):
             yield from ((rule, span) for span in system_rule.find(text, compiled.settings))
     # What the system rules take is none of theirs.
-    with effort:
+    with budget:
         for matcher, rules in compiled.custom:
-            yield from ((rules[owner], span) for owner, span in matcher.find(text, effort))
+            yield from ((rules[owner], span) for owner, span in matcher.find(text, budget))
 
 
-def find_allowing_rules(hits: Iterable[RuleMatch]) -> dict[int, ActiveRule]:
+def find_allowing_rules(matches: Iterable[RuleMatch]) -> dict[int, ActiveRule]:
     """Return the foremost rule that allows each segment; what nobody had the time to look through allows nothing."""
     allowed: dict[int, ActiveRule] = {}
-    for hit in hits:
-        if hit.rule.action == "allow" and not hit.rule.observed and any(s.pattern != UNFINISHED for s in hit.spans):
-            allowed[hit.segment] = min(hit.rule, allowed.get(hit.segment, hit.rule))
+    for match in matches:
+        if (
+            match.rule.action == "allow"
+            and not match.rule.observed
+            and any(s.pattern != UNFINISHED for s in match.spans)
+        ):
+            allowed[match.segment] = min(match.rule, allowed.get(match.segment, match.rule))
     return allowed
 
 
-def drop_overridden(hits: Iterable[RuleMatch], allowed: Mapping[int, ActiveRule]) -> list[RuleMatch]:
-    """Return the hits that are not overridden, without those that allow; in the order of checking."""
+def drop_overridden(matches: Iterable[RuleMatch], allowed: Mapping[int, ActiveRule]) -> list[RuleMatch]:
+    """Return the matches that are not overridden, without those that allow; in the order of checking."""
     return sorted(
-        hit
-        for hit in hits
-        if hit.rule.action != "allow"
-        and not (hit.segment in allowed and hit.rule.is_overridden_by(allowed[hit.segment]))
+        match
+        for match in matches
+        if match.rule.action != "allow"
+        and not (match.segment in allowed and match.rule.is_overridden_by(allowed[match.segment]))
     )
 
 
-def to_finding(hit: RuleMatch) -> Finding:
-    """Return a hit as it is told."""
-    rule = hit.rule
+def to_finding(match: RuleMatch) -> Finding:
+    """Return the finding that reports a match."""
+    rule = match.rule
     return Finding(
         rule_id=rule.id,
         rule_name=rule.name,
         category=rule.category,
         action=rule.action,
-        spans=hit.spans,
-        segment=hit.segment,
+        spans=match.spans,
+        segment=match.segment,
         observed=rule.observed,
     )
 

@@ -1,4 +1,4 @@
-"""An answer looked at while it streams: what rules match never leaves, however the text is cut.
+"""Streaming window: an answer is scanned while it streams, and what rules match never leaves.
 
 Knows text that arrives in pieces. Must never know a stream's format, or who reads it.
 
@@ -72,35 +72,35 @@ class StreamWindow:
         return self._release(final=True)
 
     def _release(self, *, final: bool) -> str:
-        hits = self._hits()
-        spans = [span for hit in hits for span in hit.spans]
+        matches = self._find_matches()
+        spans = [span for match in matches for span in match.spans]
         cut = len(self._buffer) if final else self._cut_of(spans)
         leaving: list[Span] = []
-        for hit in hits:
-            these = [span for span in hit.spans if span.end > self._left and span.start < cut]
+        for match in matches:
+            these = [span for span in match.spans if span.end > self._left and span.start < cut]
             if these:
-                self._note(hit.rule, these)
-            if hit.rule.action == "redact" and not hit.rule.observed:
+                self._note(match.rule, these)
+            if match.rule.action == "redact" and not match.rule.observed:
                 leaving += [self._within(span, cut) for span in these]
         masked = mask(self._buffer[self._left : cut], leaving)
         self._forget(cut)
         return masked
 
-    def _hits(self) -> list[RuleMatch]:
+    def _find_matches(self) -> list[RuleMatch]:
         segment = Segment(ScannedText(self._buffer), "assistant", self._place)
-        hits = find_matches(self._compiled, [segment], answer=True)
+        matches = find_matches(self._compiled, [segment], answer=True)
         # A text that was allowed stays so; what comes after it is not known yet.
         self._allowed = find_allowing_rules(
-            [*hits, *(RuleMatch(rule, 0, (Span(0, 1, ""),)) for rule in self._allowed.values())]
+            [*matches, *(RuleMatch(rule, 0, (Span(0, 1, ""),)) for rule in self._allowed.values())]
         )
-        hits = drop_overridden(hits, self._allowed)
-        for hit in hits:
-            new = [span for span in hit.spans if span.end > self._left]
-            if new and hit.rule.action == "block" and not hit.rule.observed:
-                self._note(hit.rule, new)
-                blocked = to_finding(RuleMatch(hit.rule, 0, tuple(self._found[hit.rule])))
+        matches = drop_overridden(matches, self._allowed)
+        for match in matches:
+            new = [span for span in match.spans if span.end > self._left]
+            if new and match.rule.action == "block" and not match.rule.observed:
+                self._note(match.rule, new)
+                blocked = to_finding(RuleMatch(match.rule, 0, tuple(self._found[match.rule])))
                 raise StreamBlocked(Verdict(blocked=blocked, findings=self.findings))
-        return hits
+        return matches
 
     def _cut_of(self, spans: list[Span]) -> int:
         """Return up to where text may leave: before what is held back, and not within a word or a match."""

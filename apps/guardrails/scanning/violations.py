@@ -1,4 +1,4 @@
-"""What is kept of findings: who found what, with the content itself masked. Pure.
+"""Violation drafts: what is recorded of findings, with their private content masked. Pure.
 
 Knows which content may be seen. Must never know an organization, nor where violations are written.
 """

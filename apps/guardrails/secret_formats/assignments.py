@@ -1,5 +1,4 @@
-"""Secrets that only their name gives away: `password = "…"`, `api_key: …`, "my password is …", `Authorization:
-Bearer …`.
+"""Secrets that only their name gives away: `password = "…"`, `api_key: …`, `Authorization: Bearer …`.
 
 Knows how settings, programs and people write a name and its value. A value counts when it could not be a word, a
 type, a variable or a call; the span is the value alone.
@@ -74,23 +73,23 @@ _METHOD = compile_re2(r"(?i)sha-?\d|md5|base-?64|utf-?\d|pbkdf|hmac|argon|bcrypt
 _LEAST_TOKEN, _LEAST_PASSWORD = 16, 8
 
 
-def _whole(hit: CandidateMatch) -> CandidateMatch:
-    rest = _REST.match(hit.utf8, hit.end, hit.end + _LONGEST_REST)
-    return CandidateMatch(hit.utf8, hit.start, rest.end())
+def _whole(candidate: CandidateMatch) -> CandidateMatch:
+    rest = _REST.match(candidate.utf8, candidate.end, candidate.end + _LONGEST_REST)
+    return CandidateMatch(candidate.utf8, candidate.start, rest.end())
 
 
-def _value(hit: CandidateMatch) -> CandidateMatch | None:
+def _value(candidate: CandidateMatch) -> CandidateMatch | None:
     """Return the candidate without what belongs to the sentence or the program around it."""
-    hit = _whole(hit)
-    text = hit.text
-    if hit.before(1) not in (b'"', b"'", b"`"):
+    candidate = _whole(candidate)
+    text = candidate.text
+    if candidate.before(1) not in (b'"', b"'", b"`"):
         text = text.rstrip(".,;:)")
-    elif hit.after(1) not in (b'"', b"'", b"`"):
+    elif candidate.after(1) not in (b'"', b"'", b"`"):
         return None  # a quoted phrase of several words
     if (following := _NEXT_SETTING.search(text)) and following.start() > 0:
         text = text[: following.start()]
     text = text.rstrip("\\").removesuffix("\\n")
-    return hit.truncated(len(text.encode())) if text else None
+    return candidate.truncated(len(text.encode())) if text else None
 
 
 def _is_something_else(text: str) -> bool:
@@ -99,8 +98,8 @@ def _is_something_else(text: str) -> bool:
     )
 
 
-def _password(hit: CandidateMatch) -> CandidateMatch | None:
-    value = _value(hit)
+def _password(candidate: CandidateMatch) -> CandidateMatch | None:
+    value = _value(candidate)
     if value is None or len(value.text) < _LEAST_PASSWORD:
         return None
     text = value.text
@@ -109,19 +108,19 @@ def _password(hit: CandidateMatch) -> CandidateMatch | None:
     return None if _COMMON.match(text) or _is_something_else(text) or entropy(text) < 2.5 else value
 
 
-def _token(hit: CandidateMatch) -> CandidateMatch | None:
-    value = _value(hit)
+def _token(candidate: CandidateMatch) -> CandidateMatch | None:
+    value = _value(candidate)
     if value is None or len(value.text) < _LEAST_TOKEN or not has_letters_and_digits(value.text):
         return None
-    if _NO_SECRET.search(hit.before(48)) or _is_something_else(value.text) or _OPEN.match(value.text):
+    if _NO_SECRET.search(candidate.before(48)) or _is_something_else(value.text) or _OPEN.match(value.text):
         return None
     return value if is_random(value.text, 3.0) else None
 
 
-def _said(hit: CandidateMatch) -> CandidateMatch | None:
+def _prose_password(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a password told in a sentence: mixed, and no word of the sentence."""
-    hit = _whole(hit)
-    text = hit.text
+    candidate = _whole(candidate)
+    text = candidate.text
     if text[0].isascii() and (prose := _UNSPACED.search(text)):
         text = text[: prose.start()]
     text = text.rstrip(".,;:?)\"'`")
@@ -129,12 +128,12 @@ def _said(hit: CandidateMatch) -> CandidateMatch | None:
         return None
     if _is_something_else(text) or _COMMON.match(text) or (count_character_classes(text) < 3 and entropy(text) < 3.0):
         return None
-    return hit.truncated(len(text.encode()))
+    return candidate.truncated(len(text.encode()))
 
 
-def _given(hit: CandidateMatch) -> CandidateMatch | None:
+def _assigned_password(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a password that only follows the word: what nobody would write there otherwise."""
-    value = _said(hit)
+    value = _prose_password(candidate)
     return (
         value
         if value is not None and count_character_classes(value.text) >= 3 and not _METHOD.search(value.text)
@@ -142,34 +141,42 @@ def _given(hit: CandidateMatch) -> CandidateMatch | None:
     )
 
 
-def _quoted(hit: CandidateMatch) -> CandidateMatch | None:
+def _quoted(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a value that follows its quoted name in a list or a call, where names and labels stand as well."""
-    value = _said(hit)
+    value = _prose_password(candidate)
     if value is None or value.text.islower() or count_character_classes(value.text) < 3:
         return None
     return value if value.after(1) in (b'"', b"'") else None
 
 
-def _bearer(hit: CandidateMatch) -> CandidateMatch | None:
-    return hit if has_letters_and_digits(hit.text) and is_random(hit.text, 3.0) and not _CODE.search(hit.text) else None
+def _bearer(candidate: CandidateMatch) -> CandidateMatch | None:
+    return (
+        candidate
+        if has_letters_and_digits(candidate.text)
+        and is_random(candidate.text, 3.0)
+        and not _CODE.search(candidate.text)
+        else None
+    )
 
 
-def _basic(hit: CandidateMatch) -> CandidateMatch | None:
+def _basic(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what decodes to `user:password`."""
     try:
-        user, colon, password = base64.b64decode(hit.text, validate=True).decode().partition(":")
+        user, colon, password = base64.b64decode(candidate.text, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         return None
     printable = (user + password).isprintable()
-    return hit if colon and printable and len(password) >= 6 and not is_placeholder(password) else None
+    return candidate if colon and printable and len(password) >= 6 and not is_placeholder(password) else None
 
 
-def _login(hit: CandidateMatch) -> CandidateMatch | None:
-    text = hit.text
+def _login(candidate: CandidateMatch) -> CandidateMatch | None:
+    text = candidate.text
     if is_placeholder(text) or _CODE.search(text) or _COMMON.match(text) or text[0] == "$":
         return None
     return (
-        hit if count_character_classes(text) >= 3 or (has_letters_and_digits(text) and is_random(text, 3.0)) else None
+        candidate
+        if count_character_classes(text) >= 3 or (has_letters_and_digits(text) and is_random(text, 3.0))
+        else None
     )
 
 
@@ -194,7 +201,7 @@ PATTERNS = (
         overlapping=True,
     ),
     CandidatePattern("password", "PASSWORD", rf"(?i)<[\w.:-]{{0,40}}(?:{_PASSWORDS}|{_TOKENS})>({_VALUE})", _password),
-    CandidatePattern("password", "PASSWORD", rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _said),
+    CandidatePattern("password", "PASSWORD", rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _prose_password),
     CandidatePattern(
         "password", "PASSWORD", rf"(?i)(?:{_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted
     ),
@@ -230,17 +237,20 @@ PATTERNS = (
     CandidatePattern(
         "password", "PASSWORD", rf"(?i)--?(?:password|pass|pwd)[= ][\"']?({_VALUE})", _password, overlapping=True
     ),
-    CandidatePattern("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _said, overlapping=True),
+    CandidatePattern("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _prose_password, overlapping=True),
     CandidatePattern(
         "password",
         "PASSWORD",
         rf"(?i)(?:\b(?:with|using|and|use|try) (?:the )?(?:password|passphrase|passcode|pwd?)|şifresi|şifre|hasło|"
         rf"jelszó|mit (?:dem )?passwort|avec le mot de passe|con (?:la )?contraseña|com a senha|con la password) "
         rf"({_VALUE})",
-        _given,
+        _assigned_password,
     ),
     CandidatePattern(
-        "password", "PASSWORD", r"(?:密码|密碼|口令|パスワード|비밀번호|암호|비번)[^\n0-9A-Za-z]{0,6}([!-~]{6})", _said
+        "password",
+        "PASSWORD",
+        r"(?:密码|密碼|口令|パスワード|비밀번호|암호|비번)[^\n0-9A-Za-z]{0,6}([!-~]{6})",
+        _prose_password,
     ),
     CandidatePattern(
         "api_key",

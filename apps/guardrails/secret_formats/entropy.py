@@ -1,4 +1,4 @@
-"""What speaks against a candidate being a secret: that it is a placeholder, a documented example, or too regular.
+"""Shannon entropy and placeholders: what speaks against a candidate being a secret.
 
 Knows how examples are written. Must never know a form of secret.
 """

@@ -1,4 +1,4 @@
-"""Passwords inside addresses: databases, brokers, basic authentication.
+"""Passwords inside URLs: databases, brokers, basic authentication.
 
 Knows an address's user part (RFC 3986). Only the password is the secret.
 """
@@ -20,8 +20,8 @@ _WEAK = frozenset(_GUESSED.split())
 _LOCAL = compile_re2(r"@(?:localhost|127\.0\.0\.1|\[::1\]|(?:[a-z0-9-]+\.)*example\.(?:com|org|net))(?:[:/\s]|$)")
 
 
-def _check(hit: CandidateMatch) -> CandidateMatch | None:
-    password = hit.text
+def _check(candidate: CandidateMatch) -> CandidateMatch | None:
+    password = candidate.text
     if (
         password.lower() in _WEAK
         or (password.isupper() and "_" in password)
@@ -31,10 +31,14 @@ def _check(hit: CandidateMatch) -> CandidateMatch | None:
         return None
     if password[0] in "<{[$%" or password.endswith(("}", ">")):
         return None
-    if password.isalpha() and password.islower() and _LOCAL.match(hit.utf8, hit.end, hit.end + CONTEXT_BYTES):
+    if (
+        password.isalpha()
+        and password.islower()
+        and _LOCAL.match(candidate.utf8, candidate.end, candidate.end + CONTEXT_BYTES)
+    ):
         return None
-    user = hit.before(80).rpartition(b"://")[2].rstrip(b":").decode("utf-8", "replace")
-    return None if user == password or (password.isdigit() and len(password) < 6) else hit
+    user = candidate.before(80).rpartition(b"://")[2].rstrip(b":").decode("utf-8", "replace")
+    return None if user == password or (password.isdigit() and len(password) < 6) else candidate
 
 
 PATTERNS = (

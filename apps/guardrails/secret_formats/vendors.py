@@ -1,4 +1,4 @@
-"""Keys and tokens whose issuers gave them a form of their own.
+"""API keys and tokens in the formats of their issuers.
 
 Knows the forms from the issuers' documentation of their tokens (GitHub's "authentication token formats",
 Stripe's "API keys", Slack's "token types", GitLab's "token overview", AWS's "unique identifiers" and so on).
@@ -23,22 +23,22 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 
-def _is_whole(hit: CandidateMatch) -> bool:
-    before, after = hit.before(1), hit.after(1)
+def _is_whole(candidate: CandidateMatch) -> bool:
+    before, after = candidate.before(1), candidate.after(1)
     return not ((before and before[0] in _TAIL) or (after and after[0] in _TAIL))
 
 
 def _random(least: float = _ENOUGH, prefix: int = 0) -> Check:
     """Return the check of a token that is random from its `prefix`th character on."""
-    return lambda hit: hit if _is_whole(hit) and is_random(hit.text[prefix:], least) else None
+    return lambda candidate: candidate if _is_whole(candidate) and is_random(candidate.text[prefix:], least) else None
 
 
-def _github(hit: CandidateMatch) -> CandidateMatch | None:
+def _github(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a right checksum (the last six characters) at once, and without one what is random."""
-    body = hit.text[4:]
+    body = candidate.text[4:]
     if len(body) == 36 and _base62(zlib.crc32(body[:30].encode())) == body[30:]:
-        return hit
-    return hit if _is_whole(hit) and is_random(body, _ENOUGH) else None
+        return candidate
+    return candidate if _is_whole(candidate) and is_random(body, _ENOUGH) else None
 
 
 def _base62(number: int) -> str:
@@ -49,14 +49,14 @@ def _base62(number: int) -> str:
     return digits
 
 
-def _discord(hit: CandidateMatch) -> CandidateMatch | None:
+def _discord(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a token whose first part is the number of an account."""
-    first = hit.text.partition(".")[0]
+    first = candidate.text.partition(".")[0]
     try:
         account = base64.urlsafe_b64decode(first + "=" * (-len(first) % 4))
     except (binascii.Error, ValueError):
         return None
-    return hit if account.isdigit() and _is_whole(hit) else None
+    return candidate if account.isdigit() and _is_whole(candidate) else None
 
 
 # Name, pattern, length of what all tokens of the form begin with, least entropy of the rest.

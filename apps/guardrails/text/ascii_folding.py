@@ -1,5 +1,4 @@
-"""A text with its numbers and addresses written plainly: one kind of digit, of hyphen and of blank, nothing
-invisible.
+"""ASCII folding of digits, hyphens, blanks and wide letters, so that numbers and addresses can be matched.
 
 Knows Unicode. Must never know a rule. Unlike `folding` it keeps case, lines and every visible letter, because what is
 looked for in it (numbers, addresses, keys) depends on them. Each character becomes what it becomes whatever stands

@@ -1,4 +1,4 @@
-"""What a text says once decoded: runs of base64 or hexadecimal, escapes, turned letters, leetspeak, words in pieces.
+"""Decoding (deobfuscation) of text: base64, hexadecimal, escapes, rot13, leetspeak, words in fragments.
 
 Knows encodings, and that a model reads them. Must never know what anybody looks for in what comes out.
 

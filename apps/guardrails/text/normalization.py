@@ -1,12 +1,13 @@
-"""A text without what hides a word: one case, one form of every letter, nothing invisible, single spaces.
+"""Unicode normalization against evasion: case folding, NFKC, homoglyphs, invisible characters, white space.
 
-Knows Unicode. Must never know what is looked for. In order: invisible characters go (tag characters become the ASCII
+Knows Unicode. Must never know a rule. In order: invisible characters go (tag characters become the ASCII
 they spell, for models read them), NFKC, case folding, look-alike letters become Latin, white space becomes one space.
 
 A Cyrillic or Greek letter is a look-alike only in company that gives it away: joined to a Latin letter, or in a text
 without one letter of those alphabets that looks like no other. So Russian and Greek stay what they are.
 
-Folding is linear and costs no Python work a character. The way back is worked out in blocks, only where it is asked.
+Normalization is linear and runs no Python code for each character. Offsets of the raw text are computed in blocks, and
+only where they are asked for.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ _has_mixed = _presence_test(f"[a-z][{_LOOKALIKE}]|[{_LOOKALIKE}][a-z]")
 
 
 class NormalizedText:
-    """A folded text, and the way back to what it was made of."""
+    """A normalized text, and the way back to what it was made of."""
 
     def __init__(self, raw: str) -> None:
         self._raw = raw
@@ -141,24 +142,24 @@ class NormalizedText:
 
 
 def normalize(raw: str) -> str:
-    """Return the folded text."""
+    """Return the normalized text."""
     if raw.isascii():
         return _collapse_whitespace(raw.lower())
     return _map_homoglyphs(_normalize_except_lookalikes(raw))
 
 
 def normalized_forms(word: str) -> set[str]:
-    """Return every form that a word can take in a folded text: whether its look-alikes count depends on the company."""
+    """Return the forms of a word in a normalized text: whether its look-alikes are mapped depends on its neighbors."""
     return {_map_homoglyphs(_normalize_except_lookalikes(word)), _normalize_except_lookalikes(word)}
 
 
 def normalize_keeping_case(raw: str) -> str:
-    """Return the text folded but for its case: what tells "US" from "us" wherever something hides in it."""
+    """Return the text normalized but for its case: what tells "US" from "us" wherever something hides in it."""
     return _collapse_whitespace(unicodedata.normalize("NFKC", _strip_invisible(raw)))
 
 
 def _normalize_except_lookalikes(piece: str) -> str:
-    """Fold all but look-alikes, which change no length."""
+    """Normalize all but look-alikes, whose mapping changes no length."""
     return _collapse_whitespace(unicodedata.normalize("NFKC", _strip_invisible(piece)).casefold())
 
 

@@ -1,4 +1,4 @@
-"""How telling words look when their letters are turned, replaced or set apart, and how to set them right.
+"""Detection of obfuscated words (rot13, reversed, leetspeak, spaced letters) and how to undo it.
 
 Knows letters. Must never know a rule. The words are traces only: they say that a text is worth setting right.
 """
@@ -13,11 +13,11 @@ import re2
 from apps.guardrails.regex.re2_patterns import re2_options
 
 # Words that hardly any order to a model does without, and that are long enough to be no part of others.
-_TELLING = """
+_TRACE_WORDS = """
 ignore disregard forget previous instructions prompt restrictions unfiltered guidelines reveal password bomb napalm
 malware ransomware explosive explosives weapon system pretend uncensored refuse answer
 """
-_WORDS = _TELLING.split()
+_WORDS = _TRACE_WORDS.split()
 _LOOKS = {"a": "4@", "e": "3", "i": "1!|", "o": "0", "s": "5$", "t": "7+", "l": "1|", "g": "9", "b": "8"}
 _DIGITS = str.maketrans(
     {"4": "a", "@": "a", "3": "e", "0": "o", "5": "s", "$": "s", "7": "t", "+": "t", "!": "i", "9": "g", "8": "b"}

@@ -1,4 +1,4 @@
-"""A text as rules read it: as it came, as bytes, folded, written plainly, and the way back to what was written.
+"""Views of a scanned text: raw, bytes, normalized, ASCII-folded; offsets of each lead back to the raw text.
 
 Knows Unicode. Must never know a rule or where a text comes from. Everything is linear and made once, when asked for;
 offsets are only worked out for what was found.

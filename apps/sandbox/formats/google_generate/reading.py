@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from apps.sandbox.conversation import Conversation, SandboxTool, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.google_generate.seals import SKIPPED, seal_of
-from apps.sandbox.painting import size_of
+from apps.sandbox.image_generator import size_of
 from apps.sandbox.refusal import SandboxRefusal
 
 _LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high", "XHIGH": "xhigh"}

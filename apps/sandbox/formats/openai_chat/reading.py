@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, Role, SandboxTool, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.painting import size_of
+from apps.sandbox.image_generator import size_of
 from apps.sandbox.refusal import SandboxRefusal
 
 _ROLES: dict[str, Role] = {

@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.calls import Call, asked_calls, example_call, meant_calls, quotes_in
 from apps.sandbox.conversation import (
     Conversation,
     Finish,
@@ -32,8 +31,9 @@ from apps.sandbox.conversation import (
     Schema,
 )
 from apps.sandbox.example import example_of
-from apps.sandbox.painting import paint
+from apps.sandbox.image_generator import paint
 from apps.sandbox.scenario import Scenario, split_directives
+from apps.sandbox.tool_call_parser import Call, asked_calls, example_call, meant_calls, quotes_in
 
 BYTES_PER_TOKEN = 4
 ATTACHMENT_TOKENS = 85

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from apps.sandbox.brain import answer_of
 from apps.sandbox.conversation import Conversation, SandboxAnswer
 from apps.sandbox.formats import SandboxFormat
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import FAST, Scenario, evenly, scenario_of
+from apps.sandbox.scripted_reply import answer_of
 
 JSON = "application/json"
 HTML = "text/html"
