@@ -42,9 +42,9 @@ def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> 
     row = _find_or_build(organization)
     if rules:
         given["system_rules"] = merge_system_rules(system_rule_states(row), rules)
-        said = rules.get(PII_RULE, {}).get("action")
-        if said is not None and row.pii_action is not None:
-            given.setdefault("pii_action", said)
+        pii_action = rules.get(PII_RULE, {}).get("action")
+        if pii_action is not None and row.pii_action is not None:
+            given.setdefault("pii_action", pii_action)
     return _save_config(row, "create" if row._state.adding else "update", given)
 
 
@@ -73,8 +73,8 @@ def create_rule(*, organization: Organization, type: str, config: Mapping[str, A
         raise InvalidRequest(f"Maximum {MAX_RULES} guardrail rules per organization", code="guardrail_rule_limit")
     _require_room(rule)
     rule.save(force_insert=True)
-    told = {name: getattr(rule, name) for name in ("name", "type", "config", "priority", "enabled", "action")}
-    _record("guardrail_rule.create", rule, _brief({**told, "observe_only": rule.observe_only}))
+    created = {name: getattr(rule, name) for name in ("name", "type", "config", "priority", "enabled", "action")}
+    _record("guardrail_rule.create", rule, _brief({**created, "observe_only": rule.observe_only}))
     return rule
 
 
@@ -126,11 +126,11 @@ def _find_or_build(organization: Organization) -> GuardrailConfig:
 
 
 def _save_config(row: GuardrailConfig, verb: str, columns: Mapping[str, Any]) -> GuardrailConfig:
-    told = audit.changes_of(row, columns)
+    changes = audit.changes_of(row, columns)
     for name, value in columns.items():
         setattr(row, name, value)
     row.save()
-    _record(f"guardrail_config.{verb}", row, told)
+    _record(f"guardrail_config.{verb}", row, changes)
     return row
 
 

@@ -26,7 +26,7 @@ _TICK = timedelta(microseconds=1)
 
 
 class ViolationCursor(NamedTuple):
-    """Where a violation stands in time; equal moments are told apart by their ids."""
+    """The cursor of a violation: its time, and its id for equal times."""
 
     moment: datetime
     id: UUID

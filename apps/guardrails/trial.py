@@ -56,16 +56,16 @@ def try_guardrails(organization_id: UUID, content: str) -> TrialResult:
 
 def _findings_of(verdict: Verdict, content: str) -> list[TrialFinding]:
     """Return what would be recorded of a verdict: each content that a rule found once, private ones masked."""
-    told: dict[tuple[str, str, str], TrialFinding] = {}
+    found: dict[tuple[str, str, str], TrialFinding] = {}
     for finding in verdict.findings:
         if action_taken_of(finding) is None:
             continue
         for span in finding.spans:
             matched = content[span.start : span.end]
             key = finding.rule_id, span.pattern, matched
-            if key not in told and len(told) < MAX_VIOLATIONS:
-                told[key] = _tried(finding, span.pattern, mask_private_content(finding, matched))
-    return list(told.values())
+            if key not in found and len(found) < MAX_VIOLATIONS:
+                found[key] = _tried(finding, span.pattern, mask_private_content(finding, matched))
+    return list(found.values())
 
 
 def _tried(finding: Finding, pattern: str, matched: str) -> TrialFinding:

@@ -30,12 +30,13 @@ class ScreenedRequest:
 def write(requests: Iterable[ScreenedRequest]) -> int:
     """Write what was found, inside the caller's transaction; return how much there was. Of organizations that are
     deleted nothing is written. Raises DatabaseError."""
-    found = list(requests)
-    if not found:
+    screened = list(requests)
+    if not screened:
         return 0
     living = Organization.objects.exclude(status=Organization.Status.DELETED)
-    known = set(living.filter(id__in={one.organization_id for one in found}).values_list("id", flat=True))
-    rows = [row for one in found if one.organization_id in known for row in _rows_of(one)]
+    organizations = {request.organization_id for request in screened}
+    kept = set(living.filter(id__in=organizations).values_list("id", flat=True))
+    rows = [row for request in screened if request.organization_id in kept for row in _rows_of(request)]
     rows.sort(key=lambda row: row.id)
     return len(Violation.objects.bulk_create(rows, ignore_conflicts=True))
 

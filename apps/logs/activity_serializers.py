@@ -102,7 +102,7 @@ class ActivityExportQuery(ActivityQuery):
 
 
 def day_of(day: ActivityTotals) -> dict[str, Any]:
-    """Return a day as it is told."""
+    """Return a day as the API answers it."""
     requests = int(day.sums["request_count"])
     return {
         "date": day.date.isoformat(),

@@ -21,7 +21,7 @@ KEPT_DAYS = 7
 
 
 class LogArchive(Protocol):
-    """A store of days that have left PostgreSQL. Rows are told apart by their ids: one added twice is there once."""
+    """A store of days that have left PostgreSQL. An id identifies a row: one added twice is there once."""
 
     def find_page(
         self,

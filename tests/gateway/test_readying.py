@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return what tells how often guardrails were made ready."""
     calls: list[bool] = []
-    monkeypatch.setattr(worker_warmup, "make_ready", lambda: calls.append(True))
+    monkeypatch.setattr(worker_warmup, "warm_up_rules", lambda: calls.append(True))
     return calls
 
 
@@ -37,7 +37,7 @@ def test_without_a_database_nothing_is_made_ready(made: list[bool], monkeypatch:
     def fail() -> bool:
         raise DatabaseError
 
-    monkeypatch.setattr(worker_warmup, "is_anybody_guarded", fail)
+    monkeypatch.setattr(worker_warmup, "is_any_organization_guarded", fail)
     worker_warmup.ready()
     assert made == []
 

@@ -19,9 +19,9 @@ def validate_config(rule_type: str, given: Config) -> dict[str, Any]:
     """Return a rule's configuration as it is kept. Raises InvalidFields for one that is not of the type."""
     if given.get("type", rule_type) != rule_type:
         raise InvalidFields([Issue("config.type", f"Must be {rule_type}, as the rule's own type")])
-    said = {name: value for name, value in given.items() if name != "type"}
+    fields = {name: value for name, value in given.items() if name != "type"}
     with _naming_the_field():
-        read = custom_types()[rule_type].read_config(said)
+        read = custom_types()[rule_type].read_config(fields)
     for name, value in read.items():
         if any("\0" in text for text in _texts_of(value)):
             raise InvalidFields([Issue(f"config.{name}", "Null characters are not allowed.")])

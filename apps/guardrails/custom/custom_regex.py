@@ -21,7 +21,7 @@ LABEL = "PATTERN"
 LONGEST_PATTERN = 1000
 # The positions of all expressions of an organization; twenty are usual for one.
 MOST_POSITIONS = 20_000
-# How much of an expression is told where something matched it.
+# Characters of an expression that a violation shows.
 _SHOWN = 200
 # Whoever matches nothing in one of these matches between all letters.
 _PROBES = ("", "a", " ", "a a", "1", "_", "-", "\n", "é", "中")
@@ -67,7 +67,7 @@ def compile_pattern(pattern: str, path: str) -> re2._Regexp:
 
 
 class OwnedExpression(NamedTuple):
-    """An expression of the rule at `owner`, told as `name`."""
+    """An expression of the rule at `owner`, reported as `name`."""
 
     owner: int
     name: str

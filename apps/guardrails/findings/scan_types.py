@@ -21,7 +21,7 @@ UNFINISHED = "unfinished"
 
 
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a system rule may be told by an organization's configuration."""
+    """The settings of a configuration that system rules read."""
 
     max_file_bytes: int = 10_000_000
     allowed_file_types: frozenset[str] = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})

@@ -29,7 +29,7 @@ _GATE_MEMORY = 64 << 20
 
 
 class Phrase(NamedTuple):
-    """What is looked for. `owner` is told with every match; `whole` means as words, `cased` in just this case."""
+    """A phrase to search for. Every match names its `owner`; `whole` means as words, `cased` in just this case."""
 
     owner: int
     text: str

@@ -85,7 +85,7 @@ _CLOSING = {pair[0].encode(): pair[1].encode() for pair in _QUOTES} | {b" '": b"
 
 
 def is_only_mentioned(utf8: bytes, start: int, end: int) -> bool:
-    """Say whether `utf8[start:end]` is forbidden, told of others, or quoted where such things are talked about."""
+    """Tell whether `utf8[start:end]` is forbidden, reported of others, or quoted as an example."""
     before = utf8[max(0, start - _AROUND) : start]
     after = utf8[end : end + _AROUND]
     if _FORBIDDEN.search(before) or _INSIDE.search(utf8, start, end):
@@ -113,7 +113,7 @@ def is_reported_speech(utf8: bytes, start: int) -> bool:
 
 
 class MentionFilter:
-    """How things are told in one text; what stands the same in the same place is read once."""
+    """The mention filter of one text; equal surroundings are read once."""
 
     def __init__(self, utf8: bytes) -> None:
         """Take a normalized text."""
@@ -121,7 +121,7 @@ class MentionFilter:
         self._known: dict[tuple[bool, int, int, bytes], float] = {}
 
     def weight_of(self, start: int, end: int, *, order: bool) -> float:
-        """Return how much counts of `utf8[start:end]`: 1, a half of an order that is told of, 0 if only mentioned."""
+        """Return how much counts of `utf8[start:end]`: 1, a half for an order in reported speech, 0 for a mention."""
         first = max(0, start - _AROUND)
         around = (order, start - first, end - start, self._utf8[first : end + _AROUND])
         if around not in self._known:

@@ -35,7 +35,7 @@ class SignalPattern(msgspec.Struct, frozen=True):
 
     kind: str
     weight: float
-    # It is an order: told of somebody else, it is worth half.
+    # It is an order: in reported speech it is worth half.
     imperative: bool
     # It counts however it is spoken of.
     plain: bool

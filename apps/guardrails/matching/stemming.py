@@ -29,14 +29,14 @@ _LONGEST_WORD = 40
 # Words not met before that one text may have stemmed (some 20 microseconds each); others are compared by beginning.
 _MOST_NEW = 1000
 _MOST_KNOWN = 50_000
-# Forms of a topic's words that are told apart in one text.
+# Forms of a topic's words that are distinguished in one text.
 _MOST_FORMS = 200
 # ASCII with everything but letters and digits made a blank.
 _WORDS_ONLY = bytes(code if chr(code).isalnum() or code == 95 or code > 127 else 32 for code in range(256))
 
 
 class StemmedPhrase(NamedTuple):
-    """A phrase that is looked for by its stems; `owner` is told with every match."""
+    """A phrase to search for by its stems. Every match names its `owner`."""
 
     owner: int
     phrase: str

@@ -2,7 +2,7 @@
 
 A rule's file holds `ID`, `NAME`, `CATEGORY`, `DEFAULT_ENABLED`, `DEFAULT_ACTION`, and `find(text, settings)`, which
 returns spans, or `find_in_file(file, settings)`, which says in words what is wrong with a file, or both.
-Rules about what models are told (`INPUT_ONLY_CATEGORIES`) do not judge what models say.
+Rules of `INPUT_ONLY_CATEGORIES` scan requests only. Content that rules of `PRIVATE_CATEGORIES` find is recorded masked.
 Must never know an organization, a chat format, or another rule.
 """
 

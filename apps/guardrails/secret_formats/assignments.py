@@ -118,7 +118,7 @@ def _token(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _prose_password(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a password told in a sentence: mixed, and no word of the sentence."""
+    """Accept a password in a sentence: mixed, and no word of the sentence."""
     candidate = _whole(candidate)
     text = candidate.text
     if text[0].isascii() and (prose := _UNSPACED.search(text)):

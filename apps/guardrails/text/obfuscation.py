@@ -66,7 +66,7 @@ def undo_leetspeak(folded: str, one: str) -> str:
 
 _LETTER_RUN = re.compile(r"(?<![^\W_])(?:[^\W\d_](?:[ ._*|/-]{1,3})){6,}[^\W\d_](?![^\W_])")
 _GAP = re.compile(r"[ ._*|/-]{2,3}")
-# What is told apart where nothing shows where words end.
+# Words that are recognized where nothing shows where words end.
 _VOCABULARY = """
 ignore all any the your previous prior above instructions instruction rules rule guidelines system prompt reveal show
 print tell me disregard forget everything how to make a build bomb napalm malware you are now no without restrictions do
