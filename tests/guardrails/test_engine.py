@@ -46,7 +46,7 @@ def test_a_configuration_that_names_no_rule_has_the_defaults() -> None:
     ],
 )
 def test_personal_data_have_the_rules_own_action_else_that_of_the_configuration(
-    state: SystemRuleState, preset: engine.Action | None, action: str
+    state: SystemRuleState, preset: engine.RuleAction | None, action: str
 ) -> None:
     rules = compiled(system={"pii_detection": state}, pii_action=preset)
     assert [finding.action for finding in screened(rules, EMAIL).findings] == [action]
