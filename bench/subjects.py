@@ -95,11 +95,14 @@ def gateway(upstream_port: int, home: Path, *, workers: int = 1, guarded: bool =
 
 def _guard(product: Product) -> None:
     """Put the organization's guardrails in force, all system rules on."""
-    names = ("prompt_injection", "jailbreak", "pii_detection", "secrets", "file_types", "document_leakage")
+    headers = {"Authorization": f"Bearer {product.demo['sessionToken']}"}
+    described = requests.get(f"{product.url}/guardrails/system-rules", headers=headers, timeout=30)
+    described.raise_for_status()
+    names = [rule["id"].removeprefix("system:") for rule in described.json()["rules"]]
     answer = requests.put(
         f"{product.url}/guardrails/config/{product.demo['organizationId']}",
         json={"enabled": True, "systemRules": {name: {"enabled": True, "action": "warn"} for name in names}},
-        headers={"Authorization": f"Bearer {product.demo['sessionToken']}"},
+        headers=headers,
         timeout=30,
     )
     answer.raise_for_status()

@@ -1,1 +1,1 @@
-"""What may not pass: guardrail configuration, rules, violations."""
+"""Guardrails: content filters for requests and answers, their configuration, and the violations they record."""

@@ -1,4 +1,4 @@
-"""Whose guardrails a user may see and change: those of an enterprise organization that the user administers.
+"""Access control of guardrails: an administrator of an enterprise organization sees and changes its own.
 
 Knows the conditions, one a line. Must never write.
 """

@@ -1,4 +1,4 @@
-"""What can be done to an organization's guardrails: each verb one transaction.
+"""Changes of an organization's guardrails, each one transaction with its entry in the audit log.
 
 Knows what a configuration may hold and how many rules there may be. Must never know HTTP, nor whether the caller may.
 """
@@ -11,12 +11,12 @@ from typing import Any
 from django.db import transaction
 
 from apps.guardrails.access import NO_RULE
-from apps.guardrails.configuration.config_values import issues_of_rules, merged_rules
-from apps.guardrails.configuration.custom_rule_config import read_config, require_room
-from apps.guardrails.configuration.read_config import PII, states_of
-from apps.guardrails.custom import MOST_RULES
+from apps.guardrails.configuration.config_validation import find_rule_issues, merge_system_rules
+from apps.guardrails.configuration.custom_rule_validation import require_capacity, validate_config
+from apps.guardrails.configuration.load_config import system_rule_states
+from apps.guardrails.custom import MAX_RULES
 from apps.guardrails.models import CustomRule, GuardrailConfig
-from apps.guardrails.rules import system_rules
+from apps.guardrails.rules import PII_RULE, system_rules
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations import audit
@@ -36,17 +36,15 @@ def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> 
     """
     given = dict(changes)
     rules = given.pop("system_rules", {})
-    if issues := issues_of_rules(rules, system_rules()):
+    if issues := find_rule_issues(rules, system_rules()):
         raise InvalidFields(issues)
     _lock(organization)
-    row = GuardrailConfig.objects.filter(organization=organization).first() or GuardrailConfig(
-        organization=organization
-    )
+    row = _find_or_build(organization)
     if rules:
-        given["system_rules"] = merged_rules(states_of(row), rules)
-        said = rules.get(PII, {}).get("action")
-        if said is not None and row.pii_action is not None:
-            given.setdefault("pii_action", said)
+        given["system_rules"] = merge_system_rules(system_rule_states(row), rules)
+        pii_action = rules.get(PII_RULE, {}).get("action")
+        if pii_action is not None and row.pii_action is not None:
+            given.setdefault("pii_action", pii_action)
     return _save_config(row, "create" if row._state.adding else "update", given)
 
 
@@ -57,9 +55,7 @@ def reset_config(*, organization: Organization) -> GuardrailConfig:
     Raises NotFound when the organization was deleted meanwhile.
     """
     _lock(organization)
-    row = GuardrailConfig.objects.filter(organization=organization).first() or GuardrailConfig(
-        organization=organization
-    )
+    row = _find_or_build(organization)
     defaults = GuardrailConfig()
     return _save_config(row, "reset", {name: getattr(defaults, name) for name in _CHOSEN})
 
@@ -71,14 +67,14 @@ def create_rule(*, organization: Organization, type: str, config: Mapping[str, A
     Raises InvalidFields for a configuration that is not of the type, or that is too much beside the other rules,
     InvalidRequest for one rule too many, NotFound when the organization was deleted meanwhile.
     """
-    rule = CustomRule(organization=organization, type=type, config=read_config(type, config), **columns)
+    rule = CustomRule(organization=organization, type=type, config=validate_config(type, config), **columns)
     _lock(organization)
-    if CustomRule.objects.filter(organization=organization).count() >= MOST_RULES:
-        raise InvalidRequest(f"Maximum {MOST_RULES} guardrail rules per organization", code="guardrail_rule_limit")
+    if CustomRule.objects.filter(organization=organization).count() >= MAX_RULES:
+        raise InvalidRequest(f"Maximum {MAX_RULES} guardrail rules per organization", code="guardrail_rule_limit")
     _require_room(rule)
     rule.save(force_insert=True)
-    told = {name: getattr(rule, name) for name in ("name", "type", "config", "priority", "enabled", "action")}
-    _record("guardrail_rule.create", rule, _brief({**told, "observe_only": rule.observe_only}))
+    created = {name: getattr(rule, name) for name in ("name", "type", "config", "priority", "enabled", "action")}
+    _record("guardrail_rule.create", rule, _brief({**created, "observe_only": rule.observe_only}))
     return rule
 
 
@@ -93,7 +89,7 @@ def change_rule(*, rule: CustomRule, changes: Mapping[str, Any]) -> CustomRule:
     if given.pop("type", rule.type) != rule.type:
         raise InvalidFields([Issue("type", "Cannot be changed; create another rule")])
     if "config" in given:
-        given["config"] = read_config(rule.type, given["config"])
+        given["config"] = validate_config(rule.type, given["config"])
         _lock(rule.organization)
     row = CustomRule.objects.select_for_update().filter(pk=rule.pk).first()
     if row is None:
@@ -121,20 +117,20 @@ def delete_rule(*, rule: CustomRule) -> None:
 def _require_room(rule: CustomRule) -> None:
     """Hold a rule to what can be looked for together; one that is switched off counts, for it may be switched on."""
     others = CustomRule.objects.filter(organization=rule.organization_id, type=rule.type).exclude(pk=rule.pk)
-    require_room(rule.type, [*others.values_list("config", flat=True), rule.config])
+    require_capacity(rule.type, [*others.values_list("config", flat=True), rule.config])
 
 
-def _find_or_new(organization: Organization) -> GuardrailConfig:
-    known = GuardrailConfig.objects.filter(organization=organization).first()
-    return known or GuardrailConfig(organization=organization)
+def _find_or_build(organization: Organization) -> GuardrailConfig:
+    row = GuardrailConfig.objects.filter(organization=organization).first()
+    return row or GuardrailConfig(organization=organization)
 
 
 def _save_config(row: GuardrailConfig, verb: str, columns: Mapping[str, Any]) -> GuardrailConfig:
-    told = audit.changes_of(row, columns)
+    changes = audit.changes_of(row, columns)
     for name, value in columns.items():
         setattr(row, name, value)
     row.save()
-    _record(f"guardrail_config.{verb}", row, told)
+    _record(f"guardrail_config.{verb}", row, changes)
     return row
 
 

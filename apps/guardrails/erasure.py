@@ -1,4 +1,4 @@
-"""What becomes of the guardrails of an organization that is erased."""
+"""Erasure of the guardrails of a deleted organization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Guardrail configuration, custom rules, violations: columns and constraints."""
+"""The tables of guardrails: configuration, custom rules, violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long violations are kept: as long as their organization's plan keeps the logs that they belong to.
+"""Retention of violations: they are kept as long as the plan keeps the logs that they belong to.
 
 Knows plans and days. Must never know what a violation says.
 """

@@ -1,4 +1,4 @@
-"""The shapes of guardrails on the wire (specification 2.8 to 2.11, 4.3)."""
+"""Serializers of the guardrails API (specification 2.8 to 2.11, 4.3)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.guardrails.configuration.config_values import issues_of_types, merged_rules, read_megabytes, read_types
-from apps.guardrails.configuration.read_config import states_of
+from apps.guardrails.configuration.config_validation import (
+    find_file_type_issues,
+    merge_system_rules,
+    normalize_file_types,
+    read_megabytes,
+)
+from apps.guardrails.configuration.load_config import system_rule_states
 from apps.guardrails.models import Action, CustomRule, GuardrailConfig, Violation
-from apps.guardrails.search import PLACE, Filters, Place
+from apps.guardrails.search import CURSOR_PATTERN, ViolationCursor, ViolationFilters
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import (
@@ -52,9 +57,9 @@ class FileTypes(serializers.Field[list[str], Any, Any, Any]):
 
     def to_internal_value(self, data: Any) -> list[str]:
         """Return the types as they are compared. Raises InvalidFields."""
-        if issues := issues_of_types(data):
+        if issues := find_file_type_issues(data):
             raise InvalidFields(issues)
-        return read_types(data)
+        return normalize_file_types(data)
 
     def to_representation(self, value: list[str]) -> list[str]:
         """Return the types."""
@@ -95,7 +100,7 @@ class GuardrailConfigShape(CamelModelSerializer):
 
     def system_rules_of(self, row: GuardrailConfig) -> dict[str, dict[str, Any]]:
         """Return every system rule; `observe` where it is so."""
-        return merged_rules(states_of(row), {})
+        return merge_system_rules(system_rule_states(row), {})
 
 
 class NewCustomRuleShape(CamelSerializer):
@@ -155,15 +160,15 @@ class SystemRuleShape(serializers.Serializer[Any]):
     defaultAction = serializers.ChoiceField(Action.choices, source="default_action")  # noqa: N815 - the name on the wire
 
 
-class PlaceCursor(Text):
+class ViolationCursorField(Text):
     """Where a page of violations goes on: the `nextCursor` of an earlier answer."""
 
-    pattern = f"^{PLACE}$"
+    pattern = f"^{CURSOR_PATTERN}$"
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the place. Raises InvalidFields."""
         try:
-            return Place.read(super().to_internal_value(data))
+            return ViolationCursor.read(super().to_internal_value(data))
         except ValueError as error:
             raise InvalidFields([Issue("cursor", "Must be the nextCursor of an earlier answer")]) from error
 
@@ -175,7 +180,7 @@ class ViolationsQuery(CamelSerializer):
     rule_id = Text(max_length=60, required=False)
     start_date = Moment(required=False)
     end_date = Moment(required=False, of_a_day=time.max)
-    cursor = PlaceCursor(required=False)
+    cursor = ViolationCursorField(required=False)
     limit = QueryWhole(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
 
 
@@ -207,7 +212,7 @@ class ViolationShape(CamelModelSerializer):
         ]
 
 
-class Content(Text):
+class ContentField(Text):
     """A text as it is, white space included."""
 
     pattern = r"^[^\x00]*$"
@@ -219,7 +224,7 @@ class Content(Text):
 class TriedContentShape(CamelSerializer):
     """Body of `POST /guardrails/test/{orgId}`."""
 
-    content = Content(max_length=MAX_CONTENT)
+    content = ContentField(max_length=MAX_CONTENT)
 
 
 class TriedFindingShape(CamelSerializer):
@@ -234,9 +239,9 @@ class TriedFindingShape(CamelSerializer):
     observed = serializers.BooleanField()
 
 
-def filters_of(query: dict[str, Any]) -> Filters:
+def filters_of(query: dict[str, Any]) -> ViolationFilters:
     """Return what a query asks violations to be like."""
-    return Filters(
+    return ViolationFilters(
         action_taken=query.get("action_taken"),
         rule_id=query.get("rule_id"),
         start=query.get("start_date"),

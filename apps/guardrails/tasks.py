@@ -1,4 +1,4 @@
-"""Scheduled work on violations."""
+"""Scheduled tasks on violations."""
 
 from __future__ import annotations
 

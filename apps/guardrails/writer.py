@@ -1,4 +1,4 @@
-"""The only writer of violations: each once, however often a record is settled.
+"""Idempotent writer of violations: each is stored once, however often its record is settled.
 
 Knows how a batch gets into the table. Must never know where violations come from.
 """
@@ -11,31 +11,32 @@ from hashlib import sha256
 from uuid import UUID
 
 from apps.guardrails.models import Violation
-from apps.guardrails.scanning.violations import Noted
+from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.ids import time_of
 from apps.organizations.models import Organization
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ScreenedRequest:
     """A request that rules found something in: its log's id, whose it is, and what was asked of which model."""
 
     log_id: UUID
     organization_id: UUID
     api_key_id: UUID
     model: str
-    noted: tuple[Noted, ...]
+    noted: tuple[ViolationDraft, ...]
 
 
-def write(requests: Iterable[Request]) -> int:
+def write(requests: Iterable[ScreenedRequest]) -> int:
     """Write what was found, inside the caller's transaction; return how much there was. Of organizations that are
     deleted nothing is written. Raises DatabaseError."""
-    found = list(requests)
-    if not found:
+    screened = list(requests)
+    if not screened:
         return 0
     living = Organization.objects.exclude(status=Organization.Status.DELETED)
-    known = set(living.filter(id__in={one.organization_id for one in found}).values_list("id", flat=True))
-    rows = [row for one in found if one.organization_id in known for row in _rows_of(one)]
+    organizations = {request.organization_id for request in screened}
+    kept = set(living.filter(id__in=organizations).values_list("id", flat=True))
+    rows = [row for request in screened if request.organization_id in kept for row in _rows_of(request)]
     rows.sort(key=lambda row: row.id)
     return len(Violation.objects.bulk_create(rows, ignore_conflicts=True))
 
@@ -46,7 +47,7 @@ def id_of(log_id: UUID, index: int) -> UUID:
     return UUID(int=(log_id.int >> 64 << 64) | (0b10 << 62) | (beyond >> 2))
 
 
-def _rows_of(request: Request) -> Iterable[Violation]:
+def _rows_of(request: ScreenedRequest) -> Iterable[Violation]:
     for index, noted in enumerate(request.noted):
         yield Violation(
             id=id_of(request.log_id, index),

@@ -1,1 +1,1 @@
-"""What happened: one row a request, one row a day."""
+"""Request logs and activity: one row for each request, totals for each day."""

@@ -1,4 +1,4 @@
-"""What happened on each day, added up: the days of a scope, newest first, exact to the row that was just written.
+"""Activity: the daily totals of a scope, newest first, exact to the row that was just written.
 
 Reads days and what is not yet folded into them in one statement, so that nothing is seen twice or missed while it is
 being moved. Must never know HTTP, nor who asks: a scope says what may be seen.
@@ -18,8 +18,8 @@ from apps.organizations.plans import PLANS
 
 # Days of activity that are kept, today included, on every plan.
 KEPT_DAYS = max(limits.activity_days for limits in PLANS.values())
-# What is told of each model, under the names it has on the wire.
-_OF_A_MODEL = {
+# The sums of each model, under their names on the wire.
+_MODEL_SUMS = {
     "requestCount": "request_count",
     "inputTokens": "input_tokens",
     "outputTokens": "output_tokens",
@@ -41,7 +41,7 @@ class ActivityScope:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ActivityWindow:
     """UTC days, both included."""
 
     first: date
@@ -49,11 +49,11 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class ActivityTotals:
     """What happened on a day: sums by column, as exact decimal texts, and what each model did, dearest first.
 
-    The models are JSON as it is told, `[{id, provider, …}]`: a year of many models is thousands of them, and PostgreSQL
-    writes them in a fraction of the time that they would take on their way through objects here.
+    The models are JSON as it is answered, `[{id, provider, …}]`: a year of many models is thousands of them, and
+    PostgreSQL writes them in a fraction of the time that they would take on their way through objects here.
     """
 
     date: date
@@ -61,7 +61,7 @@ class Day:
     models: str
 
 
-def window_of(now: datetime, *, days: int, first: date | None = None, last: date | None = None) -> Window:
+def window_of(now: datetime, *, days: int, first: date | None = None, last: date | None = None) -> ActivityWindow:
     """Return the days asked for: from `first` to `last`, else `days` days up to `last`, which is today if unsaid.
 
     No further back than activity is kept.
@@ -69,7 +69,7 @@ def window_of(now: datetime, *, days: int, first: date | None = None, last: date
     today = now.astimezone(UTC).date()
     last = today if last is None else last
     first = last - timedelta(days=min(days - 1, (last - date.min).days)) if first is None else first
-    return Window(max(first, kept_since(now)), last)
+    return ActivityWindow(max(first, kept_since(now)), last)
 
 
 def kept_since(now: datetime) -> date:
@@ -77,7 +77,7 @@ def kept_since(now: datetime) -> date:
     return now.astimezone(UTC).date() - timedelta(days=KEPT_DAYS - 1)
 
 
-def find_days(scope: ActivityScope, window: Window) -> list[Day]:
+def find_days(scope: ActivityScope, window: ActivityWindow) -> list[ActivityTotals]:
     """Return the days on which there were requests, newest first."""
     if not scope.organizations:
         return []
@@ -94,16 +94,18 @@ def find_days(scope: ActivityScope, window: Window) -> list[Day]:
                 "last": window.last,
             },
         )
-        return [Day(day, dict(zip(SUMS, sums, strict=True)), models) for day, models, *sums in cursor.fetchall()]
+        return [
+            ActivityTotals(day, dict(zip(SUMS, sums, strict=True)), models) for day, models, *sums in cursor.fetchall()
+        ]
 
 
 _WANTED = "organization_id = ANY(%(organizations)s) AND date BETWEEN %(first)s AND %(last)s"
 _COLUMNS = f"date, model, provider, {', '.join(SUMS)}"
 _OF_DAY = ", ".join(f"trim_scale(sum({name}))::text AS {name}" for name in SUMS)
-_OF_MODEL = ", ".join(f"trim_scale(sum({name})) AS {name}" for name in _OF_A_MODEL.values())
-_TOLD = ", ".join(f"'{told}', {name}" for told, name in _OF_A_MODEL.items())
+_OF_MODEL = ", ".join(f"trim_scale(sum({name})) AS {name}" for name in _MODEL_SUMS.values())
+_MODEL_FIELDS = ", ".join(f"'{wire_name}', {name}" for wire_name, name in _MODEL_SUMS.items())
 _QUESTION = f"""
-    WITH noted AS MATERIALIZED (
+    WITH added AS MATERIALIZED (
         SELECT {_COLUMNS} FROM {ActivityDay._meta.db_table}
         WHERE {_WANTED} AND project_id = %(of_project)s AND api_key_id = %(of_key)s
         UNION ALL
@@ -111,15 +113,16 @@ _QUESTION = f"""
         WHERE {_WANTED}
             AND project_id = coalesce(%(project)s, project_id) AND api_key_id = coalesce(%(key)s, api_key_id)
     ), of_model AS (
-        SELECT date, model, provider, {_OF_MODEL} FROM noted GROUP BY date, model, provider
+        SELECT date, model, provider, {_OF_MODEL} FROM added GROUP BY date, model, provider
         HAVING sum(request_count) > 0
-    ), told AS (
+    ), models_of_day AS (
         SELECT date, json_agg(
-            json_build_object('id', model, 'provider', provider, {_TOLD})
+            json_build_object('id', model, 'provider', provider, {_MODEL_FIELDS})
             ORDER BY cost DESC, request_count DESC, model, provider
         )::text AS models FROM of_model GROUP BY date
     ), of_day AS (
-        SELECT date, {_OF_DAY} FROM noted GROUP BY date HAVING sum(request_count) > 0
+        SELECT date, {_OF_DAY} FROM added GROUP BY date HAVING sum(request_count) > 0
     )
-    SELECT date, coalesce(models, '[]'), {", ".join(SUMS)} FROM of_day LEFT JOIN told USING (date) ORDER BY date DESC
+    SELECT date, coalesce(models, '[]'), {", ".join(SUMS)}
+    FROM of_day LEFT JOIN models_of_day USING (date) ORDER BY date DESC
 """  # noqa: S608 - names are ours

@@ -1,4 +1,4 @@
-"""Whose activity a user may see: that of every organization the user is a member of, as with logs.
+"""Access control of activity: a user sees that of every organization the user is a member of.
 
 Knows memberships. Must never write.
 """

@@ -1,4 +1,4 @@
-"""Request logs and activity in the admin: what happened, never what was said."""
+"""Request logs and activity in the Django admin, without the content of requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Older days of the log in ClickHouse: the same questions, the same rows, the same order.
+"""The log archive in ClickHouse: the same questions, the same rows, the same order.
 
 Knows ClickHouse's language. Needs the extra `clickhouse`. Must never decide what is moved, or how long it is kept.
 """
@@ -17,9 +17,9 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from apps.kernel.errors import Overloaded
 from apps.kernel.ids import time_of
-from apps.logs.access import Scope
+from apps.logs.access import LogScope
 from apps.logs.clickhouse_table import NEW_COLUMNS, TABLE, TABLE_COLUMNS
-from apps.logs.search import COLUMNS, Filters, Row
+from apps.logs.query import COLUMNS, LogFilters, LogRow
 
 log = structlog.get_logger(__name__)
 
@@ -81,15 +81,15 @@ class ClickHouse:
 
     def find_page(
         self,
-        scope: Scope,
-        filters: Filters,
+        scope: LogScope,
+        filters: LogFilters,
         *,
         low: datetime,
         high: datetime,
         after: UUID | None,
         count: int,
         ascending: bool,
-    ) -> list[Row]:
+    ) -> list[LogRow]:
         """Return at most `count` rows from `low` to `high` in order."""
         if low > high or not scope.since:
             return []
@@ -104,7 +104,7 @@ class ClickHouse:
         which = f"SELECT {key} FROM request_log WHERE {question.text} ORDER BY {order} LIMIT {count:d}"  # noqa: S608 - bound
         return self._rows(f"SELECT {_NAMES} FROM request_log WHERE ({key}) IN ({which}) ORDER BY {order}", question)  # noqa: S608 - bound
 
-    def find_row(self, scope: Scope, identifier: UUID) -> Row | None:
+    def find_row(self, scope: LogScope, identifier: UUID) -> LogRow | None:
         """Return a row by its id, or None."""
         if not scope.since:
             return None
@@ -153,7 +153,7 @@ class ClickHouse:
         text = f"ALTER TABLE request_log UPDATE {', '.join(changes)} WHERE {question.text}"
         self._change(text, question, mutations_sync=2)
 
-    def _rows(self, text: str, question: _Question) -> list[Row]:
+    def _rows(self, text: str, question: _Question) -> list[LogRow]:
         rows = [dict(zip(COLUMNS, row, strict=True)) for row in self._read(text, question.parameters)]
         for row in rows:
             row["id"] = UUID(int=row["id"])
@@ -190,7 +190,7 @@ class ClickHouse:
         return self._clients[patience]
 
 
-def _within(scope: Scope) -> _Question:
+def _within(scope: LogScope) -> _Question:
     """Return the question for all rows in a scope."""
     question = _Question()
     parts = []
@@ -209,7 +209,7 @@ def _within(scope: Scope) -> _Question:
     return question
 
 
-def _ask_filters(question: _Question, filters: Filters) -> None:
+def _ask_filters(question: _Question, filters: LogFilters) -> None:
     equal = {
         "used_provider": filters.provider,
         "finish_reason": filters.finish_reason,

@@ -1,4 +1,4 @@
-"""The log's table in ClickHouse, made from the model: a column each, in the order of the searches.
+"""The log's table in ClickHouse (DDL), generated from the model.
 
 Knows types of both sides. Must never ask anyone anything.
 """

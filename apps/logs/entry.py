@@ -1,4 +1,4 @@
-"""The record of one request as the gateway hands it over: everything a log row, the ledger and key usage need.
+"""The log entry: the record of one request that the gateway hands over, for the log, the ledger and key usage.
 
 A plain value that travels through the outbox as JSON. Knows the names of things, never how they are stored.
 Content fields are only filled when the organization's retention allows it: what is not in the record can leak nowhere.

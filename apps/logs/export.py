@@ -1,4 +1,4 @@
-"""Many rows as one file: CSV or JSON lines, made a page at a time, so that a long answer needs little memory.
+"""Streaming export of rows as CSV or JSON lines, a page at a time, so that a long answer needs little memory.
 
 Knows how a value becomes a cell or a line, and how rows are fetched while nobody holds a database connection for a
 client that reads slowly. Must never know HTTP.
@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import msgspec
 from django.db import connection
 
-from apps.logs.access import Scope
-from apps.logs.search import Filters, Row, find_page
+from apps.logs.access import LogScope
+from apps.logs.query import LogFilters, LogRow
+from apps.logs.search import find_page
 
-Record = dict[str, Any]
+ExportRecord = dict[str, Any]
 
 # Rows of a page: few at first, for each may hold megabytes; later as many as make about so many bytes.
 FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES = 16, 256, 1024 * 1024
@@ -30,22 +31,22 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
-class Format(NamedTuple):
+class ExportFormat(NamedTuple):
     """A kind of file: its content type, what it begins with, and how records are written."""
 
     content_type: str
     begin: Callable[[Sequence[str]], bytes]
-    write: Callable[[Iterable[Record]], bytes]
+    write: Callable[[Iterable[ExportRecord]], bytes]
 
 
-def write_file(form: Format, names: Sequence[str], pages: Iterable[Sequence[Record]]) -> Iterator[bytes]:
+def write_file(form: ExportFormat, names: Sequence[str], pages: Iterable[Sequence[ExportRecord]]) -> Iterator[bytes]:
     """Yield the file of the records, whose fields are `names`, a page at a time."""
     yield form.begin(names)
     for page in pages:
         yield form.write(page)
 
 
-def find_pages(scope: Scope, filters: Filters, *, ascending: bool) -> Iterator[list[Row]]:
+def find_pages(scope: LogScope, filters: LogFilters, *, ascending: bool) -> Iterator[list[LogRow]]:
     """Yield the rows that there are by now, in order, a page at a time."""
     # Those that come meanwhile could go on for ever.
     now = datetime.now(UTC)
@@ -53,7 +54,7 @@ def find_pages(scope: Scope, filters: Filters, *, ascending: bool) -> Iterator[l
     after, count = None, FIRST_PAGE
     while True:
         rows = find_page(scope, filters, count=count, after=after, ascending=ascending)
-        _let_go()
+        _release_connection()
         if rows:
             after = rows[-1]["id"]
             yield rows
@@ -62,19 +63,19 @@ def find_pages(scope: Scope, filters: Filters, *, ascending: bool) -> Iterator[l
         count = _next_count(rows)
 
 
-def _next_count(rows: Sequence[Row]) -> int:
+def _next_count(rows: Sequence[LogRow]) -> int:
     """Return how many rows the next page has, by the size of these: at most twice as many."""
     size = sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
     return max(1, min(LARGEST_PAGE, 2 * len(rows), PAGE_BYTES * len(rows) // max(size, 1)))
 
 
-def _let_go() -> None:
+def _release_connection() -> None:
     """Give the connection back: the client may take its time over a page."""
     if not connection.in_atomic_block:
         connection.close()
 
 
-def _lines(records: Iterable[Record]) -> bytes:
+def _lines(records: Iterable[ExportRecord]) -> bytes:
     return b"".join(_ENCODER.encode(record) + b"\n" for record in records)
 
 
@@ -100,10 +101,10 @@ def _cell(value: Any) -> str:
 
 
 FORMATS = {
-    "csv": Format(
+    "csv": ExportFormat(
         "text/csv; charset=utf-8",
         begin=lambda names: _table([names]),
         write=lambda records: _table([_cell(value) for value in record.values()] for record in records),
     ),
-    "jsonl": Format("application/jsonl", begin=lambda names: b"", write=_lines),
+    "jsonl": ExportFormat("application/jsonl", begin=lambda names: b"", write=_lines),
 }

@@ -1,4 +1,4 @@
-"""One row a request, sums of days, how long and how much is kept: columns and indexes.
+"""The tables of the log: requests, daily totals, agreed retention.
 
 Rows keep plain ids, not foreign keys, so that retention can drop whole days. `request_log` is partitioned by day of
 `created_at`, which is the time inside the UUIDv7 `id`: the id alone finds its partition.

@@ -1,4 +1,4 @@
-"""The days of `request_log`: one partition a UTC day, made ahead, dropped whole.
+"""Partitioning of `request_log`: one partition for each UTC day, created ahead, dropped whole.
 
 Knows names, bounds and locks of partitions. Must never know what a row says.
 """

@@ -1,7 +1,7 @@
-"""From log rows to sums of days: what a batch of rows adds is noted with the rows and folded into the days later.
+"""Roll-up of log rows into daily totals: each batch appends deltas, which are folded into the days later.
 
-Notes are only ever appended, in the transaction that writes the rows, so writers wait for nobody; a fold moves notes
-into days in one statement. Days and notes together are exact at any moment, whoever dies when: what a row adds is in
+Deltas are only ever appended, in the transaction that writes the rows, so writers wait for nobody; a fold moves deltas
+into days in one statement. Days and deltas together are exact at any moment, whoever dies when: what a row adds is in
 one of the two. What retention removes from the log changes no sum. Must never know who asks.
 """
 
@@ -18,7 +18,7 @@ from apps.kernel.arrays import array_of
 from apps.kernel.money import LARGEST
 from apps.logs.models import ActivityDay, ActivityDelta
 
-# Notes folded by one statement: some tens of milliseconds.
+# Deltas folded by one statement: some tens of milliseconds.
 BATCH = 10_000
 
 # What sums are kept apart by. A request that nobody was asked to answer counts for the model that it named.
@@ -59,7 +59,7 @@ _PARTS = {
     "api_keys_data_storage_cost": f"CASE WHEN NOT {_CREDITS} THEN data_storage_cost END",
 }
 SUMS = tuple(_PARTS)
-_DAYS, _NOTES = ActivityDay._meta.db_table, ActivityDelta._meta.db_table
+_DAYS, _DELTAS = ActivityDay._meta.db_table, ActivityDelta._meta.db_table
 _NAMES = ", ".join((*_DIMENSIONS, *SUMS))
 _KEY = ", ".join(_DIMENSIONS)
 
@@ -71,19 +71,19 @@ def _bounded(name: str, total: str) -> str:
     return f"least(greatest({total}, -{largest}), {largest})"
 
 
-def _note(sign: str) -> str:
-    """Return the statement that notes what rows of a table add, or no longer add."""
+def _insert_deltas(sign: str) -> str:
+    """Return the statement that appends what rows of a table add, or no longer add."""
     dimensions = ", ".join(f"{expression} AS {name}" for name, expression in _DIMENSIONS.items())
     totals = (_bounded(name, f"{sign}coalesce(sum({part}), 0)") for name, part in _PARTS.items())
-    return f"INSERT INTO {_NOTES} ({_NAMES}) SELECT {dimensions}, {', '.join(totals)} FROM "  # noqa: S608 - names are ours
+    return f"INSERT INTO {_DELTAS} ({_NAMES}) SELECT {dimensions}, {', '.join(totals)} FROM "  # noqa: S608 - names are ours
 
 
 _EVERY_PROJECT, _EVERY_KEY = (f"coalesce({name}, '{ActivityDay.EVERY}')" for name in ("project_id", "api_key_id"))
-_ADD, _TAKE_BACK = _note(""), _note("-")
-_FOLD = f"""
+_ADD, _TAKE_BACK = _insert_deltas(""), _insert_deltas("-")
+_ROLL_UP = f"""
     WITH taken AS (
-        DELETE FROM {_NOTES} WHERE id = ANY(ARRAY(
-            SELECT id FROM {_NOTES} ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
+        DELETE FROM {_DELTAS} WHERE id = ANY(ARRAY(
+            SELECT id FROM {_DELTAS} ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
         )) RETURNING {_NAMES}
     ), folded AS (
         INSERT INTO {_DAYS} AS day (id, {_NAMES})
@@ -98,30 +98,30 @@ _FOLD = f"""
 """  # noqa: S608 - names are ours
 
 
-def add(cursor: CursorWrapper, table: str, ids: Sequence[UUID]) -> None:
-    """Note what rows of a table with the log's columns add. In the transaction that makes them rows of the log."""
+def append_deltas(cursor: CursorWrapper, table: str, ids: Sequence[UUID]) -> None:
+    """Append what rows of a table with the log's columns add, in the transaction that makes them rows of the log."""
     cursor.execute(f"{_ADD} {table} WHERE id = ANY(%s::uuid[]) GROUP BY {_KEY}", [array_of(ids)])
 
 
-def take_back(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[UUID]) -> None:
-    """Note that rows of the log, made at these moments, no longer add what they did: before they are replaced."""
+def retract_rows(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[UUID]) -> None:
+    """Append that rows of the log, made at these moments, no longer add what they did; before they are replaced."""
     cursor.execute(
         f"{_TAKE_BACK} request_log WHERE created_at = ANY(%s) AND id = ANY(%s) GROUP BY {_KEY}",
         [list(moments), list(ids)],
     )
 
 
-def fold() -> int:
-    """Fold the notes there are into their days; return how many. Any number of processes may fold at once."""
+def roll_up() -> int:
+    """Fold the deltas there are into their days; return how many. Any number of processes may fold at once."""
     folded = 0
-    while taken := _fold_batch():
+    while taken := _roll_up_batch():
         folded += taken
         if taken < BATCH:
             break
     return folded
 
 
-def _fold_batch() -> int:
+def _roll_up_batch() -> int:
     with connection.cursor() as cursor:
-        cursor.execute(_FOLD, [BATCH])
+        cursor.execute(_ROLL_UP, [BATCH])
         return int(cursor.fetchone()[0])

@@ -1,4 +1,4 @@
-"""Logs on the wire (specification 2.12, 4.4): what may be asked, and what a log entry looks like.
+"""Serializers of the logs API (specification 2.12, 4.4).
 
 Entries are written straight from rows: costs with every digit, stored JSON as it is stored.
 """
@@ -15,8 +15,8 @@ import msgspec
 from apps.kernel.money import plain
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import CamelSerializer, Choice, Cursor, Moment, QueryWhole, Text, camel
-from apps.logs.access import Named
-from apps.logs.search import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, Filters, Row
+from apps.logs.access import RequestedIds
+from apps.logs.query import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, LogFilters, LogRow
 
 # Token counts are strings on the wire; other whole numbers are numbers.
 COUNTS = {
@@ -61,16 +61,16 @@ class LogsExportQuery(LogsQuery):
     format = Choice(["csv", "jsonl"], default="csv")
 
 
-class UsedQuery(CamelSerializer):
+class UsedModelsQuery(CamelSerializer):
     """The query of `GET /logs/unique-models`."""
 
     project_id = Text(required=False)
     org_id = Text(required=False)
 
 
-def named_of(query: Mapping[str, Any]) -> Named:
+def requested_ids_of(query: Mapping[str, Any]) -> RequestedIds:
     """Return the ids that a query names."""
-    return Named(
+    return RequestedIds(
         organization_id=query.get("org_id"),
         project_id=query.get("project_id"),
         api_key_id=query.get("api_key_id"),
@@ -78,9 +78,9 @@ def named_of(query: Mapping[str, Any]) -> Named:
     )
 
 
-def filters_of(query: Mapping[str, Any]) -> Filters:
+def filters_of(query: Mapping[str, Any]) -> LogFilters:
     """Return what a query asks rows to be like."""
-    return Filters(
+    return LogFilters(
         start=query.get("start_date"),
         end=query.get("end_date"),
         model=query.get("model"),
@@ -98,7 +98,7 @@ def encode(answer: dict[str, Any]) -> bytes:
     return _ENCODER.encode(answer)
 
 
-def entry_of(row: Row) -> dict[str, Any]:
+def entry_of(row: LogRow) -> dict[str, Any]:
     """Return a row as a log entry."""
     return {wire_name: None if (value := row[column]) is None else write(value) for column, wire_name, write in _WIRE}
 

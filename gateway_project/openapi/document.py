@@ -22,6 +22,7 @@ from apps.kernel.rest.describe import REFUSES
 from apps.kernel.rest.envelopes import Family, family_of
 from gateway_project.openapi import extensions
 from gateway_project.openapi.log_entry import log_schemas
+from gateway_project.openapi.system_rule_schemas import add_system_rules
 
 PARTS = Path(__file__).parent / "parts"
 METHODS = ("get", "put", "post", "patch", "delete")
@@ -68,6 +69,7 @@ def document() -> Record:
     for path, operations in made["paths"].items():
         whole["paths"][_camel(path)] = operations
     by_hand = whole["components"]["schemas"]
+    add_system_rules(by_hand)
     whole["components"]["schemas"] = {**log_schemas(), **made["components"]["schemas"], **by_hand}
     for path, operations in whole["paths"].items():
         for method in METHODS:

@@ -8,7 +8,7 @@ from django.db import models
 
 from apps.kernel.rest.serializers import camel
 from apps.logs.models import RequestLog
-from apps.logs.search import COLUMNS, JSON_COLUMNS
+from apps.logs.query import COLUMNS, JSON_COLUMNS
 from apps.logs.serializers import COUNTS
 
 Record = dict[str, Any]

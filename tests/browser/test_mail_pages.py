@@ -9,9 +9,9 @@ import pytest
 
 from apps.organizations.email_tokens import reset_token, verification_token
 from apps.organizations.models import User
-from tests.authenticator import sign_in
-from tests.chromium import PROGRAM, chromium
-from tests.world import make_user
+from tests.support.cast import make_user
+from tests.support.chromium import PROGRAM, chromium
+from tests.support.webauthn_authenticator import sign_in
 
 pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium"),

@@ -12,9 +12,9 @@ import pytest
 from apps.organizations.actions import create_operator
 from apps.organizations.models import Passkey, TwoFactor
 from gateway_project.passkey_domain import PasskeyDomain
-from tests.chromium import PROGRAM, Browser, chromium
-from tests.two_factor import app_code
-from tests.world import PASSWORD
+from tests.support.authenticator import app_code
+from tests.support.cast import PASSWORD
+from tests.support.chromium import PROGRAM, Browser, chromium
 
 pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium"),

@@ -14,7 +14,7 @@ from apps.keys.actions import CreatedKey
 from apps.logs import export
 from apps.logs.access import scope_of_key
 from apps.logs.export import find_pages
-from apps.logs.search import Filters
+from apps.logs.query import LogFilters
 from tests.logs.entries import FULL, ago, entry, id_at, write
 from tests.support.cast import Caller, World, make_key, signed_in
 
@@ -131,13 +131,13 @@ def test_pages_are_as_large_as_their_rows_are_small(
             for minutes, text in enumerate(contents, start=1)
         )
     )
-    pages = find_pages(scope_of_key(created.key, ago()), Filters(), ascending=False)
+    pages = find_pages(scope_of_key(created.key, ago()), LogFilters(), ascending=False)
     assert [len(page) for page in pages] == [2, 4, 8, 8, 8, 1, 1, 1, 1]
 
 
 def test_rows_that_come_meanwhile_do_not_keep_it_going(world: World, created: CreatedKey) -> None:
     write(entry(created.key, id=id_at(ago(minutes=1))))
-    pages = find_pages(scope_of_key(created.key, ago()), Filters(), ascending=True)
+    pages = find_pages(scope_of_key(created.key, ago()), LogFilters(), ascending=True)
     first = next(pages)
     write(entry(created.key, id=id_at(ago(minutes=-1))))
     assert (len(first), list(pages)) == (1, [])

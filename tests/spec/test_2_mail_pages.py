@@ -17,9 +17,9 @@ from knox.models import AuthToken
 from apps.organizations import actions, messages, throttle
 from apps.organizations.email_tokens import reset_token, verification_token
 from apps.organizations.models import AuditEntry, User
-from tests.authenticator import sign_in
-from tests.two_factor import app_code, enrol
-from tests.world import PASSWORD, Caller, World, signed_in
+from tests.support.authenticator import app_code, enrol
+from tests.support.cast import PASSWORD, Caller, World, signed_in
+from tests.support.webauthn_authenticator import sign_in
 
 NEW = "a short swim in the lake"
 ASK, RESET = "/auth/request-password-reset", "/auth/reset-password"

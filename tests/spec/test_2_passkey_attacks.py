@@ -15,7 +15,8 @@ from apps.kernel.errors import InvalidRequest
 from apps.kernel.redis import client
 from apps.organizations import ceremonies, passkeys
 from apps.organizations.models import Passkey
-from tests.authenticator import (
+from tests.support.cast import Caller, World, signed_in
+from tests.support.webauthn_authenticator import (
     NO_CEREMONY,
     OPTIONS,
     PRESENT,
@@ -28,7 +29,6 @@ from tests.authenticator import (
     encode,
     sign_in,
 )
-from tests.world import Caller, World, signed_in
 
 
 @pytest.mark.parametrize(

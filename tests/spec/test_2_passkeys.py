@@ -10,7 +10,9 @@ from knox.models import AuthToken
 
 from apps.organizations import passkeys, throttle
 from apps.organizations.models import AuditEntry, Passkey, TwoFactor, User
-from tests.authenticator import (
+from tests.support.authenticator import app_code, enrol
+from tests.support.cast import PASSWORD, Caller, World, signed_in
+from tests.support.webauthn_authenticator import (
     NO_CEREMONY,
     OPTIONS,
     PRESENT,
@@ -24,8 +26,6 @@ from tests.authenticator import (
     registration,
     sign_in,
 )
-from tests.two_factor import app_code, enrol
-from tests.world import PASSWORD, Caller, World, signed_in
 
 
 class TestSigningIn:

@@ -14,9 +14,9 @@ from django.test import Client
 from apps.organizations import sign_in_methods
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, Passkey, Role, TwoFactor, User
-from tests.authenticator import OPTIONS, Authenticator, add_passkey, answer
-from tests.two_factor import app_code, enrol
-from tests.world import PASSWORD, Caller, World, join, signed_in
+from tests.support.authenticator import app_code, enrol
+from tests.support.cast import PASSWORD, Caller, World, join, signed_in
+from tests.support.webauthn_authenticator import OPTIONS, Authenticator, add_passkey, answer
 
 PAGE = "/admin/organizations/twofactor/mine/"
 

@@ -8,12 +8,15 @@ import pytest
 from django.db import connection
 
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
+from apps.guardrails.rules import system_rules
 from apps.organizations.models import AuditEntry, IdempotentAnswer, Organization, Plan
 from tests.spec.test_permissions import state
 from tests.support.cast import Caller, World, signed_in
 
 CARD = "4111 1111 1111 1111"
 TICKETS = {"type": "custom_regex", "pattern": "ticket-[0-9]{4}"}
+# Five of the specification, and others that are on by default.
+RULES_ON = sum(rule.default_enabled for rule in system_rules().values())
 PASSED = {"passed": True, "blocked": False, "violations": []}
 
 
@@ -48,7 +51,7 @@ def add_rule(acme: Organization, **columns: Any) -> CustomRule:
 
 class TestWithoutAConfiguration:
     def test_the_defaults_are_tried(self, adam: Caller, acme: Organization) -> None:
-        assert tried(adam, acme, "What is the capital of France?") == {**PASSED, "rulesChecked": 5}
+        assert tried(adam, acme, "What is the capital of France?") == {**PASSED, "rulesChecked": RULES_ON}
         assert not GuardrailConfig.objects.exists()
 
     def test_personal_data_is_redacted_and_told_masked(self, adam: Caller, acme: Organization) -> None:
@@ -67,7 +70,7 @@ class TestWithoutAConfiguration:
                     "observed": False,
                 }
             ],
-            "rulesChecked": 5,
+            "rulesChecked": RULES_ON,
         }
 
     def test_an_injection_is_blocked(self, adam: Caller, acme: Organization) -> None:
@@ -96,7 +99,7 @@ class TestOwnRules:
                 }
                 for matched in ("ticket-1234", "ticket-5678")
             ],
-            "rulesChecked": 6,
+            "rulesChecked": RULES_ON + 1,
         }
 
     def test_one_that_observes_says_what_it_would_do(self, adam: Caller, acme: Organization) -> None:
@@ -108,7 +111,7 @@ class TestOwnRules:
     def test_one_that_allows_overrides_those_below(self, adam: Caller, acme: Organization) -> None:
         add_rule(acme)
         add_rule(acme, name="Ours", action="allow", priority=200)
-        assert tried(adam, acme, "see ticket-1234") == {**PASSED, "rulesChecked": 7}
+        assert tried(adam, acme, "see ticket-1234") == {**PASSED, "rulesChecked": RULES_ON + 2}
 
     def test_private_content_that_they_find_is_masked_too(self, adam: Caller, acme: Organization) -> None:
         pattern = {"type": "custom_regex", "pattern": "card .*"}

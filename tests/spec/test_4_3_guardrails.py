@@ -7,19 +7,19 @@ from typing import Any
 import pytest
 
 from apps.guardrails.models import CustomRule, GuardrailConfig
+from apps.guardrails.rules import system_rules
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.organizations.models import AuditEntry, Organization, Plan
 from tests.support.cast import Caller, World, join, signed_in
+from tests.support.guardrails_in_force import SPECIFIED_RULES
 
-DEFAULT_RULES = {
-    "prompt_injection": {"enabled": True, "action": "block"},
-    "jailbreak": {"enabled": True, "action": "block"},
-    "pii_detection": {"enabled": True, "action": "redact"},
-    "secrets": {"enabled": True, "action": "block"},
-    "file_types": {"enabled": True, "action": "block"},
-    "document_leakage": {"enabled": False, "action": "warn"},
+# What every rule says of itself, and of the six of the specification what that says.
+DESCRIBED_RULES = {
+    **{rule.id: (rule.category, rule.default_enabled, rule.default_action) for rule in system_rules().values()},
+    **SPECIFIED_RULES,
 }
+DEFAULT_RULES = {name: {"enabled": enabled, "action": action} for name, (_, enabled, action) in DESCRIBED_RULES.items()}
 DEFAULTS = {
     "enabled": True,
     "systemRules": DEFAULT_RULES,
@@ -240,10 +240,9 @@ class TestSystemRules:
         told = {rule.pop("id"): rule for rule in response.json()["rules"]}
         assert all(set(rule) == {"name", "category", "defaultEnabled", "defaultAction"} for rule in told.values())
         assert all(rule.pop("name") for rule in told.values())
-        categories = ["injection", "jailbreak", "pii", "secrets", "files", "document_leakage"]
         assert told == {
-            f"system:{name}": {"category": category, "defaultEnabled": rule["enabled"], "defaultAction": rule["action"]}
-            for (name, rule), category in zip(DEFAULT_RULES.items(), categories, strict=True)
+            f"system:{name}": {"category": category, "defaultEnabled": enabled, "defaultAction": action}
+            for name, (category, enabled, action) in DESCRIBED_RULES.items()
         }
 
 

@@ -13,10 +13,19 @@ from django.db import connection
 from apps.gateway.access import policy
 from apps.gateway.settlement import outbox
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
+from apps.guardrails.rules import system_rules
 from apps.kernel.redis import client as valkey
 from tests.support.upstream import Caller
 
-SYSTEM_RULES = ("prompt_injection", "jailbreak", "pii_detection", "secrets", "file_types", "document_leakage")
+# The six rules of the specification, which no other rule changes: category, whether it is on by default, action.
+SPECIFIED_RULES = {
+    "prompt_injection": ("injection", True, "block"),
+    "jailbreak": ("jailbreak", True, "block"),
+    "pii_detection": ("pii", True, "redact"),
+    "secrets": ("secrets", True, "block"),
+    "file_types": ("files", True, "block"),
+    "document_leakage": ("document_leakage", False, "warn"),
+}
 
 
 def guard(caller: Caller, *, pii: str | None = None, **columns: Any) -> GuardrailConfig:
@@ -24,7 +33,7 @@ def guard(caller: Caller, *, pii: str | None = None, **columns: Any) -> Guardrai
     rules: dict[str, str] = columns.pop("rules", {})
     states = {
         name: {"enabled": name in rules, "action": rules.get(name, "block"), **columns.pop(name, {})}
-        for name in SYSTEM_RULES
+        for name in system_rules()
     }
     row, _ = GuardrailConfig.objects.update_or_create(
         organization_id=caller.organization_id,

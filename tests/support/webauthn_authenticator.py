@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, SECP256R1, Ellip
 from cryptography.hazmat.primitives.hashes import SHA256
 
 from apps.organizations.models import User
-from tests.world import PASSWORD, Caller
+from tests.support.cast import PASSWORD, Caller
 
 ORIGIN, RP_ID = "http://localhost:8000", "localhost"
 OPTIONS, SIGN_IN = "/auth/sign-in/passkey/options", "/auth/sign-in/passkey"

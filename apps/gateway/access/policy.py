@@ -20,8 +20,8 @@ from redis.exceptions import RedisError
 from apps.billing.discounts import Shares, own_of
 from apps.billing.periods import Ceiling, ceiling_of
 from apps.gateway.access.policy_cache import NoLongerValid, PolicyCache
-from apps.guardrails.configuration.active_guardrails import find_guardrails
-from apps.guardrails.scanning.engine import Compiled as Guardrails
+from apps.guardrails.configuration.compiled_cache import find_guardrails
+from apps.guardrails.scanning.engine import CompiledGuardrails as Guardrails
 from apps.kernel import database, generation
 from apps.kernel.errors import Gone, Unauthenticated
 from apps.keys.authenticate import find_api_key

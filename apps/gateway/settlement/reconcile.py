@@ -26,7 +26,7 @@ from apps.gateway.settlement import outbox
 from apps.gateway.settlement.settle import BROKEN
 from apps.kernel.money import plain
 from apps.kernel.redis import client
-from apps.logs import store
+from apps.logs import archive
 from apps.organizations.plans import PLANS
 
 log = structlog.get_logger(__name__)
@@ -137,7 +137,7 @@ def days_to_compare(now: datetime) -> list[date]:
         cursor.execute(_LATE_DAYS, [begun, begun, farthest])
         days = {day for (day,) in cursor.fetchall()} | {yesterday}
     # Of a day that has moved to another store, what came late is all that is left here.
-    moved = store.moved_before(now).date() if store.older() is not None else date.min
+    moved = archive.archived_before(now).date() if archive.find_archive() is not None else date.min
     return sorted(day for day in days if day >= moved)
 
 

@@ -18,7 +18,7 @@ from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import Message
 from apps.gateway.settlement.record import charge_of, encode
 from apps.guardrails import writer as violations
-from apps.guardrails.scanning.violations import Noted
+from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.pace import paced
 from apps.kernel.redis import client
 from apps.logs import writer
@@ -97,12 +97,12 @@ def _read(messages: Sequence[Message]) -> list[tuple[Message, Entry]]:
     return entries
 
 
-def _found_in(entry: Entry) -> violations.Request:
+def _found_in(entry: Entry) -> violations.ScreenedRequest:
     """Return what guardrails found in a request."""
-    return violations.Request(
+    return violations.ScreenedRequest(
         log_id=entry.id,
         organization_id=entry.organization_id,
         api_key_id=entry.api_key_id,
         model=entry.used_model or entry.requested_model,
-        noted=msgspec.convert(entry.violations, tuple[Noted, ...]),
+        noted=msgspec.convert(entry.violations, tuple[ViolationDraft, ...]),
     )

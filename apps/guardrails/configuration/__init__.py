@@ -1,1 +1,1 @@
-"""Configuration: an organization's guardrails from rows to compiled rules."""
+"""Configuration: an organization's guardrails, validated, loaded and compiled."""

@@ -1,7 +1,7 @@
-"""The types of rules that organizations write themselves: one file each in this folder, found by looking.
+"""Registry of custom rule types, which organizations configure: every file of this folder is one.
 
 A type's file holds `TYPE`; `read_config(config)`, which returns the configuration as it is kept or raises `BadConfig`;
-and `compile_rules(configs)`, which makes one matcher of all rules of the type. A matcher has `find(text, effort)`,
+and `compile_rules(configs)`, which makes one matcher of all rules of the type. A matcher has `find(text, budget)`,
 which yields (index of the rule, span), and may have `find_in_conversation(segments)`, which yields (index of the rule,
 index of the segment, span). Must never know an action, a priority, or a chat format.
 """
@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from apps.guardrails.findings.finding import Segment, Span
-from apps.guardrails.regex.re2_matcher import Effort
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import Segment, Span
+from apps.guardrails.regex.re2_matcher import TimeBudget
+from apps.guardrails.text.scanned_text import ScannedText
 
 # How many rules an organization may have.
-MOST_RULES = 500
+MAX_RULES = 500
 
 
 class BadConfig(ValueError):
@@ -35,7 +35,7 @@ class BadConfig(ValueError):
 class Matcher(Protocol):
     """All rules of one type of an organization, ready to run."""
 
-    def find(self, text: Text, effort: Effort) -> Iterable[tuple[int, Span]]:
+    def find(self, text: ScannedText, budget: TimeBudget) -> Iterable[tuple[int, Span]]:
         """Yield the index of a rule and what it found, in any order."""
 
 

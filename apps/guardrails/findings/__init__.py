@@ -1,1 +1,1 @@
-"""Findings: what guardrails look at, what they say, and how it is masked."""
+"""Findings: the values that a scan takes and returns, and redaction by them."""

@@ -1,1 +1,1 @@
-"""Matching: how words, phrases, patterns and signs of an attack are found in a text."""
+"""Matching: multi-pattern search, stemming, attack signals and the mention filter."""

@@ -1,10 +1,10 @@
-"""Things looked for in a text: candidates by pattern, judged one by one, several kinds at once.
+"""Pattern search: regular expressions find candidates, a check validates each of them.
 
-Knows how a hit becomes a span, and how much judging a text is worth. Must never know what is looked for.
+Knows how a candidate becomes a span, and how many candidates of a text are checked. Must never know any pattern.
 
-Judging is Python, and a text can be made of nothing but candidates. So what looks the same is judged once; and where
-there are more candidates than any text has that means no harm, the rest counts as found without being judged, from the
-first of them to the last: then more is masked than must be, and nothing is let through.
+Checks are Python, and a text can be made of nothing but candidates. So equal candidates are checked once; and where
+there are more candidates than any harmless text has, the rest counts as found without a check, from the first of them
+to the last: then more is masked than must be, and nothing is let through.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from typing import NamedTuple
 
 import re2
 
-from apps.guardrails.findings.finding import MOST_SPANS, UNFINISHED, Span
-from apps.guardrails.regex.patterns import compiled, last_end, options
-from apps.guardrails.text.plain_numbers import Plain
+from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
+from apps.guardrails.regex.re2_patterns import compile_re2, find_last_end, re2_options
+from apps.guardrails.text.ascii_folding import AsciiFoldedText
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _DIGITS = frozenset(b"0123456789")
 # How many bytes a check may look at before and behind a candidate, if it does not say otherwise.
-REACH = 260
-# Candidates that are judged in one text: this many, and one more for so many bytes.
-_JUDGED, _BYTES_EACH = 1500, 64
+CONTEXT_BYTES = 260
+# Candidates that are checked in one text: this many, and one more for so many bytes.
+_MAX_CHECKED, _BYTES_EACH = 1500, 64
 # Refused candidates each of which begins within the one before it; how many bytes of the line then count as found at a
 # time, and how near behind these the next one is of the same chain.
 _CHAIN, _STRETCH, _NEXT = 100, 1024, 32
 _MOST_REMEMBERED = 4000
 
 
-class Hit(NamedTuple):
+class CandidateMatch(NamedTuple):
     """A candidate: `utf8[start:end]`."""
 
     utf8: bytes
@@ -59,17 +59,17 @@ class Hit(NamedTuple):
             return False
         return not (len(after) == 2 and after[:1] in (b".", b"-") and after[1] in _DIGITS)
 
-    def cut(self, length: int) -> Hit:
+    def truncated(self, length: int) -> CandidateMatch:
         """Return only its first `length` bytes."""
-        return Hit(self.utf8, self.start, self.start + length)
+        return CandidateMatch(self.utf8, self.start, self.start + length)
 
 
-# Says what of a candidate is a finding: the candidate, a part of it, or nothing.
-Check = Callable[[Hit], Hit | None]
+# Validates a candidate. Returns what of it is a finding: the candidate, a part of it, or None.
+Check = Callable[[CandidateMatch], CandidateMatch | None]
 
 
-class Sought(NamedTuple):
-    """One thing that is looked for.
+class CandidatePattern(NamedTuple):
+    """One kind of data that is searched for.
 
     `pattern` finds candidates (its first group, if it has one, is the candidate) and `check` judges them.
     Only texts that match `gate` (by default the pattern) are searched. Candidates of one kind may overlap
@@ -85,47 +85,47 @@ class Sought(NamedTuple):
     gate: str = ""
     overlapping: bool = False
     follow: str = ""
-    far: bool = False
+    wide_context: bool = False
 
 
-class Search:
-    """Many things looked for at once: one pass for all, then one for each that is there."""
+class PatternSearch:
+    """Searches for many kinds at once: one pass for all (the gate), then one for each kind that is there."""
 
-    def __init__(self, soughts: Sequence[Sought]) -> None:
-        self._soughts = soughts
-        self._patterns = [compiled(sought.pattern) for sought in soughts]
-        self._follows = [compiled(sought.follow) if sought.follow else None for sought in soughts]
-        self._gate = re2.Set.SearchSet(options())
-        for sought in soughts:
-            self._gate.Add(sought.gate or sought.pattern)
+    def __init__(self, kinds: Sequence[CandidatePattern]) -> None:
+        self._kinds = kinds
+        self._patterns = [compile_re2(kind.pattern) for kind in kinds]
+        self._follows = [compile_re2(kind.follow) if kind.follow else None for kind in kinds]
+        self._gate = re2.Set.SearchSet(re2_options())
+        for kind in kinds:
+            self._gate.Add(kind.gate or kind.pattern)
         self._gate.Compile()
 
-    def find(self, plain: Plain) -> list[Span]:
-        """Return what is there, by place: of two that overlap, what comes first among the soughts.
+    def find(self, plain: AsciiFoldedText) -> list[Span]:
+        """Return what is there, by place: of two that overlap, what comes first in the order of the kinds.
 
-        What was not judged (`UNFINISHED`) may overlap others.
+        What was not checked (`UNFINISHED`) may overlap others.
         """
-        judge = _Judge(self._soughts, plain.utf8)
-        judged: list[tuple[int, int, int]] = []
+        checker = _CandidateChecker(self._kinds, plain.utf8)
+        checked: list[tuple[int, int, int]] = []
         coarse: list[tuple[int, int, int]] = []
         for rank in self._gate.Match(plain.utf8) or ():
-            for start, end, sure in self._hits(rank, judge):
-                (judged if sure else coarse).append((start, rank, end))
-        spans = [(*one, self._soughts[one[1]].name) for one in _apart(judged)]
+            for start, end, sure in self._find_kind(rank, checker):
+                (checked if sure else coarse).append((start, rank, end))
+        spans = [(*one, self._kinds[one[1]].name) for one in _drop_overlapping(checked)]
         spans += [(*one, UNFINISHED) for one in coarse]
         return [
-            Span(*plain.origin(start, end), name, self._soughts[rank].label) for start, rank, end, name in sorted(spans)
+            Span(*plain.origin(start, end), name, self._kinds[rank].label) for start, rank, end, name in sorted(spans)
         ]
 
-    def _hits(self, rank: int, judge: _Judge) -> Iterator[tuple[int, int, bool]]:
-        """Yield (start, end, whether it was judged) of what is found of one kind."""
-        sought, pattern, utf8 = self._soughts[rank], self._patterns[rank], judge.utf8
+    def _find_kind(self, rank: int, checker: _CandidateChecker) -> Iterator[tuple[int, int, bool]]:
+        """Yield (start, end, whether it was checked) of what is found of one kind."""
+        kind, pattern, utf8 = self._kinds[rank], self._patterns[rank], checker.utf8
         group = min(pattern.groups, 1)
         at = chain = end = found = 0
         while match := pattern.search(utf8, at):
             start = match.start()
-            if judge.left <= 0 or found >= MOST_SPANS:
-                yield start, last_end(pattern, utf8, match), False
+            if checker.left <= 0 or found >= MAX_SPANS:
+                yield start, find_last_end(pattern, utf8, match), False
                 return
             chain = chain + 1 if start < end else 0
             if chain > _CHAIN:
@@ -133,50 +133,52 @@ class Search:
                 yield start, at, False
                 end = at + _NEXT * (utf8[at : at + 1] != b"\n")
                 continue
-            hit, end = judge(rank, *match.span(group)), match.end()
-            if hit is not None:
-                at = hit.end
-                yield hit.start, at, True
-                for following in self._followers(rank, hit, judge):
+            candidate, end = checker(rank, *match.span(group)), match.end()
+            if candidate is not None:
+                at = candidate.end
+                yield candidate.start, at, True
+                for following in self._followers(rank, candidate, checker):
                     at, found = following.end, found + 1
                     yield following.start, at, True
                 found, chain = found + 1, 0
-            elif sought.overlapping:
-                at = _second_word(utf8, start)
+            elif kind.overlapping:
+                at = _find_second_word(utf8, start)
             else:
                 at = max(end, at + 1)
 
-    def _followers(self, rank: int, hit: Hit | None, judge: _Judge) -> Iterator[Hit]:
+    def _followers(
+        self, rank: int, candidate: CandidateMatch | None, checker: _CandidateChecker
+    ) -> Iterator[CandidateMatch]:
         follow = self._follows[rank]
-        while follow and hit and judge.left > 0 and (match := follow.match(hit.utf8, hit.end)):
-            hit = judge(rank, *match.span(1))
-            if hit:
-                yield hit
+        while follow and candidate and checker.left > 0 and (match := follow.match(candidate.utf8, candidate.end)):
+            candidate = checker(rank, *match.span(1))
+            if candidate:
+                yield candidate
 
 
-class _Judge:
-    """The checks for one text: what stands the same in the same place is judged once. `left`: how many more may be."""
+class _CandidateChecker:
+    """Runs the checks for one text, each only once for equal surroundings. `left`: how many more checks may run."""
 
-    def __init__(self, soughts: Sequence[Sought], utf8: bytes) -> None:
+    def __init__(self, kinds: Sequence[CandidatePattern], utf8: bytes) -> None:
         self.utf8 = utf8
-        self.left = _JUDGED + len(utf8) // _BYTES_EACH
-        self._soughts = soughts
-        self._known: dict[tuple[int, int, int, bytes], tuple[int, int] | None] = {}
+        self.left = _MAX_CHECKED + len(utf8) // _BYTES_EACH
+        self._kinds = kinds
+        self._checked: dict[tuple[int, int, int, bytes], tuple[int, int] | None] = {}
 
-    def __call__(self, rank: int, start: int, end: int) -> Hit | None:
+    def __call__(self, rank: int, start: int, end: int) -> CandidateMatch | None:
         self.left -= 1
-        sought = self._soughts[rank]
-        if sought.far:
-            return sought.check(Hit(self.utf8, start, end))
-        first = max(0, start - REACH)
-        around = (rank, start - first, end - start, self.utf8[first : end + REACH])
-        if around in self._known:
-            known = self._known[around]
-            return known and Hit(self.utf8, start + known[0], start + known[1])
-        hit = sought.check(Hit(self.utf8, start, end))
-        if len(self._known) < _MOST_REMEMBERED:
-            self._known[around] = hit and (hit.start - start, hit.end - start)
-        return hit
+        kind = self._kinds[rank]
+        if kind.wide_context:
+            return kind.check(CandidateMatch(self.utf8, start, end))
+        first = max(0, start - CONTEXT_BYTES)
+        around = (rank, start - first, end - start, self.utf8[first : end + CONTEXT_BYTES])
+        if around in self._checked:
+            cached = self._checked[around]
+            return cached and CandidateMatch(self.utf8, start + cached[0], start + cached[1])
+        candidate = kind.check(CandidateMatch(self.utf8, start, end))
+        if len(self._checked) < _MOST_REMEMBERED:
+            self._checked[around] = candidate and (candidate.start - start, candidate.end - start)
+        return candidate
 
 
 def _end_of_stretch(utf8: bytes, start: int, end: int) -> int:
@@ -184,7 +186,7 @@ def _end_of_stretch(utf8: bytes, start: int, end: int) -> int:
     return line_end if line_end >= 0 else max(end, min(start + _STRETCH, len(utf8)))
 
 
-def _second_word(utf8: bytes, start: int) -> int:
+def _find_second_word(utf8: bytes, start: int) -> int:
     """Return where the second run of letters or digits begins; at least one byte further."""
     at, end = start, len(utf8)
     while at < end and utf8[at] not in _WORD:
@@ -194,7 +196,7 @@ def _second_word(utf8: bytes, start: int) -> int:
     return max(at, start + 1)
 
 
-def _apart(found: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def _drop_overlapping(found: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Return (start, rank, end) by place; of two that overlap, the one of lower rank, or the longer."""
     kept: list[tuple[int, int, int]] = []
     for item in sorted(found):

@@ -1,6 +1,5 @@
-"""Kinds of personal data that can be told by their form: one file a kind.
+"""Kinds of personal data (PII) that their form gives away: one file for each kind.
 
-A kind is a `Sought`: a pattern for candidates and a check that tells them from look-alikes: a checksum, a range,
-a form that nothing else has, or the word beside it that says what it is. Must never know a rule or an
-organization.
+Each holds `PATTERNS` (`CandidatePattern`): a pattern finds candidates, and a check tells them from look-alikes, by a
+checksum, a range, a form that nothing else has, or a keyword beside it. Must never know a rule or an organization.
 """

@@ -1,8 +1,8 @@
-"""The system rules: one file each in this folder, found by looking.
+"""Registry of the system rules: every file of this folder is one rule.
 
 A rule's file holds `ID`, `NAME`, `CATEGORY`, `DEFAULT_ENABLED`, `DEFAULT_ACTION`, and `find(text, settings)`, which
 returns spans, or `find_in_file(file, settings)`, which says in words what is wrong with a file, or both.
-Rules about what models are told (`TOLD`) do not judge what models say.
+Rules of `INPUT_ONLY_CATEGORIES` scan requests only. Content that rules of `PRIVATE_CATEGORIES` find is recorded masked.
 Must never know an organization, a chat format, or another rule.
 """
 
@@ -16,13 +16,17 @@ from types import MappingProxyType, ModuleType
 
 import msgspec
 
-from apps.guardrails.findings.finding import Action, File, RuleSettings, Span
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, ScannedFile, Span
+from apps.guardrails.text.scanned_text import ScannedText
 
 # Categories of attacks on a model: an answer that speaks of one is none.
-TOLD = frozenset({"injection", "jailbreak"})
-FindInText = Callable[[Text, RuleSettings], list[Span]]
-FindInFile = Callable[[File, RuleSettings], str | None]
+INPUT_ONLY_CATEGORIES = frozenset({"injection", "jailbreak"})
+# Categories whose findings are never shown whole, whoever found them.
+PRIVATE_CATEGORIES = frozenset({"pii", "secrets"})
+# The rule whose action a configuration's `piiAction` sets.
+PII_RULE = "pii_detection"
+FindInText = Callable[[ScannedText, RuleSettings], list[Span]]
+FindInFile = Callable[[ScannedFile, RuleSettings], str | None]
 
 
 class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +36,7 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     category: str
     default_enabled: bool
-    default_action: Action
+    default_action: RuleAction
     find: FindInText | None = None
     find_in_file: FindInFile | None = None
 
@@ -42,9 +46,9 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
         return f"system:{self.id}"
 
     @property
-    def in_answers(self) -> bool:
+    def applies_to_answers(self) -> bool:
         """Whether it looks at what models say as well."""
-        return self.category not in TOLD
+        return self.category not in INPUT_ONLY_CATEGORIES
 
 
 @functools.cache

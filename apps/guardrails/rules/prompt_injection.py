@@ -1,4 +1,4 @@
-"""The rule against prompt injection: orders that would put a model's own orders aside, or draw them out.
+"""Prompt injection detection: orders that would override a model's own orders, or extract them.
 
 Knows what such orders look like (the table beside this file). Must never know where a text comes from: what a document
 or a tool says is read like what a user says.
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apps.guardrails.findings.finding import Action, RuleSettings, Span
-from apps.guardrails.matching.attack_signals import load
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
+from apps.guardrails.matching.attack_signals import load_signal_table
+from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "prompt_injection"
 NAME = "Prompt injection"
 CATEGORY = "injection"
 DEFAULT_ENABLED = True
-DEFAULT_ACTION: Action = "block"
+DEFAULT_ACTION: RuleAction = "block"
 
-_SIGNALS = load(Path(__file__).with_suffix(".toml"))
+_SIGNALS = load_signal_table(Path(__file__).with_suffix(".toml"))
 
 
-def find(text: Text, settings: RuleSettings) -> list[Span]:
+def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return the attacks in a text as it stands and in whatever is encoded in it."""
     return _SIGNALS.spans(text)

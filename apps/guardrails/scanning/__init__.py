@@ -1,1 +1,1 @@
-"""Scanning: texts and files held against compiled rules, whole or as a stream."""
+"""Scanning: texts and files checked against compiled rules, whole or as a stream."""

@@ -1,5 +1,5 @@
-"""Forms that secrets have: one file a family.
+"""Formats of secrets: one file for each family.
 
-A form is a `Sought`: a pattern for candidates and a check that tells them from placeholders and look-alikes. The
-forms are what the issuers document. Must never know a rule or an organization.
+Each holds `PATTERNS` (`CandidatePattern`): a pattern finds candidates, and a check tells them from placeholders and
+look-alikes. The formats are those that the issuers document. Must never know a rule or an organization.
 """

@@ -1,1 +1,1 @@
-"""Normalization: what a text says once folded, decoded and written plainly."""
+"""Text: normalization, ASCII folding and decoding of what rules read."""

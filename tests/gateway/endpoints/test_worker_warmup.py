@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return what tells how often guardrails were made ready."""
     calls: list[bool] = []
-    monkeypatch.setattr(worker_warmup, "make_ready", lambda: calls.append(True))
+    monkeypatch.setattr(worker_warmup, "warm_up_rules", lambda: calls.append(True))
     return calls
 
 
@@ -37,7 +37,7 @@ def test_without_a_database_nothing_is_made_ready(made: list[bool], monkeypatch:
     def fail() -> bool:
         raise DatabaseError
 
-    monkeypatch.setattr(worker_warmup, "is_anybody_guarded", fail)
+    monkeypatch.setattr(worker_warmup, "is_any_organization_guarded", fail)
     worker_warmup.ready()
     assert made == []
 
@@ -52,7 +52,7 @@ def test_every_rule_looks_at_the_sample(monkeypatch: pytest.MonkeyPatch) -> None
     rules = {name: told(rule) for name, rule in system_rules().items() if rule.find is not None}
     monkeypatch.setattr(rule_warmup, "system_rules", lambda: rules)
     monkeypatch.setattr(rule_warmup.engine, "system_rules", lambda: rules)
-    rule_warmup.make_ready()
+    rule_warmup.warm_up_rules()
     assert set(looked) == set(rules)
 
 

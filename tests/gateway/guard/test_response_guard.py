@@ -29,14 +29,15 @@ from apps.gateway.canonical.events import (
 from apps.gateway.canonical.fold import fold
 from apps.gateway.guard.request_guard import Guard
 from apps.gateway.guard.response_guard import ScreenedAnswer
+from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
-from apps.guardrails.scanning.engine import Config, RuleSource, SystemRuleState
+from apps.guardrails.scanning.engine import EngineConfig, RuleSource, SystemRuleState
 from apps.kernel.redis import client as valkey
 from apps.kernel.usage import Usage
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.support.anthropic_requests import ask
-from tests.support.guardrails_in_force import SYSTEM_RULES, forbid, guard, violations
+from tests.support.guardrails_in_force import forbid, guard, violations
 from tests.support.upstream import Caller, chunks_of, settle_all
 
 WORD, MASK = "zanzibar", "[TERM_REDACTED]"
@@ -46,8 +47,10 @@ LONG = "All of this is harmless and rather long, as answers are. " * 20
 def guard_of(action: str = "redact") -> Guard:
     config = {"type": "blocked_terms", "terms": [WORD], "matchType": "contains", "caseSensitive": False}
     rule: Any = RuleSource(id="rule", name="Terms", type="blocked_terms", config=config, action=action)
-    off = {name: SystemRuleState(enabled=False) for name in SYSTEM_RULES}
-    return Guard(engine.compile(Config(system_rules=off, scan_output=True, custom_rules=(rule,))), "retain")
+    off = {name: SystemRuleState(enabled=False) for name in system_rules()}
+    return Guard(
+        engine.compile_guardrails(EngineConfig(system_rules=off, scan_output=True, custom_rules=(rule,))), "retain"
+    )
 
 
 def passed(events: list[Event], guard: Guard | None = None, *, choices: int = 1, whole: bool = False) -> list[Event]:

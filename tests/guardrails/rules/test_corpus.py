@@ -22,20 +22,21 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from apps.guardrails.findings.finding import RuleSettings
+from apps.guardrails.findings.scan_types import RuleSettings
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.scanned_text import ScannedText
 from tests.guardrails.corpus.making import buried, disguised, made_ordinary
 
 CORPUS = Path(__file__).parents[1] / "corpus"
 MEASURED = sorted(path.stem for path in CORPUS.glob("*.jsonl") if path.stem in system_rules())
-# The least (precision, recall) that a rule may have.
+# The least (precision, recall) that a rule may have, and that one may have that is not named.
 BARS = {
     "prompt_injection": (0.97, 0.85),
     "jailbreak": (0.97, 0.85),
     "pii_detection": (0.98, 0.95),
     "secrets": (0.98, 0.95),
 }
+BAR = (0.97, 0.85)
 # The same on texts that were not used to improve a rule, a little below what was measured.
 UNSEEN_FLOORS = {
     "prompt_injection": (0.95, 0.86),
@@ -44,6 +45,8 @@ UNSEEN_FLOORS = {
     "secrets": (0.96, 0.88),
     "document_leakage": (0.86, 0.95),
 }
+UNSEEN_FLOOR = (0.85, 0.7)
+UNSEEN = sorted(path.stem.removeprefix("held_out_") for path in CORPUS.glob("held_out_*.jsonl"))
 # Rules whose attacks are orders, which can be disguised.
 DISGUISED = ("prompt_injection", "jailbreak")
 Row = dict[str, Any]
@@ -119,7 +122,7 @@ def measure(rule: str, rows: Iterable[Row]) -> Figures:
     found_of_kind: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     missed, mistaken, ordinary = [], [], 0
     for row in rows:
-        found = bool(find(Text(row["text"]), RuleSettings()))
+        found = bool(find(ScannedText(row["text"]), RuleSettings()))
         if row["attack"]:
             hits, count = found_of_kind[row["kind"]]
             found_of_kind[row["kind"]] = (hits + found, count + 1)
@@ -148,7 +151,7 @@ def test_a_rule_finds_attacks_and_nothing_else(rule: str, capsys: pytest.Capture
     apart = f"\n  held out: {measure(rule, held_out)}" if any(row["attack"] for row in held_out) else ""
     with capsys.disabled():
         sys.stdout.write(f"\n{rule}: {whole}{apart}\n")
-    precision, recall = BARS.get(rule, (0.0, 0.0))
+    precision, recall = BARS.get(rule, BAR)
     assert (whole.precision >= precision, whole.recall >= recall) == (True, True)
 
 
@@ -159,14 +162,14 @@ def test_a_rule_does_as_well_on_texts_it_never_saw(rule: str) -> None:
     assert (figures.precision >= precision, figures.recall >= recall) == (True, True)
 
 
-@pytest.mark.parametrize("rule", UNSEEN_FLOORS)
+@pytest.mark.parametrize("rule", UNSEEN)
 def test_a_rule_does_no_worse_than_it_did_on_texts_of_a_second_author(
     rule: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     figures = measure(rule, unseen_rows(rule))
     with capsys.disabled():
         sys.stdout.write(f"\n{rule}, unseen: {figures}\n")
-    precision, recall = UNSEEN_FLOORS[rule]
+    precision, recall = UNSEEN_FLOORS.get(rule, UNSEEN_FLOOR)
     assert (figures.precision >= precision, figures.recall >= recall) == (True, True)
 
 

@@ -1,5 +1,4 @@
-"""A text with its numbers and addresses written plainly: one kind of digit, of hyphen and of blank, nothing
-invisible.
+"""ASCII folding of digits, hyphens, blanks and wide letters, so that numbers and addresses can be matched.
 
 Knows Unicode. Must never know a rule. Unlike `folding` it keeps case, lines and every visible letter, because what is
 looked for in it (numbers, addresses, keys) depends on them. Each character becomes what it becomes whatever stands
@@ -13,7 +12,7 @@ import unicodedata
 from bisect import bisect_right
 from itertools import accumulate
 
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 _BLOCK = 256
 _UTF8 = ("utf-8", "surrogatepass")
@@ -34,10 +33,10 @@ _PLAIN = (
     | {chr(zero + digit): str(digit) for zero in _ZEROS for digit in range(10)}
     | {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in _WIDE}
 )
-_ODD = compiled(f"[{''.join(_PLAIN)}]")
+_ODD = compile_re2(f"[{''.join(_PLAIN)}]")
 
 
-class Plain:
+class AsciiFoldedText:
     """The plain form of one text: `utf8`, and the way back from it."""
 
     def __init__(self, raw: str, utf8: bytes) -> None:

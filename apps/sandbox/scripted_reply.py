@@ -21,11 +21,19 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.calls import Call, asked_calls, example_call, meant_calls, quotes_in
-from apps.sandbox.conversation import Answer, Choice, Conversation, Finish, Schema, ToolCall, Usage
+from apps.sandbox.conversation import (
+    Conversation,
+    Finish,
+    SandboxAnswer,
+    SandboxChoice,
+    SandboxToolCall,
+    SandboxUsage,
+    Schema,
+)
 from apps.sandbox.example import example_of
-from apps.sandbox.painting import paint
+from apps.sandbox.image_generator import paint
 from apps.sandbox.scenario import Scenario, split_directives
+from apps.sandbox.tool_call_parser import Call, asked_calls, example_call, meant_calls, quotes_in
 
 BYTES_PER_TOKEN = 4
 ATTACHMENT_TOKENS = 85
@@ -38,13 +46,13 @@ _KILOBYTE = "sandbox " * 128
 _JSON_PLEASE = re.compile(r"\bone JSON object and nothing else\b")
 
 
-def answer_of(conversation: Conversation, scenario: Scenario) -> Answer:
+def answer_of(conversation: Conversation, scenario: Scenario) -> SandboxAnswer:
     """Return the answer to a conversation. Raises Refusal where a schema has no example."""
     asked = replace(conversation, streamed=False, wants_usage=False)  # a stream says what the plain reply says
     identity = sha256(msgspec.json.encode(asked)).hexdigest()[:24]
     choices = tuple(_choice(conversation, scenario, identity, index) for index in range(conversation.choices))
     usage = _usage(conversation, scenario, choices)
-    return Answer(identity, conversation.model, choices, usage, conversation.picture)
+    return SandboxAnswer(identity, conversation.model, choices, usage, conversation.picture)
 
 
 def tokens_of(text: str | None) -> int:
@@ -52,7 +60,7 @@ def tokens_of(text: str | None) -> int:
     return -(-len((text or "").encode()) // BYTES_PER_TOKEN)
 
 
-def _choice(conversation: Conversation, scenario: Scenario, identity: str, index: int) -> Choice:
+def _choice(conversation: Conversation, scenario: Scenario, identity: str, index: int) -> SandboxChoice:
     said = split_directives(conversation.question.text)[0] if conversation.question else ""
     scripted = _scripted_text(scenario, said)
     wanted = _wanted_calls(conversation, said) if scripted is None else []
@@ -72,7 +80,7 @@ def _choice(conversation: Conversation, scenario: Scenario, identity: str, index
         text = text and _first_tokens(text, conversation.max_tokens - tokens_of(reasoning))
         finish = finish if (reasoning, text) == whole else "length"
     pictures = _pictures(conversation, scenario, f"{identity}/{index}")
-    return Choice(text, reasoning, calls, scenario.finish or finish, pictures)
+    return SandboxChoice(text, reasoning, calls, scenario.finish or finish, pictures)
 
 
 def _pictures(conversation: Conversation, scenario: Scenario, identity: str) -> tuple[bytes, ...]:
@@ -134,10 +142,10 @@ def _wanted_calls(conversation: Conversation, said: str) -> list[Call]:
     return wanted if conversation.parallel_calls else wanted[:1]
 
 
-def _written(call: Call, identity: str) -> ToolCall:
+def _written(call: Call, identity: str) -> SandboxToolCall:
     tool, arguments = call
     text = msgspec.json.encode(arguments).decode()
-    return ToolCall(f"call_{sha256(identity.encode()).hexdigest()[:24]}", tool.name, text)
+    return SandboxToolCall(f"call_{sha256(identity.encode()).hexdigest()[:24]}", tool.name, text)
 
 
 def _reasoning(conversation: Conversation, scenario: Scenario) -> str | None:
@@ -157,12 +165,12 @@ def _first_tokens(text: str, tokens: int) -> str:
     return text.encode()[: max(tokens, 0) * BYTES_PER_TOKEN].decode(errors="ignore")
 
 
-def _usage(conversation: Conversation, scenario: Scenario, choices: tuple[Choice, ...]) -> Usage | None:
+def _usage(conversation: Conversation, scenario: Scenario, choices: tuple[SandboxChoice, ...]) -> SandboxUsage | None:
     if scenario.no_usage:
         return None
     pictures = sum(len(choice.pictures) for choice in choices)
     if scenario.usage:
-        counted = Usage(*map(int, scenario.usage.split(",")))
+        counted = SandboxUsage(*map(int, scenario.usage.split(",")))
         return replace(counted, painted=min(PICTURE_TOKENS * pictures, counted.completion - counted.reasoning))
     prompt = sum(
         tokens_of(turn.text) + ATTACHMENT_TOKENS * sum(count for _, count in turn.attachments)
@@ -174,8 +182,8 @@ def _usage(conversation: Conversation, scenario: Scenario, choices: tuple[Choice
     painted = PICTURE_TOKENS * pictures
     if conversation.only_pictures:
         attached = ATTACHMENT_TOKENS * sum(count for turn in conversation.turns for _, count in turn.attachments)
-        return Usage(prompt, painted, attached=attached, painted=painted)
+        return SandboxUsage(prompt, painted, attached=attached, painted=painted)
     reasoning = sum(tokens_of(choice.reasoning) for choice in choices)
     completion = reasoning + sum(tokens_of(choice.text) for choice in choices)
     completion += sum(tokens_of(call.name) + tokens_of(call.arguments) for choice in choices for call in choice.calls)
-    return Usage(prompt, completion + painted, reasoning=reasoning, painted=painted)
+    return SandboxUsage(prompt, completion + painted, reasoning=reasoning, painted=painted)

@@ -1,4 +1,4 @@
-"""Closed days of the log, moved from PostgreSQL to the store of older days; what becomes of them there.
+"""Archiving: closed days move from PostgreSQL to the log archive, and expire there.
 
 A day is first added whole, then dropped if not a row of it has changed meanwhile: at every moment it is in at least one
 of the two, and who asks both sees each row once. Must never know which store it is.
@@ -17,8 +17,8 @@ from django.db.models import JSONField
 
 from apps.kernel.advisory_lock import Job, alone_at
 from apps.logs import partitions, retention
+from apps.logs.archive import LogArchive, archived_before, find_archive
 from apps.logs.models import RequestLog
-from apps.logs.store import OlderLogs, moved_before, older
 from apps.organizations.plans import PLANS
 
 # Rows added by one statement.
@@ -28,65 +28,65 @@ _SELECTED = ", ".join(f"{field.name}::text" if isinstance(field, JSONField) else
 _PLACES = [[field.name for field in _FIELDS].index(name) for name in ("created_at", "id")]
 
 
-def move(now: datetime) -> list[date]:
+def archive_closed_days(now: datetime) -> list[date]:
     """Move the days that are closed; return those that have left PostgreSQL. A run that is cut short is repeated."""
-    store = older()
-    if store is None:
+    log_archive = find_archive()
+    if log_archive is None:
         return []
     # What is removed must not come back: nobody else changes the older days meanwhile.
     with alone_at(Job.CHANGE_OLDER_LOGS):
-        closed = [day for day in partitions.existing() if day < moved_before(now).date()]
-        return [day for day in closed if _move_day(store, day)]
+        closed = [day for day in partitions.existing() if day < archived_before(now).date()]
+        return [day for day in closed if _archive_day(log_archive, day)]
 
 
 def expire(now: datetime) -> None:
     """Delete what is past its retention there; days that are past for everybody whole."""
-    store = older()
-    if store is None:
+    log_archive = find_archive()
+    if log_archive is None:
         return
     with alone_at(Job.CHANGE_OLDER_LOGS):
-        oldest = store.oldest()
+        oldest = log_archive.oldest()
         longest = now - timedelta(days=max(limits.log_days for limits in PLANS.values()))
         since = dict.fromkeys(oldest, longest) | retention.visible_to(oldest, now)
         if not since:
             return
-        store.drop_before(min(since.values()).date())
+        log_archive.drop_before(min(since.values()).date())
         past = defaultdict(set)
         for organization_id, moment in since.items():
             if oldest[organization_id] < moment:
                 past[moment].add(organization_id)
         for moment, organizations in past.items():
-            store.delete(organizations, moment)
+            log_archive.delete(organizations, moment)
 
 
 def blank() -> None:
     """Blank what rows hold there beyond the level that their organization has by now."""
-    store = older()
-    if store is None:
+    log_archive = find_archive()
+    if log_archive is None:
         return
     with alone_at(Job.CHANGE_OLDER_LOGS):
-        for organization_id, level, allowed in retention.too_much(store.levels()):
-            store.blank(organization_id, level, allowed, retention.FORBIDDEN[allowed])
+        for organization_id, level, allowed in retention.find_excess_levels(log_archive.levels()):
+            log_archive.blank(organization_id, level, allowed, retention.FORBIDDEN[allowed])
 
 
 def erase(organization_id: UUID) -> None:
     """Delete every row of an organization there. What is in PostgreSQL must be gone before: it could be moved."""
-    store = older()
-    if store is None:
+    log_archive = find_archive()
+    if log_archive is None:
         return
     with alone_at(Job.CHANGE_OLDER_LOGS):
-        store.delete([organization_id])
+        log_archive.delete([organization_id])
 
 
-def _move_day(store: OlderLogs, day: date) -> bool:
+def _archive_day(log_archive: LogArchive, day: date) -> bool:
     # Before the first row is read: whatever changes from here on is seen.
-    marks = _marks(day)
+    marks = _fingerprint(day)
     for rows in _pages(day):
-        store.add(rows)
-    return partitions.drop(day, lambda: _marks(day) == marks)
+        log_archive.add(rows)
+    return partitions.drop(day, lambda: _fingerprint(day) == marks)
 
 
-def _marks(day: date) -> tuple[Any, ...]:
+def _fingerprint(day: date) -> tuple[Any, ...]:
     """Return what is another as soon as a row of the day is added, changed or removed: ids and their versions."""
     with connection.cursor() as cursor:
         cursor.execute(

@@ -1,4 +1,4 @@
-"""What a custom rule's `config` must look like: each type says so in its own file of `custom/`.
+"""Validation of a custom rule's `config`, which each type defines in its own file of `custom/`.
 
 Knows that a configuration carries its rule's type. Must never know what a type looks for.
 """
@@ -15,27 +15,27 @@ from apps.kernel.rest.envelopes import InvalidFields, Issue
 Config = Mapping[str, Any]
 
 
-def read_config(rule_type: str, given: Config) -> dict[str, Any]:
+def validate_config(rule_type: str, given: Config) -> dict[str, Any]:
     """Return a rule's configuration as it is kept. Raises InvalidFields for one that is not of the type."""
     if given.get("type", rule_type) != rule_type:
         raise InvalidFields([Issue("config.type", f"Must be {rule_type}, as the rule's own type")])
-    said = {name: value for name, value in given.items() if name != "type"}
-    with _telling():
-        read = custom_types()[rule_type].read_config(said)
+    fields = {name: value for name, value in given.items() if name != "type"}
+    with _naming_the_field():
+        read = custom_types()[rule_type].read_config(fields)
     for name, value in read.items():
         if any("\0" in text for text in _texts_of(value)):
             raise InvalidFields([Issue(f"config.{name}", "Null characters are not allowed.")])
     return {"type": rule_type, **read}
 
 
-def require_room(rule_type: str, configs: Sequence[Config]) -> None:
+def require_capacity(rule_type: str, configs: Sequence[Config]) -> None:
     """Raise InvalidFields when all of an organization's rules of a type are too much to be looked for together."""
-    with _telling():
+    with _naming_the_field():
         custom_types()[rule_type].compile_rules([dict(config) for config in configs])
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _naming_the_field() -> Iterator[None]:
     try:
         yield
     except BadConfig as error:

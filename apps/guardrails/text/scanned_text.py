@@ -1,4 +1,4 @@
-"""A text as rules read it: as it came, as bytes, folded, written plainly, and the way back to what was written.
+"""Views of a scanned text: raw, bytes, normalized, ASCII-folded; offsets of each lead back to the raw text.
 
 Knows Unicode. Must never know a rule or where a text comes from. Everything is linear and made once, when asked for;
 offsets are only worked out for what was found.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 
-from apps.guardrails.text.folding import Fold
-from apps.guardrails.text.plain_numbers import Plain
+from apps.guardrails.text.ascii_folding import AsciiFoldedText
+from apps.guardrails.text.normalization import NormalizedText
 
 # Deleting these bytes from UTF-8 leaves one byte a character.
 _CONTINUATION = bytes(range(0x80, 0xC0))
 _BLOCK = 1024
 
 
-class Text:
+class ScannedText:
     """One text. `raw` is what the client wrote; offsets of spans always count its characters."""
 
     def __init__(self, raw: str) -> None:
@@ -28,46 +28,46 @@ class Text:
         return self.raw.encode("utf-8", "surrogatepass")
 
     @functools.cached_property
-    def folded(self) -> str:
+    def normalized(self) -> str:
         """`raw` with everything gone that hides a word and that a model does not mind (see `folding`)."""
-        return self._fold.text
+        return self._normalized.text
 
     @functools.cached_property
-    def folded_utf8(self) -> bytes:
+    def normalized_utf8(self) -> bytes:
         """`folded` in UTF-8."""
-        return self.folded.encode("utf-8", "surrogatepass")
+        return self.normalized.encode("utf-8", "surrogatepass")
 
     @functools.cached_property
-    def plain(self) -> Plain:
+    def ascii_folded(self) -> AsciiFoldedText:
         """`raw` with its numbers and addresses written plainly (see `plain`)."""
-        return Plain(self.raw, self.utf8)
+        return AsciiFoldedText(self.raw, self.utf8)
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the part of `raw` that became `folded[start:end]`."""
-        return self._fold.origin(start, end)
+        return self._normalized.origin(start, end)
 
     def byte_origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the part of `raw` that is `utf8[start:end]`."""
         return self._characters.at(start), self._characters.at(end)
 
-    def folded_byte_origin(self, start: int, end: int) -> tuple[int, int]:
+    def normalized_byte_origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the part of `raw` that became `folded_utf8[start:end]`."""
-        return self.origin(self._folded_characters.at(start), self._folded_characters.at(end))
+        return self.origin(self._normalized_characters.at(start), self._normalized_characters.at(end))
 
     @functools.cached_property
-    def _fold(self) -> Fold:
-        return Fold(self.raw)
+    def _normalized(self) -> NormalizedText:
+        return NormalizedText(self.raw)
 
     @functools.cached_property
-    def _characters(self) -> _Characters:
-        return _Characters(self.utf8, ascii_only=self.raw.isascii())
+    def _characters(self) -> _CharacterOffsets:
+        return _CharacterOffsets(self.utf8, ascii_only=self.raw.isascii())
 
     @functools.cached_property
-    def _folded_characters(self) -> _Characters:
-        return _Characters(self.folded_utf8, ascii_only=self.folded.isascii())
+    def _normalized_characters(self) -> _CharacterOffsets:
+        return _CharacterOffsets(self.normalized_utf8, ascii_only=self.normalized.isascii())
 
 
-class _Characters:
+class _CharacterOffsets:
     """How many characters stand before a byte, counted block by block, and only once."""
 
     def __init__(self, utf8: bytes, *, ascii_only: bool) -> None:

@@ -1,4 +1,4 @@
-"""From an entry to the row that PostgreSQL takes, whatever a client or a provider has put into it.
+"""Row encoding: from an entry to values that PostgreSQL takes, whatever a client or a provider sent.
 
 Text without NUL and lone surrogates, numbers that fit their columns, JSON that `jsonb` reads. Knows the columns and
 their limits. Must never reach for the database.
@@ -18,7 +18,7 @@ from apps.kernel.money import storable
 from apps.logs.entry import Entry
 from apps.logs.models import RequestLog
 
-Row = tuple[Any, ...]
+ColumnValues = tuple[Any, ...]
 
 _FIELDS: list[models.Field[Any, Any]] = list(RequestLog._meta.concrete_fields)
 COLUMNS = tuple(field.name for field in _FIELDS)
@@ -29,22 +29,22 @@ _ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 _DEEPEST, _TOO_DEEP = 200, "[nested too deep]"
 
 
-def row_of(entry: Entry) -> Row:
+def encode_row(entry: Entry) -> ColumnValues:
     """Return the entry's row in the order of `COLUMNS`. Raises nothing: what has no row as it is loses its content."""
     try:
         return _row_of(entry)
     except (TypeError, ValueError, RecursionError, ArithmeticError) as error:
-        return row_without_content(entry, type(error).__name__)
+        return encode_row_without_content(entry, type(error).__name__)
 
 
-def row_without_content(entry: Entry, reason: str) -> Row:
+def encode_row_without_content(entry: Entry, reason: str) -> ColumnValues:
     """Return the row of an entry whose content cannot be kept: identifiers, tokens, costs, times and status stay."""
     bare = msgspec.structs.replace(entry, **dict.fromkeys(_CONTENT))
     bare.error_details = {"code": "content_not_stored", "reason": reason}
     return _row_of(bare)
 
 
-def _row_of(entry: Entry) -> Row:
+def _row_of(entry: Entry) -> ColumnValues:
     return tuple(
         [
             value if (value := getattr(entry, name)) is None or convert is None else convert(value)

@@ -1,4 +1,4 @@
-"""What an endpoint that answers a file states of itself, for the document at `/openapi.json`.
+"""OpenAPI schema of the endpoints that export a file.
 
 Knows the kinds of files. Must never change what a method does.
 """
@@ -16,7 +16,9 @@ from apps.kernel.rest.describe import REFUSES, Method
 from apps.logs.export import FORMATS
 
 
-def exports(query: type[serializers.Serializer[Any]], *, refuses: tuple[int, ...]) -> Callable[[Method], Method]:
+def describe_export(
+    query: type[serializers.Serializer[Any]], *, refuses: tuple[int, ...]
+) -> Callable[[Method], Method]:
     """State that a method answers a file as its query asks for, and its own refusals."""
 
     def describe(method: Method) -> Method:

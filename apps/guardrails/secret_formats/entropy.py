@@ -1,4 +1,4 @@
-"""What speaks against a candidate being a secret: that it is a placeholder, a documented example, or too regular.
+"""Shannon entropy and placeholders: what speaks against a candidate being a secret.
 
 Knows how examples are written. Must never know a form of secret.
 """
@@ -9,11 +9,11 @@ import math
 import string
 from collections import Counter
 
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 _LOWER, _UPPER, _DIGITS = (kind.encode() for kind in (string.ascii_lowercase, string.ascii_uppercase, string.digits))
 # What stands for a secret in documentation, templates and tests.
-_STAND_IN = compiled(
+_STAND_IN = compile_re2(
     r"(?i)example|sample|placeholder|dummy|change[-_]?(?:me|this|it)|replace|redacted|your[-_]|[-_]here\b|insert|"
     r"not[-_]?a[-_]?real|fake"
     r"|x{4}|\*{3}|\.{3}|…|•{3}|#{4}|0{8}|1{8}|a{6}|_{4}|\$\{|\$\(|\{\{|\}\}|^\$[A-Za-z_]|<[A-Za-z][^>]*>|"
@@ -23,7 +23,7 @@ _STAND_IN = compiled(
 )
 
 
-def is_stand_in(text: str) -> bool:
+def is_placeholder(text: str) -> bool:
     """Tell whether a text is written to stand for a secret."""
     return bool(_STAND_IN.search(text))
 
@@ -36,10 +36,10 @@ def entropy(text: str) -> float:
 
 def is_random(text: str, least: float) -> bool:
     """Tell whether a token's characters are as mixed as those of a made one: `least` bits each, and no stand-in."""
-    return bool(text) and entropy(text) >= least and not is_stand_in(text)
+    return bool(text) and entropy(text) >= least and not is_placeholder(text)
 
 
-def classes(text: str) -> int:
+def count_character_classes(text: str) -> int:
     """Return how many of lower case, upper case, digits and signs a text has; letters beyond ASCII are signs."""
     utf8 = text.encode("utf-8", "replace")
     without = [len(utf8.translate(None, kind)) < len(utf8) for kind in (_LOWER, _UPPER, _DIGITS)]

@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from apps.sandbox.conversation import Tool
+from apps.sandbox.conversation import SandboxTool
 from apps.sandbox.example import example_of
 
 _BY_NAME = re.compile(r"\bcall\s+([\w.-]+(?:(?:\s*,\s*|\s+and\s+)[\w.-]+)*)", re.IGNORECASE)
@@ -29,10 +29,10 @@ _QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^”\n]+)”|(?<!\w)'([^'\n]+)'(?!\w)
 _WORDS_OF_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _values = json.JSONDecoder()
 
-Call = tuple[Tool, dict[str, Any]]
+Call = tuple[SandboxTool, dict[str, Any]]
 
 
-def asked_calls(said: str, tools: Sequence[Tool]) -> list[Call]:
+def asked_calls(said: str, tools: Sequence[SandboxTool]) -> list[Call]:
     """Return the calls that the words spell out or name, in their order; none where they do neither."""
     offered = {tool.name: tool for tool in tools}
     if written := list(_written_out(said, offered)):
@@ -42,14 +42,14 @@ def asked_calls(said: str, tools: Sequence[Tool]) -> list[Call]:
     return [example_call(said, offered[name]) for name in names if name in offered]
 
 
-def meant_calls(said: str, tools: Sequence[Tool]) -> list[Call]:
+def meant_calls(said: str, tools: Sequence[SandboxTool]) -> list[Call]:
     """Return calls of the tools that the words are about."""
     words = set(re.findall(r"\w+", said.lower()))
     subjects = [(tool, _WORDS_OF_NAME.findall(tool.name)[1:]) for tool in tools]
     return [example_call(said, tool) for tool, subject in subjects if subject and words >= set(map(str.lower, subject))]
 
 
-def example_call(said: str, tool: Tool) -> Call:
+def example_call(said: str, tool: SandboxTool) -> Call:
     """Return a call with arguments that the tool's schema accepts. Raises Refusal where there are none."""
     return tool, example_of(tool.schema, "object", quotes_in(said))
 
@@ -59,7 +59,7 @@ def quotes_in(said: str) -> list[str]:
     return ["".join(found) for found in _QUOTED.findall(said)]
 
 
-def _written_out(said: str, offered: dict[str, Tool]) -> Iterator[Call]:
+def _written_out(said: str, offered: dict[str, SandboxTool]) -> Iterator[Call]:
     end = 0
     for found in _WRITTEN_OUT.finditer(said):
         if found.start() < end or (tool := offered.get(found[1])) is None:

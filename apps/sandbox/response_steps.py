@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from apps.sandbox.brain import answer_of
-from apps.sandbox.conversation import Answer, Conversation
-from apps.sandbox.formats import Format
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.conversation import Conversation, SandboxAnswer
+from apps.sandbox.formats import SandboxFormat
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import FAST, Scenario, evenly, scenario_of
+from apps.sandbox.scripted_reply import answer_of
 
 JSON = "application/json"
 HTML = "text/html"
@@ -35,7 +35,7 @@ _REASONS = {
     429: "Rate limit reached for requests.",
     503: "The engine is currently overloaded, please try again later.",
 }
-_MIDWAY = Refusal(500, SERVER_ERROR)
+_MIDWAY = SandboxRefusal(500, SERVER_ERROR)
 _GZIP_WINDOW = 31
 """zlib's way of asking for gzip's header and the largest window."""
 
@@ -81,7 +81,7 @@ _ENDINGS: dict[str, Step] = {"hang": Hang(), "cut": Close(), "reset": Close(rese
 
 
 def perform(
-    form: Format, conversation: Conversation, answer: Answer, scenario: Scenario, *, gzipped: bool = False
+    form: SandboxFormat, conversation: Conversation, answer: SandboxAnswer, scenario: Scenario, *, gzipped: bool = False
 ) -> Iterator[Step]:
     """Return the steps of an answer; `gzipped` where the scenario says so and the client accepts it."""
     if scenario.latency:
@@ -90,7 +90,7 @@ def perform(
     if fault and fault.point == "head" and fault.kind in _ENDINGS:
         yield _ENDINGS[fault.kind]
     elif scenario.status >= 400:
-        refusal = Refusal(
+        refusal = SandboxRefusal(
             scenario.status,
             _REASONS.get(scenario.status, SERVER_ERROR),
             code=scenario.code,
@@ -111,13 +111,13 @@ def say(status: int, body: bytes) -> tuple[Step, ...]:
     return Head(status, (("content-type", JSON),), len(body)), Body(body)
 
 
-def refuse(form: Format, refusal: Refusal) -> Iterator[Step]:
+def refuse(form: SandboxFormat, refusal: SandboxRefusal) -> Iterator[Step]:
     """Return the steps of an error that no scenario asked for."""
     return _whole(refusal.status, form.write_error(refusal), _headers(refusal, JSON), Scenario())
 
 
 @cache
-def fixed_performance(form: Format, *, streamed: bool, wants_usage: bool) -> tuple[Step, ...]:
+def fixed_performance(form: SandboxFormat, *, streamed: bool, wants_usage: bool) -> tuple[Step, ...]:
     """Return the steps of the benchmark model: made once, the same for every request, the body in one write."""
     conversation = Conversation(FAST, (), streamed=streamed, wants_usage=wants_usage)
     scenario = scenario_of(FAST)
@@ -126,7 +126,7 @@ def fixed_performance(form: Format, *, streamed: bool, wants_usage: bool) -> tup
 
 
 def _stream(
-    form: Format, conversation: Conversation, answer: Answer, scenario: Scenario, gzipped: bool
+    form: SandboxFormat, conversation: Conversation, answer: SandboxAnswer, scenario: Scenario, gzipped: bool
 ) -> Iterator[Step]:
     events = form.write_events(answer, scenario, wants_usage=conversation.wants_usage)
     fault = scenario.fault
@@ -189,7 +189,7 @@ def _compressed(writes: Iterable[bytes], *, complete: bool) -> Iterator[bytes]:
 
 
 def _headers(
-    refusal: Refusal | None, content_type: str, identity: str = "refused", gzipped: bool = False
+    refusal: SandboxRefusal | None, content_type: str, identity: str = "refused", gzipped: bool = False
 ) -> tuple[tuple[str, str], ...]:
     limited = refusal is not None and refusal.status == 429
     headers = [
@@ -205,5 +205,5 @@ def _headers(
     return tuple(headers)
 
 
-def _page(refusal: Refusal) -> bytes:
+def _page(refusal: SandboxRefusal) -> bytes:
     return f"<html><body><h1>{refusal.status}</h1><p>{refusal.message}</p></body></html>".encode()

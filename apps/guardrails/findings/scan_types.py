@@ -1,4 +1,4 @@
-"""What guardrails look at and what they say: segments, files, spans, findings, a verdict.
+"""Inputs and results of a scan: segments and files in; spans, findings and a verdict out.
 
 Knows plain values only. Must never know a chat format, a rule, an organization, or how anything is stored.
 """
@@ -9,19 +9,19 @@ from typing import Literal
 
 import msgspec
 
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.scanned_text import ScannedText
 
-Action = Literal["block", "redact", "warn", "allow"]
+RuleAction = Literal["block", "redact", "warn", "allow"]
 # The priority of system rules, and of custom rules that name none.
 DEFAULT_PRIORITY = 100
 # The spans of one rule in one text; what comes after the last counts as one more.
-MOST_SPANS = 1000
+MAX_SPANS = 1000
 # `Span.pattern` of a stretch that could not be looked through within the time there is: taken for a match, to be safe.
 UNFINISHED = "unfinished"
 
 
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a system rule may be told by an organization's configuration."""
+    """The settings of a configuration that system rules read."""
 
     max_file_bytes: int = 10_000_000
     allowed_file_types: frozenset[str] = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
@@ -43,12 +43,12 @@ class Span(msgspec.Struct, frozen=True):
 class Segment(msgspec.Struct, frozen=True):
     """One text that a model will read. `place` is the client's name of it, "messages[3].content[1].text"."""
 
-    text: Text
+    text: ScannedText
     role: str = "user"
     place: str = ""
 
 
-class File(msgspec.Struct, frozen=True, kw_only=True):
+class ScannedFile(msgspec.Struct, frozen=True, kw_only=True):
     """One file that a model will see. `data` is None where only an address is known; `size` in bytes, 0 if unknown."""
 
     name: str = ""
@@ -70,7 +70,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     rule_id: str
     rule_name: str
     category: str
-    action: Action
+    action: RuleAction
     spans: tuple[Span, ...] = ()
     segment: int | None = None
     file: int | None = None

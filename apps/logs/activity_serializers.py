@@ -1,4 +1,4 @@
-"""Activity on the wire (specification 2.13, 4.5): what may be asked, and what a day looks like.
+"""Serializers of the activity API (specification 2.13, 4.5).
 
 Amounts are numbers with every digit. Must never reach for the database.
 """
@@ -14,7 +14,7 @@ import msgspec
 from rest_framework import serializers
 
 from apps.kernel.rest.serializers import CamelSerializer, Choice, QueryWhole, Text, camel
-from apps.logs.activity import KEPT_DAYS, Day
+from apps.logs.activity import KEPT_DAYS, ActivityTotals
 from apps.logs.rollup import SUMS
 
 DEFAULT_DAYS = 7
@@ -101,8 +101,8 @@ class ActivityExportQuery(ActivityQuery):
     format = Choice(["csv", "jsonl"], default="csv")
 
 
-def day_of(day: Day) -> dict[str, Any]:
-    """Return a day as it is told."""
+def day_of(day: ActivityTotals) -> dict[str, Any]:
+    """Return a day as the API answers it."""
     requests = int(day.sums["request_count"])
     return {
         "date": day.date.isoformat(),

@@ -1,4 +1,4 @@
-"""A text with what was found in it masked.
+"""Redaction (masking) of text: a placeholder takes the place of every span that a rule found.
 
 Knows spans and placeholders. Must never know a rule.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from apps.guardrails.findings.finding import Span
+from apps.guardrails.findings.scan_types import Span
 
 
 def placeholder_of(label: str) -> str:
@@ -18,13 +18,13 @@ def placeholder_of(label: str) -> str:
 def mask(raw: str, spans: Iterable[Span]) -> str:
     """Return the text with a placeholder for every span; spans that overlap are one, named after its longest."""
     pieces, at = [], 0
-    for span in merged(spans):
+    for span in merge_spans(spans):
         pieces += [raw[at : span.start], placeholder_of(span.label)]
         at = span.end
     return "".join([*pieces, raw[at:]])
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
+def merge_spans(spans: Iterable[Span]) -> list[Span]:
     """Return spans that do not overlap, from left to right; touching ones stay apart.
 
     What was one with others is named after the longest of them, of equally long ones after the first.

@@ -1,4 +1,4 @@
-"""What a configuration's values must look like. Pure.
+"""Validation of the fields of a guardrail configuration. Pure.
 
 Knows shapes and sizes. Must never know which rules there are, nor what they look for.
 """
@@ -22,7 +22,7 @@ MIME_TYPE = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,63}/[A-Za-z0-9][A-Za-z0-9!#$&^_.
 _FLAGS = ("enabled", "observe")
 
 
-def issues_of_rules(given: Any, known: Collection[str], path: str = "systemRules") -> list[Issue]:
+def find_rule_issues(given: Any, known: Collection[str], path: str = "systemRules") -> list[Issue]:
     """Return what is wrong with the changes of system rules: which rules and fields there are not, which values."""
     if not isinstance(given, Mapping):
         return [Issue(path, "Must be an object of rules by name")]
@@ -37,7 +37,7 @@ def issues_of_rules(given: Any, known: Collection[str], path: str = "systemRules
     return issues
 
 
-def merged_rules(
+def merge_system_rules(
     stored: Mapping[str, Mapping[str, Any]], given: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Return the system rules with the changes made to them; `observe` is there only where it is so."""
@@ -55,7 +55,7 @@ def read_megabytes(given: Any) -> Decimal:
     return Decimal(str(given)).quantize(SMALLEST_FILE, ROUND_HALF_EVEN)
 
 
-def issues_of_types(given: Any, path: str = "allowedFileTypes") -> list[Issue]:
+def find_file_type_issues(given: Any, path: str = "allowedFileTypes") -> list[Issue]:
     """Return what is wrong with a list of MIME types."""
     if not isinstance(given, list) or len(given) > MAX_TYPES:
         return [Issue(path, f"Must be a list of at most {MAX_TYPES} MIME types")]
@@ -66,7 +66,7 @@ def issues_of_types(given: Any, path: str = "allowedFileTypes") -> list[Issue]:
     ]
 
 
-def read_types(given: list[str]) -> list[str]:
+def normalize_file_types(given: list[str]) -> list[str]:
     """Return MIME types as they are compared: in small letters, each once."""
     return list(dict.fromkeys(one.lower() for one in given))
 

@@ -18,7 +18,7 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SandboxRequest:
     """One whole request. Header names are lower-case; of a header that comes twice the last is kept."""
 
     method: str
@@ -35,7 +35,7 @@ class RequestReader:
     """Takes in bytes and puts out requests, in `ready`. Once `broken`, what follows can no longer be told apart."""
 
     def __init__(self) -> None:
-        self.ready: deque[Request] = deque()
+        self.ready: deque[SandboxRequest] = deque()
         self.broken = False
         self.wants_continue = False
         self._parser = httptools.HttpRequestParser(self)
@@ -68,7 +68,7 @@ class RequestReader:
         """Called by the parser when the request is whole."""
         path, _, query = self._url.partition(b"?")
         self.ready.append(
-            Request(
+            SandboxRequest(
                 method=self._parser.get_method().decode(),
                 path=unquote(path.decode("latin-1")),
                 query=dict(parse_qsl(query.decode("latin-1"))) if query else {},

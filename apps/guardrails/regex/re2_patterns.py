@@ -1,4 +1,4 @@
-"""Regular expressions as the rules use them: linear, silent, over UTF-8.
+"""RE2 patterns of the system rules: linear time, over UTF-8.
 
 Knows the engine of expressions. Must never know what is looked for.
 """
@@ -10,7 +10,7 @@ import re2
 _MOST_MEMORY = 64 << 20
 
 
-def options() -> re2.Options:
+def re2_options() -> re2.Options:
     """Return how every pattern is compiled: with room for its states, and without a word on standard error."""
     chosen = re2.Options()
     chosen.max_mem = _MOST_MEMORY
@@ -18,12 +18,12 @@ def options() -> re2.Options:
     return chosen
 
 
-def compiled(pattern: str) -> re2._Regexp:
+def compile_re2(pattern: str) -> re2._Regexp:
     """Return a pattern ready to search UTF-8."""
-    return re2.compile(pattern, options())
+    return re2.compile(pattern, re2_options())
 
 
-def last_end(pattern: re2._Regexp, utf8: bytes, match: re2._Match[bytes]) -> int:
+def find_last_end(pattern: re2._Regexp, utf8: bytes, match: re2._Match[bytes]) -> int:
     """Return where the last match from `match` on ends: by halves, for one end of a text is as far as the other."""
     end: int = match.end()
     first, beyond = match.start() + 1, len(utf8)

@@ -1,4 +1,4 @@
-"""An organization's guardrails as plain values: from the rows that people change to what the engine compiles.
+"""Loader of an organization's guardrails: from database rows to the engine's configuration.
 
 Knows the tables and the engine's words. Must never know what a rule looks for, nor who asks.
 """
@@ -9,31 +9,31 @@ from collections.abc import Iterable
 from typing import Any, cast
 from uuid import UUID
 
-from apps.guardrails.findings.finding import Action
+from apps.guardrails.findings.scan_types import RuleAction
 from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
-from apps.guardrails.scanning.engine import Config, RuleSource, SystemRuleState
+from apps.guardrails.rules import PII_RULE
+from apps.guardrails.scanning.engine import EngineConfig, RuleSource, SystemRuleState
 
 BYTES_PER_MEGABYTE = 1_000_000
-PII = "pii_detection"
 
 
-def find_config(organization_id: UUID) -> Config | None:
+def load_engine_config(organization_id: UUID) -> EngineConfig | None:
     """Return what an organization has configured, None when it never did. Its plan is not asked about."""
     row = GuardrailConfig.objects.filter(organization=organization_id).first()
-    return None if row is None else config_of(row, rules_of(organization_id))
+    return None if row is None else to_engine_config(row, list_custom_rules(organization_id))
 
 
-def rules_of(organization_id: UUID) -> list[CustomRule]:
+def list_custom_rules(organization_id: UUID) -> list[CustomRule]:
     """Return an organization's own rules in the order in which they are looked at."""
     rules = CustomRule.objects.filter(organization=organization_id)
     return list(rules.order_by("-priority", "created_at", "id"))
 
 
-def config_of(row: GuardrailConfig, rules: Iterable[CustomRule]) -> Config:
+def to_engine_config(row: GuardrailConfig, rules: Iterable[CustomRule]) -> EngineConfig:
     """Return rows as the engine takes them."""
-    return Config(
+    return EngineConfig(
         enabled=row.enabled,
-        system_rules={name: _state_of(name, rule, row.pii_action) for name, rule in states_of(row).items()},
+        system_rules={name: _state_of(name, rule, row.pii_action) for name, rule in system_rule_states(row).items()},
         pii_action=_action(row.pii_action),
         max_file_bytes=int(row.max_file_size_mb * BYTES_PER_MEGABYTE),
         allowed_file_types=tuple(row.allowed_file_types),
@@ -42,14 +42,14 @@ def config_of(row: GuardrailConfig, rules: Iterable[CustomRule]) -> Config:
     )
 
 
-def states_of(row: GuardrailConfig) -> dict[str, dict[str, Any]]:
+def system_rule_states(row: GuardrailConfig) -> dict[str, dict[str, Any]]:
     """Return every system rule as it stands: as the organization wants it, else as the rule itself says."""
     return {name: {**default, **row.system_rules.get(name, {})} for name, default in default_system_rules().items()}
 
 
 def _state_of(name: str, rule: dict[str, Any], pii_action: str | None) -> SystemRuleState:
     # `piiAction` is the last word on personal data, unless it is null.
-    action = pii_action if name == PII and pii_action is not None else rule["action"]
+    action = pii_action if name == PII_RULE and pii_action is not None else rule["action"]
     return SystemRuleState(enabled=rule["enabled"], action=_action(action), observe=rule.get("observe", False))
 
 
@@ -60,11 +60,11 @@ def _source_of(rule: CustomRule) -> RuleSource:
         type=rule.type,
         config=rule.config,
         priority=rule.priority,
-        action=cast(Action, rule.action),
+        action=cast(RuleAction, rule.action),
         observe_only=rule.observe_only,
         enabled=rule.enabled,
     )
 
 
-def _action(word: str | None) -> Action | None:
-    return cast("Action | None", word)
+def _action(word: str | None) -> RuleAction | None:
+    return cast("RuleAction | None", word)

@@ -1,4 +1,4 @@
-"""What a file is, by its content: its media type, and what else is hidden in it.
+"""MIME sniffing: the media type of a file by its content, and content hidden in it (polyglot files).
 
 Knows signatures (by the `filetype` package), how text is told from bytes, and the formats based on zip. Must never
 know what is allowed.
@@ -10,7 +10,7 @@ import json
 
 import filetype
 
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 UNKNOWN = "application/octet-stream"
 PLAIN_TEXT = "text/plain"
@@ -50,7 +50,7 @@ _FAMILIES = (
     frozenset({"image/tiff", "image/x-canon-cr2", "image/x-adobe-dng", "image/x-nikon-nef"}),
 )
 # Types of text that nothing in the text itself tells from plain text.
-_TEXTUAL = compiled(
+_TEXTUAL = compile_re2(
     r"text/[a-z0-9.+-]+|application/(?:[a-z0-9.-]+\+)?(?:json|xml|yaml|toml)|application/(?:x-)?"
     r"(?:yaml|toml|javascript|ecmascript|typescript|sh|python|sql|ndjson|jsonl|jsonlines|tex|latex|httpd-php|"
     r"graphql|rtf|csv|subrip)"
@@ -63,27 +63,27 @@ _ZIPPED = (
 )
 _CONTROLS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b")) + b"\x7f"
 _TEXT_SIGNATURES = ((b"%PDF-", "application/pdf"), (b"{\\rtf", "application/rtf"), (b"%!PS", "application/postscript"))
-_HTML = compiled(
+_HTML = compile_re2(
     r"(?i)^\s*(?:<!--(?s:.{0,500}?)-->\s*)?(?:<!doctype html|<html[\s>]|<head[\s>]|<body[\s>]|<script[\s>]|"
     r"<iframe[\s>])"
 )
-_SVG = compiled(
+_SVG = compile_re2(
     r"(?i)^\s*(?:<\?xml[^>]{0,300}>\s*)?(?:<!--(?s:.{0,900}?)-->\s*|<!DOCTYPE svg(?s:.{0,900}?)>\s*){0,1}<svg[\s>]"
 )
-_XML = compiled(r"^\s*<\?xml\s")
+_XML = compile_re2(r"^\s*<\?xml\s")
 _LONGEST_JSON, _HEAD = 1_000_000, 1024
-_PROGRAM = compiled(r"(?i)<script[\s>]|<html[\s>]|<!doctype html|<\?php\s|<iframe[\s>]|javascript:[a-z]")
+_PROGRAM = compile_re2(r"(?i)<script[\s>]|<html[\s>]|<!doctype html|<\?php\s|<iframe[\s>]|javascript:[a-z]")
 _ARCHIVES = ((b"Rar!\x1a\x07", "a RAR archive"), (b"7z\xbc\xaf\x27\x1c", "a 7z archive"))
 
 
-def known_as(media_type: str) -> str:
+def canonical_mime_type(media_type: str) -> str:
     """Return a media type without parameters, in lower case, by its usual name; empty if it says nothing."""
     name = media_type.partition(";")[0].strip().lower()
     name = _SAME.get(name, name)
     return "" if name in _SAYS_NOTHING else name
 
 
-def kind_of(data: bytes) -> str:
+def sniff_mime_type(data: bytes) -> str:
     """Return the media type of some content, `application/octet-stream` if it has no known form."""
     text = _text_of(data)
     if text is not None:
@@ -93,10 +93,10 @@ def kind_of(data: bytes) -> str:
     guessed = filetype.guess_mime(data[:8192])
     if guessed is None or (guessed == "image/gif" and data[:6] not in (b"GIF87a", b"GIF89a")):
         return "application/pdf" if b"%PDF-" in data[:_HEAD] else UNKNOWN
-    return known_as(guessed) or UNKNOWN
+    return canonical_mime_type(guessed) or UNKNOWN
 
 
-def agrees(declared: str, kind: str) -> bool:
+def matches_declared_type(declared: str, kind: str) -> bool:
     """Tell whether content of a kind may be called what it was declared to be (both as `known_as` returns them)."""
     if declared == kind or any(declared in family and kind in family for family in _FAMILIES):
         return True
@@ -114,7 +114,7 @@ def is_zip_based(kind: str) -> bool:
     )
 
 
-def hidden_in(data: bytes, kind: str) -> str | None:
+def find_hidden_content(data: bytes, kind: str) -> str | None:
     """Return what a picture, sound or document holds besides itself, in words: an archive, a document, a program."""
     if not kind.startswith(("image/", "audio/", "video/", "application/pdf")) or kind == "image/svg+xml":
         return None
@@ -176,7 +176,7 @@ def _kind_of_zip(data: bytes) -> str:
     if data[30:38] == b"mimetype":
         length = int.from_bytes(data[22:26], "little")
         named = data[38 : 38 + min(length, 100)].decode("ascii", "replace")
-        return known_as(named) if named.startswith("application/") else "application/zip"
+        return canonical_mime_type(named) if named.startswith("application/") else "application/zip"
     if b"[Content_Types].xml" in data:
         return next((kind for folder, kind in _ZIPPED if folder in data), "application/zip")
     return "application/java-archive" if b"META-INF/MANIFEST.MF" in data[:4096] else "application/zip"

@@ -1,0 +1,1 @@
+"""Files: what a file is by its content (MIME sniffing)."""

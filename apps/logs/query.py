@@ -1,0 +1,41 @@
+"""The log query model: columns, rows and filters that every log store shares.
+
+Knows the columns of `RequestLog`. Must never know which store answers, nor who asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import JSONField
+
+from apps.kernel.money import MoneyField
+from apps.logs.models import RequestLog
+
+# A row by column; JSON columns are the text they are and go out unread.
+LogRow = dict[str, Any]
+
+_FIELDS = [field for field in RequestLog._meta.concrete_fields if field.name not in {"swept", "retention_level"}]
+COLUMNS = tuple(field.name for field in _FIELDS)
+JSON_COLUMNS = frozenset(field.name for field in _FIELDS if isinstance(field, JSONField))
+MONEY_COLUMNS = frozenset(field.name for field in _FIELDS if isinstance(field, MoneyField))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFilters:
+    """The conditions that log rows must meet; None asks for nothing. `start` and `end` are included.
+
+    `model` is a model's id, or `provider/model`; `header_key` a custom header's name without its prefix.
+    """
+
+    start: datetime | None = None
+    end: datetime | None = None
+    model: str | None = None
+    provider: str | None = None
+    finish_reason: str | None = None
+    unified_finish_reason: str | None = None
+    source: str | None = None
+    header_key: str | None = None
+    header_value: str | None = None
