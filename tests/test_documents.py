@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 
 FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")

@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import JSONField
 
-from apps.kernel.advisory_lock import Job, alone_at
+from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
 from apps.logs import partitions, retention
 from apps.logs.archive import LogArchive, archived_before, find_archive
 from apps.logs.models import RequestLog
@@ -34,7 +34,7 @@ def archive_closed_days(now: datetime) -> list[date]:
     if log_archive is None:
         return []
     # What is removed must not come back: nobody else changes the older days meanwhile.
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         closed = [day for day in partitions.existing() if day < archived_before(now).date()]
         return [day for day in closed if _archive_day(log_archive, day)]
 
@@ -44,7 +44,7 @@ def expire(now: datetime) -> None:
     log_archive = find_archive()
     if log_archive is None:
         return
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         oldest = log_archive.oldest()
         longest = now - timedelta(days=max(limits.log_days for limits in PLANS.values()))
         since = dict.fromkeys(oldest, longest) | retention.visible_to(oldest, now)
@@ -64,7 +64,7 @@ def blank() -> None:
     log_archive = find_archive()
     if log_archive is None:
         return
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         for organization_id, level, allowed in retention.find_excess_levels(log_archive.levels()):
             log_archive.blank(organization_id, level, allowed, retention.FORBIDDEN[allowed])
 
@@ -74,7 +74,7 @@ def erase(organization_id: UUID) -> None:
     log_archive = find_archive()
     if log_archive is None:
         return
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         log_archive.delete([organization_id])
 
 

@@ -14,8 +14,8 @@ from uuid import UUID
 from django.db import connection, models
 from django.db.backends.utils import CursorWrapper
 
-from apps.kernel.arrays import array_of
 from apps.kernel.money import LARGEST
+from apps.kernel.postgres_arrays import write_array
 from apps.logs.models import ActivityDay, ActivityDelta
 
 # Deltas folded by one statement: some tens of milliseconds.
@@ -100,7 +100,7 @@ _ROLL_UP = f"""
 
 def append_deltas(cursor: CursorWrapper, table: str, ids: Sequence[UUID]) -> None:
     """Append what rows of a table with the log's columns add, in the transaction that makes them rows of the log."""
-    cursor.execute(f"{_ADD} {table} WHERE id = ANY(%s::uuid[]) GROUP BY {_KEY}", [array_of(ids)])
+    cursor.execute(f"{_ADD} {table} WHERE id = ANY(%s::uuid[]) GROUP BY {_KEY}", [write_array(ids)])
 
 
 def retract_rows(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[UUID]) -> None:

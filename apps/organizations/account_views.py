@@ -7,12 +7,12 @@ from rest_framework.response import Response
 
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.address import address_of
-from apps.kernel.rest.describe import described, said
+from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Nothing
-from apps.organizations import actions, invitations, throttle
+from apps.organizations import actions, attempt_rate_limiter, invitations
 from apps.organizations.access import access_organization, identify, require, require_verified
-from apps.organizations.account_shapes import (
+from apps.organizations.account_serializers import (
     InvitationShape,
     NewInvitationShape,
     PasswordResetRequestShape,
@@ -31,10 +31,10 @@ class VerifyEmail(Endpoint):
     authentication_classes = []
     permission_classes = []
 
-    @described({"message": said()}, body=VerificationShape, refuses=(400, 429))
+    @described({"message": message_field()}, body=VerificationShape, refuses=(400, 429))
     def post(self, request: Request) -> Response:
         """Confirm an e-mail address with the token that was sent to it."""
-        throttle.count_try((throttle.VERIFY_PER_ADDRESS, address_of(request)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.VERIFY_PER_ADDRESS, address_of(request)))
         user = find_unverified(self.read(VerificationShape)["token"])
         if user is None or not actions.verify_email(user=user):
             raise InvalidRequest(
@@ -51,13 +51,13 @@ class RequestPasswordReset(Endpoint):
     authentication_classes = []
     permission_classes = []
 
-    @described({"message": said()}, body=PasswordResetRequestShape, refuses=(429,))
+    @described({"message": message_field()}, body=PasswordResetRequestShape, refuses=(429,))
     def post(self, request: Request) -> Response:
         """Send a token to an address, if an account has it: the answer is the same either way."""
         email = self.read(PasswordResetRequestShape)["email"]
-        throttle.count_try(
-            (throttle.RESET_PER_ADDRESS, address_of(request)),
-            (throttle.RESET_PER_ACCOUNT, User.normalize_username(email)),
+        attempt_rate_limiter.count_attempt(
+            (attempt_rate_limiter.RESET_PER_ADDRESS, address_of(request)),
+            (attempt_rate_limiter.RESET_PER_ACCOUNT, User.normalize_username(email)),
         )
         actions.want_password_reset(email=email)
         return Response({"message": "If there is an account with this address, a message is on its way"})
@@ -69,10 +69,10 @@ class ResetPassword(Endpoint):
     authentication_classes = []
     permission_classes = []
 
-    @described({"message": said()}, body=PasswordResetShape, refuses=(429,))
+    @described({"message": message_field()}, body=PasswordResetShape, refuses=(429,))
     def post(self, request: Request) -> Response:
         """Choose another password by the token that was sent; every session ends, a second factor stays."""
-        throttle.count_try((throttle.RESET_PER_ADDRESS, address_of(request)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.RESET_PER_ADDRESS, address_of(request)))
         if not actions.reset_password(**self.read(PasswordResetShape)):
             raise InvalidRequest(
                 "This token was used or is too old: POST /auth/request-password-reset sends another",
@@ -85,11 +85,11 @@ class ResetPassword(Endpoint):
 class SendVerificationEmail(MemberEndpoint):
     """`POST /auth/send-verification-email`."""
 
-    @described({"message": said()}, body=Nothing, refuses=(429,))
+    @described({"message": message_field()}, body=Nothing, refuses=(429,))
     def post(self, request: Request) -> Response:
         """Send a new confirmation token to the signed-in user's e-mail address."""
         self.read(Nothing)
-        throttle.count_try((throttle.MESSAGES_PER_USER, str(self.user.id)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.MESSAGES_PER_USER, str(self.user.id)))
         actions.want_verification(user=self.user)
         return Response({"message": "A message is on its way"})
 
@@ -104,16 +104,18 @@ class Invitations(MemberEndpoint):
         rows = invitations.waiting(organization).order_by("created_at", "id")
         return Response({"invitations": InvitationShape(rows, many=True).data})
 
-    @described({"message": said(), "invitation": InvitationShape()}, body=NewInvitationShape, refuses=(403, 404, 429))
+    @described(
+        {"message": message_field(), "invitation": InvitationShape()}, body=NewInvitationShape, refuses=(403, 404, 429)
+    )
     def post(self, request: Request, organization_id: str) -> Response:
         """Invite an e-mail address; the answer does not reveal whether it has an account."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
         require_verified(self.user)
         fields = self.read(NewInvitationShape)
         require(role, fields["role"])
-        throttle.count_try(
-            (throttle.INVITATIONS_PER_ORGANIZATION, str(organization.id)),
-            (throttle.INVITATIONS_PER_ACCOUNT, fields["email"].lower()),
+        attempt_rate_limiter.count_attempt(
+            (attempt_rate_limiter.INVITATIONS_PER_ORGANIZATION, str(organization.id)),
+            (attempt_rate_limiter.INVITATIONS_PER_ACCOUNT, fields["email"].lower()),
         )
         created = invitations.invite(organization=organization, by=self.user, **fields)
         return Response({"message": "Invitation sent", "invitation": InvitationShape(created).data})
@@ -122,7 +124,7 @@ class Invitations(MemberEndpoint):
 class OneInvitation(MemberEndpoint):
     """`DELETE /organization/{orgId}/invitations/{id}`."""
 
-    @described({"message": said()}, refuses=(403, 404))
+    @described({"message": message_field()}, refuses=(403, 404))
     def delete(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Withdraw an invitation."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
@@ -137,7 +139,7 @@ class OneInvitation(MemberEndpoint):
 class AcceptInvitation(MemberEndpoint):
     """`POST /organization/{orgId}/invitations/{id}/accept`."""
 
-    @described({"message": said(), "member": MemberShape()}, body=Nothing, refuses=(403, 404))
+    @described({"message": message_field(), "member": MemberShape()}, body=Nothing, refuses=(403, 404))
     def post(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Accept an invitation that was sent to your own, confirmed e-mail address."""
         self.read(Nothing)

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.kernel.errors import RateLimited
 from apps.kernel.rest.address import address_of
-from apps.organizations import actions, throttle
+from apps.organizations import actions, attempt_rate_limiter
 from apps.organizations.email_tokens import MAX_TOKEN, find_unverified, find_user_to_reset
 from apps.organizations.serializers import MAX_PASSWORD
 
@@ -59,7 +59,7 @@ def verify_email(request: HttpRequest) -> HttpResponse:
     title, button = "Confirm your e-mail address", "Confirm"
     if request.method != "POST":
         return _page(request, title, _begun(request, TokenForm), button)
-    if refused := _throttled(request, throttle.VERIFY_PER_ADDRESS, title):
+    if refused := _throttled(request, attempt_rate_limiter.VERIFY_PER_ADDRESS, title):
         return refused
     form = TokenForm(request.POST)
     user = find_unverified(form.cleaned_data["token"]) if form.is_valid() else None
@@ -75,7 +75,7 @@ def reset_password(request: HttpRequest) -> HttpResponse:
     title, button = "Choose another password", "Change the password"
     if request.method != "POST":
         return _page(request, title, _begun(request, PasswordForm), button)
-    if refused := _throttled(request, throttle.RESET_PER_ADDRESS, title):
+    if refused := _throttled(request, attempt_rate_limiter.RESET_PER_ADDRESS, title):
         return refused
     form = PasswordForm(request.POST)
     if not form.is_valid():
@@ -92,9 +92,9 @@ def _begun(request: HttpRequest, form: type[TokenForm]) -> TokenForm:
     return form(initial={"token": request.GET.get("token", "")[:MAX_TOKEN]})
 
 
-def _throttled(request: HttpRequest, rate: throttle.Rate, title: str) -> HttpResponse | None:
+def _throttled(request: HttpRequest, rate: attempt_rate_limiter.AttemptLimit, title: str) -> HttpResponse | None:
     try:
-        throttle.count_try((rate, address_of(request)))
+        attempt_rate_limiter.count_attempt((rate, address_of(request)))
     except RateLimited as error:
         answer = _page(request, title, text=f"{error.message}.", status=429)
         answer["Retry-After"] = str(int(error.retry_after or 0) + 1)

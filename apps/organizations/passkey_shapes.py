@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Choice, Text
+from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, ChoiceField, TextField
 from apps.organizations.ceremonies import MAX_ID
 from apps.organizations.models import Passkey
 from apps.organizations.passkeys import MAX_NAME, Answered
@@ -21,28 +21,28 @@ _MAX_TRANSPORTS, _MAX_TRANSPORT = 16, 32
 
 
 class _Credential(CamelSerializer):
-    id = Text(max_length=_MAX_CREDENTIAL_ID)
-    rawId = Text(max_length=_MAX_CREDENTIAL_ID)  # noqa: N815 - the standard's name
-    type = Choice([("public-key", "public-key")])
+    id = TextField(max_length=_MAX_CREDENTIAL_ID)
+    rawId = TextField(max_length=_MAX_CREDENTIAL_ID)  # noqa: N815 - the standard's name
+    type = ChoiceField([("public-key", "public-key")])
 
 
 class AttestationShape(CamelSerializer):
     """What an authenticator says of a new passkey."""
 
-    clientDataJSON = Text(max_length=_MAX_CLIENT_DATA)  # noqa: N815 - the standard's names, here and below
-    attestationObject = Text(max_length=_MAX_ATTESTATION)  # noqa: N815 - the standard's name
+    clientDataJSON = TextField(max_length=_MAX_CLIENT_DATA)  # noqa: N815 - the standard's names, here and below
+    attestationObject = TextField(max_length=_MAX_ATTESTATION)  # noqa: N815 - the standard's name
     transports = serializers.ListField(
-        child=Text(max_length=_MAX_TRANSPORT), max_length=_MAX_TRANSPORTS, required=False
+        child=TextField(max_length=_MAX_TRANSPORT), max_length=_MAX_TRANSPORTS, required=False
     )
 
 
 class AssertionShape(CamelSerializer):
     """What an authenticator signs with a passkey."""
 
-    clientDataJSON = Text(max_length=_MAX_CLIENT_DATA)  # noqa: N815 - the standard's names, here and below
-    authenticatorData = Text(max_length=_MAX_CLIENT_DATA)  # noqa: N815 - the standard's name
-    signature = Text(max_length=_MAX_SIGNATURE)
-    userHandle = Text(max_length=_MAX_HANDLE, required=False, allow_null=True, allow_blank=True)  # noqa: N815 - its name
+    clientDataJSON = TextField(max_length=_MAX_CLIENT_DATA)  # noqa: N815 - the standard's names, here and below
+    authenticatorData = TextField(max_length=_MAX_CLIENT_DATA)  # noqa: N815 - the standard's name
+    signature = TextField(max_length=_MAX_SIGNATURE)
+    userHandle = TextField(max_length=_MAX_HANDLE, required=False, allow_null=True, allow_blank=True)  # noqa: N815 - its name
 
 
 class NewCredentialShape(_Credential):
@@ -60,15 +60,15 @@ class CredentialShape(_Credential):
 class PasskeyAnswerShape(CamelSerializer):
     """The answer to a ceremony: its name, and what the authenticator said."""
 
-    ceremony_id = Text(max_length=MAX_ID)
+    ceremony_id = TextField(max_length=MAX_ID)
     credential = CredentialShape()
 
 
 class ProofShape(CamelSerializer):
     """What proves who has the session: a passkey, or the password with a code where a second factor is on."""
 
-    password = Text(max_length=MAX_PASSWORD, trim_whitespace=False, required=False)
-    code = Text(max_length=MAX_CODE, required=False)
+    password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False, required=False)
+    code = TextField(max_length=MAX_CODE, required=False)
     passkey = PasskeyAnswerShape(required=False)
 
 
@@ -81,15 +81,15 @@ class SignInWithPasskeyShape(SignInShape):
 class NewPasskeyShape(CamelSerializer):
     """`POST /auth/passkeys`."""
 
-    ceremony_id = Text(max_length=MAX_ID)
+    ceremony_id = TextField(max_length=MAX_ID)
     credential = NewCredentialShape()
-    name = Text(max_length=MAX_NAME)
+    name = TextField(max_length=MAX_NAME)
 
 
 class PasskeyNameShape(CamelSerializer):
     """`PATCH /auth/passkeys/{id}`."""
 
-    name = Text(max_length=MAX_NAME)
+    name = TextField(max_length=MAX_NAME)
 
 
 class PasskeyShape(CamelModelSerializer):

@@ -9,10 +9,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.kernel.rest.address import address_of
-from apps.kernel.rest.describe import described, said
+from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Nothing
-from apps.organizations import passkeys, step_up, throttle
+from apps.organizations import attempt_rate_limiter, passkeys, step_up
 from apps.organizations.ceremonies import Holder
 from apps.organizations.passkey_shapes import (
     NewPasskeyShape,
@@ -48,7 +48,7 @@ class PasskeySignInOptions(Endpoint):
     def post(self, request: Request) -> Response:
         """Begin to sign in: return what `navigator.credentials.get` is given as `publicKey`, good for five minutes."""
         self.read(Nothing)
-        throttle.count_try((throttle.PASSKEY_PER_ADDRESS, address_of(request)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSKEY_PER_ADDRESS, address_of(request)))
         return _asked(passkeys.begin_sign_in())
 
 
@@ -78,7 +78,7 @@ class Passkeys(MemberEndpoint):
 
     @described(
         {
-            "message": said(),
+            "message": message_field(),
             "passkey": PasskeyShape(),
             "recoveryCodes": serializers.ListField(child=serializers.CharField()),
         },
@@ -109,14 +109,14 @@ class PasskeyProofOptions(MemberEndpoint):
     def post(self, request: Request) -> Response:
         """Begin to prove with a passkey who one is; its answer is the `passkey` of what asks for proof."""
         self.read(Nothing)
-        throttle.count_try((throttle.PASSKEY_PER_USER, str(self.user.pk)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSKEY_PER_USER, str(self.user.pk)))
         return _asked(passkeys.begin_proof(holder_of(self)))
 
 
 class OnePasskey(MemberEndpoint):
     """`PATCH /auth/passkeys/{id}`."""
 
-    @described({"message": said(), "passkey": PasskeyShape()}, body=PasskeyNameShape, refuses=(403, 404))
+    @described({"message": message_field(), "passkey": PasskeyShape()}, body=PasskeyNameShape, refuses=(403, 404))
     def patch(self, request: Request, passkey_id: str) -> Response:
         """Give a passkey another name."""
         row = passkeys.access(self.user, passkey_id)
@@ -127,7 +127,7 @@ class OnePasskey(MemberEndpoint):
 class RemovePasskey(MemberEndpoint):
     """`POST /auth/passkeys/{id}/remove`."""
 
-    @described({"message": said()}, body=ProofShape, refuses=(401, 403, 404, 409, 429))
+    @described({"message": message_field()}, body=ProofShape, refuses=(401, 403, 404, 409, 429))
     def post(self, request: Request, passkey_id: str) -> Response:
         """Take a passkey away, with proof of who asks; after the last second factor the password alone is enough."""
         row = passkeys.access(self.user, passkey_id)

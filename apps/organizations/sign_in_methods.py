@@ -24,7 +24,7 @@ from django.views.decorators.http import require_http_methods
 from unfold.widgets import INPUT_CLASSES
 
 from apps.kernel.errors import ApiError, InvalidRequest
-from apps.organizations import audit, passkeys, step_up, throttle, two_factor
+from apps.organizations import attempt_rate_limiter, audit, passkeys, step_up, two_factor
 from apps.organizations.ceremonies import Holder
 from apps.organizations.models import AuditEntry, TwoFactor, User
 from apps.organizations.passkey_shapes import NewPasskeyShape, PasskeyAnswerShape, PasskeyNameShape, answered
@@ -105,13 +105,13 @@ def _require_proof(request: HttpRequest, holder: Holder) -> None:
 
 
 def _ask_to_prove(request: HttpRequest, holder: Holder) -> Asked:
-    throttle.count_try((throttle.PASSKEY_PER_USER, str(holder.user.pk)))
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSKEY_PER_USER, str(holder.user.pk)))
     return passkeys.begin_proof(holder)
 
 
 def _ask_for_new(request: HttpRequest, holder: Holder) -> Asked:
     _require_proof(request, holder)
-    throttle.count_try((throttle.PASSKEY_PER_USER, str(holder.user.pk)))
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSKEY_PER_USER, str(holder.user.pk)))
     return passkeys.begin_registration(holder)
 
 

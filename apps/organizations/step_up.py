@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from apps.kernel.errors import InvalidRequest, Unauthenticated
-from apps.organizations import passkeys, passwords, throttle, two_factor
+from apps.organizations import attempt_rate_limiter, passkeys, passwords, two_factor
 from apps.organizations.ceremonies import Holder
 from apps.organizations.models import User
 from apps.organizations.passkeys import Answered
@@ -28,13 +28,13 @@ def require(holder: Holder, proof: Proof) -> None:
     """Use a proof up. Raises Unauthenticated unless it is good, InvalidRequest without one, RateLimited after many."""
     user = holder.user
     if proof.passkey is not None:
-        throttle.count_try((throttle.PASSKEY_PER_USER, str(user.pk)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSKEY_PER_USER, str(user.pk)))
         passkeys.prove(holder, proof.passkey)
         return
     if proof.password is None:
         raise InvalidRequest("Send your `password`, or a `passkey`", code="proof_required", param="password")
-    throttle.count_try((throttle.PASSWORD_PER_USER, str(user.pk)))
-    if not passwords.fits(proof.password, user.password):
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSWORD_PER_USER, str(user.pk)))
+    if not passwords.matches(proof.password, user.password):
         raise Unauthenticated("Wrong password", code="wrong_password", param="password")
     two_factor.require(user=user, code=proof.code)
 
@@ -44,9 +44,9 @@ def sign_in_with_passkey(answered: Answered, *, address: str) -> User:
 
     Raises as `passkeys.sign_in` does, and RateLimited.
     """
-    throttle.count_try((throttle.SIGN_IN_PER_ADDRESS, address))
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.SIGN_IN_PER_ADDRESS, address))
     user = passkeys.sign_in(answered)
-    throttle.remember(user.email, address)
+    attempt_rate_limiter.remember_address(user.email, address)
     return user
 
 
@@ -58,5 +58,5 @@ def require_second_factor(*, user: User, code: str | None, passkey: Answered | N
     if passkey is None:
         two_factor.require(user=user, code=code)
     elif two_factor.is_on(user):
-        throttle.count_try((throttle.TWO_FACTOR_PER_ACCOUNT, str(user.pk)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.pk)))
         passkeys.sign_in(passkey, user=user)

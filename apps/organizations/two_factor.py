@@ -23,9 +23,9 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.kernel.errors import InvalidRequest, Unauthenticated
-from apps.kernel.sealing import UnreadableSecretError, seal, unseal
-from apps.organizations import audit, throttle
+from apps.organizations import attempt_rate_limiter, audit
 from apps.organizations.models import TwoFactor, User
 
 log = structlog.get_logger(__name__)
@@ -66,7 +66,7 @@ def begin(*, user: User) -> Enrolment:
     if row is not None and row.confirmed_at is not None:
         raise _already_on()
     # Recovery codes of somebody with passkeys stay as they are.
-    TwoFactor.objects.update_or_create(user=user, defaults={"sealed_secret": seal(secret), "last_step": 0})
+    TwoFactor.objects.update_or_create(user=user, defaults={"sealed_secret": encrypt(secret), "last_step": 0})
     return Enrolment(b32encode(secret).decode(), _app(secret).get_provisioning_uri(user.email, ISSUER))
 
 
@@ -76,7 +76,7 @@ def confirm(*, user: User, code: str) -> list[str]:
 
     Raises InvalidRequest for a code that is not the app's, or where nothing was begun; RateLimited after too many.
     """
-    throttle.count_try((throttle.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
     row = _locked(user)
     if row is None or row.confirmed_at is not None or not row.sealed_secret:
         raise InvalidRequest("Begin with POST /auth/two-factor", code="not_begun")
@@ -126,7 +126,7 @@ def rotate() -> int:
             if row is None:
                 continue
             try:
-                row.sealed_secret = seal(unseal(bytes(row.sealed_secret)))
+                row.sealed_secret = encrypt(decrypt(bytes(row.sealed_secret)))
             except UnreadableSecretError:
                 log.error("two_factor.unreadable", user=str(row.user_id))
                 continue
@@ -151,7 +151,7 @@ def require(*, user: User, code: str | None) -> None:
         return
     if not code:
         raise Unauthenticated(_what_is_missing(user), code="two_factor_required", param="code")
-    throttle.count_try((throttle.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
     with transaction.atomic():
         row = _locked(user)
         if row is None:
@@ -188,7 +188,7 @@ def _app(secret: bytes) -> TOTP:
 def _uses_app(row: TwoFactor, code: str) -> bool:
     """Return whether a code is one of the app's that was not used before; then no earlier one is good any more."""
     try:
-        app, now = _app(unseal(bytes(row.sealed_secret))), int(time.time()) // STEP
+        app, now = _app(decrypt(bytes(row.sealed_secret))), int(time.time()) // STEP
     except UnreadableSecretError:
         # Recovery codes still let the user in.
         log.error("two_factor.unreadable", user=str(row.user_id))

@@ -6,8 +6,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.describe import described, said
-from apps.kernel.rest.serializers import CamelSerializer, Text
+from apps.kernel.rest.describe import described, message_field
+from apps.kernel.rest.serializers import CamelSerializer, TextField
 from apps.organizations import step_up, two_factor
 from apps.organizations.passkey_shapes import MAX_CODE, ProofShape, proof
 from apps.organizations.passkey_views import holder_of
@@ -17,10 +17,10 @@ from apps.organizations.sessions import MemberEndpoint
 class CodeShape(CamelSerializer):
     """Body of `POST /auth/two-factor/confirm`."""
 
-    code = Text(max_length=MAX_CODE)
+    code = TextField(max_length=MAX_CODE)
 
 
-class TwoFactor(MemberEndpoint):
+class TwoFactorEndpoint(MemberEndpoint):
     """`POST /auth/two-factor`."""
 
     @described(
@@ -41,7 +41,7 @@ class ConfirmTwoFactor(MemberEndpoint):
     """`POST /auth/two-factor/confirm`."""
 
     @described(
-        {"message": said(), "recoveryCodes": serializers.ListField(child=serializers.CharField())},
+        {"message": message_field(), "recoveryCodes": serializers.ListField(child=serializers.CharField())},
         body=CodeShape,
         refuses=(429,),
     )
@@ -54,7 +54,7 @@ class ConfirmTwoFactor(MemberEndpoint):
 class DisableTwoFactor(MemberEndpoint):
     """`POST /auth/two-factor/disable`."""
 
-    @described({"message": said()}, body=ProofShape, refuses=(401, 409, 429))
+    @described({"message": message_field()}, body=ProofShape, refuses=(401, 409, 429))
     def post(self, request: Request) -> Response:
         """Turn the second factor off, with the password and a code, or with a passkey."""
         step_up.require(holder_of(self), proof(self.read(ProofShape)))

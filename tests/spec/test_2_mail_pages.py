@@ -14,7 +14,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from knox.models import AuthToken
 
-from apps.organizations import actions, messages, throttle
+from apps.organizations import account_emails, actions, attempt_rate_limiter
 from apps.organizations.email_tokens import reset_token, verification_token
 from apps.organizations.models import AuditEntry, User
 from tests.support.authenticator import app_code, enrol
@@ -74,8 +74,12 @@ class TestEveryPage:
 
     @pytest.mark.parametrize("path", ["/verify-email", "/reset-password"])
     def test_tries_are_throttled(self, db: None, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(throttle, "VERIFY_PER_ADDRESS", throttle.Rate("verify-email:address", 2))
-        monkeypatch.setattr(throttle, "RESET_PER_ADDRESS", throttle.Rate("password-reset:address", 2))
+        monkeypatch.setattr(
+            attempt_rate_limiter, "VERIFY_PER_ADDRESS", attempt_rate_limiter.AttemptLimit("verify-email:address", 2)
+        )
+        monkeypatch.setattr(
+            attempt_rate_limiter, "RESET_PER_ADDRESS", attempt_rate_limiter.AttemptLimit("password-reset:address", 2)
+        )
         answers = [send(path, token="x", password=NEW) for _ in range(3)]
         assert [one.status_code for one in answers] == [400, 400, 429]
         assert 0 < int(answers[2]["Retry-After"]) <= 61
@@ -83,7 +87,7 @@ class TestEveryPage:
 
 def test_a_link_confirms_an_address_by_its_button_once(world: World, settings: Any, mailoutbox: Any) -> None:
     actions.want_verification(user=world.olivia)
-    assert messages.send_waiting() == 1
+    assert account_emails.send_pending_emails() == 1
     page = Client().get(link_in(mail.outbox[0].body))
     assert User.objects.get(pk=world.olivia.pk).email_verified_at is None, "opened is not confirmed"
     # As a browser sends it that was told to tell nobody where it was.
@@ -99,7 +103,7 @@ class TestAnotherPassword:
     def test_a_link_lets_its_reader_choose_one_once(self, world: World, mailoutbox: Any) -> None:
         session = signed_in(world.olivia)
         assert Caller().post(ASK, {"email": "Olivia@Example.com"}).json() == SENT
-        assert (messages.send_waiting(), messages.send_waiting()) == (1, 0)
+        assert (account_emails.send_pending_emails(), account_emails.send_pending_emails()) == (1, 0)
         (message,) = mail.outbox
         assert message.to == [world.olivia.email]
         token = token_of(Client().get(link_in(message.body)))
@@ -129,7 +133,7 @@ class TestAnotherPassword:
         User.objects.filter(pk=world.sam.pk).update(is_active=False)
         for address in ("nobody@example.com", world.sam.email):
             assert Caller().post(ASK, {"email": address}).json() == SENT
-        assert (messages.send_waiting(), len(mail.outbox)) == (0, 0)
+        assert (account_emails.send_pending_emails(), len(mail.outbox)) == (0, 0)
 
     @pytest.mark.parametrize("flaw", ["nonsense", "too old", "another address", "of another kind", "closed"])
     def test_a_token_that_is_not_good_changes_nothing(

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection
 from knox.models import AuthToken
 
-from apps.organizations import passkeys, throttle
+from apps.organizations import attempt_rate_limiter, passkeys
 from apps.organizations.models import AuditEntry, Passkey, TwoFactor, User
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, signed_in
@@ -88,8 +88,12 @@ class TestSigningIn:
 
     def test_tries_are_throttled(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         made = add_passkey(signed_in(world.olivia))
-        monkeypatch.setattr(throttle, "SIGN_IN_PER_ADDRESS", throttle.Rate("sign-in:address", 2))
-        monkeypatch.setattr(throttle, "PASSKEY_PER_ADDRESS", throttle.Rate("passkey:address", 3))
+        monkeypatch.setattr(
+            attempt_rate_limiter, "SIGN_IN_PER_ADDRESS", attempt_rate_limiter.AttemptLimit("sign-in:address", 2)
+        )
+        monkeypatch.setattr(
+            attempt_rate_limiter, "PASSKEY_PER_ADDRESS", attempt_rate_limiter.AttemptLimit("passkey:address", 3)
+        )
         answers = [answer(Caller(), made) for _ in range(3)]
         assert Caller().post(OPTIONS).status_code == 429
         assert [Caller().post(SIGN_IN, one).status_code for one in answers] == [200, 200, 429]
