@@ -13,9 +13,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.billing import cards, processor, subscription, topup
+from apps.billing import cards, payment_processor, subscription, topup
 from apps.billing.access import access_payment_method
 from apps.billing.models import BillingAccount, PaymentMethod
+from apps.billing.payment_processor_types import Declined, ProcessorAway, ProcessorOff, Refused
 from apps.billing.payment_serializers import (
     CardSetupShape,
     NewPaymentMethodShape,
@@ -23,7 +24,6 @@ from apps.billing.payment_serializers import (
     PaymentMethodShape,
     SubscriptionShape,
 )
-from apps.billing.processor_answers import Declined, ProcessorAway, ProcessorOff, Refused
 from apps.billing.serializers import TransactionShape
 from apps.kernel.errors import InvalidRequest, Overloaded, PaymentRequired
 from apps.kernel.rest.describe import described, said
@@ -138,7 +138,7 @@ class TopUps(PaymentEndpoint):
         """Charge the card. Under an `Idempotency-Key` the same row is gone on with, even where the answer was lost."""
         organization = self.access()
         amount = self.read(NewTopUpShape)["amount"]
-        processor.require()
+        payment_processor.require()
         self.attempt = topup.pay(topup.begin(organization, amount, self.request_key(organization)))
         topup.require_paid(self.attempt)
 

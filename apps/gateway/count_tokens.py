@@ -13,7 +13,7 @@ import gevent
 import structlog
 from msgspec.structs import replace
 
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.gateway.access.pinned_address import pinned_ip
 from apps.gateway.access.policy import Policy, policy_of
 from apps.gateway.access.schemes import Request, address_of, authorize
@@ -44,9 +44,9 @@ def count_tokens(policy: Policy, chat: Chat, token: str, size: int) -> int:
     """Return how many tokens a prompt of so many bytes has, at least about. Raises ApiError when the token is no longer
     good, and for what a guardrail blocks."""
     estimate = offload(size, partial(prompt_tokens_of, chat))
-    catalog = snapshot.current()
+    catalog = catalog_cache.current()
     if not admit.knew_the_latest(policy, catalog, token):
-        policy, catalog = policy_of(token), snapshot.current()
+        policy, catalog = policy_of(token), catalog_cache.current()
     if policy.guardrails is not None:
         # Who counts reads it all.
         Guard(policy.guardrails, policy.retention).screen(chat, size)

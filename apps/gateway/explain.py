@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from apps.billing.discounts import everyones
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
+from apps.catalog.catalog_cache import Catalog, Offer
 from apps.catalog.resolve import resolve as resolve_name
-from apps.catalog.snapshot import Catalog, Offer
 from apps.gateway.access.credentials import credentials_for
 from apps.gateway.access.policy import Policy, policy_of
 from apps.gateway.admission import admit
@@ -46,9 +46,9 @@ def explain(call: Call, token: str, read_request: Callable[[bytes], Chat]) -> di
     body, _ = read_body(call, policy.organization_id)
     chat = read_request(body)
     shape = offload(len(body), lambda: shape_of(call, chat))
-    catalog = snapshot.current()
+    catalog = catalog_cache.current()
     if not admit.knew_the_latest(policy, catalog, token):
-        policy, catalog = policy_of(token), snapshot.current()
+        policy, catalog = policy_of(token), catalog_cache.current()
     fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
     ranking = rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
     worst = estimate(chat, fitting, shape.prompt_tokens)

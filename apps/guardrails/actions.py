@@ -151,7 +151,9 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 def _brief(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns with what is long in a rule's configuration cut short."""
     return {
-        name: {inner: audit.told(one) for inner, one in value.items()} if isinstance(value, dict) else audit.told(value)
+        name: {inner: audit.audit_value(one) for inner, one in value.items()}
+        if isinstance(value, dict)
+        else audit.audit_value(value)
         for name, value in columns.items()
     }
 

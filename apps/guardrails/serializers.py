@@ -15,14 +15,14 @@ from apps.guardrails.search import PLACE, Filters, Place
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import (
+    BooleanField,
     CamelModelSerializer,
     CamelSerializer,
-    Choice,
-    Flag,
-    Moment,
-    QueryWhole,
-    Text,
-    Whole,
+    ChoiceField,
+    DateTimeField,
+    IntegerField,
+    QueryIntegerField,
+    TextField,
 )
 
 # What a column of whole numbers holds is more; nobody needs it.
@@ -64,12 +64,12 @@ class FileTypes(serializers.Field[list[str], Any, Any, Any]):
 class GuardrailChangesShape(CamelSerializer):
     """`PUT /guardrails/config/{orgId}`: whatever is to be changed, down to a field of one system rule."""
 
-    enabled = Flag(required=False)
+    enabled = BooleanField(required=False)
     system_rules = serializers.DictField(required=False)
     max_file_size_mb = Megabytes(required=False)
     allowed_file_types = FileTypes(required=False)
-    pii_action = Choice(Action.choices, required=False, allow_null=True)
-    scan_output = Flag(required=False)
+    pii_action = ChoiceField(Action.choices, required=False, allow_null=True)
+    scan_output = BooleanField(required=False)
 
 
 class GuardrailConfigShape(CamelModelSerializer):
@@ -101,25 +101,25 @@ class GuardrailConfigShape(CamelModelSerializer):
 class NewCustomRuleShape(CamelSerializer):
     """`POST /guardrails/rules/{orgId}`."""
 
-    name = Text(max_length=255)
-    type = Choice(CustomRule.Type.choices)
+    name = TextField(max_length=255)
+    type = ChoiceField(CustomRule.Type.choices)
     config = serializers.DictField()
-    priority = Whole(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
-    enabled = Flag(required=False)
-    action = Choice(Action.choices, required=False)
-    observe = Flag(required=False, source="observe_only")
+    priority = IntegerField(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
+    enabled = BooleanField(required=False)
+    action = ChoiceField(Action.choices, required=False)
+    observe = BooleanField(required=False, source="observe_only")
 
 
 class CustomRuleChangesShape(CamelSerializer):
     """`PATCH /guardrails/rules/{orgId}/{ruleId}`: whatever is to be changed; the type can only be repeated."""
 
-    name = Text(max_length=255, required=False)
-    type = Choice(CustomRule.Type.choices, required=False)
+    name = TextField(max_length=255, required=False)
+    type = ChoiceField(CustomRule.Type.choices, required=False)
     config = serializers.DictField(required=False)
-    priority = Whole(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
-    enabled = Flag(required=False)
-    action = Choice(Action.choices, required=False)
-    observe = Flag(required=False, source="observe_only")
+    priority = IntegerField(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
+    enabled = BooleanField(required=False)
+    action = ChoiceField(Action.choices, required=False)
+    observe = BooleanField(required=False, source="observe_only")
 
 
 class CustomRuleShape(CamelModelSerializer):
@@ -155,7 +155,7 @@ class SystemRuleShape(serializers.Serializer[Any]):
     defaultAction = serializers.ChoiceField(Action.choices, source="default_action")  # noqa: N815 - the name on the wire
 
 
-class PlaceCursor(Text):
+class PlaceCursor(TextField):
     """Where a page of violations goes on: the `nextCursor` of an earlier answer."""
 
     pattern = f"^{PLACE}$"
@@ -171,18 +171,18 @@ class PlaceCursor(Text):
 class ViolationsQuery(CamelSerializer):
     """The query of `GET /guardrails/violations/{orgId}`."""
 
-    action_taken = Choice(Violation.ActionTaken.choices, required=False)
-    rule_id = Text(max_length=60, required=False)
-    start_date = Moment(required=False)
-    end_date = Moment(required=False, of_a_day=time.max)
+    action_taken = ChoiceField(Violation.ActionTaken.choices, required=False)
+    rule_id = TextField(max_length=60, required=False)
+    start_date = DateTimeField(required=False)
+    end_date = DateTimeField(required=False, of_a_day=time.max)
     cursor = PlaceCursor(required=False)
-    limit = QueryWhole(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
+    limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
 
 
 class StatsQuery(CamelSerializer):
     """The query of `GET /guardrails/stats/{orgId}`: how many times 24 hours to look back."""
 
-    days = QueryWhole(low=1, high=MAX_DAYS, default=7)
+    days = QueryIntegerField(low=1, high=MAX_DAYS, default=7)
 
 
 class ViolationShape(CamelModelSerializer):
@@ -207,7 +207,7 @@ class ViolationShape(CamelModelSerializer):
         ]
 
 
-class Content(Text):
+class Content(TextField):
     """A text as it is, white space included."""
 
     pattern = r"^[^\x00]*$"

@@ -1,7 +1,7 @@
-"""Has anything about this scope changed? A generation is a random word per scope, kept in Redis.
+"""Has anything about this scope changed? A generation is a random token per scope, kept in Redis.
 
-Whoever caches something of a scope keeps the word it was read under and trusts the copy as long as the word stands.
-A lost word is replaced by a new one, so a flushed store makes every copy stale, never one wrongly fresh.
+Whoever caches something of a scope keeps the token it was read under and trusts the copy as long as the token stands.
+A lost token is replaced by a new one, so a flushed store makes every copy stale, never one wrongly fresh.
 Must never know what is cached.
 """
 
@@ -34,19 +34,19 @@ def organization(organization_id: UUID) -> str:
     return f"org:{organization_id}"
 
 
-def fresh_word() -> str:
-    """Return a new generation word."""
+def new_generation_token() -> str:
+    """Return a new generation token."""
     return f"{random_number():016x}"
 
 
-def read(scope: str) -> str:
+def read_generation_token(scope: str) -> str:
     """Return the scope's current generation, making one when there is none. Raises RedisError."""
     redis = client()
-    word = redis.get(key(scope))
-    if word is None:
-        redis.set(key(scope), fresh_word(), nx=True)
-        word = redis.get(key(scope))
-    return str(word)
+    token = redis.get(key(scope))
+    if token is None:
+        redis.set(key(scope), new_generation_token(), nx=True)
+        token = redis.get(key(scope))
+    return str(token)
 
 
 def bump(scope: str) -> None:
@@ -55,7 +55,7 @@ def bump(scope: str) -> None:
     Without Redis nothing can be told; readers bound the age of their copies for that case.
     """
     try:
-        client().set(key(scope), fresh_word())
+        client().set(key(scope), new_generation_token())
     except RedisError as error:
         log.warning("generation.not_bumped", scope=scope, error=str(error))
 

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from apps.kernel.rest.describe import described, said
 from apps.keys import provider_keys
 from apps.keys.access import access_provider_key, access_provider_keys
-from apps.keys.live_check import Provider
+from apps.keys.credential_check import ProviderEndpoint
 from apps.keys.provider_keys import FindProvider, NewProviderKey
 from apps.keys.serializers import (
     NewProviderKeyQuery,
@@ -22,7 +22,7 @@ from apps.organizations.models import Role
 from apps.organizations.sessions import MemberEndpoint
 
 
-def _knows_none(provider_id: str) -> Provider | None:
+def _knows_none(provider_id: str) -> ProviderEndpoint | None:
     return None
 
 

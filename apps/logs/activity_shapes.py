@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from rest_framework import serializers
 
-from apps.kernel.rest.serializers import CamelSerializer, Choice, QueryWhole, Text, camel
+from apps.kernel.rest.serializers import CamelSerializer, ChoiceField, QueryIntegerField, TextField, camel
 from apps.logs.activity import KEPT_DAYS, Day
 from apps.logs.rollup import SUMS
 
@@ -42,11 +42,11 @@ class CalendarDay(serializers.DateField):
 class ActivityQuery(CamelSerializer):
     """The query of `GET /activity`."""
 
-    days = QueryWhole(low=1, high=KEPT_DAYS, default=DEFAULT_DAYS)
+    days = QueryIntegerField(low=1, high=KEPT_DAYS, default=DEFAULT_DAYS)
     to = CalendarDay(required=False)
-    project_id = Text(required=False)
-    api_key_id = Text(required=False)
-    org_id = Text(required=False)
+    project_id = TextField(required=False)
+    api_key_id = TextField(required=False)
+    org_id = TextField(required=False)
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields; `from` cannot be written as one of a class."""
@@ -98,7 +98,7 @@ def _number_of(name: str) -> serializers.Field[Any, Any, Any, Any]:
 class ActivityExportQuery(ActivityQuery):
     """The query of `GET /activity/export`."""
 
-    format = Choice(["csv", "jsonl"], default="csv")
+    format = ChoiceField(["csv", "jsonl"], default="csv")
 
 
 def day_of(day: Day) -> dict[str, Any]:

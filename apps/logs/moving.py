@@ -15,7 +15,7 @@ from uuid import UUID
 from django.db import connection
 from django.db.models import JSONField
 
-from apps.kernel.advisory_lock import Job, alone_at
+from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
 from apps.logs import partitions, retention
 from apps.logs.models import RequestLog
 from apps.logs.store import OlderLogs, moved_before, older
@@ -34,7 +34,7 @@ def move(now: datetime) -> list[date]:
     if store is None:
         return []
     # What is removed must not come back: nobody else changes the older days meanwhile.
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         closed = [day for day in partitions.existing() if day < moved_before(now).date()]
         return [day for day in closed if _move_day(store, day)]
 
@@ -44,7 +44,7 @@ def expire(now: datetime) -> None:
     store = older()
     if store is None:
         return
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         oldest = store.oldest()
         longest = now - timedelta(days=max(limits.log_days for limits in PLANS.values()))
         since = dict.fromkeys(oldest, longest) | retention.visible_to(oldest, now)
@@ -64,7 +64,7 @@ def blank() -> None:
     store = older()
     if store is None:
         return
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         for organization_id, level, allowed in retention.too_much(store.levels()):
             store.blank(organization_id, level, allowed, retention.FORBIDDEN[allowed])
 
@@ -74,7 +74,7 @@ def erase(organization_id: UUID) -> None:
     store = older()
     if store is None:
         return
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         store.delete([organization_id])
 
 

@@ -14,8 +14,8 @@ from uuid import UUID
 from django.db import connection, models
 from django.db.backends.utils import CursorWrapper
 
-from apps.kernel.arrays import array_of
 from apps.kernel.money import LARGEST
+from apps.kernel.postgres_arrays import write_array
 from apps.logs.models import ActivityDay, ActivityDelta
 
 # Notes folded by one statement: some tens of milliseconds.
@@ -100,7 +100,7 @@ _FOLD = f"""
 
 def add(cursor: CursorWrapper, table: str, ids: Sequence[UUID]) -> None:
     """Note what rows of a table with the log's columns add. In the transaction that makes them rows of the log."""
-    cursor.execute(f"{_ADD} {table} WHERE id = ANY(%s::uuid[]) GROUP BY {_KEY}", [array_of(ids)])
+    cursor.execute(f"{_ADD} {table} WHERE id = ANY(%s::uuid[]) GROUP BY {_KEY}", [write_array(ids)])
 
 
 def take_back(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[UUID]) -> None:

@@ -14,8 +14,8 @@ from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from msgspec.structs import replace
 
+from apps.kernel.cpu_throttle import throttled
 from apps.kernel.ids import time_of
-from apps.kernel.pace import paced
 from apps.logs import partitions, rollup
 from apps.logs.entry import Entry
 from apps.logs.rows import COLUMNS, Row, row_of, row_without_content
@@ -116,7 +116,7 @@ def _insert(rows: Iterable[Row]) -> set[UUID]:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_MAKE)
         with connection.wrap_database_errors, cursor.copy(f"COPY {_INCOMING} ({_NAMES}) FROM STDIN") as copy:
-            for row in paced(rows):
+            for row in throttled(rows):
                 copy.write_row(row)
                 given += 1
         cursor.execute(_INSERT)

@@ -10,9 +10,9 @@ from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, said
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Nothing
-from apps.organizations import actions, invitations, throttle
+from apps.organizations import actions, attempt_rate_limiter, invitations
 from apps.organizations.access import access_organization, identify, require, require_verified
-from apps.organizations.account_shapes import InvitationShape, NewInvitationShape, VerificationShape
+from apps.organizations.account_serializers import InvitationShape, NewInvitationShape, VerificationShape
 from apps.organizations.email_tokens import find_unverified
 from apps.organizations.models import Role
 from apps.organizations.serializers import MemberShape
@@ -28,7 +28,7 @@ class VerifyEmail(Endpoint):
     @described({"message": said()}, body=VerificationShape, refuses=(400, 429))
     def post(self, request: Request) -> Response:
         """Confirm an e-mail address by the token that was sent to it."""
-        throttle.count_try((throttle.VERIFY_PER_ADDRESS, address_of(request)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.VERIFY_PER_ADDRESS, address_of(request)))
         user = find_unverified(self.read(VerificationShape)["token"])
         if user is None or not actions.verify_email(user=user):
             raise InvalidRequest(
@@ -46,7 +46,7 @@ class SendVerificationEmail(MemberEndpoint):
     def post(self, request: Request) -> Response:
         """Send a token to the address of whoever is signed in."""
         self.read(Nothing)
-        throttle.count_try((throttle.MESSAGES_PER_USER, str(self.user.id)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.MESSAGES_PER_USER, str(self.user.id)))
         actions.want_verification(user=self.user)
         return Response({"message": "A message is on its way"})
 
@@ -68,9 +68,9 @@ class Invitations(MemberEndpoint):
         require_verified(self.user)
         fields = self.read(NewInvitationShape)
         require(role, fields["role"])
-        throttle.count_try(
-            (throttle.INVITATIONS_PER_ORGANIZATION, str(organization.id)),
-            (throttle.INVITATIONS_PER_ACCOUNT, fields["email"].lower()),
+        attempt_rate_limiter.count_attempt(
+            (attempt_rate_limiter.INVITATIONS_PER_ORGANIZATION, str(organization.id)),
+            (attempt_rate_limiter.INVITATIONS_PER_ACCOUNT, fields["email"].lower()),
         )
         created = invitations.invite(organization=organization, by=self.user, **fields)
         return Response({"message": "Invitation sent", "invitation": InvitationShape(created).data})

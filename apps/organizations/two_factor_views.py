@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.kernel.rest.describe import described, said
-from apps.kernel.rest.serializers import CamelSerializer, Text
+from apps.kernel.rest.serializers import CamelSerializer, TextField
 from apps.organizations import two_factor
 from apps.organizations.serializers import MAX_PASSWORD
 from apps.organizations.sessions import MemberEndpoint
@@ -19,20 +19,20 @@ MAX_CODE = 32
 class PasswordShape(CamelSerializer):
     """`POST /auth/two-factor`."""
 
-    password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
+    password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False)
 
 
 class CodeShape(CamelSerializer):
     """`POST /auth/two-factor/confirm`."""
 
-    code = Text(max_length=MAX_CODE)
+    code = TextField(max_length=MAX_CODE)
 
 
 class DisableShape(CamelSerializer):
     """`POST /auth/two-factor/disable`."""
 
-    password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
-    code = Text(max_length=MAX_CODE)
+    password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False)
+    code = TextField(max_length=MAX_CODE)
 
 
 class TwoFactor(MemberEndpoint):

@@ -12,8 +12,8 @@ from apps.kernel.money import plain
 from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, said
 from apps.kernel.rest.endpoint import Endpoint
-from apps.kernel.rest.serializers import Money, Nothing
-from apps.organizations import actions, throttle, two_factor
+from apps.kernel.rest.serializers import DecimalTextField, Nothing
+from apps.organizations import actions, attempt_rate_limiter, two_factor
 from apps.organizations.access import (
     access_membership,
     access_organization,
@@ -50,9 +50,9 @@ class SignUp(Endpoint):
     def post(self, request: Request) -> Response:
         """Create the account and sign in."""
         fields = self.read(SignUpShape)
-        throttle.count_try(
-            (throttle.SIGN_UP_PER_ADDRESS, address_of(request)),
-            (throttle.SIGN_UP_PER_ACCOUNT, User.normalize_username(fields["email"])),
+        attempt_rate_limiter.count_attempt(
+            (attempt_rate_limiter.SIGN_UP_PER_ADDRESS, address_of(request)),
+            (attempt_rate_limiter.SIGN_UP_PER_ACCOUNT, User.normalize_username(fields["email"])),
         )
         return _signed_in(actions.sign_up(**fields))
 
@@ -68,11 +68,11 @@ class SignIn(Endpoint):
         """Begin a session."""
         fields = self.read(SignInShape)
         account, address = User.normalize_username(fields["email"]), address_of(request)
-        throttle.count_sign_in(account, address)
+        attempt_rate_limiter.count_sign_in(account, address)
         code = fields.pop("code", None)
         user = actions.sign_in(**fields)
         two_factor.require(user=user, code=code)
-        throttle.remember(account, address)
+        attempt_rate_limiter.remember_address(account, address)
         return _signed_in(user)
 
 
@@ -139,7 +139,8 @@ class ReferralStats(MemberEndpoint):
     """`GET /organization/{orgId}/referral-stats`."""
 
     @described(
-        {"referredCount": serializers.IntegerField(min_value=0), "referralEarnings": Money()}, refuses=(403, 404)
+        {"referredCount": serializers.IntegerField(min_value=0), "referralEarnings": DecimalTextField()},
+        refuses=(403, 404),
     )
     def get(self, request: Request, organization_id: str) -> Response:
         """Tell how many organizations it has referred, and what that has earned it."""

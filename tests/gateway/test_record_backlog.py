@@ -22,10 +22,10 @@ from tests.upstream import Caller, nothing_happened, settle_all
 class Full:
     """A script that a store refuses which has no room."""
 
-    def together(self, *_: object) -> None:
+    def run_batched(self, *_: object) -> None:
         raise ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
 
-    tell = together
+    send_nowait = run_batched
 
 
 @pytest.fixture

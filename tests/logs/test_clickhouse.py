@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from apps.kernel.advisory_lock import Job, alone_at
+from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
 from apps.kernel.errors import Overloaded
 from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey
@@ -288,11 +288,11 @@ def test_without_it_nothing_is_moved(keys: list[ApiKey], ids: list[UUID], settin
 
 
 def test_two_do_not_change_it_at_once(transactional_db: None) -> None:
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         other = connection.copy()
         try:
             with other.cursor() as cursor:
-                cursor.execute("SELECT pg_try_advisory_lock(%s)", [Job.CHANGE_OLDER_LOGS.value])
+                cursor.execute("SELECT pg_try_advisory_lock(%s)", [AdvisoryLock.CHANGE_OLDER_LOGS.value])
                 assert cursor.fetchone() == (False,)
         finally:
             other.close()

@@ -1,6 +1,6 @@
 """The IP address at which a tenant's own provider is called: looked at by the guard, and then not looked up again.
 
-Must never let an address pass that `keys/address_guard.py` refuses.
+Must never let an address pass that `keys/ssrf_guard.py` refuses.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import time
 from urllib.parse import urlsplit
 
 from apps.gateway.failures import UpstreamFailure
-from apps.keys.address_guard import UnsafeAddressError, guard
+from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 
 # Seconds for which a name that was looked up keeps its address, and how many are remembered.
 _MAX_AGE, _MOST = 30.0, 10_000
@@ -24,7 +24,7 @@ def pinned_ip(url: str) -> str:
     if found is not None and time.monotonic() - found[0] < _MAX_AGE:
         return found[1]
     try:
-        address = guard(url)
+        address = resolve_safe_address(url)
     except UnsafeAddressError as error:
         _known.pop(url, None)
         raise UpstreamFailure("network", f"its address cannot be called: {error}") from error

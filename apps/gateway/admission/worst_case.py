@@ -15,7 +15,7 @@ import msgspec
 from apps.billing.holds import Hold
 from apps.billing.pricing import MILLION
 from apps.billing.storage import PRICE as STORAGE_PRICE
-from apps.billing.storage import storage_cost_of
+from apps.billing.storage import price_storage
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.canonical.chat import Chat
@@ -153,11 +153,11 @@ def tariff_of(chat: Chat, one: Candidate, prompt: int, retention: str) -> Tariff
     usage = usage_before_answer(chat, prompt, one.offer)
     base = one.cost_of(usage).total
     if chat.drawing is not None:
-        stored = storage_cost_of(usage.total_tokens, retention) if base else ZERO
+        stored = price_storage(usage.total_tokens, retention) if base else ZERO
         return Tariff(base + stored, ZERO, 0, 0, 0)
     per_token = _per_token(chat, one, prompt)
     if retention == "retain" and (base or per_token):
-        base += storage_cost_of(usage.total_tokens, retention)
+        base += price_storage(usage.total_tokens, retention)
         per_token += STORAGE_PRICE / MILLION
     answers = chat.n or 1
     most = _limit_of(chat, one) * answers

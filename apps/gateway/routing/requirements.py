@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from apps.catalog.snapshot import Model, Offer
+from apps.catalog.catalog_cache import CatalogModel, Offer
 from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, WebSearchTool
 from apps.gateway.pictures import check_draws, draws, draws_in_chat, tests_of
 from apps.gateway.routing.dialect_facts import can_be_structured
@@ -45,7 +45,7 @@ def needs_of(chat: Chat) -> list[Need]:
     return needs
 
 
-def check_kind(model: Model, chat: Chat) -> None:
+def check_kind(model: CatalogModel, chat: Chat) -> None:
     """Raise InvalidRequest unless the model chats and takes in what the conversation holds."""
     if chat.drawing is not None:
         check_draws(model)
@@ -60,12 +60,12 @@ def check_kind(model: Model, chat: Chat) -> None:
         raise InvalidRequest(f"{chat.model} does not support audio input", code="unsupported_feature", param="model")
 
 
-def _takes_in(model: Model, chat: Chat) -> bool:
+def _takes_in(model: CatalogModel, chat: Chat) -> bool:
     """Return whether a model takes in what the conversation holds besides text; pictures are each offer's affair."""
     return Audio not in chat.kinds or "audio" in model.input_modalities
 
 
-def is_of_a_kind(model: Model, chat: Chat) -> bool:
+def is_of_a_kind(model: CatalogModel, chat: Chat) -> bool:
     """Return whether a model does what is asked for at all: pictures, or an answer to what the conversation holds."""
     if chat.drawing is not None:
         return draws(model)

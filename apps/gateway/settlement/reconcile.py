@@ -161,10 +161,10 @@ def _all(days: Iterable[date], now: datetime) -> Iterator[Found]:
         yield from _log_and_ledger(day, now)
     longest = settings.UPSTREAM_TOTAL_TIMEOUT + PATIENCE
     for one in (
-        *reconciliation.sums(),
-        *reconciliation.left_open(now - timedelta(seconds=longest)),
-        *reconciliation.held(),
-        *reconciliation.copies(),
+        *reconciliation.compare_balances_with_ledger(),
+        *reconciliation.find_unrecorded_requests(now - timedelta(seconds=longest)),
+        *reconciliation.compare_holds(),
+        *reconciliation.compare_copies(),
     ):
         yield Found(one.kind, one.subject, one.organization, one.expected, one.found)
     waiting, age = outbox.depth()

@@ -12,14 +12,14 @@ import msgspec
 import structlog
 from django.db import transaction
 
-from apps.billing import balance_copies, balances, leases, ledger, reservations
+from apps.billing import balance_copies, balances, ledger, reservations, worker_leases
 from apps.gateway.metrics.definitions import SETTLED, SWEPT
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import Message
 from apps.gateway.settlement.record import charge_of, encode
 from apps.guardrails import writer as violations
 from apps.guardrails.scanning.violations import Noted
-from apps.kernel.pace import paced
+from apps.kernel.cpu_throttle import throttled
 from apps.kernel.redis import client
 from apps.logs import writer
 from apps.logs.entry import Entry
@@ -38,10 +38,10 @@ def settle(messages: Sequence[Message]) -> int:
     entries = _read(messages)
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
-        changed = ledger.charge([charge_of(entry) for _, entry in paced(entries) if entry.id in written])
+        changed = ledger.charge([charge_of(entry) for _, entry in throttled(entries) if entry.id in written])
         violations.write([_found_in(entry) for _, entry in entries if entry.violations and entry.id in written])
-    balance_copies.mend(
-        balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
+    balance_copies.repair_copies(
+        balances.publish_or_raise([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
     )
     reservations.release([(message.worker, entry.id) for message, entry in entries])
     outbox.finish(messages)
@@ -66,7 +66,7 @@ def sweep() -> int:
     the record is settled, so a sweep that dies half-way is repeated harmlessly.
     """
     swept = 0
-    for worker in leases.dead_workers():
+    for worker in worker_leases.find_expired_workers():
         # Nobody adds to what a dead worker pushed: where nothing waits, all of it has been settled or put aside.
         waiting, left = outbox.depth()[0], []
         for identifier, note in reservations.notes_of(worker).items():
@@ -79,7 +79,7 @@ def sweep() -> int:
             swept += 1
         if not waiting:
             reservations.release(left)
-        if not leases.forget(worker):
+        if not worker_leases.remove_worker(worker):
             log.info("sweep.worker", worker=worker, requests=swept)
     SWEPT.inc(swept)
     return swept
@@ -88,7 +88,7 @@ def sweep() -> int:
 def _read(messages: Sequence[Message]) -> list[tuple[Message, Entry]]:
     """Return the records that can be read; the others are put aside."""
     entries = []
-    for message in paced(messages):
+    for message in throttled(messages):
         try:
             entries.append((message, msgspec.json.decode(message.record, type=Entry)))
         except (msgspec.MsgspecError, UnicodeError) as error:
