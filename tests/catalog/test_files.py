@@ -10,6 +10,7 @@ import pytest
 
 from apps.catalog.files import InvalidFiles, Mapping, ModelEntry, ProviderFile, read_files
 from apps.kernel.prices import PriceCard, PriceTier
+from tests.catalog import stated
 from tests.catalog.conftest import edit
 
 _READ = read_files()
@@ -23,11 +24,15 @@ def mapping(provider: str, model: str) -> Mapping:
 
 
 def test_nothing_is_missing() -> None:
-    real = [file for file in _READ.providers if file.id != "sandbox"]
-    assert len(real) == 36
-    assert sum(len(file.models) for file in real) == 1273
-    assert len(_MODELS) - len(_PROVIDERS["sandbox"].models) == 325
-    assert sum(len(entry.aliases) for entry in _MODELS.values()) == 150
+    read = {name: [entry.id for entry in file.models] for name, file in _PROVIDERS.items()}
+    assert {name: set(models) for name, models in read.items()} == stated.MAPPINGS
+    assert sum(map(len, read.values())) == stated.MAPPING_COUNT
+    assert {name: set(entry.aliases) for name, entry in _MODELS.items()} == stated.ALIASES
+
+
+def test_every_model_is_served_by_somebody() -> None:
+    assert stated.served_models() == set(_MODELS)
+    assert {"sandbox"} == stated.DEVELOPMENT_ONLY
 
 
 def test_a_model_says_who_made_it_and_what_it_is() -> None:
