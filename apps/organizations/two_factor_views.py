@@ -35,7 +35,7 @@ class DisableShape(CamelSerializer):
     code = TextField(max_length=MAX_CODE)
 
 
-class TwoFactor(MemberEndpoint):
+class BeginTwoFactor(MemberEndpoint):
     """`POST /auth/two-factor`."""
 
     @described(
