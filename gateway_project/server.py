@@ -1,4 +1,4 @@
-"""The server on one machine: stores, set-up and the Procfile's processes, started in order, watched, stopped in order.
+"""The server on one machine: starts stores, set-up and the Procfile's processes in order, supervises and stops them.
 
 Knows the order, and what each process is told about the others. Must never know Django or what a process does.
 Run as `python -m gateway_project.server`; `script/server` is its front door.

@@ -1,4 +1,4 @@
-"""Where one server runs: its folder, its mode and its address.
+"""Server configuration: data directory, mode, host and port of one server.
 
 Knows ports, and whether something answers there. Must never know what is served.
 """

@@ -1,4 +1,4 @@
-"""The listening socket, and how one web process hands it over to the next without a connection refused.
+"""Socket handover: the listening socket goes from one web process to the next without a refused connection.
 
 The supervisor holds the socket and gives it to each web process that it starts (`Listener`), hears when all workers of
 one serve, and tells one that is replaced to finish what it has begun (`Handover`). A web process reads both from its

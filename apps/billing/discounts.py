@@ -1,4 +1,4 @@
-"""Shares off the price: which one holds for a request, the most specific of those that have not expired.
+"""Discounts: the share off the price of a request, the most specific of those that have not expired.
 
 An organization's own go before everyone's; among either, one for a model goes before one for a provider, and one for
 both before either. They are not added up. Everyone's are kept by each process under the catalog's generation, an

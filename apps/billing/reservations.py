@@ -1,4 +1,4 @@
-"""Reserve before the call, release after: concurrent requests never promise the same dollar twice.
+"""Reservations: reserve before the call, release after, so that concurrent requests never spend the same dollar twice.
 
 A reservation is a note in Redis, kept under the worker process that owns it, and an amount held on the balances it
 counts against. The note is also the write-ahead mark of the request: when its worker dies, the sweeper finds it.

@@ -1,4 +1,4 @@
-"""This process's copy of the catalog, and when to read it anew.
+"""Catalog cache of this process, renewed when the generation token changes.
 
 Knows the generation token a copy was read under, and its age. Must never know what the catalog says.
 """

@@ -1,4 +1,4 @@
-"""Rows -> an immutable Catalog: overrides applied, addresses resolved, what this process may not use left out.
+"""Catalog reader: rows -> an immutable Catalog, overrides applied, addresses resolved, unusable providers left out.
 
 Knows the tables and the environment's `<ID>_BASE_URL`. Must never know who keeps the result, or for how long.
 """

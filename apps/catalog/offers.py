@@ -1,4 +1,4 @@
-"""The catalog as requests see it: values that never change. Pure.
+"""Catalog values: models, providers and offers as requests see them; they never change. Pure.
 
 Knows what a provider, an offer and a model are once they are read. Must never know rows, files or stores.
 """

@@ -1,4 +1,4 @@
-"""Has anything about this scope changed? A generation is a random token per scope, kept in Redis.
+"""Cache invalidation by generation token: a random token for each scope, kept in Redis.
 
 Whoever caches something of a scope keeps the token it was read under and trusts the copy as long as the token stands.
 A lost token is replaced by a new one, so a flushed store makes every copy stale, never one wrongly fresh.

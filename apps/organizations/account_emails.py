@@ -1,4 +1,4 @@
-"""E-mail about accounts: confirm your address, you are invited. The rows say what is yet to be sent, until it is.
+"""E-mail about accounts (verification, invitations): rows keep what is unsent until it is sent.
 
 Knows the words. A process that dies after sending and before forgetting sends twice; none is lost. Must never hold up a
 request, nor write a token where it could be read by others than who has the mailbox.

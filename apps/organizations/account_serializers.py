@@ -1,4 +1,4 @@
-"""The shapes of confirming an address and of invitations on the wire."""
+"""Serializers of e-mail verification and invitations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Confirming an e-mail address, and invitations: parse, act or query, present."""
+"""Views of e-mail verification and invitations: parse, act or query, present."""
 
 from __future__ import annotations
 

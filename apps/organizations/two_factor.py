@@ -1,4 +1,4 @@
-"""Two-factor authentication (TOTP, RFC 6238): a second thing, besides the password, that signing in may ask for.
+"""Two-factor authentication (TOTP, RFC 6238) with recovery codes.
 
 Knows secrets of authenticator apps, encrypted, and digests of recovery codes. A code is good once. Must never log or
 show either but when they are made.

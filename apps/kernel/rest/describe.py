@@ -1,4 +1,4 @@
-"""What an endpoint takes and gives, stated at its method, for the document at `/openapi.json`.
+"""OpenAPI description of an endpoint, stated at its method, for the document at `/openapi.json`.
 
 Knows how a statement is written. Must never change what a method does.
 """
