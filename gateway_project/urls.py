@@ -53,7 +53,7 @@ urlpatterns = [
     path("auth/sign-in/email", organizations.SignIn.as_view()),
     path("auth/verify-email", accounts.VerifyEmail.as_view()),
     path("auth/send-verification-email", accounts.SendVerificationEmail.as_view()),
-    path("auth/two-factor", two_factor.BeginTwoFactor.as_view()),
+    path("auth/two-factor", two_factor.TwoFactorEndpoint.as_view()),
     path("auth/two-factor/confirm", two_factor.ConfirmTwoFactor.as_view()),
     path("auth/two-factor/disable", two_factor.DisableTwoFactor.as_view()),
     path("auth/sign-out", organizations.SignOut.as_view()),

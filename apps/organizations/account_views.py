@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.address import address_of
-from apps.kernel.rest.describe import described, said
+from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations import actions, attempt_rate_limiter, invitations
@@ -25,7 +25,7 @@ class VerifyEmail(Endpoint):
     authentication_classes = []
     permission_classes = []
 
-    @described({"message": said()}, body=VerificationShape, refuses=(400, 429))
+    @described({"message": message_field()}, body=VerificationShape, refuses=(400, 429))
     def post(self, request: Request) -> Response:
         """Confirm an e-mail address by the token that was sent to it."""
         attempt_rate_limiter.count_attempt((attempt_rate_limiter.VERIFY_PER_ADDRESS, address_of(request)))
@@ -42,7 +42,7 @@ class VerifyEmail(Endpoint):
 class SendVerificationEmail(MemberEndpoint):
     """`POST /auth/send-verification-email`."""
 
-    @described({"message": said()}, body=Nothing, refuses=(429,))
+    @described({"message": message_field()}, body=Nothing, refuses=(429,))
     def post(self, request: Request) -> Response:
         """Send a token to the address of whoever is signed in."""
         self.read(Nothing)
@@ -61,7 +61,9 @@ class Invitations(MemberEndpoint):
         rows = invitations.waiting(organization).order_by("created_at", "id")
         return Response({"invitations": InvitationShape(rows, many=True).data})
 
-    @described({"message": said(), "invitation": InvitationShape()}, body=NewInvitationShape, refuses=(403, 404, 429))
+    @described(
+        {"message": message_field(), "invitation": InvitationShape()}, body=NewInvitationShape, refuses=(403, 404, 429)
+    )
     def post(self, request: Request, organization_id: str) -> Response:
         """Invite an address, whether it has an account or not: the answer is the same."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
@@ -79,7 +81,7 @@ class Invitations(MemberEndpoint):
 class OneInvitation(MemberEndpoint):
     """`DELETE /organization/{orgId}/invitations/{id}`."""
 
-    @described({"message": said()}, refuses=(403, 404))
+    @described({"message": message_field()}, refuses=(403, 404))
     def delete(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Withdraw an invitation."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
@@ -94,7 +96,7 @@ class OneInvitation(MemberEndpoint):
 class AcceptInvitation(MemberEndpoint):
     """`POST /organization/{orgId}/invitations/{id}/accept`."""
 
-    @described({"message": said(), "member": MemberShape()}, body=Nothing, refuses=(403, 404))
+    @described({"message": message_field(), "member": MemberShape()}, body=Nothing, refuses=(403, 404))
     def post(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Become a member, where the invitation is for one's own confirmed address."""
         self.read(Nothing)

@@ -30,7 +30,9 @@ def described(
     """
 
     def describe(method: Method) -> Method:
-        owner, verb = method.__qualname__.split(".")
+        view, verb = method.__qualname__.split(".")
+        # On the wire: a view whose name would be another class's has this ending.
+        owner = view.removesuffix("Endpoint")
         name = f"{owner}{verb.title()}Answer"
         shape: Any = {"$ref": f"#/components/schemas/{answer}"}
         if not isinstance(answer, str):
@@ -48,8 +50,8 @@ def described(
     return describe
 
 
-def said() -> Field:
-    """Return the field of what is said to people."""
+def message_field() -> Field:
+    """Return the field of a message to people."""
     return serializers.CharField()
 
 
