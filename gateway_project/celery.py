@@ -1,4 +1,4 @@
-"""Scheduled work: the Celery app, and everything that happens by the clock, on one page.
+"""Celery app and beat schedule: everything that happens by the clock, on one page.
 
 Knows when. Must never know what a task does: each app's `tasks.py` says that. `celery --app gateway_project` finds this
 module by its name; the package itself must not import it, or every process would.

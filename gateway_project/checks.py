@@ -1,4 +1,4 @@
-"""Which settings are not fit to serve with. In production an error here keeps every process from starting.
+"""Settings checks: an unsafe setting keeps every process of production from starting.
 
 Knows what is unsafe, and says what would be right. Must never repeat a secret.
 """

@@ -1,4 +1,4 @@
-"""GATEWAY_HOME: the one folder that holds what the product keeps on this machine.
+"""The data directory, GATEWAY_HOME: the one folder that holds what the product keeps on this machine.
 
 Knows the folder's layout, who may read it, and which server holds it. Must never know Django, nor what the stores
 keep: the settings read this module, and so does everything that runs before there are settings.

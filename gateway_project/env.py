@@ -1,4 +1,4 @@
-"""The environment, read loudly: a bad value names itself and says what would be right.
+"""Environment variables, validated: a bad value names itself and says what would be right.
 
 Knows how a variable is read and where development secrets are kept. Must never know what the settings mean.
 """

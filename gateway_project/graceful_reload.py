@@ -1,4 +1,4 @@
-"""The web process, and the next one that takes its place while it finishes what it has begun.
+"""Graceful reload: a new web process takes over while the old one finishes its answers.
 
 Knows which of them serves, begins and ends. Must never know how one is started, nor what it serves.
 """

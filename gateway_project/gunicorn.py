@@ -1,4 +1,4 @@
-"""How gunicorn serves: addresses, workers, patience, limits.
+"""gunicorn's configuration: addresses, workers, timeouts, limits.
 
 Knows gunicorn's words. Must never import what opens sockets or starts threads: the worker patches those first.
 """

@@ -1,4 +1,4 @@
-"""gunicorn's gevent worker with an HTTP of our own (`gateway_project.http`), a quarter of the work for each request.
+"""gunicorn worker (gevent) with an HTTP server of our own (`gateway_project.http`): a quarter of the work a request.
 
 Clients keep connections open for their next request. gunicorn takes an idle one for work in progress and waits for it
 as long as its graceful time lasts; this worker closes those at once and waits only for answers under way.

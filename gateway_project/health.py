@@ -1,4 +1,4 @@
-"""`GET /`: can this process reach its stores? `GET /metrics`: what all processes have counted.
+"""Health check, `GET /`: can this process reach its stores? Metrics, `GET /metrics`: what all processes have counted.
 
 Knows how to ask each store within bounded time. Must never tell an address, a credential or a setting: who asks may
 be anyone.

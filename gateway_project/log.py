@@ -1,4 +1,4 @@
-"""How the processes log: structlog over the standard library; lines for people in development, JSON in production."""
+"""Logging: structlog over the standard library; lines for people in development, JSON in production."""
 
 from __future__ import annotations
 

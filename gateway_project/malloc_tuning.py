@@ -1,4 +1,4 @@
-"""Memory of a worker that large bodies took, given back to the system as soon as they are gone.
+"""malloc tuning: memory that large bodies took goes back to the system as soon as they are freed.
 
 glibc raises the size from which it asks the system for a block of its own each time that such a block is freed: after
 one body of 32 MB, all like it come from a heap that shrinks only from its end. Fixed sizes keep it from doing so.

@@ -1,4 +1,4 @@
-"""The files that processes keep their metrics in, with room that is really theirs.
+"""Prometheus multiprocess files, preallocated on disk.
 
 The library maps files with holes into memory. Where the disk is full, to write to a hole is not an error that could be
 handled: the kernel kills the process. Here files have all their blocks before they are mapped; a process that cannot

@@ -1,4 +1,4 @@
-"""Watched child processes: what they say, when they are started again, how they are stopped.
+"""Process supervisor: starts, restarts, logs and stops child processes.
 
 Knows processes, pipes and patience. Must never know what the processes are for; `server.py` does.
 """

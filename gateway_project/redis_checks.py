@@ -1,4 +1,4 @@
-"""Is the Redis or Valkey server fit to hold reservations, limits and records on their way? Asked of the server itself.
+"""Redis/Valkey configuration checks: is the server fit to hold reservations, limits and records?
 
 Knows what it must not do: evict, or keep everything in memory only. Must never keep the product from starting because
 the server is away, nor because it does not say.

@@ -1,4 +1,4 @@
-"""Who waits for whom where processes share a core: what works in the background lets those go first who answer.
+"""CPU scheduling priority: background processes let those go first that answer clients.
 
 Knows Linux' scheduler. Must never know what a process is for.
 """

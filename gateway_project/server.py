@@ -1,4 +1,4 @@
-"""The server on one machine: stores, set-up and the Procfile's processes, started in order, watched, stopped in order.
+"""The server on one machine: starts stores, set-up and the Procfile's processes in order, supervises and stops them.
 
 Knows the order, and what each process is told about the others. Must never know Django or what a process does.
 Run as `python -m gateway_project.server`; `script/server` is its front door.
@@ -41,13 +41,13 @@ class StopRequestedError(Exception):
 class Server:
     """One server, from `run` to its end."""
 
-    def __init__(self, place: ServerConfig, listener: Listener, procfile: Path, prepare: Sequence[str]) -> None:
+    def __init__(self, config: ServerConfig, listener: Listener, procfile: Path, prepare: Sequence[str]) -> None:
         """Take the processes from `procfile`; `prepare` is run once, to its end, before them."""
         self._listener = listener
-        self._place = place
+        self._config = config
         self._commands = _commands_of(procfile)
         self._prepare_command = prepare
-        self._environment = _environment(place)
+        self._environment = _environment(config)
         self._stores: list[SupervisedProcess] = []
         self._sandbox: list[SupervisedProcess] = []
         self._web: WebProcesses | None = None
@@ -64,7 +64,7 @@ class Server:
             signal.signal(signal.SIGHUP, self._on_signal if has_terminal() else self._on_reload)
         try:
             self._start_everything()
-            print_line(f"ready {self._place.url}")
+            print_line(f"ready {self._config.url}")
             while True:
                 self._turn(0.2)
                 for child in self._children:
@@ -88,11 +88,11 @@ class Server:
             raise StartError(str(error)) from error
 
     def _start_stores(self) -> None:
-        _refuse_shared_database(self._place)
-        stores = embedded.choose_stores(self._place.data_directory)
+        _refuse_shared_database(self._config)
+        stores = embedded.choose_stores(self._config.data_directory)
         for store in stores:
             print_line(f"starting {store.title} …")
-            if self._place.data_directory not in store.data.parents:
+            if self._config.data_directory not in store.data.parents:
                 print_line(f"its data are in {store.data}, where the user it runs as can reach them")
             role = ProcessSpec(store.name, store.start, store.stop_signal, store.force_signal, embedded.STOP_PATIENCE)
             self._stores.append(self._start(role, shown=False))
@@ -103,7 +103,7 @@ class Server:
         urls = {store.url_variable: store.url for store in stores}
         self._environment |= urls
         data_directory.write_store_urls(
-            self._place.data_directory, {variable.lower(): url for variable, url in urls.items()}
+            self._config.data_directory, {variable.lower(): url for variable, url in urls.items()}
         )
 
     def _prepare(self) -> None:
@@ -126,8 +126,8 @@ class Server:
             raise StartError(f"the set-up failed (exit code {process.returncode}); its words are above")
 
     def _start_processes(self) -> None:
-        if self._place.mode == "development" and not os.environ.get("SANDBOX_BASE_URL"):
-            port = free_port(self._place.port + 1)
+        if self._config.mode == "development" and not os.environ.get("SANDBOX_BASE_URL"):
+            port = free_port(self._config.port + 1)
             self._environment["SANDBOX_BASE_URL"] = f"http://127.0.0.1:{port}/v1"
             # It takes any credential; a provider without one is not routed to.
             self._environment.setdefault("SANDBOX_API_KEY", "sandbox")
@@ -191,15 +191,15 @@ class Server:
     def _child(self, role: ProcessSpec, *, shown: bool = True) -> SupervisedProcess:
         width = max(map(len, [*self._commands, "sandbox"]))
         show = partial(print_process_line, role.name.ljust(width)) if shown else None
-        return SupervisedProcess(role, self._place.data_directory / "logs" / f"{role.name}.log", show)
+        return SupervisedProcess(role, self._config.data_directory / "logs" / f"{role.name}.log", show)
 
     def _wait_until_ready(self) -> None:
-        web, failure = self._web, f"{self._place.url} does not answer 200"
+        web, failure = self._web, f"{self._config.url} does not answer 200"
         if web is None:
             raise StartError("the Procfile names no web process")
         # Connections are taken from the start: to ask before somebody accepts them would be to wait.
         self._wait(lambda: web.serving.ready, web.serving.child, _READY_PATIENCE, failure)
-        self._wait(lambda: is_healthy(self._place), web.serving.child, _READY_PATIENCE, failure)
+        self._wait(lambda: is_healthy(self._config), web.serving.child, _READY_PATIENCE, failure)
 
     def _wait(self, condition: Callable[[], bool], blamed: SupervisedProcess, patience: float, failure: str) -> None:
         """Wait until the condition holds. Raises StartError when a child ends, or patience does."""
@@ -248,24 +248,24 @@ class Server:
             web = [self._web.serving.child, *self._web.others]
         for children in (web, self._processes, self._sandbox, self._stores):
             stop_processes(children, self._everyone, forced=lambda: self._stop_requests > 1)
-        data_directory.remove_store_urls(self._place.data_directory)
+        data_directory.remove_store_urls(self._config.data_directory)
 
 
 def main(procfile: Path = data_directory.PROJECT / "Procfile", prepare: Sequence[str] = _PREPARE) -> int:
     """Run the server on the environment's home and port. Return the exit code."""
     try:
-        place = ServerConfig.from_environment()
-        data_directory.create(place.data_directory)
-        with data_directory.hold_lock(place.data_directory), closing(Listener(place)) as listener:
-            return Server(place, listener, procfile, prepare).run()
+        config = ServerConfig.from_environment()
+        data_directory.create(config.data_directory)
+        with data_directory.hold_lock(config.data_directory), closing(Listener(config)) as listener:
+            return Server(config, listener, procfile, prepare).run()
     except (StartError, OSError) as error:
         print_line(f"the server cannot start: {error}")
         return 1
 
 
-def _refuse_shared_database(place: ServerConfig) -> None:
+def _refuse_shared_database(config: ServerConfig) -> None:
     """Raise StartError for a database of production that others on the machine could reach."""
-    if place.mode == "production" and os.geteuid() == 0 and not os.environ.get("DATABASE_URL"):
+    if config.mode == "production" and os.geteuid() == 0 and not os.environ.get("DATABASE_URL"):
         raise StartError(
             "PostgreSQL refuses to be root and would run as a user whom others on this machine can be, too: "
             "for production set DATABASE_URL, or start the server as a user of its own"
@@ -278,17 +278,17 @@ def _commands_of(procfile: Path) -> dict[str, str]:
     return {name.strip(): command.strip() for name, _, command in lines if command and not name.startswith("#")}
 
 
-def _environment(place: ServerConfig) -> dict[str, str]:
+def _environment(config: ServerConfig) -> dict[str, str]:
     """Return what every process is told, besides the stores."""
     return {
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         "PYTHONUNBUFFERED": "1",
-        "GATEWAY_HOME": str(place.data_directory),
-        "GATEWAY_MODE": place.mode,
-        "GATEWAY_HOST": place.host,
-        "PORT": str(place.port),
-        "PROMETHEUS_MULTIPROC_DIR": str(place.data_directory / "run" / "metrics"),
+        "GATEWAY_HOME": str(config.data_directory),
+        "GATEWAY_MODE": config.mode,
+        "GATEWAY_HOST": config.host,
+        "PORT": str(config.port),
+        "PROMETHEUS_MULTIPROC_DIR": str(config.data_directory / "run" / "metrics"),
     }
 
 

@@ -1,4 +1,4 @@
-"""Where one server runs: its folder, its mode and its address.
+"""Server configuration: data directory, mode, host and port of one server.
 
 Knows ports, and whether something answers there. Must never know what is served.
 """
@@ -60,9 +60,9 @@ def free_port(preferred: int = 0) -> int:
         return int(probe.getsockname()[1])
 
 
-def is_healthy(place: ServerConfig) -> bool:
+def is_healthy(config: ServerConfig) -> bool:
     """Does `GET /` answer 200 there?"""
-    connection = http.client.HTTPConnection(place.reached_at, place.port, timeout=_ANSWER_TIMEOUT)
+    connection = http.client.HTTPConnection(config.reached_at, config.port, timeout=_ANSWER_TIMEOUT)
     try:
         connection.request("GET", "/")
         return connection.getresponse().status == http.HTTPStatus.OK

@@ -1,4 +1,4 @@
-"""The listening socket, and how one web process hands it over to the next without a connection refused.
+"""Socket handover: the listening socket goes from one web process to the next without a refused connection.
 
 The supervisor holds the socket and gives it to each web process that it starts (`Listener`), hears when all workers of
 one serve, and tells one that is replaced to finish what it has begun (`Handover`). A web process reads both from its
@@ -34,15 +34,15 @@ _DRAINING = b"d"
 class Listener:
     """The socket that clients connect to, for as long as the supervisor lives."""
 
-    def __init__(self, place: ServerConfig) -> None:
+    def __init__(self, config: ServerConfig) -> None:
         """Listen: who connects waits until a web process accepts.
 
         Raises StartError when another process keeps the port, or nobody could listen there.
         """
         deadline = time.monotonic() + _PORT_PATIENCE
-        while (bound := _bind(place)) is None:
+        while (bound := _bind(config)) is None:
             if time.monotonic() > deadline:
-                raise StartError(f"port {place.port} on {place.host} is taken: set PORT to another one")
+                raise StartError(f"port {config.port} on {config.host} is taken: set PORT to another one")
             time.sleep(0.1)
         self._socket = bound
 
@@ -106,7 +106,7 @@ def report_ready(workers: int) -> None:
 
 
 def is_draining() -> bool:
-    """In a worker that stops: has another process taken its place, so that it may take its time?
+    """In a worker that stops: has another process taken its config, so that it may take its time?
 
     Not when the supervisor is gone: then the stores may be, too.
     """
@@ -129,13 +129,13 @@ def _memory_file() -> int:
         return os.dup(file.fileno())
 
 
-def _bind(place: ServerConfig) -> socket.socket | None:
-    """Return a socket that listens there, None when another process has the place. Raises StartError."""
+def _bind(config: ServerConfig) -> socket.socket | None:
+    """Return a socket that listens there, None when another process has the config. Raises StartError."""
     try:
-        family, kind, _, _, address = socket.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)[0]
+        family, kind, _, _, address = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind)
     except OSError as error:
-        raise _unusable(place, error) from error
+        raise _unusable(config, error) from error
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
@@ -144,9 +144,9 @@ def _bind(place: ServerConfig) -> socket.socket | None:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             return None
-        raise _unusable(place, error) from error
+        raise _unusable(config, error) from error
     return bound
 
 
-def _unusable(place: ServerConfig, error: OSError) -> StartError:
-    return StartError(f"GATEWAY_HOST {place.host} and PORT {place.port} cannot be listened on: {error}")
+def _unusable(config: ServerConfig, error: OSError) -> StartError:
+    return StartError(f"GATEWAY_HOST {config.host} and PORT {config.port} cannot be listened on: {error}")

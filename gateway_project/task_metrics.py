@@ -1,4 +1,4 @@
-"""What scheduled work counts about itself, where every process can read it: in the store, not in files of the worker.
+"""Metrics of scheduled tasks, kept in Redis where every process can read them.
 
 Knows runs, failures, time and the last success of each task. Must never know what a task does, nor fail one.
 """

@@ -1,4 +1,4 @@
-"""What the server tells the terminal it was started from."""
+"""Terminal output of the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The map of the house: every path, written by hand."""
+"""The URL map: every path, written by hand."""
 
 from __future__ import annotations
 

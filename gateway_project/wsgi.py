@@ -1,4 +1,4 @@
-"""The WSGI door. Hot routes are served ahead of Django's own request cycle by the same functions its URL map names."""
+"""The WSGI application. Hot routes are served ahead of Django's request cycle, by the functions its URL map names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door to an organization's payment methods. Must never write."""
+"""Access control of payment methods: which of them a user may change. Must never write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of an account: what a deleted organization has at the payment processor goes as well.
+"""Account closure: a deleted organization's subscription, customer and cards go at the payment processor as well.
 
 Knows deleted organizations. Must never delete while a payment is under way: it would be lost from sight.
 """

@@ -1,4 +1,4 @@
-"""What an organization is at the payment processor: its customer there, made once.
+"""Billing accounts: an organization's customer at the payment processor, created once.
 
 Knows accounts. Must never know what is paid.
 """

@@ -1,4 +1,4 @@
-"""Automatic top-ups: whose credits ran low, what is charged then, and when it is given up.
+"""Automatic top-ups: whose credits fell below their threshold, what is charged then, and when it is given up.
 
 Knows thresholds and declines. Must never charge: `topup.py` does, a manual one alike.
 """

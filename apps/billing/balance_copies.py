@@ -1,4 +1,4 @@
-"""Are the copies of balances copies of these balances? Compared with the database, and mended.
+"""Resynchronization of balance copies: Redis compared with the database, and repaired.
 
 A copy that is behind is moved forward. One that is ahead says that the database has forgotten what it told: a backup
 was restored, or an older replica took over, and a new epoch of the ledger begins. Safe to ask while serving: copies are

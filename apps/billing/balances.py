@@ -1,4 +1,4 @@
-"""Copies of balances in Redis, for the check before a call: an organization's credits, a key's usage.
+"""Balance copies in Redis, for the check before a call: an organization's credits, a key's usage.
 
 The ledger owns the truth. A copy carries the ledger's epoch and version: within an epoch it only ever moves forward, so
 late or repeated publications are harmless, and a copy of another epoch is no copy (docs/adr/0085). Beside the amount

@@ -1,4 +1,4 @@
-"""Cards: taken at the processor, kept here by their outward marks, one of them the default.
+"""Payment cards: taken at the payment processor, kept here by brand and last digits, one of them the default.
 
 Knows an organization's cards and that the processor has the last word on them. Must never see a card's number.
 """

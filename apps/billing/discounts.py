@@ -1,4 +1,4 @@
-"""Shares off the price: which one holds for a request, the most specific of those that have not expired.
+"""Discounts: the share off the price of a request, the most specific of those that have not expired.
 
 An organization's own go before everyone's; among either, one for a model goes before one for a provider, and one for
 both before either. They are not added up. Everyone's are kept by each process under the catalog's generation, an
@@ -71,28 +71,28 @@ class _Everyones:
 
     def __init__(self) -> None:
         self._shares: Shares | None = None
-        self._word: str | None = None
+        self._token: str | None = None
         self._flights: SingleFlight[str, Shares] = SingleFlight(_PATIENCE)
 
-    def under(self, word: str) -> Shares:
+    def under(self, token: str) -> Shares:
         """Return the copy if it was read under this generation, else what the database says now.
 
-        The word is read before the rows, so a change in between makes the copy stale, never one wrongly fresh. While
+        The token is read before the rows, so a change in between makes the copy stale, never one wrongly fresh. While
         the database is away the copy there is serves on; raises DatabaseError when there is none.
         """
-        if self._shares is not None and self._word == word:
+        if self._shares is not None and self._token == token:
             return self._shares
         try:
-            return self._flights.run(word, partial(self._renew, word))
+            return self._flights.run(token, partial(self._renew, token))
         except (DatabaseError, TimeoutError) as error:
             if self._shares is None:
                 raise
             log.warning("discounts.kept", error=type(error).__name__)
             return self._shares
 
-    def _renew(self, word: str) -> Shares:
+    def _renew(self, token: str) -> Shares:
         shares = database.read(lambda: _read(Discount.objects.filter(organization=None)))
-        self._shares, self._word = shares, word
+        self._shares, self._token = shares, token
         return shares
 
 

@@ -1,4 +1,4 @@
-"""What becomes of the payments of an organization that is erased: the books stay, cards and discounts go."""
+"""Erasure of a deleted organization's payment data: the ledger stays, cards and discounts go."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request holds on balances while it is under way: its note, how it grows, and what stays of it at the end.
+"""Holds on balances: a reservation's note, its extension while an answer grows, and its reduction to the cost.
 
 An extension is one atomic round trip and may be repeated: it names the amount that it starts from, and the note tells
 whether that has been passed already. Knows amounts and notes. Must never know what a request asks for.
@@ -105,7 +105,7 @@ class ExtensionOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-Hold_co = TypeVar("Grown_co", covariant=True)
+Hold_co = TypeVar("Hold_co", covariant=True)
 
 
 class HoldExtension(msgspec.Struct, Generic[Hold_co], frozen=True):

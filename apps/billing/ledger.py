@@ -1,4 +1,4 @@
-"""The only writer of credits and usage: what moves is appended to the ledger and added to the balances, together.
+"""The ledger, append-only, and the only writer of credits and usage: entries and balances change together.
 
 Knows what a movement is and in which order rows are locked. Must never know what was paid for.
 """

@@ -1,4 +1,4 @@
-"""Does every balance equal the sum of its ledger entries? Asked by a command, and every night.
+"""Ledger audit: does every balance equal the sum of its ledger entries? Run by a command, and every night.
 
 Reads one snapshot a question, so it may be asked under load. Must never write.
 """

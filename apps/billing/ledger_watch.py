@@ -1,4 +1,4 @@
-"""Has either store come back older than it was? Asked again and again by a process that settles.
+"""Detection of a store that came back older than it was, repeated by a process that settles.
 
 Another server of Valkey, or one started anew, may hold an older copy of everything; so may the database after a restore
 or a failover, behind the same address. Knows what gives that away. Must never mend it itself: `balance_copies` does.

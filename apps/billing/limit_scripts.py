@@ -1,4 +1,4 @@
-"""Parts of the script that admits, each about one limit: a rate's bucket, requests in flight, a balance.
+"""Lua functions of the limits: a rate limit's token bucket, requests in flight, a balance.
 
 They hold whatever the store's clock does: a moment kept from before it was set back would lock out for as long as it
 was set back by. Knows Lua. Must never know what is admitted.

@@ -1,4 +1,4 @@
-"""E-mail to the owners about their payments: the account remembers what they are yet to be told, until it is sent.
+"""E-mail to owners about payments: each account keeps its unsent notice until it is sent.
 
 Knows the words. A process that dies after sending and before forgetting sends twice; none is lost. Must never hold up
 a payment.

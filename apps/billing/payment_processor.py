@@ -1,4 +1,4 @@
-"""The payment processor, Stripe: the only file that knows its library. `payment_processor_types.py` reads what it says.
+"""Stripe client: the payment processor, and the only file that knows its library.
 
 Every question goes out with a time limit; every one that moves money carries a key, under which it may be asked again
 and is done once. Must never know the ledger, a row or an endpoint, and never be called inside a transaction.

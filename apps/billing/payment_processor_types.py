@@ -1,4 +1,4 @@
-"""What the payment processor answers, as values of ours: its words and its cents end here.
+"""Types of the payment processor's responses: Stripe's objects and cents become values of ours here.
 
 Knows the fields that are read, of which its versions write some in different places. Must never ask anything.
 """

@@ -1,4 +1,4 @@
-"""The shapes of payment methods, top-ups and the subscription on the wire."""
+"""Serializers of payment methods, top-ups and the subscription."""
 
 from __future__ import annotations
 

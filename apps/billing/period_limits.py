@@ -1,4 +1,4 @@
-"""Limits that start anew: what a key may have used in all, so that it stays within its limit of this period.
+"""Spending limits per period: what a key may have used in all until its present hour, day, week or month ends.
 
 Usage only grows, so a limit for a period is a limit on all usage: what there was when the period began, and the limit.
 Periods are the calendar's, in UTC. Usage counts when it is settled, within seconds of its request.

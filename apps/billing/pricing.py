@@ -1,4 +1,4 @@
-"""Usage x prices -> cost: the only place where tokens meet prices. Pure, exact, no rounding before the last digit.
+"""Pricing: usage x prices -> cost, the only place where tokens meet prices. Pure, exact, rounded at the last digit.
 
 The formulae are the specification's (section 1): a missing price counts as 0; no token is paid twice.
 """

@@ -1,4 +1,4 @@
-"""Do the stores agree about money? Every balance with its ledger entries, its copy in Redis, and what is held on it.
+"""Reconciliation of balances: each with its ledger entries, its copy in Redis, and the holds on it.
 
 Safe to ask under load: what moves while it is asked about is no difference. Knows balances, notes and holds. Must never
 know what a request is, nor read the log.

@@ -1,4 +1,4 @@
-"""Referrals: one percent of what a referred organization paid for credits-mode use, day by day (UTC).
+"""Referral rewards: one percent of what a referred organization paid for credits-mode use, day by day (UTC).
 
 Knows the ledger's usage of a day that is over. Each organization's day is paid once, under an id made of both.
 """

@@ -1,4 +1,4 @@
-"""The button with which an operator gives money back: a page that asks how much and why.
+"""The refund page of the admin: asks an operator how much is given back, and why.
 
 Knows the form. Must never decide: `refunds.py` does.
 """

@@ -1,4 +1,4 @@
-"""Reserve before the call, release after: concurrent requests never promise the same dollar twice.
+"""Reservations: reserve before the call, release after, so that concurrent requests never spend the same dollar twice.
 
 A reservation is a note in Redis, kept under the worker process that owns it, and an amount held on the balances it
 counts against. The note is also the write-ahead mark of the request: when its worker dies, the sweeper finds it.
@@ -27,18 +27,18 @@ _RESERVE = LuaScript(
     + """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
     --       the workers, and a bucket for each rate
-    -- ARGV: two known words, a fresh word, amount wanted, from credits ('1'/''), key limit or '', reservation id, note
-    --       (of amount "0"), most in flight or '', lease of one in flight (seconds), worker, a useful part of the
-    --       amount, the least of it, and requests a minute for each rate
-    local words = {}
+    -- ARGV: two known generation tokens, a fresh one, amount wanted, from credits ('1'/''), key limit or '',
+    --       reservation id, note (of amount "0"), most in flight or '', lease of one in flight (seconds), worker, a
+    --       useful part of the amount, the least of it, and requests a minute for each rate
+    local tokens = {}
     for i = 1, 2 do
-      words[i] = redis.call('GET', KEYS[i])
-      if not words[i] then
-        words[i] = ARGV[3]
+      tokens[i] = redis.call('GET', KEYS[i])
+      if not tokens[i] then
+        tokens[i] = ARGV[3]
         redis.call('SET', KEYS[i], ARGV[3])
       end
     end
-    if words[1] ~= ARGV[1] or words[2] ~= ARGV[2] then return {'stale', words[1], words[2]} end
+    if tokens[1] ~= ARGV[1] or tokens[2] ~= ARGV[2] then return {'stale', tokens[1], tokens[2]} end
 
     -- Asked again because the answer was lost on its way: it is held already.
     local before = redis.call('HGET', KEYS[5], ARGV[7])
@@ -148,8 +148,8 @@ class RateLimitStatus(msgspec.Struct, frozen=True):
 class ReservationResult(msgspec.Struct, frozen=True):
     """The outcome, and what goes with it.
 
-    `hold` is what was reserved, `words` are the current generations (catalog, organization) when stale, `unknown` the
-    balance that has no copy yet, `left_nanos` what could still be spent when refused, `rate` the tightest rate when
+    `hold` is what was reserved, `generation_tokens` are the current ones (catalog, organization) when stale, `unknown`
+    the balance that has no copy yet, `left_nanos` what could still be spent when refused, `rate` the tightest rate when
     held or too fast; `credits_left` and `key_left` what can be spent beside what was held, where that was looked at.
     """
 

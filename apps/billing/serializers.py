@@ -1,4 +1,4 @@
-"""The shape of a transaction on the wire (specification 2.6)."""
+"""Serializers of transactions (specification 2.6)."""
 
 from __future__ import annotations
 

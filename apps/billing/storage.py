@@ -1,4 +1,4 @@
-"""What keeping a request's data costs: a price a token, for organizations that retain everything.
+"""Storage pricing: a price a token for keeping a request's data, for organizations that retain everything.
 
 Charged to the credits, whoever's provider key answered; a key's usage is what its requests cost, without it. Pure.
 """

@@ -1,4 +1,4 @@
-"""The pro plan's subscription: begun and cancelled here, and for the rest as the processor says it is.
+"""The pro plan's subscription: begun and cancelled here, and otherwise in the state that the payment processor reports.
 
 Everything that happens to it (a renewal, a payment that failed, its end) is taken over by `sync`, which asks what is
 true now: so messages may come late, twice, in any order, or not at all. Must never take a message's word.

@@ -1,4 +1,4 @@
-"""Scheduled work on money: doors to the ledger and to payments. Each may run twice, and at once."""
+"""Celery tasks of billing. Each may run twice, and at once."""
 
 from __future__ import annotations
 

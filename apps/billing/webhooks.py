@@ -1,4 +1,4 @@
-"""`POST /webhooks/stripe`: what the payment processor tells. It says where to look; what is true is asked for.
+"""Stripe webhook, `POST /webhooks/stripe`: a message says where to look; the state is then asked of the processor.
 
 So a message may come twice, late or out of order, and a forged one changes nothing. One that cannot be followed now is
 answered 503: it then comes again. Must never read an amount, a status or an owner from a message.

@@ -1,4 +1,4 @@
-"""Which workers live: each beats; one that has not been heard of for a while leaves its reservations to the sweeper.
+"""Worker leases: each worker sends heartbeats, and one that stops leaves its reservations to the sweeper.
 
 Knows names and the store's clock, which may be set. Must never know what a worker holds beyond whether, and on what.
 """

@@ -1,6 +1,6 @@
-"""This process's copy of the catalog, and when to read it anew.
+"""Catalog cache of this process, renewed when the generation token changes.
 
-Knows the generation word a copy was read under, and its age. Must never know what the catalog says.
+Knows the generation token a copy was read under, and its age. Must never know what the catalog says.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ PAUSE_AFTER_FAILURE = 5.0
 
 
 class CatalogCache:
-    """One copy, read by one greenlet at a time. `find_word` returns None while Redis cannot tell."""
+    """One copy, read by one greenlet at a time. `read_token` returns None while Redis cannot tell."""
 
-    def __init__(self, read: Callable[[str], Catalog], find_word: Callable[[], str | None]) -> None:
+    def __init__(self, read: Callable[[str], Catalog], read_token: Callable[[], str | None]) -> None:
         self._read = read
-        self._find_word = find_word
+        self._read_token = read_token
         self._lock = Lock()
         self._catalog: Catalog | None = None
         self._trusted_until = 0.0
@@ -61,19 +61,19 @@ class CatalogCache:
         run_in_background(self._renew_alone)
         return catalog
 
-    def refresh(self, word: str) -> Catalog:
-        """Return the copy if it was read under `word`, else one that is not older than this call.
+    def refresh(self, token: str) -> Catalog:
+        """Return the copy if it was read under `token`, else one that is not older than this call.
 
         What cannot be read leaves the present copy in place. Raises DatabaseError when there is none.
         """
         asked_at = time.monotonic()
         catalog = self._catalog
-        if catalog is not None and catalog.generation == word:
+        if catalog is not None and catalog.generation == token:
             return catalog
         with self._lock:
             # Others may have waited for the lock too: the first has read, or tried to, for all of them.
             catalog = self._catalog
-            if catalog is not None and (catalog.generation == word or asked_at < self._failed_until):
+            if catalog is not None and (catalog.generation == token or asked_at < self._failed_until):
                 return catalog
             return self._renew()
 
@@ -87,11 +87,11 @@ class CatalogCache:
     def _renew(self) -> Catalog:
         """Read the rows, unless the generation stands; the lock is held."""
         catalog = self._catalog
-        # The word before the rows: a change in between makes the copy stale, never one wrongly fresh.
-        word = self._find_word()
-        if catalog is None or catalog.generation != word:
+        # The token before the rows: a change in between makes the copy stale, never one wrongly fresh.
+        token = self._read_token()
+        if catalog is None or catalog.generation != token:
             try:
-                catalog = self._read(word or generation.new_generation_token())
+                catalog = self._read(token or generation.new_generation_token())
             except Exception as error:
                 if catalog is None:
                     self._failed_until, self._failure = time.monotonic(), error
@@ -107,7 +107,7 @@ class CatalogCache:
         return catalog
 
 
-def _find_word() -> str | None:
+def _read_token() -> str | None:
     try:
         return generation.read_generation_token(generation.CATALOG)
     except RedisError as error:
@@ -115,5 +115,5 @@ def _find_word() -> str | None:
         return None
 
 
-_copy = CatalogCache(read_catalog, _find_word)
+_copy = CatalogCache(read_catalog, _read_token)
 current, refresh = _copy.current, _copy.refresh

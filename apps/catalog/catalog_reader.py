@@ -1,4 +1,4 @@
-"""Rows -> an immutable Catalog: overrides applied, addresses resolved, what this process may not use left out.
+"""Catalog reader: rows -> an immutable Catalog, overrides applied, addresses resolved, unusable providers left out.
 
 Knows the tables and the environment's `<ID>_BASE_URL`. Must never know who keeps the result, or for how long.
 """
@@ -29,7 +29,7 @@ _COPIED = (
 
 
 def read_catalog(generation: str) -> Catalog:
-    """Return the catalog as the rows have it now, under the generation word that was read before them.
+    """Return the catalog as the rows have it now, under the generation token that was read before them.
 
     Three queries; the database connection is given back. Raises DatabaseError.
     """

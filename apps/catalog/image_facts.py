@@ -1,4 +1,4 @@
-"""What a data file says of the pictures that a model makes. Pure.
+"""Image facts of a model: what a data file says of the images that it makes. Pure.
 
 Knows the keys and what they may hold. Must never know a wire format; docs/adding-a-provider.md describes each key.
 """

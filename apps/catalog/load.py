@@ -1,4 +1,4 @@
-"""Data files -> rows: facts are rewritten, what operators changed or made is left alone. Idempotent.
+"""Catalog loader: data files -> rows. Facts are rewritten; what operators changed or made is left alone. Idempotent.
 
 Knows which columns the files own. Must never know requests, or write `active`, `priority` or `price_overrides`.
 """

@@ -1,4 +1,4 @@
-"""Catalog -> the models listing of `GET /v1/models`, which clients of three kinds of API can read. Pure.
+"""Model listing: Catalog -> the body of `GET /v1/models`, which clients of three kinds of API can read. Pure.
 
 Knows the shapes on the wire. Must never know who asks, nor cut anything to what a caller may use.
 

@@ -1,4 +1,4 @@
-"""The catalog as requests see it: values that never change. Pure.
+"""Catalog values: models, providers and offers as requests see them; they never change. Pure.
 
 Knows what a provider, an offer and a model are once they are read. Must never know rows, files or stores.
 """
@@ -131,7 +131,7 @@ class CatalogModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalog:
-    """All models by id, and every other name that leads to them; `generation` is the word it was read under."""
+    """All models by id, and every other name that leads to them; `generation` is the token it was read under."""
 
     models: Mapping[str, CatalogModel]
     providers: Mapping[str, CatalogProvider]

@@ -1,4 +1,4 @@
-"""Price cards read strictly: a price that cannot be meant does not get in. Pure.
+"""Price card parsing, strict: a price that cannot be meant is refused. Pure.
 
 Knows which prices a card may state and how large they may be. Must never know where cards are kept.
 """

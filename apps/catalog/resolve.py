@@ -1,4 +1,4 @@
-"""The name a client wrote -> the model that is meant, and the provider if one is named. Pure, given the day.
+"""Model name resolution: a client's name -> the model meant, and the provider if one is named. Pure, given the day.
 
 Knows every way to name a model. Must never know who is asking, or choose among providers.
 """

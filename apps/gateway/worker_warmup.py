@@ -12,11 +12,12 @@ from typing import Final
 
 import gevent
 import structlog
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 
 from apps.gateway.settlement import worker_lease
 from apps.guardrails.configuration.compiled_cache import is_any_organization_guarded
 from apps.guardrails.configuration.rule_warmup import warm_up_rules
+from apps.kernel import database
 
 log = structlog.get_logger(__name__)
 
@@ -59,7 +60,6 @@ def ready() -> None:
         log.warning("guardrails.not_readied", error=type(error).__name__)
         return
     finally:
-        if not connection.in_atomic_block:
-            connection.close()
+        database.release_connection()
     if wanted:
         gevent.get_hub().threadpool.apply(warm_up_rules)

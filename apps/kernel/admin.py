@@ -1,4 +1,4 @@
-"""How every page of the admin behaves: what operators may change, and what they only look at.
+"""Admin base classes: what operators may change in every page of Django's admin, and what they only look at.
 
 Knows kinds of rows by who writes them. Must never know a table.
 """

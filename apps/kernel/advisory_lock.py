@@ -1,4 +1,4 @@
-"""PostgreSQL advisory locks: jobs that must not run twice at once, each under a number of its own.
+"""PostgreSQL advisory locks: jobs that must not run twice at once, each with its number in one enum.
 
 Knows every such job by name. Must never know what a job does. Numbers stay as they are: two versions of the product
 that run side by side during an upgrade must mean the same job by the same number.

@@ -1,4 +1,4 @@
-"""Work that nobody waits for: on a greenlet of its own where sockets switch greenlets, else at once.
+"""Background work: run on a greenlet of its own where sockets switch greenlets, else at once.
 
 Must never know what is done. What goes wrong there is logged, and nobody else's.
 """

@@ -1,4 +1,4 @@
-"""A setting that every request asks for, without the way through Django's proxy: some twenty steps each time.
+"""A cached setting: read on every request without the some twenty steps of Django's settings proxy.
 
 Knows how Django tells that a setting has changed, which it does in tests. Must never know which settings there are.
 """

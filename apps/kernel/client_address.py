@@ -1,4 +1,4 @@
-"""A client's address, as far as a chain of proxies can be believed. Pure."""
+"""The client's address behind trusted proxies (`X-Forwarded-For`). Pure."""
 
 from __future__ import annotations
 

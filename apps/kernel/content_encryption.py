@@ -1,4 +1,4 @@
-"""Content encrypted at rest (AES-256-GCM): what people ask and models answer, where it lies in a store for a while.
+"""Content encryption at rest (AES-256-GCM): what people ask and models answer, while it lies in a store.
 
 Each text has a key of its own, derived from an encryption key and a random salt, so that no number of texts wears a key
 out. Keys are exchanged as for provider credentials: the newest encrypts, every one decrypts. What a text belongs to is

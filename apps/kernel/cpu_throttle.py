@@ -1,4 +1,4 @@
-"""Work that nobody waits for, done in small pieces beside work that somebody does.
+"""CPU throttling: background work in small pieces with pauses, so that requests do not wait for it.
 
 Knows the processor's scheduler. Must never know what is done.
 """

@@ -1,4 +1,4 @@
-"""Database reads on a request's path: a bounded wait, few at a time, and a circuit breaker while PostgreSQL is away.
+"""Database reads on a request's path: timeouts, limited concurrency, and a circuit breaker while PostgreSQL is away.
 
 A server that is silent (stopped, cut off, its disk stuck) answers neither yes nor no; without a limit of ours whoever
 asks waits as long as it is silent. Here the failure is found out once, remembered, and tried again in the background:
@@ -217,6 +217,12 @@ def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
         # A worker must not hold a database connection while a model answers.
         connection.close()
         _turns.release()
+
+
+def release_connection() -> None:
+    """Give the connection back to the pool before something that may take its time; inside a transaction it stays."""
+    if not connection.in_atomic_block:
+        connection.close()
 
 
 def _refuse_while_open() -> None:

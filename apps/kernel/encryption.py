@@ -1,6 +1,6 @@
-"""Sealing: how what must not be stored in clear is stored, under keys that can be exchanged.
+"""Encryption of secrets at rest (Fernet), under encryption keys that can be rotated.
 
-Knows the encryption keys. Must never log, return or raise anything that carries what was sealed.
+Knows the encryption keys. Must never log, return or raise anything that carries a secret.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from django.conf import settings
 
 
 class UnreadableSecretError(Exception):
-    """Something sealed that none of the encryption keys opens."""
+    """An encrypted secret that no encryption key decrypts."""
 
 
 def encrypt(secret: bytes) -> bytes:
-    """Return the secret sealed with the newest encryption key."""
+    """Return the secret encrypted with the newest encryption key."""
     return _fernet(tuple(settings.ENCRYPTION_KEYS)).encrypt(secret)
 
 
-def decrypt(sealed: bytes) -> bytes:
-    """Return the secret, whichever of the encryption keys it was sealed with. Raises UnreadableSecretError."""
+def decrypt(encrypted: bytes) -> bytes:
+    """Return the secret, whichever of the encryption keys it was encrypted with. Raises UnreadableSecretError."""
     try:
-        return _fernet(tuple(settings.ENCRYPTION_KEYS)).decrypt(sealed)
+        return _fernet(tuple(settings.ENCRYPTION_KEYS)).decrypt(encrypted)
     except InvalidToken as error:
         raise UnreadableSecretError("This was sealed with another encryption key") from error
 

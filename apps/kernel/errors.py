@@ -1,4 +1,4 @@
-"""Every way a request can fail, as one tree. Knows status, type and code; must never know an envelope.
+"""The error tree: every way a request can fail, with its status, type and code. Must never know an envelope.
 
 ApiError
 ├── InvalidRequest 400      invalid_json · invalid_parameters · model_not_found · unsupported_feature · …

@@ -1,7 +1,7 @@
-"""Has anything about this scope changed? A generation is a random word per scope, kept in Redis.
+"""Cache invalidation by generation token: a random token for each scope, kept in Redis.
 
-Whoever caches something of a scope keeps the word it was read under and trusts the copy as long as the word stands.
-A lost word is replaced by a new one, so a flushed store makes every copy stale, never one wrongly fresh.
+Whoever caches something of a scope keeps the token it was read under and trusts the copy as long as the token stands.
+A lost token is replaced by a new one, so a flushed store makes every copy stale, never one wrongly fresh.
 Must never know what is cached.
 """
 
@@ -35,18 +35,18 @@ def organization(organization_id: UUID) -> str:
 
 
 def new_generation_token() -> str:
-    """Return a new generation word."""
+    """Return a new generation token."""
     return f"{random_number():016x}"
 
 
 def read_generation_token(scope: str) -> str:
     """Return the scope's current generation, making one when there is none. Raises RedisError."""
     redis = client()
-    word = redis.get(key(scope))
-    if word is None:
+    token = redis.get(key(scope))
+    if token is None:
         redis.set(key(scope), new_generation_token(), nx=True)
-        word = redis.get(key(scope))
-    return str(word)
+        token = redis.get(key(scope))
+    return str(token)
 
 
 def bump(scope: str) -> None:

@@ -1,4 +1,4 @@
-"""Cache of what is computed from objects that never change and cannot be hashed, found by identity.
+"""Identity cache: results computed from immutable objects that cannot be hashed, found by object identity.
 
 Knows objects. Must never be used for one that is changed afterwards.
 """

@@ -1,4 +1,4 @@
-"""Bounds on JSON, checked over its bytes before one object is made of it: values, depth, names, digits.
+"""JSON bounds (denial-of-service limits), checked over the bytes before parsing: values, depth, names, digits.
 
 A few bytes of JSON can become a hundred times as much memory, and seconds of parsing. This counts first, piece by piece
 at the speed of C, and stops at the first bound that is passed. Knows JSON's marks. Must never judge whether it is

@@ -1,4 +1,4 @@
-"""Money: exact decimals in USD, twelve digits after the point.
+"""Money: exact decimal amounts in USD, twelve digits after the point.
 
 A price has at most six digits per million tokens, so a token costs a whole number of 1e-12 USD: sums never round.
 Must never know what is paid for.

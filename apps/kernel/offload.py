@@ -1,4 +1,4 @@
-"""Work on large bodies on a few native threads (a thread pool), so that the event loop goes on meanwhile.
+"""Thread pool for work on large bodies, so that the event loop goes on meanwhile.
 
 Python code on a thread lets the loop's thread in every few milliseconds; a single call into C does not, so what is done
 here goes through a large text in pieces. Knows sizes. Must never know what the work is.

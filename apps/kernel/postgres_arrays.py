@@ -1,4 +1,4 @@
-"""Arrays on their way to PostgreSQL as text: half (ids) to a ninth (amounts) of what the driver takes to write them.
+"""PostgreSQL array literals, written as text: half (ids) to a ninth (amounts) of the driver's time for arrays.
 
 Knows PostgreSQL's notation. Must never be given text that somebody else wrote: nothing is quoted.
 """

@@ -1,4 +1,4 @@
-"""What a model costs at a provider, as its data file states it. Pure."""
+"""Price cards: what a model costs at a provider, as its data file states it. Pure."""
 
 from __future__ import annotations
 

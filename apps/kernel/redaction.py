@@ -1,4 +1,4 @@
-"""Redaction: credentials taken out of words that come from somebody else before anybody is shown or logs them. Pure.
+"""Redaction: credentials taken out of text that somebody else wrote, before anybody sees or logs it. Pure.
 
 Knows how credentials look, and how one that is known may be quoted: whole, in part, percent-encoded, in base64. Must
 never be the reason for which an error is not told.

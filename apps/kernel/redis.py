@@ -1,4 +1,4 @@
-"""The connections of this process to Redis/Valkey, and scripts by name.
+"""Redis/Valkey client of this process, and Lua scripts sent by digest.
 
 Knows how to reach the store within its time budget. Must never know what is stored.
 """

@@ -1,8 +1,9 @@
-"""One connection to the store that all greenlets of a process share: what they ask at about the same time leaves in one
-piece and is answered in one piece. What nobody needs the answer of is told, and leaves at once.
+"""Redis multiplexer: one connection that all greenlets of a process share, with automatic pipelining.
 
-Knows bytes on their way and who waits for which answer. Must never know what is asked. A command may be sent twice when
-the connection is lost in between, so only such as may be repeated belong here.
+Commands that greenlets send at about the same time leave in one piece and are answered in one piece (`execute`); a
+command whose answer nobody needs leaves at once (`send_nowait`). Knows bytes on their way and who waits for which
+answer. Must never know what is asked. A command may be sent twice when the connection is lost in between, so only
+commands that may be repeated belong here.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 _READ_SIZE = 65_536
-_READ = 1  # libev's word.
+_READ = 1  # libev's constant.
 # How often within the budget it is looked whether somebody has waited for longer.
 _LOOKS = 5
-# Seconds for which a store that took a connection and did not greet is left alone; who asks meanwhile is told at once.
+# Seconds for which a store that took a connection and did not greet is left alone; meanwhile commands fail at once.
 _PAUSE = 1.0
 _NOTHING_YET = object()
 
@@ -33,7 +34,7 @@ class RedisMultiplexer:
     """The shared connection, opened on first use and anew after it was lost. A command may take `budget` seconds."""
 
     def __init__(self, connect: Callable[[], Any], budget: float, scripts: Sequence[str] = ()) -> None:
-        """`scripts` are loaded on each new connection before anything else: what is told may name them by digest."""
+        """`scripts` are loaded on each new connection before anything else: `send_nowait` may name them by digest."""
         self._connect = connect
         self._budget = budget
         self._scripts = scripts
@@ -42,21 +43,21 @@ class RedisMultiplexer:
         self._opening: AsyncResult[_SharedConnection] | None = None
         self._paused_until = 0.0
 
-    def execute(self, *words: str | bytes | int) -> Any:
+    def execute(self, *arguments: str | bytes | int) -> Any:
         """Return the store's answer to a command. Raises RedisError when it refuses, is away, or takes too long."""
-        command = hiredis.pack_command(words)  # type: ignore[arg-type] # its stub knows tuples of one only
+        command = hiredis.pack_command(arguments)  # type: ignore[arg-type] # its stub knows tuples of one only
         try:
             return self._open_wire().execute(command)
         except RedisConnectionError:
             return self._open_wire().execute(command)
 
-    def send_nowait(self, words: Sequence[str | bytes | int], failed: Callable[[RedisError], object]) -> None:
+    def send_nowait(self, arguments: Sequence[str | bytes | int], failed: Callable[[RedisError], object]) -> None:
         """Send a command, behind all that was asked before; return once it has left this process.
 
         From then on it reaches the store though this process may die. `failed` is called by the event loop, and must
         not wait, when the store refuses it or is lost before it answered. Raises RedisError when it cannot be sent.
         """
-        command = hiredis.pack_command(words)  # type: ignore[arg-type] # as above
+        command = hiredis.pack_command(arguments)  # type: ignore[arg-type] # as above
         try:
             self._open_wire().send_nowait(command, failed)
         except RedisConnectionError:
@@ -83,16 +84,16 @@ class RedisMultiplexer:
             connection.connect()
             wire = _SharedConnection(connection, self._budget)
             for source in self._scripts:
-                # Who names one that could not be loaded is told so.
-                words = ("SCRIPT", "LOAD", source)
-                wire.send_nowait(hiredis.pack_command(words), lambda _: None)  # type: ignore[arg-type] # as above
+                # Who names one that could not be loaded gets an error.
+                arguments = ("SCRIPT", "LOAD", source)
+                wire.send_nowait(hiredis.pack_command(arguments), lambda _: None)  # type: ignore[arg-type] # as above
             self._wire = wire
         except BaseException as error:
             # Whoever opens may leave on the way; the others then ask once more.
             if isinstance(error, RedisTimeoutError):
                 self._paused_until = time.monotonic() + _PAUSE
-            told = error if isinstance(error, Exception) else RedisConnectionError("The connection was given up")
-            opening.set_exception(told)
+            failure = error if isinstance(error, Exception) else RedisConnectionError("The connection was given up")
+            opening.set_exception(failure)
             raise
         finally:
             self._opening = None
@@ -101,7 +102,7 @@ class RedisMultiplexer:
 
 
 class _FailureListener:
-    """Stands among those who wait for whoever does not: only what goes wrong is of interest."""
+    """Takes the answer of a command that nobody waits for: only a failure is passed on."""
 
     __slots__ = ("_failed",)
 
@@ -150,11 +151,11 @@ class _SharedConnection:
             # There was no room for what left before, and there is none for this either.
             self.execute(command)
             return
-        self._take(command, told := _FailureListener(failed))
+        self._take(command, listener := _FailureListener(failed))
         try:
             self._flush()
         except OSError as error:
-            told.forget()
+            listener.forget()
             lost = RedisConnectionError(f"The connection was lost ({type(error).__name__})")
             self.close(lost)
             raise lost from error
@@ -176,7 +177,7 @@ class _SharedConnection:
         self._outgoing.append(command)
 
     def close(self, error: RedisError) -> None:
-        """Give up the connection: everybody who waits is told why."""
+        """Give up the connection: everybody who waits gets this error."""
         if self.closed:
             return
         self.closed = True
@@ -238,5 +239,5 @@ class _SharedConnection:
                 self.close(RedisConnectionError("The connection was given up"))
 
 
-def _refusal(words: str) -> RedisError:
-    return NoScriptError(words) if words.startswith("NOSCRIPT") else ResponseError(words)
+def _refusal(message: str) -> RedisError:
+    return NoScriptError(message) if message.startswith("NOSCRIPT") else ResponseError(message)

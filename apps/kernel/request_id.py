@@ -1,4 +1,4 @@
-"""The id by which one request can be found again: in the answer, in the logs, at the client.
+"""The request id: in the answer, in the logs, at the client.
 
 Knows which ids of clients are fit to be repeated. Must never know what the request asks for.
 """

@@ -1,4 +1,4 @@
-"""Single flight: what many ask for at the same time is found out by one of them, for all.
+"""Single-flight: of many concurrent calls for one key one does the work, and all get its result.
 
 Knows who is at it, and hands over what came of it, failures included. Must never keep an answer beyond that.
 """

@@ -1,4 +1,4 @@
-"""What an answer used, in disjoint classes: no token is in two of them. Pure."""
+"""Token usage of an answer, in disjoint classes: no token is counted in two of them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which keys a user may see and manage: their own, or all of an organization for its admins and owners.
+"""Access control of API keys: users see their own, admins and owners all of an organization.
 
 Knows the conditions, one a line. Must never write.
 """

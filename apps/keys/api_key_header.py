@@ -1,4 +1,4 @@
-"""Which API key a request presents. Pure.
+"""API key of a request, from its headers. Pure.
 
 Knows the two headers it may come in. Must never know whether the key is any good.
 """

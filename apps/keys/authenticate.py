@@ -1,4 +1,4 @@
-"""From a token to whom it stands for: an API key, or a session where one is taken too.
+"""Authentication: from a token to its API key, or to a session where one is taken too.
 
 Knows how to find a key and when one no longer works. Must never yield a principal that is nobody: it raises instead.
 """

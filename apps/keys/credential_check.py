@@ -1,4 +1,4 @@
-"""Does a credential work? One cheap call tells: the provider's list of models.
+"""Credential check (BYOK): one cheap call, the provider's list of models, shows whether a credential works.
 
 Knows how a credential is presented and what an answer says about it. Must never show the credential, nor follow a
 redirect with it.

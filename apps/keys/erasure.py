@@ -1,4 +1,4 @@
-"""What becomes of the keys of an organization that is erased."""
+"""Erasure of the keys of a deleted organization."""
 
 from __future__ import annotations
 

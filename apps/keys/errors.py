@@ -1,4 +1,4 @@
-"""How access rules say no."""
+"""The error of a refusal by an access rule."""
 
 from __future__ import annotations
 

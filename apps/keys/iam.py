@@ -1,4 +1,4 @@
-"""Access rules: which offers of the catalog a key may reach. Pure decisions over values.
+"""Access rules (IAM): which offers of the catalog a key may reach. Pure decisions over values.
 
 All active rules must agree: a deny always wins; allow rules of one type are united; allow rules of different types must
 each allow. Must never know HTTP or where rules are stored.

@@ -1,4 +1,4 @@
-"""What can be done to an organization's own credentials at providers: each verb one transaction.
+"""Provider keys (BYOK): actions on an organization's own credentials at providers, each one transaction.
 
 Knows that a credential is asked about before it is kept, and where it may be sent. Must never keep one in clear.
 """
@@ -9,8 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, transaction
 
+from apps.kernel import database
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys import credential_check
@@ -109,14 +110,14 @@ def delete_provider_key(*, key: ProviderKey) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Rotated:
-    """How many credentials were sealed anew, and the ids of those that no key opens."""
+    """How many credentials were encrypted anew, and the ids of those that no key opens."""
 
     count: int
     unreadable: list[str]
 
 
 def rotate() -> Rotated:
-    """Seal every credential with the newest encryption key, so that older ones can be taken away."""
+    """Encrypt every credential with the newest encryption key, so that older ones can be taken away."""
     count, unreadable = 0, []
     living = ProviderKey.objects.exclude(status=ProviderKey.Status.DELETED)
     for identifier in living.order_by("id").values_list("id", flat=True):
@@ -144,22 +145,16 @@ def _checked(given: NewProviderKey, find_provider: FindProvider, *, live: bool) 
         except UnsafeAddressError as error:
             raise InvalidFields([Issue("baseUrl", str(error))]) from error
         if live:
-            _let_go_of_the_database()
+            database.release_connection()
             credential_check.check_at_address(address, given.token)
         return address
     provider = find_provider(given.provider)
     if provider is None:
         raise InvalidFields([Issue("provider", "There is no such provider")])
     if live:
-        _let_go_of_the_database()
+        database.release_connection()
         credential_check.check_at_provider(provider, given.token)
     return None
-
-
-def _let_go_of_the_database() -> None:
-    """Give the connection back for as long as the provider takes; there are few of them."""
-    if not connection.in_atomic_block:
-        connection.close()
 
 
 def _require_plan(organization: Organization) -> None:

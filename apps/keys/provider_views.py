@@ -1,4 +1,4 @@
-"""`/keys/provider`: parse, act or query, present."""
+"""Views of provider keys, `/keys/provider`: parse, act or query, present."""
 
 from __future__ import annotations
 

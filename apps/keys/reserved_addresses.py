@@ -1,7 +1,7 @@
-"""IP addresses and ports that no URL of a tenant may lead to (SSRF): what is not public unicast, what clouds keep for
-their own platforms, and where stores and internal services listen. Pure.
+"""Reserved IP addresses and internal ports, which no URL of a tenant may lead to (SSRF). Pure.
 
-Knows networks and ports. Must never know a name, nor who asks.
+Refused is what is not public unicast, what clouds keep for their own platforms, and where stores and internal services
+listen. Knows networks and ports. Must never know a name, nor who asks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What becomes of the API keys of a member who leaves: whoever knows such a key must not be let in by it any more."""
+"""Revocation of the API keys of a member who leaves."""
 
 from __future__ import annotations
 

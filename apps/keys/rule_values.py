@@ -1,4 +1,4 @@
-"""What a rule's value must look like for its type. Pure.
+"""Validation of access rule values, by type. Pure.
 
 Knows shapes and sizes. Must never know which models or providers there are: the catalog changes, rules stay.
 """

@@ -1,6 +1,6 @@
-"""Secrets: how API keys are made and recognized, how provider credentials are sealed and opened.
+"""Secrets: how API keys are made and hashed, and how provider credentials are encrypted.
 
-Knows the pepper; sealing itself is the kernel's. Must never log, return or raise anything that carries a secret.
+Knows the pepper; encryption itself is the kernel's. Must never log, return or raise anything that carries a secret.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ def digest_of(token: str) -> bytes:
 
 
 def encrypt_credential(secret: str) -> bytes:
-    """Return the secret sealed with the newest encryption key."""
+    """Return the secret encrypted with the newest encryption key."""
     return encrypt(secret.encode())
 
 
-def decrypt_credential(sealed: bytes) -> str:
-    """Return the secret, whichever of the encryption keys it was sealed with. Raises UnreadableSecretError."""
-    return decrypt(bytes(sealed)).decode()
+def decrypt_credential(encrypted: bytes) -> str:
+    """Return the secret, whichever of the encryption keys it was encrypted with. Raises UnreadableSecretError."""
+    return decrypt(bytes(encrypted)).decode()
 
 
-def reencrypt_credential(sealed: bytes) -> bytes:
-    """Return the same secret sealed with the newest encryption key. Raises UnreadableSecretError."""
-    return encrypt_credential(decrypt_credential(sealed))
+def reencrypt_credential(encrypted: bytes) -> bytes:
+    """Return the same secret encrypted with the newest encryption key. Raises UnreadableSecretError."""
+    return encrypt_credential(decrypt_credential(encrypted))

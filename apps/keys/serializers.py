@@ -1,4 +1,4 @@
-"""The shapes of API keys, access rules and provider keys on the wire (specification 2.1, 2.2, 2.5)."""
+"""Serializers of API keys, access rules and provider keys (specification 2.1, 2.2, 2.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses that tenants give (SSRF): resolved once, looked at, and called at the very address that was looked at.
+"""SSRF guard: addresses that tenants give are resolved once, checked, and called at exactly the checked address.
 
 Only public unicast addresses pass, so that nobody reaches the inside of our network through us, and none that leads
 back here. Must never follow a redirect, nor resolve a name a second time.

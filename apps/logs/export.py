@@ -15,8 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import msgspec
-from django.db import connection
 
+from apps.kernel import database
 from apps.logs.access import LogScope
 from apps.logs.query import LogFilters, LogRow
 from apps.logs.search import find_page
@@ -54,7 +54,8 @@ def find_pages(scope: LogScope, filters: LogFilters, *, ascending: bool) -> Iter
     after, count = None, FIRST_PAGE
     while True:
         rows = find_page(scope, filters, count=count, after=after, ascending=ascending)
-        _release_connection()
+        # The client may take its time over a page.
+        database.release_connection()
         if rows:
             after = rows[-1]["id"]
             yield rows
@@ -67,12 +68,6 @@ def _next_count(rows: Sequence[LogRow]) -> int:
     """Return how many rows the next page has, by the size of these: at most twice as many."""
     size = sum(len(value) for row in rows for value in row.values() if isinstance(value, str))
     return max(1, min(LARGEST_PAGE, 2 * len(rows), PAGE_BYTES * len(rows) // max(size, 1)))
-
-
-def _release_connection() -> None:
-    """Give the connection back: the client may take its time over a page."""
-    if not connection.in_atomic_block:
-        connection.close()
 
 
 def _lines(records: Iterable[ExportRecord]) -> bytes:

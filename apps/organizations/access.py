@@ -1,4 +1,4 @@
-"""The only door to an organization and its projects: who is let in, and as what.
+"""Access control of organizations and projects: who is let in, and in which role.
 
 Knows memberships and roles. Must never write, and never take a role from anything but a membership.
 """

@@ -1,4 +1,4 @@
-"""Modules of the same name in other apps: how work reaches apps that the one who begins it must not know."""
+"""Hook modules: modules of one name in other apps, found at run time, for work that crosses apps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often one may try to get in: so many times in any minute from an address, and at an account from an address.
+"""Rate limiter of sign-ins and other attempts: a sliding window for each address, and account at an address.
 
 Whoever guesses at an account locks themselves out and nobody else: its owner comes from another address. Guesses from
 many addresses at once meet a far wider bound of the account, which addresses that its owner signed in from are not held

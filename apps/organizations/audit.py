@@ -1,4 +1,4 @@
-"""The audit log: who did what to which thing of an organization, from where. Written with the change, never after it.
+"""The audit log: who did what to which thing of an organization, from where. Written in the change's transaction.
 
 Every verb that changes something of an organization calls `record` inside its transaction: what is undone was not done.
 Who acts is set once, where the caller is recognized. Must never take down a secret: `details` are the words of the

@@ -1,4 +1,4 @@
-"""Pages of the admin whose changes an organization's audit log must show: what operators do is taken down as well.
+"""Admin pages whose changes by operators are written to an organization's audit log.
 
 Knows how the admin saves and deletes. Must never know a table.
 """

@@ -1,4 +1,4 @@
-"""Tokens that are sent by e-mail: who brings one back reads the mailbox. Signed, not stored, and each for one purpose.
+"""Signed e-mail tokens: whoever brings one back reads the mailbox. Not stored, each for one purpose.
 
 Knows the signing key. What a token stands for can be used once: that its row says. Must never be logged.
 """

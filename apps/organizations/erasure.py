@@ -1,4 +1,4 @@
-"""What is left of an organization after its deletion: its name is gone, and so is everything that was its own.
+"""Erasure of deleted organizations: the name and all that was its own are removed.
 
 Each app that keeps rows of organizations has a module `erasure` with `erase(organization_id)`; they are found by
 looking. An organization without a name has been erased, so a run that is cut short is repeated by the next. Rows that

@@ -1,4 +1,4 @@
-"""One request, done once: a POST repeated under its `Idempotency-Key` is answered as it was the first time.
+"""Idempotency: a POST repeated under its `Idempotency-Key` gets the answer of the first time.
 
 The answer is stored in the transaction that does the work: either both are there or neither, whatever dies in between.
 A refusal stores nothing, for nothing was done. Knows keys, fingerprints and stored answers. Must never know what an

@@ -1,4 +1,4 @@
-"""Invitations: who may sign up, and become a member of which organization, because somebody who may has said so.
+"""Invitations: who may sign up and become a member of an organization.
 
 Knows when one still stands. Must never tell whether an address has an account.
 """

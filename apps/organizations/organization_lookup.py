@@ -1,4 +1,4 @@
-"""Which organization an operator means by what was typed."""
+"""Organization lookup for commands: by id or exact name, as an operator typed it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hashing passwords without holding up everyone else.
+"""Password hashing on native threads, so that the event loop goes on meanwhile.
 
 Knows how to spend a third of a second of CPU in a thread of its own. Must never know who the password belongs to.
 """

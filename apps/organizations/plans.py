@@ -1,4 +1,4 @@
-"""What each plan allows, as one table. Pure."""
+"""Plan limits: what each plan allows, as one table. Pure."""
 
 from __future__ import annotations
 

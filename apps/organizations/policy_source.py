@@ -1,4 +1,4 @@
-"""What a request's policy is read from: saving or deleting one bumps its organization's generation on commit.
+"""Policy sources: rows that request policies are read from; saving one invalidates cached policies on commit.
 
 Knows which organization a row belongs to. Must never know what a policy is made of.
 """

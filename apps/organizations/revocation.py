@@ -1,4 +1,4 @@
-"""What goes with a member who leaves an organization, or is removed from it.
+"""Revocation of what a member holds when they leave an organization or are removed from it.
 
 Each app that keeps what a member holds has a module `revocation` with `revoke(organization_id, user_id)`; they are
 found by looking. Must never know another app's tables.

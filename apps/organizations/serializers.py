@@ -1,4 +1,4 @@
-"""The shapes of accounts, organizations, members and projects on the wire (specification 2.3, 2.4)."""
+"""Serializers of accounts, organizations, members and projects (specification 2.3, 2.4)."""
 
 from __future__ import annotations
 

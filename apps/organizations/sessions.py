@@ -1,4 +1,4 @@
-"""Sessions: opaque tokens that stand for a signed-in user, kept as digests, valid thirty days from their last use.
+"""Sessions: opaque tokens of signed-in users, stored as digests, valid thirty days from their last use.
 
 Knows how a session begins, is recognized, and ends. Must never know passwords or what a user may do.
 """

@@ -1,4 +1,4 @@
-"""Scheduled work on organizations."""
+"""Celery tasks of organizations."""
 
 from __future__ import annotations
 

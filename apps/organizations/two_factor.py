@@ -1,4 +1,4 @@
-"""Two-factor authentication (TOTP, RFC 6238): a second thing, besides the password, that signing in may ask for.
+"""Two-factor authentication (TOTP, RFC 6238) with recovery codes.
 
 Knows secrets of authenticator apps, encrypted, and digests of recovery codes, which stand in for passkeys too. A code
 is good once. Must never log or show either but when they are made, nor ask whether whoever turns it on or off has

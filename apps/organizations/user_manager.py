@@ -1,4 +1,4 @@
-"""How users are made and found: by e-mail address, which is kept, and looked for, in lower case."""
+"""User manager: finds and makes users by e-mail address, always in lower case."""
 
 from __future__ import annotations
 

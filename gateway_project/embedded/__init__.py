@@ -81,7 +81,7 @@ def running(home: Path, *, durable: bool = True) -> Iterator[Stores]:
 def throw_away() -> Iterator[Stores]:
     """Run the chosen stores on a home of their own that is gone afterwards. Raises StoreError, OSError."""
     home = Path(tempfile.mkdtemp(prefix="gateway-"))
-    home.chmod(0o711)  # As `home.make` does, and for its reason.
+    home.chmod(0o711)  # As `data_directory.create` does, and for its reason.
     try:
         with running(home, durable=False) as stores:
             yield stores

@@ -1,4 +1,4 @@
-"""Child processes on a leash: they end when their parent ends, even when it is killed.
+"""Child processes that end when their parent ends, even when it is killed (PR_SET_PDEATHSIG).
 
 Knows how a process is started, ended and recognized again. Must never know what the process does.
 """

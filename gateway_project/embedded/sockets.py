@@ -1,4 +1,4 @@
-"""Where a store's socket goes: a unix socket's path has room for about a hundred bytes.
+"""Unix socket paths of the embedded stores: there is room for about a hundred bytes.
 
 Knows the limits of socket paths. Must never know which store listens.
 """

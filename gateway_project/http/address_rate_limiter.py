@@ -1,4 +1,4 @@
-"""A token bucket for each client address: a flood of sign-ins is refused before its bodies are read.
+"""Rate limiter by client address, a token bucket each: a flood of sign-ins is refused before its bodies are read.
 
 Knows addresses and time. Must never know whether a try succeeded; the exact count over all workers is kept where
 passwords are checked (`apps.organizations.attempt_rate_limiter`), and what that count allows, this one allows too.

@@ -1,4 +1,4 @@
-"""What clients did that no view sees, as metrics and log lines: refused requests, aborted bodies, closed connections.
+"""Client events that no view sees, as metrics and log lines: refused requests, aborted bodies, closed connections.
 
 Knows names of events. Must never decide anything. Import it in a worker only, after gevent's patches.
 """

@@ -1,4 +1,4 @@
-"""What one client may ask of a worker: bytes, seconds, connections, each from the environment.
+"""Client limits of a worker: bytes, seconds, connections, each from the environment.
 
 Knows the variables, their defaults and their bounds. Must never know how a limit is kept.
 """

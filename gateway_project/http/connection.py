@@ -1,4 +1,4 @@
-"""One client's connection from its first request to its last: read, serve, answer, and wait for the next.
+"""Client connection (HTTP/1.1 keep-alive): read, serve, answer, and wait for the next request.
 
 Knows sockets and patience. Must never know what is asked for.
 """

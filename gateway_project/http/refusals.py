@@ -1,4 +1,4 @@
-"""How a request is refused before any view has seen it: in the words of its route's family, as a view would.
+"""Refusals before any view: written in the envelope of the route's family, as a view would.
 
 Knows the envelope, the id and the headers of a refusal. Must never decide that a request is refused.
 """

@@ -1,4 +1,4 @@
-"""What comes in on a client's connection: llhttp's events made into requests, each with its WSGI environment.
+"""HTTP request parser: llhttp's events become requests, each with its WSGI environment.
 
 Knows HTTP/1.1 and the limits of what is taken. Must never wait: who has bytes feeds them.
 

@@ -1,4 +1,4 @@
-"""What goes out on a client's connection: status, headers and body of one answer, framed as HTTP/1.1 wants it.
+"""HTTP response writer: status, headers and body of one answer, framed for HTTP/1.1.
 
 Knows framing. Must never know what an answer says, nor how the request came in.
 """

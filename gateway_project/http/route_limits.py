@@ -1,4 +1,4 @@
-"""How large a request's body may be, route by route: one table, looked at before the body is read.
+"""Body size limits by route: one table, looked at before the body is read.
 
 Knows paths and bytes. Must never know what a route does.
 """

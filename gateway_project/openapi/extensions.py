@@ -1,4 +1,4 @@
-"""How drf-spectacular is told of our fields and of who is recognized. Imported once, for its effect: it registers.
+"""drf-spectacular extensions for our fields and authentication. Imported once, for its effect: it registers them.
 
 Knows the fields of `apps.kernel.rest.serializers`. Must never know an endpoint.
 """

@@ -10,6 +10,7 @@ import pytest
 
 from apps.catalog.files import InvalidFiles, Mapping, ModelEntry, ProviderFile, read_files
 from apps.kernel.prices import PriceCard, PriceTier
+from tests.catalog import stated
 from tests.catalog.conftest import edit
 
 _READ = read_files()
@@ -23,11 +24,15 @@ def mapping(provider: str, model: str) -> Mapping:
 
 
 def test_nothing_is_missing() -> None:
-    real = [file for file in _READ.providers if file.id != "sandbox"]
-    assert len(real) == 36
-    assert sum(len(file.models) for file in real) == 1273
-    assert len(_MODELS) - len(_PROVIDERS["sandbox"].models) == 325
-    assert sum(len(entry.aliases) for entry in _MODELS.values()) == 150
+    read = {name: [entry.id for entry in file.models] for name, file in _PROVIDERS.items()}
+    assert {name: set(models) for name, models in read.items()} == stated.MAPPINGS
+    assert sum(map(len, read.values())) == stated.MAPPING_COUNT
+    assert {name: set(entry.aliases) for name, entry in _MODELS.items()} == stated.ALIASES
+
+
+def test_every_model_is_served_by_somebody() -> None:
+    assert stated.served_models() == set(_MODELS)
+    assert {"sandbox"} == stated.DEVELOPMENT_ONLY
 
 
 def test_a_model_says_who_made_it_and_what_it_is() -> None:
@@ -152,9 +157,9 @@ def test_a_problem_of_a_model_names_the_model(folder: Path, old: str, new: str, 
         ),
         ("providers/groq", 'id = "gpt-oss-20b"', 'id = "gpt-oss-21b"', "[gpt-oss-21b]: no family has this model"),
         ("families/o-pro", 'id = "o1-pro"', 'id = "o3-pro"', "[o3-pro]: the file has this model twice"),
-        ("families/o-pro", '["o1-pro-2025-03-19"]', '["o3-pro"]', "[o3-pro]: `o3-pro` already names o1-pro"),
-        ("families/o-pro", '["o1-pro-2025-03-19"]', '["gpt-4o"]', "[o1-pro]: `gpt-4o` already names gpt-4o"),
-        ("families/o-pro", '["o1-pro-2025-03-19"]', '["o1-pro"]', "[o1-pro]: `o1-pro` already names o1-pro"),
+        ("families/o-pro", '"o1-pro-2025-03-19"', '"o3-pro"', "[o3-pro]: `o3-pro` already names o1-pro"),
+        ("families/o-pro", '"o1-pro-2025-03-19"', '"gpt-4o"', "[o1-pro]: `gpt-4o` already names gpt-4o"),
+        ("families/o-pro", '"o1-pro-2025-03-19"', '"o1-pro"', "[o1-pro]: `o1-pro` already names o1-pro"),
         ("families/o-pro", 'owned_by = "openai"', 'owned_by = "opena"', "[o1-pro].owned_by: no provider 'opena'"),
         (
             "families/o-pro",

@@ -7,14 +7,16 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from threading import Event, Thread
 
 import psycopg
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 
 from apps.kernel import database
 from apps.kernel.database import DatabaseAwayError, DatabaseCircuitBreaker, DatabaseTimeouts
+from gateway_project.data_directory import PROJECT
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -155,3 +157,19 @@ def test_what_is_asked_of_the_pool_is_answered_soon_or_never(silent: int) -> Non
     with pytest.raises(psycopg.OperationalError):
         connection.connection.execute("")
     assert time.monotonic() - begun < 5
+
+
+def test_a_released_connection_goes_back_unless_a_transaction_is_open() -> None:
+    assert one() == 1
+    with transaction.atomic():
+        database.release_connection()
+        assert connection.connection is not None
+        assert one() == 1
+    database.release_connection()
+    assert connection.connection is None
+
+
+def test_connections_are_released_in_one_place() -> None:
+    code = [path for folder in ("apps", "gateway_project") for path in (PROJECT / folder).rglob("*.py")]
+    asking = {path.relative_to(PROJECT) for path in code if "in_atomic_block" in path.read_text()}
+    assert asking == {Path("apps/kernel/database.py")}

@@ -22,7 +22,7 @@ TOLD = """
 import os, subprocess, sys
 from gateway_project.scheduling_priority import stand_back
 os.nice(3)
-stand_back()
+lower_scheduling_priority()
 child = "import os; print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)); "
 child += "print(open('/proc/self/sched').read())"
 subprocess.run([sys.executable, "-c", child], check=True)
@@ -44,7 +44,7 @@ def test_where_it_is_not_known_how_nothing_changes(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.stack
-def test_of_the_products_processes_those_stand_back_that_nobody_waits_for(product: Product) -> None:
+def test_of_the_products_processes_those_lower_scheduling_priority_that_nobody_waits_for(product: Product) -> None:
     policies = {
         role: {os.sched_getscheduler(pid) for pid in product.processes(*words)}
         for role, words in {

@@ -1,6 +1,6 @@
 """The IP address at which a tenant's own provider is called: looked at by the guard, and then not looked up again.
 
-Must never let an address pass that `keys/address_guard.py` refuses.
+Must never let an address pass that `keys/ssrf_guard.py` refuses.
 """
 
 from __future__ import annotations

@@ -91,8 +91,8 @@ def admit(
         answer, offline = offline_admission.decide(request, policy, error)
     match answer.outcome:
         case ReservationOutcome.STALE:
-            catalog_word, organization_word = answer.generation_tokens or ("", "")
-            _renew(policy, catalog, token, catalog_word, organization_word)
+            catalog_token, organization_token = answer.generation_tokens or ("", "")
+            _renew(policy, catalog, token, catalog_token, organization_token)
             return None
         case ReservationOutcome.TOO_FAST if answer.rate is not None:
             raise RateLimited(
@@ -202,21 +202,21 @@ def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:
     Without Redis nobody can tell, and a refusal stands.
     """
     try:
-        catalog_word = generation.read_generation_token(generation.CATALOG)
-        organization_word = generation.read_generation_token(generation.organization(policy.organization_id))
+        catalog_token = generation.read_generation_token(generation.CATALOG)
+        organization_token = generation.read_generation_token(generation.organization(policy.organization_id))
     except RedisError:
         return True
-    if (catalog_word, organization_word) == (catalog.generation, policy.generation):
+    if (catalog_token, organization_token) == (catalog.generation, policy.generation):
         return True
-    _renew(policy, catalog, token, catalog_word, organization_word)
+    _renew(policy, catalog, token, catalog_token, organization_token)
     return False
 
 
-def _renew(policy: Policy, catalog: Catalog, token: str, catalog_word: str, organization_word: str) -> None:
-    if organization_word != policy.generation:
+def _renew(policy: Policy, catalog: Catalog, token: str, catalog_token: str, organization_token: str) -> None:
+    if organization_token != policy.generation:
         policies.forget(token, policy)
-    if catalog_word != catalog.generation:
-        catalog_cache.refresh(catalog_word)
+    if catalog_token != catalog.generation:
+        catalog_cache.refresh(catalog_token)
 
 
 def _limit_of(policy: Policy) -> str:

@@ -11,7 +11,7 @@ from threading import Lock
 from uuid import UUID
 
 import structlog
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 
 from apps.billing import balance_copies, balances, ledger
 from apps.billing.balances import Balance, Scope
@@ -84,7 +84,8 @@ def publish(scope: Scope, identifier: UUID) -> None:
     except DatabaseError as error:
         raise Overloaded(_SILENT, retry_after=RETRY_AFTER) from error
     finally:
-        _let_go()
+        # A model may take minutes to answer.
+        database.release_connection()
 
 
 def find(identifier: UUID) -> int | None:
@@ -110,12 +111,6 @@ def find_in_database(scope: Scope, identifier: UUID) -> None:
         except Overloaded as error:
             _failed_until = time.monotonic() + _AGAIN
             log.warning("balances.not_read", error=type(error.__cause__).__name__)
-
-
-def _let_go() -> None:
-    """Give the database connection back: a model may take minutes to answer."""
-    if not connection.in_atomic_block:
-        connection.close()
 
 
 def _keep(identifier: UUID, nanos: int) -> None:

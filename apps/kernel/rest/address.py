@@ -1,4 +1,4 @@
-"""Where a request comes from, as far as that can be believed.
+"""The client's address of a Django request, behind trusted proxies.
 
 Knows how many proxies stand in front (`NUM_PROXIES` of the REST framework's settings). Must never know what an address
 is asked for.

@@ -1,4 +1,4 @@
-"""What an endpoint takes and gives, stated at its method, for the document at `/openapi.json`.
+"""OpenAPI description of an endpoint, stated at its method, for the document at `/openapi.json`.
 
 Knows how a statement is written. Must never change what a method does.
 """
@@ -30,7 +30,9 @@ def described(
     """
 
     def describe(method: Method) -> Method:
-        owner, verb = method.__qualname__.split(".")
+        view, verb = method.__qualname__.split(".")
+        # On the wire: a view whose name would be another class's has this ending.
+        owner = view.removesuffix("Endpoint")
         name = f"{owner}{verb.title()}Answer"
         shape: Any = {"$ref": f"#/components/schemas/{answer}"}
         if not isinstance(answer, str):
@@ -49,7 +51,7 @@ def described(
 
 
 def message_field() -> Field:
-    """Return the field of what is said to people."""
+    """Return the field of a message to people."""
     return serializers.CharField()
 
 

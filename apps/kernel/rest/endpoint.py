@@ -1,4 +1,4 @@
-"""What a management endpoint is before it does anything: JSON in, JSON out, a session behind it.
+"""Base class of management endpoints: JSON in, JSON out.
 
 Knows how a body is read. Must never know what is in it.
 """

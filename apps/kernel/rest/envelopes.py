@@ -1,4 +1,4 @@
-"""How an error is written down for each family of routes, so that each family's own client libraries can read it.
+"""Error envelopes: how an error is written for each family of routes, so that its client libraries can read it.
 
 Pure. Knows the bodies of errors. Must never know a framework, nor decide anything but words: who may do what is decided
 where routes are resolved, never by a path.

@@ -1,4 +1,4 @@
-"""From whatever was raised to the answer a client gets.
+"""Exception handling: from any exception to the error response that a client gets.
 
 Knows Django's and the REST framework's exceptions. Must never put into an answer what an unexpected exception says.
 """

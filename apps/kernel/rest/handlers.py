@@ -1,4 +1,4 @@
-"""What Django calls when no view could answer: unknown paths, refused requests, defects outside views.
+"""Django's error handlers (400, 403, 404, 500) for requests that no view answered.
 
 Knows Django's four handlers. Must never know a route.
 """

@@ -1,4 +1,4 @@
-"""What holds for every request that Django serves: its id, its size, its content type, the shape of its failure.
+"""Request middleware: the request id, body size, content type and failure envelope of every request to Django.
 
 Knows the order in which these are looked at. Must never authorize: only the words of an error follow the path.
 """

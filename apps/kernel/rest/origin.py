@@ -1,4 +1,4 @@
-"""Where the request that is being served comes from, for whoever has to write that down.
+"""Origin of the request being served (address, user agent, request id), for the audit log.
 
 Knows one request at a time: context variables are each greenlet's own. Must never know who asks, or for what.
 """

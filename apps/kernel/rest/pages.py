@@ -1,4 +1,4 @@
-"""Pages of a long list: where one ends, and how the next is asked for.
+"""Cursor pagination of long lists.
 
 Ids are sortable by time, so a cursor is the last id of a page and nothing is counted or skipped over. Must never know
 what is listed.

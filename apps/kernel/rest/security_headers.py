@@ -1,4 +1,4 @@
-"""Headers that tell browsers and caches what an answer is not for: to be kept, framed, or taken for something else.
+"""Security headers: what browsers and caches must not do with an answer.
 
 What holds for every answer of Django's; the hot routes, which are served ahead of it, say the same as constants. Pages
 have a Content-Security-Policy by the settings. Must never know what an answer says.

@@ -1,4 +1,4 @@
-"""Shapes on the wire: camelCase names, text that is text, money as decimal strings.
+"""Serializer fields: camelCase names, text that is text, money as decimal strings.
 
 Knows how a column's name becomes a field's. Must never know a domain.
 """

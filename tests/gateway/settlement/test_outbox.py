@@ -127,7 +127,7 @@ class Deaf:
         self._script = script
         self.failed: list[Callable[[RedisError], object]] = []
 
-    def tell(self, _keys: Any, _args: Any, failed: Callable[[RedisError], object]) -> None:
+    def send_nowait(self, _keys: Any, _args: Any, failed: Callable[[RedisError], object]) -> None:
         self.failed.append(failed)
 
     def run_batched(self, keys: Any, args: Any) -> None:

@@ -25,7 +25,7 @@ class Full:
     def run_batched(self, *_: object) -> None:
         raise ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
 
-    tell = together
+    send_nowait = run_batched
 
 
 @pytest.fixture

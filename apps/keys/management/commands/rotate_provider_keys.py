@@ -1,4 +1,4 @@
-"""`manage.py rotate_provider_keys`: seal every provider credential with the newest of ENCRYPTION_KEYS."""
+"""`manage.py rotate_provider_keys`: encrypt every provider credential with the newest of ENCRYPTION_KEYS."""
 
 from __future__ import annotations
 
