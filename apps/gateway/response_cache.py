@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from apps.gateway.canonical import events as canonical
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, Waiting
-from apps.gateway.client.client_disconnect import Departure
+from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.kernel.content_encryption import decrypt_content, encrypt_content, keyed_digest
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.redis import client
@@ -44,16 +44,16 @@ _BESIDE = {
     "store": None,
 }
 _KINDS = {name: kind for name, kind in vars(canonical).items() if isinstance(kind, type) and issubclass(kind, Event)}
-_underway: dict[str, Signal] = {}
+_inflight: dict[str, Signal] = {}
 
 
 @dataclass(slots=True)
-class Cached:
+class CacheEntry:
     """The place of one question's answer. Close it whatever happens: others may wait for the answer."""
 
     key: str
     seconds: int
-    departure: Departure
+    client_disconnect: ClientDisconnect
     hit: bool = False
     _kept: list[Event] = field(default_factory=list)
     _signal: Signal | None = None
@@ -62,22 +62,22 @@ class Cached:
         """Yield the kept answer, nothing when there is none; `Waiting` while the same question is being answered."""
         kept = self._read()
         if kept is None:
-            yield from self._wait_for_twin()
+            yield from self._wait_for_inflight()
             kept = self._read() if self._signal is None else None
         if kept is None:
             if self._signal is None:
-                self._lead()
+                self._claim_inflight()
             return
         self.hit = True
         yield from kept
 
-    def note(self, event: Event) -> None:
+    def collect(self, event: Event) -> None:
         """Remember an event of an answer that may be kept."""
         if not isinstance(event, Waiting):
             # What passes by is changed on its way: the copy is not.
             self._kept.append(msgspec.structs.replace(event))
 
-    def keep(self) -> None:
+    def store(self) -> None:
         """Keep the answer, if it is whole and not too large."""
         ends = [event for event in self._kept if isinstance(event, Finished)]
         if self.hit or not ends or any(end.reason not in _WHOLE for end in ends):
@@ -92,22 +92,22 @@ class Cached:
     def close(self) -> None:
         """Let those go on who wait for the same answer."""
         if self._signal is not None:
-            if _underway.get(self.key) is self._signal:
-                del _underway[self.key]
+            if _inflight.get(self.key) is self._signal:
+                del _inflight[self.key]
             self._signal.set()
             self._signal = None
 
-    def _lead(self) -> None:
-        self._signal = _underway[self.key] = Signal()
+    def _claim_inflight(self) -> None:
+        self._signal = _inflight[self.key] = Signal()
 
-    def _wait_for_twin(self) -> Iterator[Event]:
-        twin = _underway.get(self.key)
-        if twin is None:
-            self._lead()
+    def _wait_for_inflight(self) -> Iterator[Event]:
+        inflight = _inflight.get(self.key)
+        if inflight is None:
+            self._claim_inflight()
             return
         while True:
-            with self.departure.interrupts():
-                if twin.wait(settings.HEARTBEAT_INTERVAL):
+            with self.client_disconnect.raise_while_waiting():
+                if inflight.wait(settings.HEARTBEAT_INTERVAL):
                     return
             yield Waiting()
 
@@ -126,12 +126,17 @@ class Cached:
         return None
 
 
-def place_of(
-    project_id: UUID, seconds: int | None, model_id: str, provider: str | None, chat: Chat, departure: Departure
-) -> Cached | None:
+def find_cache_entry(
+    project_id: UUID,
+    seconds: int | None,
+    model_id: str,
+    provider: str | None,
+    chat: Chat,
+    client_disconnect: ClientDisconnect,
+) -> CacheEntry | None:
     """Return the place of a chat's answer; None when the project keeps none. `provider` is the one that was named."""
     if not seconds:
         return None
     question = msgspec.structs.replace(chat, model=model_id, **_BESIDE)
     digest = keyed_digest(msgspec.json.encode([str(project_id), provider, question]))
-    return Cached(f"answer:{digest}", seconds, departure)
+    return CacheEntry(f"answer:{digest}", seconds, client_disconnect)

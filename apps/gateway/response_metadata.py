@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from apps.billing.pricing import Cost
-from apps.gateway.guard.request_guard import Guard
-from apps.gateway.upstream.failover import Attempts
+from apps.gateway.guard.request_guard import RequestGuard
+from apps.gateway.upstream.failover import Failover
 from apps.logs.entry import Entry
 
 
-def metadata_of(
-    entry: Entry, attempts: Attempts, explanation: dict[str, Any], guard: Guard | None, *, cached: bool
+def build_metadata(
+    entry: Entry, attempts: Failover, explanation: dict[str, Any], guard: RequestGuard | None, *, cached: bool
 ) -> dict[str, object]:
     """Return the answer's `metadata`; what there is nothing to say of is left out."""
     return {
@@ -26,16 +26,16 @@ def metadata_of(
         "used_model": entry.used_model,
         "used_provider": entry.used_provider,
         "underlying_used_model": entry.underlying_model,
-        "routing": attempts.tried,
+        "routing": attempts.attempt_log,
         **explanation,
         **({"warnings": msgspec.to_builtins(attempts.losses)} if attempts.losses else {}),
-        **({"healed": True} if attempts.healed else {}),
+        **({"healed": True} if attempts.json_repaired else {}),
         **({"cached": True} if cached else {}),
-        **({"guardrails": guard.told} if guard is not None and guard.told else {}),
+        **({"guardrails": guard.client_report} if guard is not None and guard.client_report else {}),
     }
 
 
-def parts_of(cost: Cost) -> dict[str, Decimal]:
+def cost_breakdown(cost: Cost) -> dict[str, Decimal]:
     """Return a cost by its parts, in USD."""
     parts = {
         "total": cost.total,

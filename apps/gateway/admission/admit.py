@@ -26,7 +26,7 @@ from apps.gateway.access import policy as policies
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.admission.offline_hold import OfflineHold
-from apps.gateway.admission.worst_case import Estimate
+from apps.gateway.admission.worst_case import WorstCase
 from apps.kernel import generation
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Gone, PaymentRequired, RateLimited
@@ -34,14 +34,14 @@ from apps.kernel.money import NANO, nanos_up, plain
 from apps.logs.entry import Entry
 
 # What is refused because of what others hold, and how many seconds they may take to give it back (docs/adr/0079).
-_TAKEN_UP = frozenset({ReservationOutcome.TOO_MANY, ReservationOutcome.OVER_LIMIT, ReservationOutcome.NO_CREDITS})
-_ON_ITS_WAY = 0.005
+_WORTH_A_RETRY = frozenset({ReservationOutcome.TOO_MANY, ReservationOutcome.OVER_LIMIT, ReservationOutcome.NO_CREDITS})
+_RETRY_PAUSE = 0.005
 # Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
 _FLIGHT_SLACK = 60
 _LONGEST = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class AdmissionGrant(msgspec.Struct, frozen=True):
     """A request that was let in: how the tightest of its rates stands, None where nobody counts, and what it holds.
 
     Where the store gave no answer it holds something in this process only.
@@ -52,8 +52,8 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 def admit(
-    policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: Entry, note: str, *, free: bool
-) -> Admitted | None:
+    policy: Policy, catalog: Catalog, token: str, worst: WorstCase, entry: Entry, note: str, *, free: bool
+) -> AdmissionGrant | None:
     """Reserve for a request; None when policy or catalog have changed and must be read again.
 
     `free` tells that its model costs nothing: then another rate holds as well. Raises RateLimited, PaymentRequired.
@@ -81,18 +81,18 @@ def admit(
     offline = None
     try:
         answer = _reserve(request, policy)
-        if answer.outcome in _TAKEN_UP:
+        if answer.outcome in _WORTH_A_RETRY:
             # Another worker may have answered a request just now, and what it held be on its way back.
-            gevent.sleep(_ON_ITS_WAY)
+            gevent.sleep(_RETRY_PAUSE)
             answer = _reserve(request, policy)
-        last_balances.learn(request, answer)
+        last_balances.remember(request, answer)
     except RedisError as error:
-        policies.doubt(token, policy)
+        policies.distrust(token, policy)
         answer, offline = offline_admission.decide(request, policy, error)
     match answer.outcome:
         case ReservationOutcome.STALE:
             catalog_token, organization_token = answer.generation_tokens or ("", "")
-            _renew(policy, catalog, token, catalog_token, organization_token)
+            _invalidate_stale(policy, catalog, token, catalog_token, organization_token)
             return None
         case ReservationOutcome.TOO_FAST if answer.rate is not None:
             raise RateLimited(
@@ -118,7 +118,7 @@ def admit(
         case ReservationOutcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
         case _:
-            return Admitted(answer.rate, offline or answer.hold)
+            return AdmissionGrant(answer.rate, offline or answer.hold)
 
 
 def _reserve(request: reservations.ReservationRequest, policy: Policy) -> reservations.ReservationResult:
@@ -196,7 +196,7 @@ def _bucket(kind: str, identifier: UUID, word: str) -> str:
     return f"{kind}:{identifier}{word}"
 
 
-def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:
+def is_current(policy: Policy, catalog: Catalog, token: str) -> bool:
     """Return whether policy and catalog still stand; if not they will be read again. For requests refused by them.
 
     Without Redis nobody can tell, and a refusal stands.
@@ -208,13 +208,15 @@ def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:
         return True
     if (catalog_token, organization_token) == (catalog.generation, policy.generation):
         return True
-    _renew(policy, catalog, token, catalog_token, organization_token)
+    _invalidate_stale(policy, catalog, token, catalog_token, organization_token)
     return False
 
 
-def _renew(policy: Policy, catalog: Catalog, token: str, catalog_token: str, organization_token: str) -> None:
+def _invalidate_stale(
+    policy: Policy, catalog: Catalog, token: str, catalog_token: str, organization_token: str
+) -> None:
     if organization_token != policy.generation:
-        policies.forget(token, policy)
+        policies.invalidate(token, policy)
     if catalog_token != catalog.generation:
         catalog_cache.refresh(catalog_token)
 
@@ -227,7 +229,7 @@ def _limit_of(policy: Policy) -> str:
     return f"usage limit of {plain(policy.usage_limit or Decimal(0))} USD"
 
 
-def _shortfall(worst: Estimate, left_nanos: int) -> str:
+def _shortfall(worst: WorstCase, left_nanos: int) -> str:
     left = plain(max(Decimal(left_nanos) / NANO, Decimal(0)))
     if worst.least < worst.cost:
         return f"even a short answer may cost {plain(worst.least)} USD and {left} USD is left; raise what is left"

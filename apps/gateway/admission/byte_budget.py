@@ -13,7 +13,7 @@ from uuid import UUID
 
 import gevent
 
-from apps.gateway.client.http_request import Call
+from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.metrics.definitions import BYTES_IN_FLIGHT
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded, RateLimited
@@ -31,7 +31,7 @@ _collecting = False
 _held: defaultdict[UUID, int] = defaultdict(int)
 
 
-class ByteHold:
+class ByteReservation:
     """What one request holds of the budget of this worker and its organization's. Release it whatever happens."""
 
     __slots__ = ("_organization_id", "size")
@@ -40,7 +40,7 @@ class ByteHold:
         self._organization_id = organization_id
         self.size = 0
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Hold more bytes, of a request. One that is alone is let in however large it is.
 
         Raises RateLimited when the organization holds too many, Overloaded when the worker does.
@@ -57,7 +57,7 @@ class ByteHold:
             raise Overloaded("Too many large requests are under way; try again shortly", retry_after=_RETRY_AFTER)
         self._add(size)
 
-    def take_of_answer(self, size: int) -> None:
+    def reserve_for_answer(self, size: int) -> None:
         """Hold more bytes, of an answer. Raises Overloaded far beyond the budget, unless it is alone."""
         self._add(size)
         own, all_held = _held[self._organization_id], sum(_held.values())
@@ -100,16 +100,16 @@ def _collect() -> None:
     gc.collect()
 
 
-def read_body(call: Call, organization_id: UUID) -> tuple[bytes, ByteHold]:
+def read_body(request: ClientRequest, organization_id: UUID) -> tuple[bytes, ByteReservation]:
     """Return a call's body and what it holds, counted from before it is read where the client says how large it is.
 
-    Raises as `Call.body` and `ByteHold.take` do.
+    Raises as `ClientRequest.body` and `ByteReservation.reserve` do.
     """
-    call.hold = hold = ByteHold(organization_id)
-    stated = call.stated_length
-    if stated is not None and LARGE < stated <= call.body_limit:
-        hold.take(stated)
-    body = call.body()
+    request.byte_reservation = hold = ByteReservation(organization_id)
+    stated = request.content_length
+    if stated is not None and LARGE < stated <= request.body_limit:
+        hold.reserve(stated)
+    body = request.body()
     if len(body) > LARGE and not hold.size:
-        hold.take(len(body))
+        hold.reserve(len(body))
     return body, hold

@@ -7,11 +7,11 @@ from contextlib import closing
 from functools import partial
 
 from apps.gateway.canonical.chat import Chat, Image
-from apps.gateway.client.client_disconnect import Departure
-from apps.gateway.client.http_request import Answer, Call
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.images.client import openai
-from apps.gateway.endpoints.answering import answer_with, whole_answer
+from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
@@ -21,49 +21,53 @@ from apps.kernel.offload import offload
 _MOST_TOGETHER = 128 * 1024 * 1024
 
 
-def images_generations(call: Call) -> Answer:
+def images_generations(request: ClientRequest) -> ClientResponse:
     """Answer a request for new pictures."""
-    return _answer(call, "images_generations", lambda body: offload(len(body), partial(openai.read_generation, body)))
+    return _answer(
+        request, "images_generations", lambda body: offload(len(body), partial(openai.read_generation, body))
+    )
 
 
-def images_edits(call: Call) -> Answer:
+def images_edits(request: ClientRequest) -> ClientResponse:
     """Answer a request to change pictures."""
-    call.accepted = ("application/json", MULTIPART)
-    departure = call.departure()
+    request.accepted_content_types = ("application/json", MULTIPART)
+    client_disconnect = request.watch_disconnect()
 
     def read(body: bytes) -> Chat:
-        if call.content_type == MULTIPART:
-            return offload(len(body), lambda: openai.read_edit_form(read_form(body, call.content_type_header)))
-        with closing(departure):
-            return _fetched(offload(len(body), partial(openai.read_edit, body)), departure)
+        if request.content_type == MULTIPART:
+            return offload(len(body), lambda: openai.read_edit_form(read_form(body, request.content_type_header)))
+        with closing(client_disconnect):
+            return _fetched(offload(len(body), partial(openai.read_edit, body)), client_disconnect)
 
-    return _answer(call, "images_edits", read)
-
-
-def _answer(call: Call, route: str, read: Callable[[bytes], Chat]) -> Answer:
-    return answer_with(call, route, openai, lambda token: whole_answer(open_chat(call, route, token, read), openai))
+    return _answer(request, "images_edits", read)
 
 
-def _fetched(chat: Chat, departure: Departure) -> Chat:
+def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -> ClientResponse:
+    return answer_authenticated(
+        request, route, openai, lambda token: complete_response(open_chat(request, route, token, read), openai)
+    )
+
+
+def _fetched(chat: Chat, client_disconnect: ClientDisconnect) -> Chat:
     """Put pictures in the place of their addresses. Raises InvalidRequest naming the one that cannot be had."""
     together = 0
     for message in chat.messages:
         for place, part in enumerate(message.parts):
             if isinstance(part, Image):
-                part.url = _fetch(part.url, f"images[{place}]", departure)
+                part.url = _fetch(part.url, f"images[{place}]", client_disconnect)
                 together += len(part.url)
                 if together > _MOST_TOGETHER:
                     raise BodyTooLarge("The images are too large together", param="images")
     if chat.drawing is not None and chat.drawing.mask is not None:
-        chat.drawing.mask = _fetch(chat.drawing.mask, "mask", departure)
+        chat.drawing.mask = _fetch(chat.drawing.mask, "mask", client_disconnect)
     return chat
 
 
-def _fetch(url: str, place: str, departure: Departure) -> str:
+def _fetch(url: str, place: str, client_disconnect: ClientDisconnect) -> str:
     if url.startswith("data:"):
         return url
     try:
-        with departure.interrupts():
+        with client_disconnect.raise_while_waiting():
             return fetch_picture(url, MOST_INPUT_BYTES)
     except UnfetchableError as error:
         param = f"{place}.image_url"

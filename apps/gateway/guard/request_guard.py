@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.guard.chat_texts import Passage, Passages
-from apps.gateway.guard.documents import Document
-from apps.gateway.guard.json_text import Cut
+from apps.gateway.guard.chat_texts import ChatText, ChatTexts
+from apps.gateway.guard.documents import AttachedDocument
+from apps.gateway.guard.json_text import Redaction
 from apps.gateway.metrics.definitions import FINDINGS
 from apps.guardrails.findings.redaction import merge_spans, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
@@ -32,70 +32,70 @@ BLOCKED: Final = "guardrail_blocked"
 class _Read(NamedTuple):
     """What a chat says, and what becomes of it."""
 
-    passages: Passages
+    chat_texts: ChatTexts
     segments: list[Segment]
     files: list[ScannedFile]
     verdict: Verdict
 
 
-class Guard:
+class RequestGuard:
     """The guardrails of one request: what is in force, and what was found so far, to be recorded with it."""
 
     def __init__(self, compiled: CompiledGuardrails, retention: str) -> None:
         self.compiled = compiled
-        self.noted: list[ViolationDraft] = []
+        self.violations: list[ViolationDraft] = []
         self._with_content = retention == "retain"
-        self._told: dict[tuple[str, str], None] = {}
+        self._reported: dict[tuple[str, str], None] = {}
 
     @property
-    def told(self) -> list[dict[str, str]]:
+    def client_report(self) -> list[dict[str, str]]:
         """What the client is told: which rules found something, and what was done about it."""
-        return [{"rule_id": rule_id, "action": taken} for rule_id, taken in self._told]
+        return [{"rule_id": rule_id, "action": taken} for rule_id, taken in self._reported]
 
     def screen(self, chat: Chat, size: int) -> None:
         """Mask the chat, which was read from so many bytes, where rules say so. Raises InvalidRequest
         (`guardrail_blocked`), Overloaded."""
-        passages, segments, files, verdict = offload(size, partial(_read, self.compiled, chat))
-        cuts = cuts_of(verdict)
-        verdict = _blocked_where_fixed(verdict, passages.texts)
-        self.note(verdict, segments, files)
+        chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat))
+        redactions = redactions_of(verdict)
+        verdict = _blocked_where_fixed(verdict, chat_texts.texts)
+        self.record_findings(verdict, segments, files)
         if verdict.blocked is not None:
-            raise refusal_of(verdict.blocked, segments, files)
-        if cuts:
-            offload(size, partial(_cut, passages, cuts))
+            raise blocked_error(verdict.blocked, segments, files)
+        if redactions:
+            offload(size, partial(_redact, chat_texts, redactions))
         # What the client sent says more than this, or says it twice: what was read is what may be sent.
-        chat.source = None if cuts else passages.source
+        chat.source = None if redactions else chat_texts.source
 
-    def judge_answer(self, segments: Sequence[Segment]) -> Verdict:
+    def screen_answer(self, segments: Sequence[Segment]) -> Verdict:
         """Return what becomes of whole texts of an answer."""
         size = sum(len(segment.text.raw) for segment in segments)
         return offload(size, partial(engine.screen_answer, self.compiled, segments))
 
-    def note(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> None:
+    def record_findings(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> None:
         """Take note of what was found, to be recorded and told."""
-        left = MAX_VIOLATIONS - len(self.noted)
-        self.noted += draft_violations(verdict, segments, files, _digest, with_content=self._with_content)[:left]
+        left = MAX_VIOLATIONS - len(self.violations)
+        self.violations += draft_violations(verdict, segments, files, _digest, with_content=self._with_content)[:left]
         for finding in verdict.findings:
             taken = action_taken_of(finding)
             if taken is not None:
                 FINDINGS.labels(_name_of(finding), taken).inc()
                 if not finding.observed:
-                    self._told[finding.rule_id, taken] = None
+                    self._reported[finding.rule_id, taken] = None
 
 
-def cuts_of(verdict: Verdict) -> dict[int, list[Cut]]:
+def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
     """Return what is to be masked, by the index of its segment."""
     spans: dict[int, list[Span]] = {}
-    for finding in filter(masks, verdict.findings):
+    for finding in filter(is_masked, verdict.findings):
         if finding.segment is not None:
             spans.setdefault(finding.segment, []).extend(finding.spans)
     return {
-        index: [Cut(span.start, span.end, placeholder_of(span.label)) for span in merge_spans(found)]
+        index: [Redaction(span.start, span.end, placeholder_of(span.label)) for span in merge_spans(found)]
         for index, found in spans.items()
     }
 
 
-def refusal_of(finding: Finding, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> InvalidRequest:
+def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> InvalidRequest:
     """Return the answer to a request that a rule does not let pass. It says what to do, never what was found."""
     place = ""
     if finding.segment is not None:
@@ -112,43 +112,43 @@ def refusal_of(finding: Finding, segments: Sequence[Segment], files: Sequence[Sc
 
 
 def _read(compiled: CompiledGuardrails, chat: Chat) -> _Read:
-    passages = Passages(chat)
-    segments = [Segment(ScannedText(one.text), one.role, one.place) for one in passages.texts]
-    files = [_file_of(one) for one in passages.files]
-    return _Read(passages, segments, files, engine.screen(compiled, segments, files))
+    chat_texts = ChatTexts(chat)
+    segments = [Segment(ScannedText(one.text), one.role, one.path) for one in chat_texts.texts]
+    files = [_file_of(one) for one in chat_texts.files]
+    return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files))
 
 
-def _cut(passages: Passages, cuts: Mapping[int, list[Cut]]) -> None:
-    for index, wanted in cuts.items():
-        if (cut := passages.texts[index].cut) is not None:
-            cut(wanted)
+def _redact(chat_texts: ChatTexts, redactions: Mapping[int, list[Redaction]]) -> None:
+    for index, wanted in redactions.items():
+        if (redact := chat_texts.texts[index].redact) is not None:
+            redact(wanted)
 
 
-def _blocked_where_fixed(verdict: Verdict, passages: Sequence[Passage]) -> Verdict:
+def _blocked_where_fixed(verdict: Verdict, chat_texts: Sequence[ChatText]) -> Verdict:
     """Return the verdict, which blocks as well where something would have to be masked that cannot be."""
     if verdict.blocked is not None:
         return verdict
     for place, finding in enumerate(verdict.findings):
-        if finding.segment is not None and masks(finding) and passages[finding.segment].cut is None:
+        if finding.segment is not None and is_masked(finding) and chat_texts[finding.segment].redact is None:
             blocked = replace(finding, action="block", reason="it cannot be masked here")
             findings = (*verdict.findings[:place], blocked, *verdict.findings[place + 1 :])
             return replace(verdict, blocked=blocked, findings=findings)
     return verdict
 
 
-def masks(finding: Finding) -> bool:
+def is_masked(finding: Finding) -> bool:
     """Return whether a finding is masked in its text."""
     return finding.action == "redact" and not finding.observed
 
 
-def _file_of(document: Document) -> ScannedFile:
+def _file_of(document: AttachedDocument) -> ScannedFile:
     return ScannedFile(
         name=document.name,
         declared_type=document.media_type,
         data=document.data,
         size=len(document.data or b""),
         address=document.address,
-        place=document.place,
+        place=document.path,
     )
 
 

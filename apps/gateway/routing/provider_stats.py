@@ -8,13 +8,33 @@ from collections.abc import Iterator
 import msgspec
 
 # Upper bounds in milliseconds of the classes that times to the first token are counted in; the last has none.
-_STEPS = (50, 75, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200, 5000, 8000, 12_000, 20_000, 40_000, 60_000)
+_LATENCY_BOUNDS = (
+    50,
+    75,
+    100,
+    150,
+    200,
+    300,
+    400,
+    600,
+    800,
+    1200,
+    1600,
+    2400,
+    3200,
+    5000,
+    8000,
+    12_000,
+    20_000,
+    40_000,
+    60_000,
+)
 # Fewer answers than this say nothing about how late is late.
 _ENOUGH_FOR_P95 = 20
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """The last five minutes. `uptime` in percent (100 with no traffic), `latency` and `late_after` in milliseconds to
+class ProviderStats(msgspec.Struct, frozen=True, kw_only=True):
+    """The last five minutes. `uptime` in percent (100 with no traffic), `latency` and `p95_latency` in milliseconds to
     the first token (average, 95th percentile), `throughput` in tokens per second; None where nothing is known.
 
     `fresh` is how many of the requests were in the last half minute. `open`: it keeps failing and gets no requests, but
@@ -22,19 +42,19 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     requests: int = 0
-    fresh: int = 0
+    fresh_requests: int = 0
     uptime: float = 100.0
     latency: float | None = None
     throughput: float | None = None
-    late_after: float | None = None
+    p95_latency: float | None = None
     open: bool = False
     probe_due: bool = False
 
 
-UNKNOWN = Standing()
+NO_TRAFFIC = ProviderStats()
 
 
-class Counts(msgspec.Struct):
+class OutcomeCounts(msgspec.Struct):
     """What was seen of a mapping in some stretch of time. Times are milliseconds."""
 
     succeeded: int = 0
@@ -45,31 +65,31 @@ class Counts(msgspec.Struct):
     first_token_ms: int = 0
     tokens: int = 0
     writing_ms: int = 0
-    steps: list[int] = msgspec.field(default_factory=lambda: [0] * (len(_STEPS) + 1))
+    steps: list[int] = msgspec.field(default_factory=lambda: [0] * (len(_LATENCY_BOUNDS) + 1))
 
     @property
-    def asked(self) -> int:
+    def total(self) -> int:
         """How many requests ended there, well or not."""
         return self.succeeded + self.failed + self.unproven
 
-    def succeed(self, first_token_ms: int | None, tokens: int, seconds: float) -> None:
+    def add_success(self, first_token_ms: int | None, tokens: int, seconds: float) -> None:
         """Count an answer."""
         self.succeeded += 1
         if first_token_ms is not None:
             self.first_tokens += 1
             self.first_token_ms += first_token_ms
-            self.steps[bisect_left(_STEPS, first_token_ms)] += 1
+            self.steps[bisect_left(_LATENCY_BOUNDS, first_token_ms)] += 1
         if tokens and seconds > 0:
             self.tokens += tokens
             self.writing_ms += max(round(seconds * 1000), 1)
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: OutcomeCounts) -> None:
         """Add what was seen elsewhere, or at another time."""
         for name in ("succeeded", "failed", "unproven", "first_tokens", "first_token_ms", "tokens", "writing_ms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.steps = [one + more for one, more in zip(self.steps, other.steps, strict=True)]
 
-    def told(self) -> Iterator[tuple[str, int]]:
+    def nonzero_fields(self) -> Iterator[tuple[str, int]]:
         """Yield each count that is not 0 with its short name."""
         for name, short in _SHORT.items():
             if number := getattr(self, name):
@@ -78,7 +98,7 @@ class Counts(msgspec.Struct):
             if number:
                 yield str(step), number
 
-    def hear(self, short: str, number: int) -> None:
+    def add_field(self, short: str, number: int) -> None:
         """Take in a count by its short name; a name of another version says nothing."""
         if short in _LONG:
             setattr(self, _LONG[short], getattr(self, _LONG[short]) + number)
@@ -98,16 +118,16 @@ _SHORT = {
 _LONG = {short: name for name, short in _SHORT.items()}
 
 
-def standing_of(counts: Counts, fresh: int = 0) -> Standing:
+def compute_stats(counts: OutcomeCounts, fresh: int = 0) -> ProviderStats:
     """Return what counts amount to."""
-    asked = counts.asked
-    return Standing(
+    asked = counts.total
+    return ProviderStats(
         requests=asked,
-        fresh=fresh,
+        fresh_requests=fresh,
         uptime=100.0 * counts.succeeded / asked if asked else 100.0,
         latency=counts.first_token_ms / counts.first_tokens if counts.first_tokens else None,
         throughput=counts.tokens / counts.writing_ms * 1000 if counts.writing_ms else None,
-        late_after=_p95(counts.steps),
+        p95_latency=_p95(counts.steps),
     )
 
 
@@ -120,5 +140,5 @@ def _p95(steps: list[int]) -> float | None:
     for step, number in enumerate(steps[:-1]):
         seen += number
         if seen >= 0.95 * total:
-            return float(_STEPS[step])
-    return float(_STEPS[-1])
+            return float(_LATENCY_BOUNDS[step])
+    return float(_LATENCY_BOUNDS[-1])

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 from apps.billing.holds import SettledHold
 from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics.definitions import RECORDS_SPOOLED
-from apps.gateway.settlement import spool, stuck_deliveries
+from apps.gateway.settlement import redelivery, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.redis import LuaScript, client, flush
@@ -49,14 +49,14 @@ _PUSH = LuaScript(
     """
 )
 # Who pushes what the store may not have got.
-_AGAIN = Group()
-_WAITED_FOR = CachedSetting("RECORD_BEFORE_ANSWER")
+_RETRIES = Group()
+_WAIT_FOR_STORE = CachedSetting("RECORD_BEFORE_ANSWER")
 # A message that its reader has not finished with for so long (milliseconds) is handed to another.
 ABANDONED_AFTER = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class OutboxMessage:
     """A record on its way: its place in the stream, the worker that held its reservation, the record as JSON."""
 
     id: str
@@ -64,24 +64,24 @@ class Message:
     record: str
 
 
-def hand_over(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
+def enqueue(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
     """Send a record on its way to where it survives the death of any one process.
 
     When this returns it has left this process: the store gets it though this one may die, and this one keeps it, to
     push it again, until the store has said that it has it. With `VALKEY_SYNC=always` that is waited for.
     """
-    if _WAITED_FOR.value:
+    if _WAIT_FOR_STORE.value:
         _deliver(worker, record, shrunk)
         return
     try:
-        _PUSH.send_nowait(*_words(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
+        _PUSH.send_nowait(*_push_arguments(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
     except RedisError:
         _deliver(worker, record, shrunk)
 
 
 def _push_again(worker: str, record: bytes, shrunk: SettledHold | None, error: RedisError) -> None:
     log.info("outbox.pushed_again", error=type(error).__name__)
-    _AGAIN.spawn(_deliver, worker, record, shrunk)
+    _RETRIES.spawn(_deliver, worker, record, shrunk)
 
 
 def _deliver(worker: str, record: bytes, shrunk: SettledHold | None) -> None:
@@ -89,7 +89,7 @@ def _deliver(worker: str, record: bytes, shrunk: SettledHold | None) -> None:
     try:
         push(worker, record, shrunk)
     except Exception as error:  # noqa: BLE001 - whatever it is: the record must not go down with it
-        BACKLOG.keep(partial(push, worker, record, shrunk), record, type(error).__name__)
+        BACKLOG.add(partial(push, worker, record, shrunk), record, type(error).__name__)
 
 
 def push(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
@@ -99,14 +99,16 @@ def push(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
     neither the store nor the disk takes it.
     """
     try:
-        _PUSH.run_batched(*_words(worker, record, shrunk))
+        _PUSH.run_batched(*_push_arguments(worker, record, shrunk))
     except RedisError as error:
         spool.add(worker, record)
         log.warning("outbox.spooled", error=type(error).__name__)
         RECORDS_SPOOLED.inc()
 
 
-def _words(worker: str, record: bytes, shrunk: SettledHold | None) -> tuple[list[str], list[str | int | bytes]]:
+def _push_arguments(
+    worker: str, record: bytes, shrunk: SettledHold | None
+) -> tuple[list[str], list[str | int | bytes]]:
     """Return keys and arguments of what is pushed."""
     keys: list[str] = [STREAM]
     args: list[str | int | bytes] = [worker, record]
@@ -117,14 +119,14 @@ def _words(worker: str, record: bytes, shrunk: SettledHold | None) -> tuple[list
     return keys, args
 
 
-def arrive(seconds: float) -> None:
+def flush_pending(seconds: float) -> None:
     """Wait, but not for longer, until all that was handed over is in the stream or the spool; tell of what is not."""
     with suppress(gevent.Timeout), gevent.Timeout(seconds):
         with suppress(RedisError):
             flush()
-        _AGAIN.join()
+        _RETRIES.join()
         BACKLOG.drain()
-    BACKLOG.give_up()
+    BACKLOG.dump_to_log()
 
 
 def _stream() -> Any:
@@ -144,7 +146,7 @@ def prepare() -> None:
             raise
 
 
-def take(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[Message]:
+def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[OutboxMessage]:
     """Return messages to settle: first those that this or a vanished reader `left` unfinished, then new ones.
 
     Raises RedisError.
@@ -152,10 +154,10 @@ def take(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[Me
     found: list[tuple[str, dict[str, str]]] = []
     if left:
         found = _stream().xautoclaim(STREAM, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
-        found = found or stuck_deliveries.claim(STREAM, GROUP, reader, ABANDONED_AFTER / 1000)
+        found = found or redelivery.claim_pending(STREAM, GROUP, reader, ABANDONED_AFTER / 1000)
         found = found or _read(reader, "0", count)
     found = found or _read(reader, ">", count, block=wait_ms)
-    return [Message(identifier, fields["worker"], fields["record"]) for identifier, fields in found if fields]
+    return [OutboxMessage(identifier, fields["worker"], fields["record"]) for identifier, fields in found if fields]
 
 
 def _read(reader: str, since: str, count: int, block: int | None = None) -> list[tuple[str, dict[str, str]]]:
@@ -164,7 +166,7 @@ def _read(reader: str, since: str, count: int, block: int | None = None) -> list
     return answer[0][1] if answer else []
 
 
-def finish(messages: Sequence[Message]) -> None:
+def acknowledge(messages: Sequence[OutboxMessage]) -> None:
     """Take settled messages out of the stream. Raises RedisError."""
     if messages:
         identifiers = [message.id for message in messages]
@@ -187,7 +189,7 @@ def depth() -> tuple[int, float]:
 # --- the spool
 
 
-def replay() -> int:
+def replay_spool() -> int:
     """Move spooled records, whoever spooled them, into the stream; return how many. Stops where Redis fails again."""
     moved = 0
 

@@ -30,7 +30,7 @@ _FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0
 RETRY_AFTER = 5.0
 
 
-class Waiting(NamedTuple):
+class BackloggedRecord(NamedTuple):
     """A record, and how it is pushed once more; that raises as long as nobody takes it."""
 
     push: Callable[[], None]
@@ -41,11 +41,11 @@ class RecordBacklog:
     """The records of one process that wait in memory, oldest first."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[BackloggedRecord] = deque()
         self._greenlet: gevent.Greenlet[..., None] | None = None
         self._lock: int | None = None
 
-    def insist_on_room(self) -> None:
+    def raise_if_backlogged(self) -> None:
         """Raise Overloaded while any record waits: nobody knows whether the next could be stored."""
         if self.waiting:
             UNRECORDABLE.inc()
@@ -53,17 +53,17 @@ class RecordBacklog:
                 "The gateway cannot store records of requests right now; try again shortly", retry_after=RETRY_AFTER
             )
 
-    def keep(self, push: Callable[[], None], record: bytes, reason: str) -> None:
+    def add(self, push: Callable[[], None], record: bytes, reason: str) -> None:
         """Keep a record, and try it again in the background."""
         if not self.waiting:
             log.error("records.waiting", error=reason)
         self._tell()
-        self.waiting.append(Waiting(push, record))
+        self.waiting.append(BackloggedRecord(push, record))
         RECORDS_IN_MEMORY.set(len(self.waiting))
         if self._greenlet is None:
             self._greenlet = gevent.spawn(self._keep_trying)
 
-    def try_again(self) -> bool:
+    def retry(self) -> bool:
         """Push what waits, in order, up to the first that nobody takes; tell whether nothing waits any more."""
         while self.waiting:
             try:
@@ -83,7 +83,7 @@ class RecordBacklog:
         if self._greenlet is not None:
             self._greenlet.join()
 
-    def give_up(self) -> None:
+    def dump_to_log(self) -> None:
         """Leave what still waits, sealed, to the log of a process that ends: an operator can push it from there."""
         while self.waiting:
             record = self.waiting.popleft().record
@@ -92,7 +92,7 @@ class RecordBacklog:
 
     def _keep_trying(self) -> None:
         pause = _FIRST_PAUSE
-        while not self.try_again():
+        while not self.retry():
             gevent.sleep(pause)
             pause = min(pause * 2, _LAST_PAUSE)
         self._greenlet = None
@@ -123,7 +123,7 @@ def prepare() -> None:
     os.close(_open())
 
 
-def anybody_waits() -> bool:
+def is_any_process_backlogged() -> bool:
     """Tell whether any process of this home has records that it cannot store."""
     if BACKLOG.waiting:
         return True

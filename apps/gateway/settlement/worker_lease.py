@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 BEAT_SECONDS, COUNT_SECONDS = 3.0, 1.0
 # Seconds that a process which ends waits for its records to have arrived, and for those that nobody took to be taken.
-_LAST_WORDS, _LAST_TRIES = 5.0, 20.0
+_FLUSH_TIMEOUT, _BACKLOG_TIMEOUT = 5.0, 20.0
 _started = False
 
 
@@ -35,11 +35,11 @@ def start() -> None:
     # Before the first wait: others ask meanwhile.
     _started = True
     atexit.register(retire)
-    _take_room()
+    _reserve_disk_space()
     _beat()
-    gevent.spawn(_live)
-    gevent.spawn(circuit_breaker.keep)
-    gevent.spawn(_count)
+    gevent.spawn(_beat_forever)
+    gevent.spawn(circuit_breaker.sync_forever)
+    gevent.spawn(_flush_metrics)
 
 
 def _begin_anew() -> None:
@@ -51,37 +51,37 @@ def _begin_anew() -> None:
 os.register_at_fork(after_in_child=_begin_anew)
 
 
-def _live() -> None:
+def _beat_forever() -> None:
     """Beat, and bring in what was spooled while the store was away, for as long as the process lives."""
     while True:
         gevent.sleep(BEAT_SECONDS)
-        _take_room()
+        _reserve_disk_space()
         if _beat():
-            outbox.replay()
-            _tell_that_it_answers()
+            outbox.replay_spool()
+            _note_store_recovery()
 
 
-def _tell_that_it_answers() -> None:
+def _note_store_recovery() -> None:
     try:
-        offline_admission.store_answers()
+        offline_admission.on_heartbeat()
     except RedisError as error:
         log.warning("worker.not_given_back", error=type(error).__name__)
 
 
-def _count() -> None:
+def _flush_metrics() -> None:
     while True:
         gevent.sleep(COUNT_SECONDS)
-        buffer.hand_over()
+        buffer.flush_to_prometheus()
 
 
-def _take_room() -> None:
+def _reserve_disk_space() -> None:
     """Have room on the disk for records before it is needed, and look how much else there is."""
     try:
         record_backlog.prepare()
         spool.reserve()
     except OSError as error:
         log.warning("worker.no_room_for_records", error=error.strerror)
-    disk_space.look()
+    disk_space.check_disk_space()
 
 
 def _beat() -> bool:
@@ -95,9 +95,9 @@ def _beat() -> bool:
 
 def retire() -> None:
     """Say that this process ends: what it still holds is swept at once."""
-    buffer.hand_over()
+    buffer.flush_to_prometheus()
     # Else what has been answered would be swept as if it had not.
-    outbox.arrive(_LAST_TRIES if BACKLOG.waiting else _LAST_WORDS)
+    outbox.flush_pending(_BACKLOG_TIMEOUT if BACKLOG.waiting else _FLUSH_TIMEOUT)
     try:
         worker_leases.expire_lease(worker_leases.worker_name())
     except RedisError as error:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from apps.gateway.access.pinned_address import pinned_ip
-from apps.gateway.access.schemes import Request, address_of, authorize, secrets_in
+from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url
 from apps.gateway.canonical.chat import Chat, Loss, Target
 from apps.gateway.canonical.events import (
     Event,
@@ -28,59 +28,59 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.client import loop_detection
-from apps.gateway.client.client_disconnect import Departure
+from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import Outbound, headers_of, seal_of, url_of
 from apps.gateway.dialects.images import as_asked
 from apps.gateway.dialects.signature_owner import owned, with_owner, without_owner
 from apps.gateway.dialects.undo_rewrites import restored
-from apps.gateway.failures import UpstreamFailure, error_type_of, failure_of, retry_after_of
+from apps.gateway.failures import UpstreamFailure, error_type_for_status, failure_from_error, parse_retry_after
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.pictures import dialect_of
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.dialect_facts import facts_of
 from apps.gateway.upstream import connection_pool
-from apps.gateway.upstream.http_response import Budget, Exchange
-from apps.gateway.upstream.json_repair import Healing
+from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
+from apps.gateway.upstream.json_repair import JsonRepair
 from apps.gateway.upstream.remote_file import MOST_OUTPUT_BYTES, UnfetchableError, fetch_picture
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.response_bounds import bounds_of, check_event, read_within
-from apps.gateway.upstream.thought_signature_cache import Seals
-from apps.gateway.upstream.timeouts import usual_budget
+from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
+from apps.gateway.upstream.timeouts import default_timeouts
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.offload import offload
 
 _MAX_ERROR_BYTES = 256 * 1024
 
 
-class Attempt(msgspec.Struct, eq=False):
-    """A call of a candidate. `patience`, in seconds, shortens the wait for its first byte; times are monotonic."""
+class ProviderCall(msgspec.Struct, eq=False):
+    """A call of a candidate. `first_byte_timeout`, in seconds, shortens the wait for its first byte; times are monotonic."""
 
     chat: Chat
     candidate: Candidate
-    departure: Departure
+    client_disconnect: ClientDisconnect
     # Whether what the provider cannot take is a reason not to ask it.
     strict: bool = False
-    seals: Seals | None = None
+    thought_signatures: ThoughtSignatureCache | None = None
     media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
-    patience: float | None = None
+    first_byte_timeout: float | None = None
     # The deployments that the request has passed (`loop_detection.py`).
-    hops: str = ""
+    cdn_loop: str = ""
     # The most tokens that each answer may have for what is held, None where nothing more has to be said of it.
-    limit: int | None = None
+    token_limit: int | None = None
     # Whether it goes over a connection of its own.
-    fresh: bool = False
+    new_connection: bool = False
     # Bytes of the client's body, and who is told of those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
     started_at: float = msgspec.field(default_factory=time.monotonic)
     first_content_at: float | None = None
     status: int | None = None
-    received: int = 0
+    bytes_received: int = 0
     # What was left out of the request.
     losses: list[Loss] = []
     # What was set that the client did not ask for.
     notices: list[Loss] = []
-    healing: Healing | None = None
+    json_repair: JsonRepair | None = None
     # What was presented to the provider: the credential, and the headers made of it.
     _presented: tuple[str, dict[str, str]] = ("", {})
 
@@ -89,7 +89,7 @@ class Attempt(msgspec.Struct, eq=False):
         return f"Attempt({self.candidate.mapping})"
 
     @property
-    def begun(self) -> bool:
+    def has_content(self) -> bool:
         """Whether content has come: from then on nobody else can take over."""
         return self.first_content_at is not None
 
@@ -106,19 +106,19 @@ class Attempt(msgspec.Struct, eq=False):
         answer = self._answer(dialect, target)
         if self.chat.response_format is None:
             return answer
-        self.healing = Healing(self.chat, target, usual_budget().tick)
-        return self.healing.heal(answer)
+        self.json_repair = JsonRepair(self.chat, target, default_timeouts().tick)
+        return self.json_repair.repair_events(answer)
 
     def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
         """Yield what the provider answers, as `events` does."""
-        exchange: Exchange | None = None
+        response: UpstreamResponse | None = None
         try:
-            exchange = yield from self._send(dialect, target)
-            begun = self.begun
+            response = yield from self._send(dialect, target)
+            begun = self.has_content
             held: list[Event] = []
-            for event in restored(self._events(dialect, exchange), target):
+            for event in restored(self._events(dialect, response), target):
                 if type(event) is Failed:
-                    raise failure_of(event.error)
+                    raise failure_from_error(event.error)
                 if type(event) is ReasoningDelta:
                     event = with_owner(event, self.candidate.provider_id)
                 if begun or type(event) is Waiting:
@@ -134,22 +134,24 @@ class Attempt(msgspec.Struct, eq=False):
                 yield from held
         except UpstreamFailure as failure:
             # A provider's words may quote what it was sent.
-            failure.redact(secrets_in(*self._presented))
+            failure.redact(collect_secrets(*self._presented))
             raise
         finally:
-            if exchange is not None:
-                self.received += exchange.received
-                exchange.close()
+            if response is not None:
+                self.bytes_received += response.bytes_received
+                response.close()
 
-    def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, Exchange]:
+    def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, UpstreamResponse]:
         """Return the exchange with a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
         provider, credential = self.candidate.offer.provider, self.candidate.credential
-        chat = self._completed(as_asked(self._unthinking(self._within_limits(target)), target), dialect, target)
+        chat = self._with_media_and_thinking(
+            as_asked(self._without_reasoning_off(self._within_limits(target)), target), dialect, target
+        )
         body = offload(self.size, lambda: dialect.write_request(chat, target))
         self._take_losses(target)
         secret, own_address = credential.secret(), credential.base_url
         own = credential.own is not None
-        base_url = own_address or address_of(provider.auth, secret, provider.base_url, own=own)
+        base_url = own_address or fill_base_url(provider.auth, secret, provider.base_url, own=own)
         url = url_of(dialect, base_url, chat, target)
         headers = {
             "Content-Type": "application/json",
@@ -158,49 +160,51 @@ class Attempt(msgspec.Struct, eq=False):
             **headers_of(dialect, chat, target),
         }
         if own_address:
-            headers[loop_detection.HEADER] = loop_detection.with_own(self.hops)
-        with self.departure.interrupts():
-            presented = authorize(provider.auth, secret, Request("POST", url, headers, body))
+            headers[loop_detection.HEADER] = loop_detection.append_own_token(self.cdn_loop)
+        with self.client_disconnect.raise_while_waiting():
+            presented = authorize(provider.auth, secret, SignableRequest("POST", url, headers, body))
             headers |= presented
             self._presented = secret, presented
             ip = pinned_ip(url) if own_address else None
-        sending = connection_pool.send("POST", url, headers, body, self._budget(), ip, fresh=self.fresh)
+        sending = connection_pool.send(
+            "POST", url, headers, body, self._timeouts(), ip, new_connection=self.new_connection
+        )
         with closing(sending):
             while True:
                 try:
-                    with self.departure.interrupts():
+                    with self.client_disconnect.raise_while_waiting():
                         next(sending)
                 except StopIteration as done:
-                    exchange: Exchange = done.value
+                    response: UpstreamResponse = done.value
                     break
                 yield Waiting()
-        self.status = exchange.status
-        if 200 <= exchange.status < 300:
-            return exchange
+        self.status = response.status
+        if 200 <= response.status < 300:
+            return response
         try:
-            refusal = dialect.read_failure(exchange.status, exchange.read(_MAX_ERROR_BYTES))
-            status = refusal.status or exchange.status
+            refusal = dialect.read_failure(response.status, response.read(_MAX_ERROR_BYTES))
+            status = refusal.status or response.status
             raise UpstreamFailure(
-                error_type_of(status),
+                error_type_for_status(status),
                 refusal.message,
                 status=status,
                 code=refusal.code,
                 param=refusal.param,
-                retry_after=retry_after_of(exchange.headers.get("retry-after")),
+                retry_after=parse_retry_after(response.headers.get("retry-after")),
             )
         finally:
-            exchange.close()
+            response.close()
 
-    def _completed(self, chat: Chat, dialect: Outbound, target: Target) -> Chat:
+    def _with_media_and_thinking(self, chat: Chat, dialect: Outbound, target: Target) -> Chat:
         """Return the chat with what the target needs inside of it: files in place of addresses, its thinking back.
 
         Raises InvalidRequest that names a part whose file cannot be had.
         """
-        with self.departure.interrupts():
+        with self.client_disconnect.raise_while_waiting():
             chat = self.media.inline(chat, dialect, target.facts)
         provider_id = self.candidate.provider_id
-        if self.seals is not None:
-            chat = self.seals.put_back(chat, owned(seal_of(dialect, chat, target), provider_id))
+        if self.thought_signatures is not None:
+            chat = self.thought_signatures.restore_thinking(chat, owned(seal_of(dialect, chat, target), provider_id))
         return without_owner(chat, provider_id, target)
 
     def _within_limits(self, target: Target) -> Chat:
@@ -212,13 +216,13 @@ class Attempt(msgspec.Struct, eq=False):
         if most is not None and chat.max_tokens is not None and chat.max_tokens > most:
             target.lose("max_tokens", f"this model writes at most {most} tokens; that is the limit now")
             chat = replace(chat, max_tokens=most)
-        if self.limit is not None and (chat.max_tokens is None or chat.max_tokens > self.limit):
-            words = f"what is left to spend covers an answer of {self.limit} tokens; that is the limit now"
+        if self.token_limit is not None and (chat.max_tokens is None or chat.max_tokens > self.token_limit):
+            words = f"what is left to spend covers an answer of {self.token_limit} tokens; that is the limit now"
             self.notices = [Loss("max_tokens", words)]
-            chat = replace(chat, max_tokens=self.limit)
+            chat = replace(chat, max_tokens=self.token_limit)
         return chat
 
-    def _unthinking(self, chat: Chat) -> Chat:
+    def _without_reasoning_off(self, chat: Chat) -> Chat:
         """Return the chat without the wish that the model may not think, where it does not think anyway."""
         asked = chat.reasoning
         if asked is None or asked.effort != "none" or asked.max_tokens is not None or self.candidate.offer.reasoning:
@@ -236,16 +240,16 @@ class Attempt(msgspec.Struct, eq=False):
                 param=target.losses[0].param,
             )
 
-    def _events(self, dialect: Outbound, exchange: Exchange) -> Iterator[Event]:
+    def _events(self, dialect: Outbound, response: UpstreamResponse) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""
         bounds = bounds_of(self.chat, self.candidate.offer)
         if not self.chat.stream:
-            with self.departure.interrupts():
-                body = exchange.read(bounds.reply, self.hold_answer)
+            with self.client_disconnect.raise_while_waiting():
+                body = response.read(bounds.reply, self.hold_answer)
                 events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
             yield from events if self.chat.drawing is None else map(self._with_picture, events)
             return
-        pieces, look = self._interruptible(exchange), partial(check_event, bounds=bounds)
+        pieces, look = self._interruptible(response), partial(check_event, bounds=bounds)
         try:
             yield from dialect.read_events(frames_of(dialect.FRAMING)(pieces, bounds.event, look))
         except BrokenFrames as error:
@@ -255,26 +259,26 @@ class Attempt(msgspec.Struct, eq=False):
         """Put a picture in the place of its address, for clients who ask for pictures. Raises UpstreamFailure."""
         if isinstance(event, ImageMade) and not event.url.startswith("data:"):
             try:
-                with self.departure.interrupts():
+                with self.client_disconnect.raise_while_waiting():
                     event.url = fetch_picture(event.url, MOST_OUTPUT_BYTES)
             except UnfetchableError as error:
                 raise UpstreamFailure("network", f"an image it made cannot be had: {error}") from error
         return event
 
-    def _interruptible(self, exchange: Exchange) -> Iterator[bytes]:
-        pieces = exchange.pieces()
+    def _interruptible(self, response: UpstreamResponse) -> Iterator[bytes]:
+        pieces = response.iterate_body()
         while True:
-            with self.departure.interrupts():
+            with self.client_disconnect.raise_while_waiting():
                 piece = next(pieces, None)
             if piece is None:
                 return
             yield piece
 
-    def _budget(self) -> Budget:
-        usual = usual_budget()
-        if self.patience is None:
+    def _timeouts(self) -> Timeouts:
+        usual = default_timeouts()
+        if self.first_byte_timeout is None:
             return usual
-        return replace(usual, first_byte=min(usual.first_byte, self.patience))
+        return replace(usual, first_byte=min(usual.first_byte, self.first_byte_timeout))
 
 
 # What may come before an answer begins.

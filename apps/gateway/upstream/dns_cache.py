@@ -17,7 +17,7 @@ _FRESH = 10.0
 # Names whose answers are kept at a time; there are few providers, and tenants may name their own.
 _MOST = 1_024
 
-_asked: dict[tuple[str, int], tuple[float, Any]] = {}
+_lookups: dict[tuple[str, int], tuple[float, Any]] = {}
 
 
 def connect(host: str, port: int, timeout: float) -> socket.socket:
@@ -27,7 +27,7 @@ def connect(host: str, port: int, timeout: float) -> socket.socket:
     """
     until = time.monotonic() + timeout
     failure: OSError = OSError("the name has no address")
-    for family, address in _places_of(host, port, timeout):
+    for family, address in _resolve(host, port, timeout):
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.settimeout(max(until - time.monotonic(), 0.001))
@@ -41,11 +41,11 @@ def connect(host: str, port: int, timeout: float) -> socket.socket:
         else:
             return sock
     # Where nobody answers any more, the name may lead elsewhere by now.
-    _asked.pop((host, port), None)
+    _lookups.pop((host, port), None)
     raise failure
 
 
-def _places_of(host: str, port: int, timeout: float) -> list[tuple[int, Any]]:
+def _resolve(host: str, port: int, timeout: float) -> list[tuple[int, Any]]:
     """Return a host's addresses with their families. Raises OSError."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
@@ -53,19 +53,19 @@ def _places_of(host: str, port: int, timeout: float) -> list[tuple[int, Any]]:
         except OSError:
             continue
         return [(family, (host, port))]
-    asked_at, asking = _asked.get((host, port), (0.0, None))
-    if asking is None or asked_at < time.monotonic() - _FRESH or (asking.ready() and not asking.successful()):
-        if len(_asked) >= _MOST:
-            _asked.clear()
-        asking = gevent.spawn(_look_up, host, port)
-        _asked[host, port] = time.monotonic(), asking
+    asked_at, lookup = _lookups.get((host, port), (0.0, None))
+    if lookup is None or asked_at < time.monotonic() - _FRESH or (lookup.ready() and not lookup.successful()):
+        if len(_lookups) >= _MOST:
+            _lookups.clear()
+        lookup = gevent.spawn(_resolve_host, host, port)
+        _lookups[host, port] = time.monotonic(), lookup
     try:
-        places: list[tuple[int, Any]] = asking.get(timeout=timeout)
+        addresses: list[tuple[int, Any]] = lookup.get(timeout=timeout)
     except gevent.Timeout:
         raise TimeoutError(f"{host} was not found within {timeout:g} s") from None
-    return places
+    return addresses
 
 
-def _look_up(host: str, port: int) -> list[tuple[int, Any]]:
+def _resolve_host(host: str, port: int) -> list[tuple[int, Any]]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [(family, address) for family, _, _, _, address in found]

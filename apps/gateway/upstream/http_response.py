@@ -16,8 +16,8 @@ import httptools
 import msgspec
 
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.content_coding import CODINGS, Unpackable, Unpacker
-from apps.gateway.upstream.socket_wait import Readiness
+from apps.gateway.upstream.content_coding import CODINGS, ContentDecoder, CorruptEncoding
+from apps.gateway.upstream.socket_wait import SocketWaiter
 
 _READ_SIZE = 65_536
 # Bytes of an answer's head, whatever they are; llhttp itself has no bound. And how many headers are in it.
@@ -30,12 +30,12 @@ _MAX_BODY_BYTES = 512 * 1024 * 1024
 # Unpacked bytes after which others have their turn.
 _FAIR_SHARE = 1024 * 1024
 # Bytes of an answer after which its reader is told how many there are so far. Digits of a length that is one.
-_TOLD_EVERY, _MAX_DIGITS = 256 * 1024, 16
+_REPORT_EVERY, _MAX_DIGITS = 256 * 1024, 16
 # What a socket that does not wait says when it would have to; over TLS also of what is no whole record yet.
-NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Budget(msgspec.Struct, frozen=True):
+class Timeouts(msgspec.Struct, frozen=True):
     """Seconds to wait: for the connection, for the first byte, between bytes, for all of it, and before a tick."""
 
     connect: float
@@ -45,32 +45,34 @@ class Budget(msgspec.Struct, frozen=True):
     tick: float
 
 
-class Connection(Protocol):
+class ReadableConnection(Protocol):
     """A socket that does not wait, and what waits for it."""
 
     sock: socket.socket
-    readiness: Readiness
+    waiter: SocketWaiter
 
     def close(self) -> None:
         """Close both."""
 
 
-class Exchange:
+class UpstreamResponse:
     """One request and its answer. Close it whatever happens: unread answers close the connection, read ones free it."""
 
-    def __init__(self, connection: Connection, budget: Budget, deadline: float, free: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: ReadableConnection, timeouts: Timeouts, deadline: float, free: Callable[[], None]
+    ) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self._connection = connection
         self._free = free
-        self._budget = budget
+        self._timeouts = timeouts
         self._deadline = deadline
         self._parser: Any = httptools.HttpResponseParser(self)
         self._body: list[bytes] = []
         self._head_bytes = self._headers = self._body_bytes = 0
         self._head_done = self._complete = self._closed = self._kept_alive = self._surplus = False
-        self._unpacker: Unpacker | None = None
-        self.received = 0
+        self._decoder: ContentDecoder | None = None
+        self.bytes_received = 0
 
     # --- llhttp's callbacks
     def on_message_begin(self) -> None:
@@ -95,7 +97,7 @@ class Exchange:
             self._head_done = True
             coding = self.headers.get("content-encoding", "").strip().lower()
             if coding in CODINGS:
-                self._unpacker = Unpacker()
+                self._decoder = ContentDecoder()
             elif coding not in {"", "identity"}:
                 raise UpstreamFailure("network", "the answer is encoded in a way that was not asked for")
         else:
@@ -119,12 +121,12 @@ class Exchange:
     # --- reading
     def read_head(self) -> Iterator[None]:
         """Wait for status and headers; yields whenever nothing has come for `tick` seconds. Raises UpstreamFailure."""
-        limit = min(self._deadline, time.monotonic() + self._budget.first_byte)
+        limit = min(self._deadline, time.monotonic() + self._timeouts.first_byte)
         while not self._head_done:
             if not self._receive_until(limit):
                 yield
 
-    def pieces(self) -> Iterator[bytes]:
+    def iterate_body(self) -> Iterator[bytes]:
         """Yield the body as it is asked for; b"" means that nothing has come for `tick` seconds. Nothing is read ahead.
 
         Raises UpstreamFailure.
@@ -134,57 +136,57 @@ class Exchange:
             if self._body:
                 piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
                 self._body.clear()
-                if self._unpacker is not None:
-                    yield from self._unpacked(self._unpacker, piece)
+                if self._decoder is not None:
+                    yield from self._decode(self._decoder, piece)
                 elif piece:
                     yield piece
                 last = time.monotonic()
             if self._complete:
-                if self._unpacker is not None:
-                    self._finish(self._unpacker)
+                if self._decoder is not None:
+                    self._finish(self._decoder)
                 return
-            if not self._receive_until(min(self._deadline, last + self._budget.idle)):
+            if not self._receive_until(min(self._deadline, last + self._timeouts.idle)):
                 yield b""
 
-    def read(self, limit: int, held: Callable[[int], object] | None = None) -> bytes:
-        """Return the whole body; `held` is told of every so many bytes more of a large one.
+    def read(self, limit: int, report_size: Callable[[int], object] | None = None) -> bytes:
+        """Return the whole body; `report_size` is told of every so many bytes more of a large one.
 
-        Raises UpstreamFailure, also when it is longer than `limit` bytes, and what `held` raises.
+        Raises UpstreamFailure, also when it is longer than `limit` bytes, and what `report_size` raises.
         """
         parts: list[bytes] = []
-        size = told = 0
+        size = reported = 0
         stated = self.headers.get("content-length", "")
         if stated.isdecimal() and (len(stated) > _MAX_DIGITS or int(stated) > limit):
             raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
-        for piece in self.pieces():
+        for piece in self.iterate_body():
             size += len(piece)
             if size > limit:
                 raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
             parts.append(piece)
-            if held is not None and size - told > _TOLD_EVERY:
-                held(size - told)
-                told = size
+            if report_size is not None and size - reported > _REPORT_EVERY:
+                report_size(size - reported)
+                reported = size
         return b"".join(parts)
 
-    def _unpacked(self, unpacker: Unpacker, data: bytes) -> Iterator[bytes]:
+    def _decode(self, decoder: ContentDecoder, data: bytes) -> Iterator[bytes]:
         """Yield what came of a compressed body, unpacked in steps. Raises UpstreamFailure."""
         since = 0
         try:
-            for piece in unpacker.unpack(data):
+            for piece in decoder.decode(data):
                 yield piece
-                if unpacker.given > _MAX_BODY_BYTES:
+                if decoder.decoded_bytes > _MAX_BODY_BYTES:
                     raise UpstreamFailure("network", f"the answer is longer than {_MAX_BODY_BYTES} bytes")
                 since += len(piece)
                 if since > _FAIR_SHARE:
                     since = 0
                     gevent.sleep(0)
-        except Unpackable as error:
+        except CorruptEncoding as error:
             raise UpstreamFailure("network", f"the answer {error}") from error
 
-    def _finish(self, unpacker: Unpacker) -> None:
+    def _finish(self, decoder: ContentDecoder) -> None:
         try:
-            unpacker.finish()
-        except Unpackable as error:
+            decoder.finish()
+        except CorruptEncoding as error:
             # Whoever sends that is not asked again over the same connection.
             self._kept_alive = False
             raise UpstreamFailure("network", f"the answer {error}") from error
@@ -192,21 +194,21 @@ class Exchange:
     def _receive_until(self, limit: float) -> bool:
         """Take in what arrives; False when nothing has for `tick` seconds. Raises UpstreamFailure at the limit."""
         left = limit - time.monotonic()
-        patient = self._budget.tick < left
-        if not self._connection.readiness.wait(self._budget.tick if patient else max(left, 0.001)):
+        patient = self._timeouts.tick < left
+        if not self._connection.waiter.wait(self._timeouts.tick if patient else max(left, 0.001)):
             if patient:
                 return False
-            raise UpstreamFailure("timeout", self._what_was_late(limit))
+            raise UpstreamFailure("timeout", self._timeout_message(limit))
         try:
             data = self._connection.sock.recv(_READ_SIZE)
-        except NOT_YET:
+        except WOULD_BLOCK:
             return True
         except OSError as error:
             raise network_failure(error) from error
         if not data:
             self._end_of_stream()
             return True
-        self.received += len(data)
+        self.bytes_received += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -223,7 +225,7 @@ class Exchange:
             self._head_bytes += arrived
             if self._head_bytes > _MAX_HEAD_BYTES:
                 raise UpstreamFailure("network", "the answer's headers are too large")
-        elif self.received - self._body_bytes > _MAX_BESIDE + _MAX_BESIDE_PER_BYTE * self._body_bytes:
+        elif self.bytes_received - self._body_bytes > _MAX_BESIDE + _MAX_BESIDE_PER_BYTE * self._body_bytes:
             raise UpstreamFailure("network", "the answer has more framing than body")
         elif self._body_bytes > _MAX_BODY_BYTES:
             raise UpstreamFailure("network", f"the answer is longer than {_MAX_BODY_BYTES} bytes")
@@ -235,12 +237,12 @@ class Exchange:
             raise UpstreamFailure("network", "the connection was closed before the answer was complete")
         self._complete = True
 
-    def _what_was_late(self, limit: float) -> str:
+    def _timeout_message(self, limit: float) -> str:
         if limit >= self._deadline:
-            return f"the whole answer took longer than {self._budget.total:g} s"
+            return f"the whole answer took longer than {self._timeouts.total:g} s"
         if not self._head_done:
-            return f"no first byte within {self._budget.first_byte:g} s"
-        return f"silent for {self._budget.idle:g} s"
+            return f"no first byte within {self._timeouts.first_byte:g} s"
+        return f"silent for {self._timeouts.idle:g} s"
 
     def close(self) -> None:
         """Free the connection when the answer was read to its end, else close it, which tells the provider to stop."""
