@@ -22,7 +22,7 @@ from django_prometheus.exports import ExportToDjangoView
 
 from apps.gateway.metrics import buffer
 from apps.gateway.settlement import disk_space
-from apps.gateway.settlement.record_backlog import anybody_waits
+from apps.gateway.settlement.record_backlog import is_any_process_backlogged
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.redis import client
 from apps.kernel.rest.bearer import find_bearer
@@ -52,7 +52,7 @@ def _troubles() -> dict[str, dict[str, Any]]:
     """Return what this machine's own disk and memory have to tell, if anything; `connected` is whether requests are
     taken all the same."""
     troubles: dict[str, dict[str, Any]] = {}
-    if anybody_waits():
+    if is_any_process_backlogged():
         told = "Records cannot be stored: neither the store nor the disk takes them, and new requests are refused"
         troubles["records"] = {"connected": False, "error": told}
     if disk_space.is_low():
@@ -110,7 +110,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     token = find_bearer(request.headers.get("Authorization")) or ""
     if settings.METRICS_TOKEN and not secrets.compare_digest(token.encode(), settings.METRICS_TOKEN.encode()):
         raise Unauthenticated("Missing or invalid metrics token")
-    buffer.hand_over()
+    buffer.flush_to_prometheus()
     response: HttpResponse = ExportToDjangoView(request)
     response.write(task_metrics.exposition())
     return response

@@ -16,7 +16,7 @@ from apps.gateway.endpoints.images import images_edits, images_generations  # no
 from apps.gateway.endpoints.messages import count_tokens, messages  # noqa: E402
 from apps.gateway.endpoints.route_explain import route_explain  # noqa: E402
 from apps.gateway.endpoints.serving import Endpoint, respond  # noqa: E402
-from apps.gateway.worker_warmup import ready_soon  # noqa: E402
+from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
 from gateway_project.checks import refuse_unsafe  # noqa: E402
 
 refuse_unsafe()
@@ -40,4 +40,4 @@ def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iter
 
 
 # What a worker does beside answering; its server calls it once (`gunicorn.py`).
-application.begin = ready_soon  # type: ignore[attr-defined] # functions have attributes
+application.begin = warm_up_soon  # type: ignore[attr-defined] # functions have attributes

@@ -16,7 +16,7 @@ import requests
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import credentials
 from apps.gateway.routing import circuit_breaker, failure_attribution
-from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.upstream import failover
 from apps.kernel import generation
 from tests.families import Answer, post
@@ -75,7 +75,7 @@ class _Unsynced:
         pass
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(BOARD, name)
+        return getattr(CIRCUIT_BREAKERS, name)
 
 
 @pytest.fixture
@@ -85,11 +85,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     for module in (circuit_breaker, credentials, failure_attribution):
         monkeypatch.setattr(module, "time", clock)
     monkeypatch.setattr(failover, "_backoff", lambda *_: 0)
-    monkeypatch.setattr(circuit_breaker, "BOARD", _Unsynced())
+    monkeypatch.setattr(circuit_breaker, "CIRCUIT_BREAKERS", _Unsynced())
     failure_attribution._counted.clear()
     yield clock
-    BOARD.forget()
-    credentials.forget_rests()
+    CIRCUIT_BREAKERS.forget()
+    credentials.reset_cooldowns()
 
 
 def ask_echo(caller: Caller, script: str = "", **fields: Any) -> tuple[Answer, list[str]]:
@@ -111,6 +111,6 @@ def tried(answer: Answer) -> list[tuple[str, int, bool]]:
 def stands(mapping: str, answered: int, failed: int) -> None:
     """Make it known how a provider did in the last minutes."""
     for _ in range(answered):
-        BOARD.succeeded(mapping, first_token_ms=None, tokens=0, seconds=1.0)
-    BOARD._unsent[mapping].failed += failed
-    BOARD.sync()
+        CIRCUIT_BREAKERS.succeeded(mapping, first_token_ms=None, tokens=0, seconds=1.0)
+    CIRCUIT_BREAKERS._unsent[mapping].failed += failed
+    CIRCUIT_BREAKERS.sync()

@@ -90,8 +90,8 @@ def caller(db: None, sandbox_url: str, monkeypatch: pytest.MonkeyPatch, client: 
     monkeypatch.setenv("SANDBOX_API_KEY", "sandbox-secret")
     stock()
     policy.forget_all()
-    circuit_breaker.BOARD.forget()
-    credentials.forget_rests()
+    circuit_breaker.CIRCUIT_BREAKERS.forget()
+    credentials.reset_cooldowns()
     last_balances.forget_all()
     offline_admission.forget_all()
     outbox.prepare()
@@ -114,7 +114,7 @@ def caller(db: None, sandbox_url: str, monkeypatch: pytest.MonkeyPatch, client: 
 
 def settle_all() -> int:
     """Do the settler's work; return how many records were new."""
-    return settle(outbox.take("test", 100, 1))
+    return settle(outbox.read_batch("test", 100, 1))
 
 
 def nothing_happened(caller: Caller) -> bool:

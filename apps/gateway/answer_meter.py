@@ -22,7 +22,7 @@ from apps.billing.storage import storage_cost_of
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.offline_hold import OfflineHold
-from apps.gateway.admission.worst_case import Allowance, Tariff
+from apps.gateway.admission.worst_case import SpendingAllowance, Tariff
 from apps.gateway.canonical.chat import Loss
 from apps.gateway.canonical.events import (
     AudioDelta,
@@ -38,8 +38,8 @@ from apps.gateway.canonical.events import (
     UsageReported,
 )
 from apps.gateway.metrics.definitions import UNRESERVED
-from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, tokens_in, unreported_usage_of, weight_of
-from apps.gateway.upstream.failover import Attempts
+from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, estimate_usage, token_weight, tokens_from_weight
+from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError
 from apps.kernel.money import NANO, ZERO
 from apps.kernel.usage import Usage
@@ -57,14 +57,14 @@ _TEXTS = {TextDelta: "text", ReasoningDelta: "text", RefusalDelta: "text", ToolC
 
 
 class AnswerMeter(msgspec.Struct, eq=False):
-    """One answer's: `written` is what the model wrote so far, as `weight_of` weighs it, whether counted or not."""
+    """One answer's: `written` is what the model wrote so far, as `token_weight` weighs it, whether counted or not."""
 
-    attempts: Attempts
+    attempts: Failover
     policy: Policy
     prompt_estimate: int
     # What is held, None for a request that holds nothing, and what it may write for it.
     hold: Hold | OfflineHold | None = None
-    allowance: Allowance | None = None
+    allowance: SpendingAllowance | None = None
     written: int = 0
     pictures: int = 0
     _usage: Usage | None = None
@@ -122,11 +122,11 @@ class AnswerMeter(msgspec.Struct, eq=False):
         """
         if self._usage is None:
             prices = self.attempts.latest.offer.prices
-            return unreported_usage_of(self.prompt_estimate, tokens_in(self.written), self.pictures, prices)
+            return estimate_usage(self.prompt_estimate, tokens_from_weight(self.written), self.pictures, prices)
         usage = replace(self._usage, images=max(self._usage.images, self.pictures))
         if self.written == self._counted or (self._complete and self._counted):
             return usage
-        since = tokens_in(self.written - self._counted)
+        since = tokens_from_weight(self.written - self._counted)
         if self._counted:
             return replace(usage, output=usage.output + since, estimated=True)
         # Counted before anything was written: only what was read is more than a beginning.
@@ -135,21 +135,21 @@ class AnswerMeter(msgspec.Struct, eq=False):
     # --- taking note
 
     def _note_text(self, event: TextDelta | ReasoningDelta | RefusalDelta) -> None:
-        self.written += weight_of(event.text)
+        self.written += token_weight(event.text)
 
     def _note_call(self, event: ToolCallStarted) -> None:
-        self.written += weight_of(event.name)
+        self.written += token_weight(event.name)
 
     def _note_arguments(self, event: ToolCallDelta) -> None:
-        self.written += weight_of(event.arguments)
+        self.written += token_weight(event.arguments)
 
     def _note_sound(self, event: AudioDelta) -> None:
-        self.written += weight_of(event.transcript) + len(event.data) * WEIGHT_OF_TOKEN // _SOUND
+        self.written += token_weight(event.transcript) + len(event.data) * WEIGHT_OF_TOKEN // _SOUND
 
     def _note_own(self, event: OpaqueDelta) -> None:
         """Weigh a provider's own blocks as they are written: what it says of the answer as a whole is not written."""
         if event.of == "stream" and isinstance(delta := event.data.get("delta"), dict):
-            self.written += weight_of(str(delta.get("partial_json") or ""))
+            self.written += token_weight(str(delta.get("partial_json") or ""))
 
     def _note_picture(self, event: ImageMade) -> None:
         self.pictures += 1
@@ -179,7 +179,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
         cost = self.attempts.latest.cost_of(usage).total + storage_cost_of(usage.total_tokens, self.policy.retention)
         if tariff.seen:
             # From here on the provider's counts go before the estimate.
-            self._tariff = replace(tariff, base=cost - tariff.per_token * tokens_in(self.written))
+            self._tariff = replace(tariff, base=cost - tariff.per_token * tokens_from_weight(self.written))
             self._cover()
             needed = cost
         else:
@@ -195,7 +195,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
         while (tariff := self._tariff_now()) is not None and self.written > self._covered:
             covered = tariff.tokens_for(self._held) + self._trusted
             more = covered if covered * 2 <= tariff.most else max(tariff.most - covered, covered // 4)
-            step = max(tokens_in(self.written) - covered, more, LEAST_STEP) + self._trusted
+            step = max(tokens_from_weight(self.written) - covered, more, LEAST_STEP) + self._trusted
             want, least = tariff.per_token * step, tariff.per_token * LEAST_STEP
             if not self._extend(want, want, least, step):
                 return False
@@ -257,12 +257,12 @@ class AnswerMeter(msgspec.Struct, eq=False):
         """Yield what of the event is held for, and tell the client why there is no more."""
         name = _TEXTS.get(type(event))
         text = "" if name is None else _cut_to(getattr(event, name), self._covered - before)
-        self.written = before + weight_of(text)
+        self.written = before + token_weight(text)
         self.attempts.notices = [
             *self.attempts.notices,
             Loss(
                 "max_tokens",
-                f"what is left to spend covers no more than about {tokens_in(self.written)} tokens",
+                f"what is left to spend covers no more than about {tokens_from_weight(self.written)} tokens",
             ),
         ]
         if text and name is not None:
@@ -274,7 +274,7 @@ def _cut_to(text: str, weight: int) -> str:
     """Return as much of a text's beginning as weighs no more."""
     if weight <= 0:
         return ""
-    return text[: bisect_right(range(1, len(text) + 1), weight, key=lambda length: weight_of(text[:length]))]
+    return text[: bisect_right(range(1, len(text) + 1), weight, key=lambda length: token_weight(text[:length]))]
 
 
 # Not by `match`, which asks one kind after the other; a struct's takes four times as long to say no.

@@ -15,20 +15,20 @@ from msgspec.structs import replace
 
 from apps.catalog import snapshot
 from apps.gateway.access.pinned_address import pinned_ip
-from apps.gateway.access.policy import Policy, policy_of
-from apps.gateway.access.schemes import Request, address_of, authorize
+from apps.gateway.access.policy import Policy, find_policy
+from apps.gateway.access.schemes import SignableRequest, authorize, fill_base_url
 from apps.gateway.admission import admit
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.client import loop_detection
 from apps.gateway.dialects import find_dialect, headers_of
 from apps.gateway.failures import StaleConnection, UpstreamFailure
-from apps.gateway.guard.request_guard import Guard
+from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.routing import candidates
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.dialect_facts import facts_of
-from apps.gateway.token_estimate import prompt_tokens_of
+from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream import connection_pool
-from apps.gateway.upstream.http_response import Budget, Exchange
+from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.kernel.errors import ApiError
 from apps.kernel.offload import offload
@@ -43,13 +43,13 @@ _MAX_BYTES = 64 * 1024
 def count_tokens(policy: Policy, chat: Chat, token: str, size: int) -> int:
     """Return how many tokens a prompt of so many bytes has, at least about. Raises ApiError when the token is no longer
     good, and for what a guardrail blocks."""
-    estimate = offload(size, partial(prompt_tokens_of, chat))
+    estimate = offload(size, partial(estimate_prompt_tokens, chat))
     catalog = snapshot.current()
-    if not admit.knew_the_latest(policy, catalog, token):
-        policy, catalog = policy_of(token), snapshot.current()
+    if not admit.is_current(policy, catalog, token):
+        policy, catalog = find_policy(token), snapshot.current()
     if policy.guardrails is not None:
         # Who counts reads it all.
-        Guard(policy.guardrails, policy.retention).screen(chat, size)
+        RequestGuard(policy.guardrails, policy.retention).screen(chat, size)
     try:
         fitting = candidates.resolve(policy, catalog, chat, estimate).fitting
         asked = next((one for one in fitting if hasattr(_dialect_of(one), "count_request")), None)
@@ -79,7 +79,7 @@ def _ask(one: Candidate, chat: Chat, size: int) -> int | None:
     chat = RemoteMedia().inline(_asked_alone(chat), dialect, target.facts)
     path, body = offload(size, partial(dialect.count_request, chat, target))
     secret, own = credential.secret(), credential.own is not None
-    base_url = credential.base_url or address_of(provider.auth, secret, provider.base_url, own=own)
+    base_url = credential.base_url or fill_base_url(provider.auth, secret, provider.base_url, own=own)
     count_url = getattr(dialect, "count_url", None)
     url = base_url + path if count_url is None else str(count_url(base_url, path))
     headers = {
@@ -90,9 +90,9 @@ def _ask(one: Candidate, chat: Chat, size: int) -> int | None:
     }
     if credential.base_url:
         headers[loop_detection.HEADER] = loop_detection.own_token()
-    headers |= authorize(provider.auth, secret, Request("POST", url, headers, body))
+    headers |= authorize(provider.auth, secret, SignableRequest("POST", url, headers, body))
     ip = pinned_ip(credential.base_url) if credential.base_url else None
-    budget = Budget(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)
+    budget = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)
     try:
         exchange = _send(url, headers, body, budget, ip)
     except StaleConnection:
@@ -105,13 +105,13 @@ def _ask(one: Candidate, chat: Chat, size: int) -> int | None:
 
 
 def _send(
-    url: str, headers: dict[str, str], body: bytes, budget: Budget, ip: str | None, *, fresh: bool = False
-) -> Exchange:
+    url: str, headers: dict[str, str], body: bytes, budget: Timeouts, ip: str | None, *, fresh: bool = False
+) -> UpstreamResponse:
     """Return the exchange once its head is there. Raises UpstreamFailure."""
     with closing(connection_pool.send("POST", url, headers, body, budget, ip, fresh=fresh)) as sending:
         while True:
             try:
                 next(sending)
             except StopIteration as done:
-                exchange: Exchange = done.value
+                exchange: UpstreamResponse = done.value
                 return exchange

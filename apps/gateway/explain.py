@@ -16,20 +16,20 @@ from apps.catalog import snapshot
 from apps.catalog.resolve import resolve as resolve_name
 from apps.catalog.snapshot import Catalog, Offer
 from apps.gateway.access.credentials import credentials_for
-from apps.gateway.access.policy import Policy, policy_of
+from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.byte_budget import read_body
-from apps.gateway.admission.worst_case import estimate
+from apps.gateway.admission.worst_case import estimate_worst_case
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.client.http_request import Call
+from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects import find_dialect
 from apps.gateway.routing import candidates
 from apps.gateway.routing.candidates import AUTO, Candidate
-from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.custom_providers import is_custom
 from apps.gateway.routing.ranking import rank
-from apps.gateway.routing.request_profile import shape_of
-from apps.gateway.routing.requirements import needs_of
+from apps.gateway.routing.request_profile import profile_request
+from apps.gateway.routing.requirements import requirements_of
 from apps.gateway.upstream.call_provider import target_of
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import plain
@@ -40,18 +40,18 @@ from apps.keys.iam import first_refusal
 _MOST_NAMED = 50
 
 
-def explain(call: Call, token: str, read_request: Callable[[bytes], Chat]) -> dict[str, Any]:
+def explain(call: ClientRequest, token: str, read_request: Callable[[bytes], Chat]) -> dict[str, Any]:
     """Return the choice as `metadata` would tell it, and what led to it. Raises ApiError as the request would."""
-    policy = policy_of(token)
+    policy = find_policy(token)
     body, _ = read_body(call, policy.organization_id)
     chat = read_request(body)
-    shape = offload(len(body), lambda: shape_of(call, chat))
+    shape = offload(len(body), lambda: profile_request(call, chat))
     catalog = snapshot.current()
-    if not admit.knew_the_latest(policy, catalog, token):
-        policy, catalog = policy_of(token), snapshot.current()
+    if not admit.is_current(policy, catalog, token):
+        policy, catalog = find_policy(token), snapshot.current()
     fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
-    ranking = rank(fitting, shape, BOARD.standing, no_fallback=call.switched_on("x-no-fallback"))
-    worst = estimate(chat, fitting, shape.prompt_tokens)
+    ranking = rank(fitting, shape, CIRCUIT_BREAKERS.standing, no_fallback=call.switched_on("x-no-fallback"))
+    worst = estimate_worst_case(chat, fitting, shape.prompt_tokens)
     first = ranking.candidates[0]
     return {
         "object": "route.explanation",
@@ -108,7 +108,7 @@ def _reason(policy: Policy, chat: Chat, offer: Offer) -> str:
     rule = first_refusal(policy.rules, Candidate(offer, credentials[0], offer.model_name))
     if rule is not None:
         return f"access rule {rule.id} ({rule.type})"
-    lacking = next((need for need in needs_of(chat) if not need.can(offer)), None)
+    lacking = next((need for need in requirements_of(chat) if not need.can(offer)), None)
     if lacking is not None:
         return f"does not support {lacking.name}"
     return "too small for the prompt or the answer"

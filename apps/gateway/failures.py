@@ -75,12 +75,12 @@ class StaleConnection(UpstreamFailure):
     """A kept connection had been closed before the request was there: nobody has read it, and it may be sent again."""
 
 
-def failure_of(error: ApiError) -> UpstreamFailure:
+def failure_from_error(error: ApiError) -> UpstreamFailure:
     """Return the failure that an error inside an answer (an error object in a stream) amounts to."""
     return UpstreamFailure("upstream_error", error.message, status=error.status, code=error.code, param=error.param)
 
 
-def error_type_of(status: int) -> str:
+def error_type_for_status(status: int) -> str:
     """Return the word for a provider's status."""
     if status == 429:
         return "rate_limit"
@@ -89,7 +89,7 @@ def error_type_of(status: int) -> str:
     return "upstream_error" if status >= 500 else "client_error"
 
 
-def retry_after_of(value: str | None) -> float | None:
+def parse_retry_after(value: str | None) -> float | None:
     """Return the seconds of a `Retry-After` header; dates and nonsense are None."""
     try:
         seconds = float(value) if value else None

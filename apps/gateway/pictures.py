@@ -16,7 +16,7 @@ from apps.gateway.canonical.images import Drawing
 from apps.gateway.dialects import Outbound, find_dialect
 from apps.gateway.dialects.images import IN_CHAT, find_image_dialect
 from apps.gateway.dialects.images.provider.abilities import Need, abilities_of, needs_of
-from apps.gateway.token_estimate import usage_before_answer
+from apps.gateway.token_estimate import estimate_usage_before_answer
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest
 
 
@@ -61,7 +61,7 @@ def no_pictures(finish: Finished | None) -> ApiError:
 
 def price_of(chat: Chat, offer: Offer) -> Decimal:
     """Return what a request for pictures costs at most, in USD, its prompt aside."""
-    return cost_of(usage_before_answer(chat, 0, offer), offer.prices).total
+    return cost_of(estimate_usage_before_answer(chat, 0, offer), offer.prices).total
 
 
 def _test(need: Need) -> Callable[[Offer], bool]:

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 from apps.gateway.canonical import events as canonical
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, Waiting
-from apps.gateway.client.client_disconnect import Departure
+from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.kernel.content_encryption import decrypt_content, encrypt_content, keyed_digest
 from apps.kernel.redis import client
 from apps.kernel.sealing import UnreadableSecretError
@@ -44,16 +44,16 @@ _BESIDE = {
     "store": None,
 }
 _KINDS = {name: kind for name, kind in vars(canonical).items() if isinstance(kind, type) and issubclass(kind, Event)}
-_underway: dict[str, Signal] = {}
+_inflight: dict[str, Signal] = {}
 
 
 @dataclass(slots=True)
-class Cached:
+class CacheEntry:
     """The place of one question's answer. Close it whatever happens: others may wait for the answer."""
 
     key: str
     seconds: int
-    departure: Departure
+    departure: ClientDisconnect
     hit: bool = False
     _kept: list[Event] = field(default_factory=list)
     _signal: Signal | None = None
@@ -92,16 +92,16 @@ class Cached:
     def close(self) -> None:
         """Let those go on who wait for the same answer."""
         if self._signal is not None:
-            if _underway.get(self.key) is self._signal:
-                del _underway[self.key]
+            if _inflight.get(self.key) is self._signal:
+                del _inflight[self.key]
             self._signal.set()
             self._signal = None
 
     def _lead(self) -> None:
-        self._signal = _underway[self.key] = Signal()
+        self._signal = _inflight[self.key] = Signal()
 
     def _wait_for_twin(self) -> Iterator[Event]:
-        twin = _underway.get(self.key)
+        twin = _inflight.get(self.key)
         if twin is None:
             self._lead()
             return
@@ -126,12 +126,12 @@ class Cached:
         return None
 
 
-def place_of(
-    project_id: UUID, seconds: int | None, model_id: str, provider: str | None, chat: Chat, departure: Departure
-) -> Cached | None:
+def find_cache_entry(
+    project_id: UUID, seconds: int | None, model_id: str, provider: str | None, chat: Chat, departure: ClientDisconnect
+) -> CacheEntry | None:
     """Return the place of a chat's answer; None when the project keeps none. `provider` is the one that was named."""
     if not seconds:
         return None
     question = msgspec.structs.replace(chat, model=model_id, **_BESIDE)
     digest = keyed_digest(msgspec.json.encode([str(project_id), provider, question]))
-    return Cached(f"answer:{digest}", seconds, departure)
+    return CacheEntry(f"answer:{digest}", seconds, departure)

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from apps.billing.pricing import Cost
-from apps.gateway.guard.request_guard import Guard
-from apps.gateway.upstream.failover import Attempts
+from apps.gateway.guard.request_guard import RequestGuard
+from apps.gateway.upstream.failover import Failover
 from apps.logs.entry import Entry
 
 
-def metadata_of(
-    entry: Entry, attempts: Attempts, explanation: dict[str, Any], guard: Guard | None, *, cached: bool
+def build_metadata(
+    entry: Entry, attempts: Failover, explanation: dict[str, Any], guard: RequestGuard | None, *, cached: bool
 ) -> dict[str, object]:
     """Return the answer's `metadata`; what there is nothing to say of is left out."""
     return {
@@ -35,7 +35,7 @@ def metadata_of(
     }
 
 
-def parts_of(cost: Cost) -> dict[str, Decimal]:
+def cost_breakdown(cost: Cost) -> dict[str, Decimal]:
     """Return a cost by its parts, in USD."""
     parts = {
         "total": cost.total,

@@ -15,25 +15,25 @@ from apps.billing.leases import worker_name
 from apps.billing.pricing import FREE, Bill, bill_at
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
-from apps.gateway.admission.admit import Admitted
+from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.answer_meter import AnswerMeter
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Finished, Reply, Started, Summary
 from apps.gateway.canonical.fold import Fold
-from apps.gateway.guard.request_guard import Guard
-from apps.gateway.guard.response_guard import ScreenedAnswer
+from apps.gateway.guard.request_guard import RequestGuard
+from apps.gateway.guard.response_guard import ResponseGuard
 from apps.gateway.metrics.buffer import add
 from apps.gateway.metrics.definitions import IN_FLIGHT
-from apps.gateway.metrics.request_metrics import measure
+from apps.gateway.metrics.request_metrics import record_request_metrics
 from apps.gateway.pictures import no_pictures
-from apps.gateway.response_cache import Cached
-from apps.gateway.response_metadata import metadata_of, parts_of
+from apps.gateway.response_cache import CacheEntry
+from apps.gateway.response_metadata import build_metadata, cost_breakdown
 from apps.gateway.routing import failure_attribution
-from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
-from apps.gateway.upstream.failover import Attempts
-from apps.gateway.upstream.hedge import loss_of
+from apps.gateway.upstream.failover import Failover
+from apps.gateway.upstream.hedge import losing_cost
 from apps.kernel.errors import ApiError, ClientGone, InternalError
 from apps.kernel.usage import Usage
 from apps.logs.entry import Entry
@@ -51,17 +51,17 @@ class ChatRun(msgspec.Struct, eq=False):
     policy: Policy
     ranking: Ranking
     entry: Entry
-    attempts: Attempts
+    attempts: Failover
     meter: AnswerMeter
     started_at: float
-    admitted: Admitted = msgspec.field(default_factory=Admitted)
-    cache: Cached | None = None
-    guard: Guard | None = None
+    admitted: AdmissionGrant = msgspec.field(default_factory=AdmissionGrant)
+    cache: CacheEntry | None = None
+    guard: RequestGuard | None = None
     _fold: Fold | None = None
     _finish: Finished | None = None
     _recorded: bool = False
 
-    def screen(self, guard: Guard, size: int) -> None:
+    def screen(self, guard: RequestGuard, size: int) -> None:
         """Hold so many bytes of a request against guardrails, which may mask it. Raises ApiError; then it has ended."""
         self.guard = guard
         try:
@@ -131,7 +131,7 @@ class ChatRun(msgspec.Struct, eq=False):
         """Return a provider's answer, as far as it is paid for and may pass."""
         return self._let_through(self.meter.watched(self.attempts.run()))
 
-    def _kept_or_new(self, cache: Cached) -> Iterator[Event]:
+    def _kept_or_new(self, cache: CacheEntry) -> Iterator[Event]:
         yield from self._let_through(self.meter.noted(cache.find()))
         if not cache.hit:
             for event in self._asked():
@@ -142,7 +142,7 @@ class ChatRun(msgspec.Struct, eq=False):
         """Return what guardrails leave of an answer, where they look at answers."""
         if self.guard is None or not self.guard.compiled.scan_output:
             return events
-        return ScreenedAnswer(self.guard, self.chat.n or 1, whole=not self.chat.stream).let_through(events)
+        return ResponseGuard(self.guard, self.chat.n or 1, whole=not self.chat.stream).let_through(events)
 
     def reply(self) -> Reply:
         """Return the whole answer, for requests that do not stream."""
@@ -164,8 +164,10 @@ class ChatRun(msgspec.Struct, eq=False):
         usage = self.meter.used
         # An empty answer is free, whatever the provider counts.
         empty = not self.meter.written and not usage.completion_tokens and not usage.images
-        record.choose(self.entry, self.attempts.latest, self.entry.requested_provider)
-        cost = record.count(self.entry, self._bill(usage, "cached" if self.cached else "empty" if empty else ""))
+        record.set_provider(self.entry, self.attempts.latest, self.entry.requested_provider)
+        cost = record.set_usage_and_cost(
+            self.entry, self._bill(usage, "cached" if self.cached else "empty" if empty else "")
+        )
         self.entry.cached = self.cached if self.cache is not None else None
         if self.cache is not None:
             self.cache.keep()
@@ -175,16 +177,16 @@ class ChatRun(msgspec.Struct, eq=False):
             self.entry, finish.reason if finish else None, finish.native if finish else None, self.policy.retention
         )
         self._push()
-        metadata = metadata_of(self.entry, self.attempts, self.ranking.explanation, self.guard, cached=self.cached)
-        return Summary(usage=usage, cost=parts_of(cost), metadata=metadata)
+        metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, cached=self.cached)
+        return Summary(usage=usage, cost=cost_breakdown(cost), metadata=metadata)
 
     def _end(self, error: ApiError) -> None:
         """Record a request that did not come to its end. A client that left pays what was produced for it."""
         if self._recorded:
             return
-        record.choose(self.entry, self.attempts.latest, self.entry.requested_provider)
+        record.set_provider(self.entry, self.attempts.latest, self.entry.requested_provider)
         if error.status == 499 and (self.meter.written or self.meter.pictures):
-            record.count(self.entry, self._bill(self.meter.used))
+            record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
         record.fail(self.entry, error, self.policy.retention)
         self._learn(None)
         self._push()
@@ -194,7 +196,7 @@ class ChatRun(msgspec.Struct, eq=False):
         latest, outrun = self.attempts.latest, self.attempts.outrun
         lost = FREE
         if outrun is not None and outrun.credential.mode == latest.credential.mode:
-            lost = loss_of(outrun, self.meter.prompt_estimate)
+            lost = losing_cost(outrun, self.meter.prompt_estimate)
         return bill_at(
             latest.offer.prices,
             used=usage,
@@ -209,7 +211,7 @@ class ChatRun(msgspec.Struct, eq=False):
 
         An answer that a content filter ended says nothing about the provider.
         """
-        failure_attribution.assign(
+        failure_attribution.record_failures(
             self.attempts.suspicions, answered=usage is not None, organization_id=self.policy.organization_id
         )
         current = self.attempts.current
@@ -218,7 +220,7 @@ class ChatRun(msgspec.Struct, eq=False):
             return
         streamed = self.chat.stream
         tokens = usage.completion_tokens if usage.completion_tokens >= _TOKENS_THAT_TELL_SPEED else 0
-        BOARD.succeeded(
+        CIRCUIT_BREAKERS.succeeded(
             current.candidate.mapping,
             first_token_ms=round((current.first_content_at - current.started_at) * 1000) if streamed else None,
             tokens=tokens,
@@ -242,7 +244,7 @@ class ChatRun(msgspec.Struct, eq=False):
                 record.keep_answer(entry, self.reply())
             hold, charge = self.meter.hold, record.charge_of(entry)
             shrunk = None if hold is None else admit.settle(hold, charge)
-            outbox.hand_over(worker_name(), record.encode(entry), shrunk)
+            outbox.enqueue(worker_name(), record.encode(entry), shrunk)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
-        measure(entry)
+        record_request_metrics(entry)

@@ -62,27 +62,27 @@ TOKENS_BESIDE_PICTURES = 1_024
 TOKENS_PER_PICTURE_MADE = 6_240
 
 
-def weight_of(text: str) -> int:
+def token_weight(text: str) -> int:
     """Return what a text weighs in twelfths of a token; the weights of its pieces add up to that of the whole."""
     if text.isascii():
         return len(text) * _WEIGHT_OF_BYTE
     if len(text) > _STEP:
-        return sum(weight_of(text[start : start + _STEP]) for start in range(0, len(text), _STEP))
+        return sum(token_weight(text[start : start + _STEP]) for start in range(0, len(text), _STEP))
     data = text.encode("utf-8", "surrogatepass")
     return len(data) * _WEIGHT_OF_BYTE + sum(len(data.translate(None, others)) * more for others, more in _OTHERS)
 
 
-def tokens_of(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Return about how many tokens a text is."""
-    return tokens_in(weight_of(text))
+    return tokens_from_weight(token_weight(text))
 
 
-def tokens_in(weight: int) -> int:
+def tokens_from_weight(weight: int) -> int:
     """Return the tokens of a weight, the last one whole."""
     return -(-weight // WEIGHT_OF_TOKEN)
 
 
-def prompt_tokens_of(chat: Chat) -> int:
+def estimate_prompt_tokens(chat: Chat) -> int:
     """Return about how many tokens a model will read."""
     total = 0
     for message in chat.messages:
@@ -90,7 +90,9 @@ def prompt_tokens_of(chat: Chat) -> int:
     for tool in chat.tools or ():
         total += TOKENS_PER_MESSAGE
         if isinstance(tool, FunctionTool):
-            total += tokens_of(tool.name) + tokens_of(tool.description or "") + _json_tokens(tool.parameters)
+            total += (
+                estimate_tokens(tool.name) + estimate_tokens(tool.description or "") + _json_tokens(tool.parameters)
+            )
         elif isinstance(tool, OpaqueTool):
             total += _json_tokens(tool.data)
     if chat.response_format is not None:
@@ -98,25 +100,25 @@ def prompt_tokens_of(chat: Chat) -> int:
     return total
 
 
-def usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
+def estimate_usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     """Return what a request uses at most at an offer beside the text it answers with: its prompt, searches, pictures.
 
     Where a model draws in chats, an answer may bring a picture.
     """
     if chat.drawing is None and not offer.facts.get("images"):
-        searches = searches_of(chat) if offer.prices.web_search else 0
+        searches = estimate_searches(chat) if offer.prices.web_search else 0
         return Usage(input=prompt_tokens, web_searches=searches)
     beside = 0 if chat.drawing is None else TOKENS_BESIDE_PICTURES
-    return unreported_usage_of(prompt_tokens, beside, chat.n or 1, offer.prices)
+    return estimate_usage(prompt_tokens, beside, chat.n or 1, offer.prices)
 
 
-def searches_of(chat: Chat) -> int:
+def estimate_searches(chat: Chat) -> int:
     """Return how many searches of the web a chat may lead to; usually, where the client does not say how many."""
     asked = [tool.max_uses or _USUAL_SEARCHES for tool in chat.tools or () if isinstance(tool, WebSearchTool)]
     return max(asked, default=_USUAL_SEARCHES if chat.web_search else 0)
 
 
-def unreported_usage_of(prompt_tokens: int, answer_tokens: int, pictures: int, prices: PriceCard) -> Usage:
+def estimate_usage(prompt_tokens: int, answer_tokens: int, pictures: int, prices: PriceCard) -> Usage:
     """Return what was used for an answer without counts, as an estimate; pictures that are paid each need none."""
     if pictures and prices.image is not None and prices.input is None and prices.output is None:
         return Usage(images=pictures)
@@ -130,14 +132,14 @@ def unreported_usage_of(prompt_tokens: int, answer_tokens: int, pictures: int, p
 
 
 def _json_tokens(value: object) -> int:
-    return 0 if value is None else tokens_in(len(msgspec.json.encode(value)) * _WEIGHT_OF_BYTE)
+    return 0 if value is None else tokens_from_weight(len(msgspec.json.encode(value)) * _WEIGHT_OF_BYTE)
 
 
 def _read_tokens(text: str) -> int:
     """Return about how many tokens a whole text is that a model reads; one without blanks is not like others."""
     length = len(text)
     if length < _SHORTEST_DENSE or not text.isascii() or (text.count(" ") + text.count("\n")) * _DENSE >= length:
-        return tokens_of(text)
+        return estimate_tokens(text)
     return -(-length // 3)
 
 
@@ -148,7 +150,7 @@ def _part_tokens(part: Part) -> int:
         case Image():
             return TOKENS_PER_IMAGE
         case ToolCall():
-            return tokens_of(part.name) + _read_tokens(part.arguments)
+            return estimate_tokens(part.name) + _read_tokens(part.arguments)
         case ToolResult():
             return sum(map(_part_tokens, part.parts))
         case Audio():

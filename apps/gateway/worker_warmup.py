@@ -21,25 +21,25 @@ from apps.guardrails.configuration.rule_warmup import make_ready
 log = structlog.get_logger(__name__)
 
 # Seconds after the start, so that what the worker answers first does not wait.
-SOON: Final = 0.5
+WARMUP_DELAY: Final = 0.5
 # How many more objects there are than at the last look when cycles are looked for among them: some megabytes' worth,
 # and more than the requests hold that a worker answers at a time.
-MANY: Final = 20_000
+GC_THRESHOLD: Final = 20_000
 
 
-def ready_soon() -> None:
+def warm_up_soon() -> None:
     """Have the worker made ready in the background. Returns at once."""
     # Its room on the disk is taken while there is some.
     gevent.spawn(worker_lease.start)
-    gevent.spawn_later(SOON, _get_ready)
+    gevent.spawn_later(WARMUP_DELAY, _warm_up)
 
 
-def _get_ready() -> None:
-    ready()
-    stay()
+def _warm_up() -> None:
+    warm_up_guardrails()
+    freeze_loaded_objects()
 
 
-def stay() -> None:
+def freeze_loaded_objects() -> None:
     """Take what has been loaded so far as there to stay: nobody looks through it for garbage any more.
 
     To look through all modules takes some 80 ms, and nobody is answered meanwhile. What comes later is looked through
@@ -47,10 +47,10 @@ def stay() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(MANY)
+    gc.set_threshold(GC_THRESHOLD)
 
 
-def ready() -> None:
+def warm_up_guardrails() -> None:
     """Make guardrails ready, if anybody has any: on a thread, so that requests go on meanwhile."""
     try:
         wanted = is_anybody_guarded()

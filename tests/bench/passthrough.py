@@ -13,10 +13,10 @@ from typing import Any
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 
 from apps.gateway.upstream import connection_pool
-from apps.gateway.upstream.http_response import Budget
+from apps.gateway.upstream.http_response import Timeouts
 
 _URL = os.environ["PASSTHROUGH_URL"]
-_BUDGET = Budget(connect=5, first_byte=60, idle=60, total=60, tick=60)
+_BUDGET = Timeouts(connect=5, first_byte=60, idle=60, total=60, tick=60)
 _HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer x"}
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat, File, Message, OpaqueTool, Part, Text, ToolResult
-from apps.gateway.token_estimate import TOKENS_PER_MESSAGE, prompt_tokens_of, tokens_of, weight_of
+from apps.gateway.token_estimate import TOKENS_PER_MESSAGE, estimate_prompt_tokens, estimate_tokens, token_weight
 
 # A text, what o200k makes of it, and what it is estimated at.
 COUNTED = [
@@ -43,30 +43,30 @@ COUNTED = [
 
 @pytest.mark.parametrize(("text", "counted", "estimate"), COUNTED)
 def test_an_estimate_is_within_a_half_of_the_count(text: str, counted: int, estimate: int) -> None:
-    assert tokens_of(text) == estimate
+    assert estimate_tokens(text) == estimate
     assert 0.8 * counted < estimate < 1.5 * counted
 
 
 @given(st.lists(st.text(max_size=40), max_size=20))
 def test_the_weights_of_pieces_add_up_to_the_weight_of_the_whole(pieces: list[str]) -> None:
     """However an answer is cut into deltas, its estimate is the same."""
-    assert sum(map(weight_of, pieces)) == weight_of("".join(pieces))
+    assert sum(map(token_weight, pieces)) == token_weight("".join(pieces))
 
 
 @given(st.text(max_size=200))
 def test_text_weighs_something_unless_there_is_none(text: str) -> None:
-    assert (tokens_of(text) > 0) == bool(text)
+    assert (estimate_tokens(text) > 0) == bool(text)
 
 
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("\ud800", 1), ("\0", 1)])
 def test_the_edges(text: str, tokens: int) -> None:
-    assert tokens_of(text) == tokens
+    assert estimate_tokens(text) == tokens
 
 
 def prompt_of(part: Part) -> int:
     """Return what a prompt of one part is estimated at, beside what a message counts."""
     chat = Chat(model="m", messages=[Message(role="user", parts=[part])])
-    return prompt_tokens_of(chat) - TOKENS_PER_MESSAGE
+    return estimate_prompt_tokens(chat) - TOKENS_PER_MESSAGE
 
 
 BASE64 = "TG9yZW0gaXBzdW0gZG9sb3Igc2l0IGFtZXQsIGNvbnNlY3RldHVyIGFkaXBpc2NpbmcgZWxpdC4g" * 20
@@ -98,4 +98,4 @@ def test_a_document_that_is_only_referred_to_is_not_nothing() -> None:
 def test_a_tool_of_one_format_counts_like_any_other() -> None:
     data = {"type": "computer_20250124", "display_width_px": 1024}
     chat = Chat(model="m", messages=[], tools=[OpaqueTool(dialect="anthropic", data=data)])
-    assert prompt_tokens_of(chat) == TOKENS_PER_MESSAGE + -(-len(msgspec.json.encode(data)) // 4)
+    assert estimate_prompt_tokens(chat) == TOKENS_PER_MESSAGE + -(-len(msgspec.json.encode(data)) // 4)

@@ -16,7 +16,7 @@ from apps.catalog.models import ModelProvider
 from apps.gateway.canonical.events import Event
 from apps.gateway.metrics import buffer
 from apps.gateway.metrics.definitions import UNPRICED
-from apps.gateway.upstream.failover import Attempts
+from apps.gateway.upstream.failover import Failover
 from apps.kernel import generation
 from apps.kernel.errors import ClientGone
 from apps.logs.models import RequestLog
@@ -105,11 +105,11 @@ def test_a_fallback_pays_only_who_answered(caller: Caller, backup: str) -> None:
 
 
 def test_who_leaves_before_anything_was_written_pays_nothing(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    def left(_: Attempts) -> Iterator[Event]:
+    def left(_: Failover) -> Iterator[Event]:
         raise ClientGone("The client closed the connection")
         yield
 
-    monkeypatch.setattr(Attempts, "run", left)
+    monkeypatch.setattr(Failover, "run", left)
     assert caller.chat(PAID).status_code == 499
     row = logged(caller)
     assert (row.canceled, row.has_error, row.cost, row.prices["waived"]) == (True, False, 0, "failed")
@@ -156,7 +156,7 @@ def test_an_estimate_weighs_characters_by_their_script(caller: Caller, stream: b
 
 def counted_as_unpriced() -> float:
     """Return how many answers of the sandbox's `echo` the metric has counted so far."""
-    buffer.hand_over()
+    buffer.flush_to_prometheus()
     return float(UNPRICED.labels("sandbox", "echo")._value.get())
 
 

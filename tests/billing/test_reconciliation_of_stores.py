@@ -18,7 +18,7 @@ from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFEREN
 from apps.gateway.models import Difference, Reconciliation
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement import reconcile as nightly
-from apps.gateway.settlement.settle import BROKEN, settle
+from apps.gateway.settlement.settle import DEAD_LETTERS, settle
 from apps.gateway.settlement.tasks import reconcile
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, plain
@@ -123,9 +123,9 @@ def test_records_that_wait_and_records_that_nobody_can_read(
     valkey().xadd(outbox.STREAM, {"worker": "w", "record": "not a record"}, id="1000-0")
     ((kind, _, expected, told),) = found(nightly.reconcile(NOW))
     assert (kind, expected, told.startswith("1 records, the oldest for ")) == ("waiting", "0 records", True)
-    settle(outbox.take("test", 10, 1))
+    settle(outbox.read_batch("test", 10, 1))
     assert found(nightly.reconcile(NOW)) == [("unreadable", None, "0 records", "1 records")]
-    assert valkey().xlen(BROKEN) == 1
+    assert valkey().xlen(DEAD_LETTERS) == 1
 
 
 # --- all of it
@@ -158,12 +158,12 @@ def test_the_task_keeps_its_run_and_the_metrics_show_it(world: World, key: ApiKe
     lost = settled(key, yesterday)
     RequestLog.objects.filter(id=lost.id).delete()
     reconcile()
-    nightly.show_last()
+    nightly.update_metrics()
     shown = {kind: RECONCILED_DIFFERENCES.labels(kind)._value.get() for kind in NOTHING}
     assert shown == {**NOTHING, "not_logged": 1}
     assert 0 <= RECONCILED_AGO._value.get() < 60
     Reconciliation.objects.create(counts={"open": 5})
-    nightly.show_last()
+    nightly.update_metrics()
     assert RECONCILED_DIFFERENCES.labels("open")._value.get() == 0, "a run that did not finish says nothing"
 
 

@@ -14,7 +14,7 @@ from apps.gateway.failures import UpstreamFailure
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream import http_response as exchanges
-from apps.gateway.upstream.response_bounds import AnswerBounds, check_event, read_within
+from apps.gateway.upstream.response_bounds import ResponseBounds, check_event, read_within
 from apps.kernel.json_bounds import Bounds
 from tests.gateway.test_transport import BUDGET, OK, send, server
 
@@ -180,7 +180,7 @@ def test_an_answer_of_very_many_values_is_not_parsed() -> None:
         parsed.append(body)
         return [body]
 
-    bounds = AnswerBounds(MIB, MIB, OF_JSON)
+    bounds = ResponseBounds(MIB, MIB, OF_JSON)
     with pytest.raises(UpstreamFailure, match=r"^the answer holds more than 1000 values$"):
         read_within(b"[" + b"{}," * 40_000 + b"{}]", bounds, parse)
     assert parsed == []
@@ -191,7 +191,7 @@ def test_an_answer_of_very_many_values_is_not_parsed() -> None:
 def test_an_event_of_very_many_values_is_not_parsed(chunk: int) -> None:
     stream = b'data: {"a":1}\n\ndata: [' + b"{}," * 40_000 + b"{}]\n\n"
     chunks = [stream[start : start + chunk] for start in range(0, len(stream), chunk)]
-    bounds = AnswerBounds(MIB, MIB, OF_JSON)
+    bounds = ResponseBounds(MIB, MIB, OF_JSON)
     events = frames_of("sse")(chunks, bounds.event, lambda event: check_event(event, bounds))
     assert next(events) == b'{"a":1}'
     with pytest.raises(BrokenFrames, match=r"^an event of the stream holds more than 1000 values$"):

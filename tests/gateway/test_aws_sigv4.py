@@ -12,7 +12,7 @@ from botocore.credentials import Credentials
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gateway.access.schemes import Request, authorize, service_secrets
+from apps.gateway.access.schemes import SignableRequest, authorize, service_secrets
 from apps.gateway.access.schemes.aws_sigv4 import authorize as sign
 from apps.gateway.access.schemes.aws_sigv4 import region_of, service_secret
 from apps.gateway.failures import UpstreamFailure
@@ -32,7 +32,7 @@ def at_that_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: NOW)
 
 
-def expected(secret: str, request: Request, region: str) -> dict[str, str]:
+def expected(secret: str, request: SignableRequest, region: str) -> dict[str, str]:
     """Return the headers with which AWS's own SDK signs."""
     access_key, signing_key, *token = secret.split(":")
     made = AWSRequest(request.method, request.url, headers=dict(request.headers), data=request.body)
@@ -72,25 +72,27 @@ def test_a_signature_is_that_of_awss_own_sdk(
 ) -> None:
     joined = "&".join(f"{name}={value}" for name, value in query)
     url = f"{scheme}://bedrock-runtime.{region}.amazonaws.com{port}/{path}{'?' if joined else ''}{joined}"
-    request = Request("POST", url, {"Content-Type": content_type}, body)
+    request = SignableRequest("POST", url, {"Content-Type": content_type}, body)
     whole = ":".join((key, secret, *(() if token is None else (token,))))
     assert lowered(sign(whole, request, NOW)) == expected(whole, request, region)
 
 
 def test_what_is_quoted_in_a_path_is_quoted_once_more() -> None:
     """The very string is pinned, in case both sides err alike."""
-    request = Request("POST", URL, {"Content-Type": "application/json", "Accept": "application/json"}, b"{}")
+    request = SignableRequest("POST", URL, {"Content-Type": "application/json", "Accept": "application/json"}, b"{}")
     headers = sign(f"{ACCESS_KEY}:{SIGNING_KEY}", request, NOW)
     assert headers["X-Amz-Date"] == "20261120T123005Z"
     scope = f"Credential={ACCESS_KEY}/20261120/eu-west-1/bedrock/aws4_request"
     assert f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=content-type;host;x-amz-date, " in headers["Authorization"]
-    plain = Request("POST", URL.replace("%3A", ":"), request.headers, b"{}")
+    plain = SignableRequest("POST", URL.replace("%3A", ":"), request.headers, b"{}")
     assert sign(f"{ACCESS_KEY}:{SIGNING_KEY}", plain, NOW)["Authorization"] != headers["Authorization"]
 
 
 @pytest.mark.parametrize("secret", ["ABSKQmVkcm9ja0FQSUtleS0x+/==", "bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t"])
 def test_an_api_key_is_a_bearer_token(secret: str) -> None:
-    assert authorize("aws-sigv4", secret, Request("POST", URL, {}, b"")) == {"Authorization": f"Bearer {secret}"}
+    assert authorize("aws-sigv4", secret, SignableRequest("POST", URL, {}, b"")) == {
+        "Authorization": f"Bearer {secret}"
+    }
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_an_api_key_is_a_bearer_token(secret: str) -> None:
 )
 def test_a_secret_that_is_neither_is_of_no_use_and_not_shown(secret: str) -> None:
     with pytest.raises(UpstreamFailure) as failure:
-        authorize("aws-sigv4", secret, Request("POST", URL, {}, b""))
+        authorize("aws-sigv4", secret, SignableRequest("POST", URL, {}, b""))
     assert failure.value.status == 401
     assert SIGNING_KEY not in failure.value.message
 

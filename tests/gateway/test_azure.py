@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from apps.catalog.files import read_files
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import policy
-from apps.gateway.access.schemes import Request, authorize
+from apps.gateway.access.schemes import SignableRequest, authorize
 from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Finished, OpaqueDelta, Started, Summary, TextDelta
 from apps.gateway.canonical.fold import fold
@@ -121,7 +121,7 @@ def test_tokens_are_counted_there_too_and_thinking_comes_back_under_anthropics_s
 
 def test_the_key_is_presented_as_each_of_the_two_wants_it() -> None:
     def headers_for(url: str) -> dict[str, str]:
-        return authorize("api-key", "secret", Request("POST", url, {}, b""))
+        return authorize("api-key", "secret", SignableRequest("POST", url, {}, b""))
 
     assert headers_for("https://acme.openai.azure.com/openai/v1/responses") == {"api-key": "secret"}
     assert headers_for("https://acme.services.ai.azure.com/anthropic/v1/messages") == {

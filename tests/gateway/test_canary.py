@@ -173,7 +173,7 @@ def test_content_that_may_not_be_kept_lies_nowhere_in_clear(caller: Caller) -> N
     assert [one["x-gateway-cache"] for one in (first, second)] == ["miss", "hit"]
     assert second.json()["choices"] == first.json()["choices"]
     assert canary in first.json()["choices"][0]["message"]["content"]
-    outbox.arrive(5)
+    outbox.flush_pending(5)
     before = everything_in_valkey()
     assert "answer:" in before
     assert settle_all() == 2

@@ -12,9 +12,9 @@ from apps.billing import balances, leases, reservations
 from apps.billing.balances import Balance
 from apps.billing.reservations import Outcome, Rate, Request, flight_key
 from apps.gateway.routing import circuit_breaker
-from apps.gateway.routing.circuit_breaker import FIRST_PROBE, Circuit, Scoreboard
-from apps.gateway.routing.provider_stats import Counts
-from apps.gateway.settlement import outbox, stuck_deliveries
+from apps.gateway.routing.circuit_breaker import FIRST_PROBE, CircuitBreakers, OpenCircuit
+from apps.gateway.routing.provider_stats import OutcomeCounts
+from apps.gateway.settlement import outbox, redelivery
 from apps.kernel import generation
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
@@ -132,20 +132,20 @@ def test_sign_ins_of_the_future_count_for_a_minute_and_not_for_an_hour() -> None
 
 def test_an_open_circuit_is_tried_though_its_time_is_an_hour_away() -> None:
     now = 1_800_000_000.0
-    circuit = Circuit(next_probe=now + FIRST_PROBE, pause=FIRST_PROBE)
+    circuit = OpenCircuit(next_probe=now + FIRST_PROBE, pause=FIRST_PROBE)
     assert [circuit.is_due(now), circuit.is_due(now + FIRST_PROBE)] == [False, True]
     assert circuit.is_due(now - HOUR)
 
 
 def test_what_was_seen_in_the_future_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    board, now = Scoreboard(), time.time()
+    board, now = CircuitBreakers(), time.time()
     board.failed(FOX)
     board.sync()
     assert board.standing(FOX).requests == 1
     monkeypatch.setattr(circuit_breaker.time, "time", lambda: now - HOUR)
     board.sync()
     assert board.standing(FOX).requests == 0
-    board._forgiven[FOX] = (now, Counts())
+    board._forgiven[FOX] = (now, OutcomeCounts())
     board.sync()
     assert FOX not in board._forgiven
 
@@ -156,12 +156,12 @@ def test_a_record_of_a_vanished_settler_is_taken_over_whatever_the_store_thinks_
     """The store's own count of idle time stands still for as long as its clock was set back by."""
     outbox.prepare()
     client().xadd(outbox.STREAM, {"worker": "w", "record": "{}"})
-    (taken,) = outbox.take("dead", 10, 1)
-    assert outbox.take("alive", 10, 1) == []
+    (taken,) = outbox.read_batch("dead", 10, 1)
+    assert outbox.read_batch("alive", 10, 1) == []
     now = time.monotonic()
-    monkeypatch.setattr(stuck_deliveries.time, "monotonic", lambda: now + outbox.ABANDONED_AFTER / 1000 + 1)
-    assert outbox.take("alive", 10, 1) == [taken]
+    monkeypatch.setattr(redelivery.time, "monotonic", lambda: now + outbox.ABANDONED_AFTER / 1000 + 1)
+    assert outbox.read_batch("alive", 10, 1) == [taken]
     # It is this reader's own now, and nobody's else.
     assert [one["consumer"] for one in client().xpending_range(outbox.STREAM, outbox.GROUP, "-", "+", 10)] == ["alive"]
-    outbox.finish([taken])
+    outbox.acknowledge([taken])
     assert outbox.depth() == (0, 0.0)

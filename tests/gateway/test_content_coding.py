@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gateway.upstream.content_coding import MOST_TIMES, STEP, Unpackable, Unpacker
+from apps.gateway.upstream.content_coding import MOST_TIMES, STEP, ContentDecoder, CorruptEncoding
 
 MIB = 1024 * 1024
 
 
 def unpacked(packed: bytes) -> bytes:
     """Unpack a whole body."""
-    unpacker = Unpacker()
+    unpacker = ContentDecoder()
     text = b"".join(unpacker.unpack(packed))
     unpacker.finish()
     return text
@@ -29,7 +29,7 @@ def unpacked(packed: bytes) -> bytes:
 )
 def test_what_was_packed_comes_out_whatever_the_pieces(text: bytes, cut: int, zlibbed: bool) -> None:
     packed = zlib.compress(text) if zlibbed else gzip.compress(text)
-    unpacker = Unpacker()
+    unpacker = ContentDecoder()
     pieces = [piece for start in range(0, len(packed), cut) for piece in unpacker.unpack(packed[start : start + cut])]
     unpacker.finish()
     assert b"".join(pieces) == text
@@ -38,15 +38,15 @@ def test_what_was_packed_comes_out_whatever_the_pieces(text: bytes, cut: int, zl
 
 def test_a_bomb_is_given_up_long_before_it_is_unpacked() -> None:
     bomb = gzip.compress(bytes(100 * MIB))
-    unpacker, seen = Unpacker(), 0
-    with pytest.raises(Unpackable, match=f"more than {MOST_TIMES} times as long"):  # noqa: PT012 - as far as it comes
+    unpacker, seen = ContentDecoder(), 0
+    with pytest.raises(CorruptEncoding, match=f"more than {MOST_TIMES} times as long"):  # noqa: PT012 - as far as it comes
         for piece in unpacker.unpack(bomb):
             seen += len(piece)
     assert seen < MIB + MOST_TIMES * len(bomb)
 
 
 def test_bytes_are_unpacked_as_they_are_asked_for() -> None:
-    unpacker = Unpacker()
+    unpacker = ContentDecoder()
     pieces = unpacker.unpack(gzip.compress(bytes(MIB)))
     assert len(next(pieces)) == STEP
     assert unpacker.given == STEP
@@ -63,9 +63,9 @@ def test_bytes_are_unpacked_as_they_are_asked_for() -> None:
     ids=["garbage behind", "twice", "cut", "plain"],
 )
 def test_what_is_not_whole_is_no_answer(packed: bytes, words: str) -> None:
-    with pytest.raises(Unpackable, match=words):
+    with pytest.raises(CorruptEncoding, match=words):
         unpacked(packed)
 
 
 def test_no_bytes_at_all_are_an_empty_body() -> None:
-    Unpacker().finish()
+    ContentDecoder().finish()

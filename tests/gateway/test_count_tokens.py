@@ -18,7 +18,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects import anthropic as anthropic_dialect
 from apps.gateway.dialects import bedrock, google, responses, vertex, vertex_anthropic
 from apps.gateway.dialects.anthropic import read_prompt
-from apps.gateway.token_estimate import prompt_tokens_of
+from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel import generation
 from apps.logs.models import RequestLog
 from tests.asking import WEATHER, ask
@@ -106,7 +106,7 @@ def test_a_provider_that_does_not_count_is_estimated(native: Caller, fault: str)
 def estimate(content: str) -> int:
     """Return the gateway's own count."""
     body = {"model": "sandbox/echo", "messages": [{"role": "user", "content": content}]}
-    return prompt_tokens_of(read_prompt(json.dumps(body).encode()))
+    return estimate_prompt_tokens(read_prompt(json.dumps(body).encode()))
 
 
 def test_a_provider_that_is_slow_is_estimated(native: Caller, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import gevent
 import pytest
 
-from apps.gateway.client.client_disconnect import EVERY, Departure
+from apps.gateway.client.client_disconnect import POLL_SECONDS, ClientDisconnect
 from apps.kernel.errors import ClientGone
 
 
@@ -21,7 +21,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def wait(departure: Departure, seconds: float = 5.0) -> str:
+def wait(departure: ClientDisconnect, seconds: float = 5.0) -> str:
     """Wait as the gateway waits for a provider; return what came of it."""
     try:
         with departure.interrupts():
@@ -32,37 +32,37 @@ def wait(departure: Departure, seconds: float = 5.0) -> str:
 
 
 def test_a_wait_ends_when_the_client_leaves(pair: tuple[socket.socket, socket.socket]) -> None:
-    departure = Departure(pair[0])
+    departure = ClientDisconnect(pair[0])
     waiting = [gevent.spawn(wait, departure) for _ in range(2)]
     gevent.sleep(0.01)
     pair[1].close()
     started = time.monotonic()
     assert [one.get(timeout=2) for one in waiting] == ["gone", "gone"]
-    assert time.monotonic() - started < 10 * EVERY
+    assert time.monotonic() - started < 10 * POLL_SECONDS
     # Nor does another wait begin.
     assert wait(departure) == "gone"
 
 
 def test_a_client_that_stays_or_asks_for_more_is_waited_for(pair: tuple[socket.socket, socket.socket]) -> None:
-    departure = Departure(pair[0])
+    departure = ClientDisconnect(pair[0])
     pair[1].sendall(b"GET / HTTP/1.1\r\n")
-    assert wait(departure, 2.5 * EVERY) == "waited"
+    assert wait(departure, 2.5 * POLL_SECONDS) == "waited"
     assert pair[0].recv(100) == b"GET / HTTP/1.1\r\n"
 
 
 def test_nobody_is_interrupted_after_the_end(pair: tuple[socket.socket, socket.socket]) -> None:
-    departure = Departure(pair[0])
+    departure = ClientDisconnect(pair[0])
     assert wait(departure, 0.01) == "waited"
     departure.close()
     pair[1].close()
-    assert wait(departure, 2.5 * EVERY) == "waited"
+    assert wait(departure, 2.5 * POLL_SECONDS) == "waited"
 
 
 def test_one_that_leaves_interrupts_nobody_else(pair: tuple[socket.socket, socket.socket]) -> None:
     other, theirs = socket.socketpair()
     with other, theirs:
-        staying, leaving = Departure(other), Departure(pair[0])
-        waiting = [gevent.spawn(wait, staying, 3 * EVERY), gevent.spawn(wait, leaving)]
+        staying, leaving = ClientDisconnect(other), ClientDisconnect(pair[0])
+        waiting = [gevent.spawn(wait, staying, 3 * POLL_SECONDS), gevent.spawn(wait, leaving)]
         gevent.sleep(0.01)
         pair[1].close()
         assert [one.get(timeout=2) for one in waiting] == ["waited", "gone"]

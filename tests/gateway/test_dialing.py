@@ -41,9 +41,9 @@ def listener() -> Iterator[socket.socket]:
 def names(listener: socket.socket, monkeypatch: pytest.MonkeyPatch) -> Iterator[Names]:
     service = Names(listener.getsockname()[1])
     monkeypatch.setattr(socket, "getaddrinfo", service)
-    dns_cache._asked.clear()
+    dns_cache._lookups.clear()
     yield service
-    dns_cache._asked.clear()
+    dns_cache._lookups.clear()
 
 
 def connect(host: str = "api.example.com", timeout: float = 2.0) -> None:
@@ -115,4 +115,4 @@ def test_names_do_not_pile_up(names: Names, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(dns_cache, "_MOST", 3)
     for number in range(5):
         connect(f"{number}.example.com")
-    assert len(dns_cache._asked) == 2
+    assert len(dns_cache._lookups) == 2

@@ -27,7 +27,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
-from apps.gateway.token_estimate import tokens_of
+from apps.gateway.token_estimate import estimate_tokens
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 from apps.logs.models import RequestLog
@@ -141,7 +141,7 @@ def test_everything_that_is_written_counts(event: Event) -> None:
 @given(st.lists(st.text(max_size=30), max_size=10), st.integers(0, 10))
 def test_an_estimate_never_counts_anything_twice(texts: list[str], counted_after: int) -> None:
     events: list[Event] = [TextDelta(text=text) for text in texts]
-    whole = tokens_of("".join(texts))
-    before = tokens_of("".join(texts[:counted_after]))
+    whole = estimate_tokens("".join(texts))
+    before = estimate_tokens("".join(texts[:counted_after]))
     events.insert(counted_after, UsageReported(usage=Usage(input=1, output=before)))
     assert whole <= used(events, left=True).output <= whole + 1

@@ -6,7 +6,7 @@ import pytest
 
 from apps.gateway.access import credentials, policy
 from apps.gateway.routing import circuit_breaker
-from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import digest_of, encrypt, new_token
 from apps.organizations.models import Organization, Project
@@ -22,9 +22,9 @@ def session_that_begins_with(caller: Caller, ending: str) -> dict[str, str]:
     """Return the headers of a conversation whose first credential is the one that ends so."""
     for number in range(64):
         headers = {"x-session-id": f"conversation-{number}"}
-        credentials.forget_rests()
+        credentials.reset_cooldowns()
         used = ask_echo(caller, headers=headers)[1]
-        credentials.forget_rests()
+        credentials.reset_cooldowns()
         if used[0] == ending:
             return headers
     raise AssertionError(f"no conversation begins with {ending}")
@@ -50,7 +50,7 @@ class TestCredentials:
         assert ask_echo(caller, headers=refused)[1] == ["2222"]
         clock.now += 2
         assert ask_echo(caller, headers=refused)[1] == ["alid", "2222"]
-        assert not BOARD.standing(ECHO).open
+        assert not CIRCUIT_BREAKERS.standing(ECHO).open
 
     def test_they_take_turns_without_fallback_too_and_nobody_else_is_asked(
         self, caller: Caller, refused: dict[str, str], add_provider: Adding
@@ -58,13 +58,13 @@ class TestCredentials:
         add_provider("second", secrets="backup-3333")
         alone = {**refused, "x-no-fallback": "true"}
         for model in ("echo", ECHO):
-            credentials.forget_rests()
+            credentials.reset_cooldowns()
             answer, used = ask_echo(caller, model=model, headers=alone)
             assert (answer.status, used) == (200, ["alid", "2222"])
-        credentials.forget_rests()
+        credentials.reset_cooldowns()
         answer, used = ask_echo(caller, "status=401", headers=alone)
         assert (answer.status, sorted(used)) == (502, ["2222", "alid"])
-        credentials.forget_rests()
+        credentials.reset_cooldowns()
         answer, used = ask_echo(caller, "status=401", headers=refused)
         assert (answer.status, sorted(used)) == (502, ["2222", "3333", "alid"])
 
@@ -106,7 +106,7 @@ class TestCircuits:
     ) -> None:
         add_provider("second")
         for _ in range(5):
-            assert not BOARD.standing(ECHO).open
+            assert not CIRCUIT_BREAKERS.standing(ECHO).open
             assert tried(ask_echo(caller, "status=503 times=1")[0]) == [("sandbox", 503, False), ("second", 200, True)]
         answer, used = ask_echo(caller)
         metadata = answer.json()["metadata"]
@@ -118,7 +118,7 @@ class TestCircuits:
         assert (named["selectionReason"], named["used_provider"]) == ("low-uptime-fallback", "second")
         alone = ask_echo(caller, model=ECHO, headers={"x-no-fallback": "true"})[0].json()["metadata"]
         assert alone["used_provider"] == "sandbox", "who insists on it gets it; and that it works is noticed"
-        assert not BOARD.standing(ECHO).open
+        assert not CIRCUIT_BREAKERS.standing(ECHO).open
 
     def test_a_probe_that_fails_is_answered_by_another_and_one_that_succeeds_closes_it(
         self, caller: Caller, add_provider: Adding, clock: Clock
@@ -136,7 +136,7 @@ class TestCircuits:
         answer, _ = ask_echo(caller)
         assert answer.json()["metadata"]["selectionReason"] == "circuit-probe"
         assert tried(answer) == [("sandbox", 200, True)]
-        assert not BOARD.standing(ECHO).open
+        assert not CIRCUIT_BREAKERS.standing(ECHO).open
 
 
 class TestOtherTenants:
@@ -157,7 +157,7 @@ class TestOtherTenants:
         return Caller(caller.client, token, key, caller.sandbox_url)
 
     def assert_undisturbed(self, caller: Caller) -> None:
-        BOARD.sync()
+        CIRCUIT_BREAKERS.sync()
         for model, reason in (
             ("echo", {"price-only-no-metrics", "weighted-score"}),
             (ECHO, {"direct-provider-specified"}),
@@ -174,8 +174,8 @@ class TestOtherTenants:
         add_provider("second")
         for _ in range(12):
             ask_echo(stranger, script, stream=stream)
-        BOARD.sync()
-        assert BOARD.standing(ECHO).requests == 0
+        CIRCUIT_BREAKERS.sync()
+        assert CIRCUIT_BREAKERS.standing(ECHO).requests == 0
         self.assert_undisturbed(caller)
 
     @pytest.mark.parametrize("script", ["status=500", "status=503", "status=429", "error=body"])
@@ -185,7 +185,7 @@ class TestOtherTenants:
         add_provider("second")
         for _ in range(12):
             assert ask_echo(stranger, script)[0].status >= 429
-        assert not BOARD.standing(ECHO).open
+        assert not CIRCUIT_BREAKERS.standing(ECHO).open
         self.assert_undisturbed(caller)
 
     @pytest.mark.parametrize("status", [401, 402, 403, 404, 429])
@@ -199,9 +199,9 @@ class TestOtherTenants:
         policy.forget_all()
         for _ in range(12):
             ask_echo(stranger, f"status={status} times=1")
-            credentials.forget_rests()
-        BOARD.sync()
-        assert BOARD.standing(ECHO).requests == 0
+            credentials.reset_cooldowns()
+        CIRCUIT_BREAKERS.sync()
+        assert CIRCUIT_BREAKERS.standing(ECHO).requests == 0
         self.assert_undisturbed(caller)
 
 

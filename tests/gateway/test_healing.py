@@ -18,7 +18,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     Waiting,
 )
-from apps.gateway.upstream.json_repair import LONGEST, Healing, healed_text
+from apps.gateway.upstream.json_repair import LONGEST, JsonRepair, repair_json_text
 
 
 @pytest.mark.parametrize(
@@ -41,12 +41,12 @@ from apps.gateway.upstream.json_repair import LONGEST, Healing, healed_text
     ],
 )
 def test_what_was_meant(text: str, healed: str | None) -> None:
-    assert healed_text(text) == healed
+    assert repair_json_text(text) == healed
 
 
 def healing(
     *, plugins: list[str] | None = None, kind: Any = "json_object", words: bool = False, **times: Any
-) -> Healing:
+) -> JsonRepair:
     chat = Chat(
         model="m",
         messages=[Message(role="user", parts=[Text(text="?")])],
@@ -55,7 +55,7 @@ def healing(
     )
     target = Target(model_name="m", facts={})
     target.restoring.healing = words
-    return Healing(chat, target, **{"tick": 10.0, "now": time.monotonic, **times})
+    return JsonRepair(chat, target, **{"tick": 10.0, "now": time.monotonic, **times})
 
 
 BROKEN: list[Event] = [

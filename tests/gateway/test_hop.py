@@ -55,7 +55,7 @@ def test_a_circle_over_another_gateway_is_told_too(caller: Caller, own: Any) -> 
     assert (
         hops_sent(caller, MODEL, {"CDN-Loop": f"fastly, {ELSEWHERE}"}) == f"{ELSEWHERE}, {loop_detection.own_token()}"
     )
-    many = ", ".join(f"gw-{number:024x}" for number in range(loop_detection.MOST_HOPS + 1))
+    many = ", ".join(f"gw-{number:024x}" for number in range(loop_detection.MAX_HOPS + 1))
     response = caller.chat(model=MODEL, headers={"CDN-Loop": many})
     assert (response.status_code, response.json()["error"]["code"]) == (400, "loop_detected")
 

@@ -189,7 +189,7 @@ class TestBudget:
 
     def test_an_organization_that_holds_too_many_bytes_waits(self, caller: Caller, settings: Any) -> None:
         settings.ORGANIZATION_BYTES_IN_FLIGHT = 500_000
-        other = byte_budget.ByteHold(caller.organization_id)
+        other = byte_budget.ByteReservation(caller.organization_id)
         other.take(300_000)
         answer = caller.chat(self.LARGE)
         size = len(json.dumps({"model": "sandbox/echo", "messages": [{"role": "user", "content": self.LARGE}]}))
@@ -207,7 +207,7 @@ class TestBudget:
 
     def test_a_worker_that_holds_too_many_bytes_is_busy(self, caller: Caller, settings: Any) -> None:
         settings.WORKER_BYTES_IN_FLIGHT = 500_000
-        other = byte_budget.ByteHold(uuid4())
+        other = byte_budget.ByteReservation(uuid4())
         other.take(300_000)
         answer = caller.chat(self.LARGE)
         words = "Too many large requests are under way; try again shortly"
@@ -234,7 +234,7 @@ class TestBudget:
     def test_answers_far_beyond_the_budget_are_given_up(self, settings: Any) -> None:
         settings.ORGANIZATION_BYTES_IN_FLIGHT = 1_000
         organization = uuid4()
-        first, hold = byte_budget.ByteHold(organization), byte_budget.ByteHold(organization)
+        first, hold = byte_budget.ByteReservation(organization), byte_budget.ByteReservation(organization)
         first.take_of_answer(5_000)
         first.release()
         first.take_of_answer(1_000)
@@ -247,7 +247,7 @@ class TestBudget:
         assert byte_budget._held == {}
 
     def test_a_hold_that_nobody_releases_ends_with_its_request(self) -> None:
-        hold = byte_budget.ByteHold(uuid4())
+        hold = byte_budget.ByteReservation(uuid4())
         hold.take(5)
         del hold
         assert byte_budget._held == {}

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from apps.catalog.models import Provider
-from apps.gateway.routing.circuit_breaker import BOARD, OPEN_AFTER
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, OPEN_AFTER
 from apps.kernel import generation
 from tests.fleet import Adding, add_provider, ask_echo, clock, stands, tried
 from tests.gateway.test_routing import candidate, order, ranked, standing
@@ -63,13 +63,13 @@ class TestWhatOneTenantSaw:
         for _ in range(times):
             answer, _ = ask_echo(caller, "status=500", model=ECHO, headers={"x-no-fallback": "true"})
             assert answer.status == 502
-        BOARD.sync()
+        CIRCUIT_BREAKERS.sync()
 
     def test_lowers_the_uptime_that_is_shown_and_cuts_nobody_off(self, caller: Caller, add_provider: Adding) -> None:
         add_provider("dear", "9")
         stands(ECHO, 30, 0)
         self.fail(caller, 2 * OPEN_AFTER)
-        standing = BOARD.standing(ECHO)
+        standing = CIRCUIT_BREAKERS.standing(ECHO)
         assert (standing.requests, standing.uptime, standing.open) == (40, 75.0, False)
         answer, _ = ask_echo(caller)
         metadata = answer.json()["metadata"]

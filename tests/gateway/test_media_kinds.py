@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.gateway.upstream.remote_media import sniff
+from apps.gateway.upstream.remote_media import sniff_media_type
 
 PNG = b"\x89PNG\r\n\x1a\n..."
 JPEG = b"\xff\xd8\xff\xe0..."
@@ -35,4 +35,4 @@ PDF = b"%PDF-1.7 ..."
     ],
 )
 def test_what_a_file_is_its_first_bytes_tell(data: bytes, stated: str, media_type: str | None) -> None:
-    assert sniff(data, stated) == media_type
+    assert sniff_media_type(data, stated) == media_type

@@ -24,7 +24,7 @@ from apps.billing import balances, ledger, reservations
 from apps.billing.leases import worker_name
 from apps.gateway.access import policy
 from apps.gateway.admission import last_balances, offline_admission
-from apps.gateway.admission.store_outage import OUTAGE, reason_of
+from apps.gateway.admission.store_outage import OUTAGE, outage_reason
 from apps.gateway.metrics.definitions import OFFLINE_ALLOWANCE_USED, OFFLINE_DECISIONS, STORE_SILENT, UNRESERVED
 from apps.gateway.settlement import outbox
 from apps.kernel.money import NANO
@@ -93,9 +93,9 @@ def code_of(response: Any) -> tuple[int, str]:
 
 def bring_in() -> int:
     """Do what heartbeat and settler do once the store answers; return how many records were new."""
-    offline_admission.store_answers()
-    offline_admission.store_answers()
-    outbox.replay()
+    offline_admission.on_heartbeat()
+    offline_admission.on_heartbeat()
+    outbox.replay_spool()
     return settle_all()
 
 
@@ -285,10 +285,10 @@ def test_what_was_reserved_for_whom_was_refused_is_given_back(
     with fault("timeout", store):
         assert ask(caller).status_code == 503
     assert int(store.hget(name, "held") or 0) == int(worst * NANO)
-    offline_admission.store_answers()
+    offline_admission.on_heartbeat()
     assert int(store.hget(name, "held") or 0) == int(worst * NANO), "it may still be on its way"
-    monkeypatch.setattr(offline_admission, "_HEARD_LATE", 0.0)
-    offline_admission.store_answers()
+    monkeypatch.setattr(offline_admission, "_LATEST_EXECUTION", 0.0)
+    offline_admission.on_heartbeat()
     assert in_order(caller)
     assert settle_all() == 0
 
@@ -355,4 +355,4 @@ def test_a_store_that_evicts_everything_lets_nobody_through(caller: Caller, stor
     ],
 )
 def test_whatever_it_says_it_is_no_answer(error: Any, reason: str) -> None:
-    assert reason_of(error) == reason
+    assert outage_reason(error) == reason

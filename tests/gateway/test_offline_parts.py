@@ -45,8 +45,8 @@ def known(caller: Caller) -> Decimal:
 
 
 def bring_in() -> None:
-    offline_admission.store_answers()
-    outbox.replay()
+    offline_admission.on_heartbeat()
+    outbox.replay_spool()
     settle_all()
 
 

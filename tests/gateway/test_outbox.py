@@ -39,20 +39,20 @@ def valkey_away(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
 
 def taken(reader: str = "reader-1") -> list[tuple[str, str]]:
     """Return what a reader is given."""
-    return [(message.worker, message.record) for message in outbox.take(reader, 10, 10)]
+    return [(message.worker, message.record) for message in outbox.read_batch(reader, 10, 10)]
 
 
 def test_records_are_given_in_order_and_again_until_they_are_finished() -> None:
     outbox.push("worker-1", b'{"n":1}')
     outbox.push("worker-2", b'{"n":2}')
     expected = [("worker-1", '{"n":1}'), ("worker-2", '{"n":2}')]
-    first = outbox.take("reader-1", 10, 10)
+    first = outbox.read_batch("reader-1", 10, 10)
     assert [(message.worker, message.record) for message in first] == expected
     assert taken() == expected
     assert taken("reader-2") == []
-    outbox.finish(first[:1])
+    outbox.acknowledge(first[:1])
     assert taken() == expected[1:]
-    outbox.finish(first)
+    outbox.acknowledge(first)
     assert taken() == []
     assert outbox.depth() == (0, 0.0)
 
@@ -79,10 +79,10 @@ def test_while_valkey_is_away_records_are_spooled_and_later_replayed(
     outbox.push("worker-2", b"{}")
     (path,) = spool.iterdir()
     assert path.match(f"{os.getpid()}-*.spool")
-    assert outbox.replay() == 0
+    assert outbox.replay_spool() == 0
     assert len(list(spool.iterdir())) == 1
     valkey_away.undo()
-    assert outbox.replay() == 2
+    assert outbox.replay_spool() == 2
     assert list(spool.iterdir()) == []
     assert taken() == [("worker-1", '{"messages": [\n"a"]}'), ("worker-2", "{}")]
 
@@ -90,7 +90,7 @@ def test_while_valkey_is_away_records_are_spooled_and_later_replayed(
 def test_a_line_of_an_earlier_version_whose_writer_died_in_the_middle_is_left_out(spool: Path) -> None:
     spool.mkdir()
     (spool / "1.spool").write_bytes(b'worker-1\t{}\nworker-1\t{"id')
-    assert outbox.replay() == 1
+    assert outbox.replay_spool() == 1
     assert taken() == [("worker-1", "{}")]
 
 
@@ -98,7 +98,7 @@ def test_the_spool_of_a_dead_process_is_brought_in_by_any_other(spool: Path) -> 
     spool.mkdir()
     (spool / "999999.spool").write_bytes(b"worker-9\t{}\n")
     (spool / "abc.replay").write_bytes(b"worker-8\t{}\n")
-    assert outbox.replay() == 2
+    assert outbox.replay_spool() == 2
     assert sorted(taken()) == [("worker-8", "{}"), ("worker-9", "{}")]
     assert kernel_redis.client().xlen(outbox.STREAM) == 2
 
@@ -116,7 +116,7 @@ def test_without_room_on_the_disk_nothing_is_half_written(
             outbox.push("worker-1", b'{"n":2}')
     outbox.push("worker-1", b'{"n":3}')
     valkey_away.undo()
-    assert outbox.replay() == 2
+    assert outbox.replay_spool() == 2
     assert taken() == [("worker-1", '{"n":1}'), ("worker-1", '{"n":3}')]
 
 
@@ -137,18 +137,18 @@ class Deaf:
 def test_what_was_handed_over_and_got_lost_is_pushed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     deaf = Deaf(outbox._PUSH)
     monkeypatch.setattr(outbox, "_PUSH", deaf)
-    outbox.hand_over("worker-1", b'{"n":1}')
+    outbox.enqueue("worker-1", b'{"n":1}')
     assert taken() == []
     deaf.failed[0](RedisConnectionError("lost"))
-    outbox.arrive(5)
+    outbox.flush_pending(5)
     assert taken() == [("worker-1", '{"n":1}')]
 
 
 def test_what_cannot_be_handed_over_is_spooled(valkey_away: pytest.MonkeyPatch, spool: Path) -> None:
-    outbox.hand_over("worker-1", b'{"n":1}')
+    outbox.enqueue("worker-1", b'{"n":1}')
     assert len(list(spool.iterdir())) == 1
     valkey_away.undo()
-    assert outbox.replay() == 1
+    assert outbox.replay_spool() == 1
     assert taken() == [("worker-1", '{"n":1}')]
 
 
@@ -156,6 +156,6 @@ def test_where_the_disk_is_waited_for_so_is_the_store(monkeypatch: pytest.Monkey
     settings.RECORD_BEFORE_ANSWER = True
     deaf = Deaf(outbox._PUSH)
     monkeypatch.setattr(outbox, "_PUSH", deaf)
-    outbox.hand_over("worker-1", b'{"n":1}')
+    outbox.enqueue("worker-1", b'{"n":1}')
     assert deaf.failed == []
     assert taken() == [("worker-1", '{"n":1}')]

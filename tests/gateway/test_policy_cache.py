@@ -219,12 +219,12 @@ def test_a_key_that_is_switched_off_and_on_again_works_at_once(caller: Caller, d
 
     switch("inactive")
     with pytest.raises(Unauthenticated):
-        policy.policy_of(caller.token)
+        policy.find_policy(caller.token)
     # Its generation tells that nothing has changed, whatever the clock says.
     (refusal,) = policy._cache._refusals.values()
     refusal.at -= 2
     with django_assert_num_queries(0), pytest.raises(Unauthenticated):
-        policy.policy_of(caller.token)
+        policy.find_policy(caller.token)
     switch("active")
     refusal.at -= 2
-    assert policy.policy_of(caller.token).api_key_id == caller.key.id
+    assert policy.find_policy(caller.token).api_key_id == caller.key.id

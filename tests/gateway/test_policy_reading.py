@@ -22,6 +22,6 @@ def test_while_redis_is_asked_no_database_connection_is_held(caller: Caller, mon
         return ask(organization_id)
 
     monkeypatch.setattr(policy, "_generation_of", slow)
-    assert policy.policy_of(caller.token).organization_id == caller.organization_id
+    assert policy.find_policy(caller.token).organization_id == caller.organization_id
     assert asked == [None]
     assert connection.connection is None

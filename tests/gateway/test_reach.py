@@ -24,7 +24,7 @@ CHAT = Chat(model="sandbox/echo", messages=[Message(role="user", parts=[Text(tex
 @pytest.fixture
 def known(caller: Caller) -> Policy:
     """The caller's policy."""
-    return policy.policy_of(caller.token)
+    return policy.find_policy(caller.token)
 
 
 def ask(known: Policy, chat: Chat = CHAT) -> Candidates:
@@ -73,7 +73,7 @@ def test_nothing_is_kept_where_a_discount_may_expire(known: Policy) -> None:
 
 
 def test_only_so_many_are_kept_and_no_refusal_is(known: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidates, "_MOST_REACHED", 2)
+    monkeypatch.setattr(candidates, "_MAX_REACHABLE_MODELS", 2)
     for name in ("sandbox/echo", "echo", "sandbox/echo-fast"):
         ask(known, Chat(model=name, messages=CHAT.messages))
     assert list(known.reached) == ["sandbox/echo-fast"]

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import gevent
 import pytest
 
-from apps.gateway.upstream.socket_wait import Readiness
+from apps.gateway.upstream.socket_wait import SocketWaiter
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def test_what_is_there_or_comes_ends_the_wait(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    readiness = Readiness(ours)
+    readiness = SocketWaiter(ours)
     theirs.send(b"there")
     assert readiness.wait(5) is True
     assert ours.recv(100) == b"there"
@@ -35,7 +35,7 @@ def test_what_is_there_or_comes_ends_the_wait(pair: tuple[socket.socket, socket.
 
 
 def test_every_silence_lasts_as_long_as_it_says(pair: tuple[socket.socket, socket.socket]) -> None:
-    readiness = Readiness(pair[0])
+    readiness = SocketWaiter(pair[0])
     for seconds in (0.05, 0.05, 0.05, 0.1, 0.05):
         began = time.monotonic()
         assert readiness.wait(seconds) is False
@@ -45,7 +45,7 @@ def test_every_silence_lasts_as_long_as_it_says(pair: tuple[socket.socket, socke
 
 def test_who_is_thrown_out_of_a_wait_may_wait_again(pair: tuple[socket.socket, socket.socket]) -> None:
     ours, theirs = pair
-    readiness = Readiness(ours)
+    readiness = SocketWaiter(ours)
     with pytest.raises(gevent.Timeout), gevent.Timeout(0.02):
         readiness.wait(5)
     theirs.send(b"x")

@@ -29,7 +29,7 @@ def test_they_are_made_ready_where_somebody_has_any(enabled: bool | None, times:
     if enabled is not None:
         organization = Organization.objects.create(name="Acme")
         GuardrailConfig.objects.create(organization=organization, enabled=enabled)
-    worker_warmup.ready()
+    worker_warmup.warm_up_guardrails()
     assert len(made) == times
 
 
@@ -38,7 +38,7 @@ def test_without_a_database_nothing_is_made_ready(made: list[bool], monkeypatch:
         raise DatabaseError
 
     monkeypatch.setattr(worker_warmup, "is_anybody_guarded", fail)
-    worker_warmup.ready()
+    worker_warmup.warm_up_guardrails()
     assert made == []
 
 
@@ -60,9 +60,9 @@ def test_what_is_loaded_is_no_longer_looked_through() -> None:
     usual = gc.get_threshold()
     gc.unfreeze()
     try:
-        worker_warmup.stay()
+        worker_warmup.freeze_loaded_objects()
         assert gc.get_freeze_count() > 10_000
-        assert gc.get_threshold() == (worker_warmup.MANY, *usual[1:])
+        assert gc.get_threshold() == (worker_warmup.GC_THRESHOLD, *usual[1:])
     finally:
         gc.unfreeze()
         gc.set_threshold(*usual)

@@ -50,12 +50,12 @@ def full(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> Iter
 
 
 def taken() -> list[tuple[str, str]]:
-    return [(message.worker, message.record) for message in outbox.take("reader", 10, 10)]
+    return [(message.worker, message.record) for message in outbox.read_batch("reader", 10, 10)]
 
 
 def test_a_record_that_nobody_takes_is_kept_and_stored_once_when_somebody_does(full: pytest.MonkeyPatch) -> None:
-    outbox.hand_over("worker-1", b'{"n":1}')
-    outbox.hand_over("worker-1", b'{"n":2}')
+    outbox.enqueue("worker-1", b'{"n":1}')
+    outbox.enqueue("worker-1", b'{"n":2}')
     assert BACKLOG.try_again() is False
     assert [one.record for one in BACKLOG.waiting] == [b'{"n":1}', b'{"n":2}']
     full.undo()
@@ -68,13 +68,13 @@ def test_a_record_that_nobody_takes_is_kept_and_stored_once_when_somebody_does(f
 def test_a_record_goes_to_the_disk_where_only_that_has_room_again(
     full: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outbox.hand_over("worker-1", b'{"n":1}')
+    outbox.enqueue("worker-1", b'{"n":1}')
     full.undo()
     with monkeypatch.context() as away:
         away.setattr(outbox, "_PUSH", Full())
         assert BACKLOG.try_again() is True
         assert outbox.client().xlen(outbox.STREAM) == 0
-    assert outbox.replay() == 1
+    assert outbox.replay_spool() == 1
     assert taken() == [("worker-1", '{"n":1}')]
 
 
@@ -98,7 +98,7 @@ def test_what_the_store_refuses_later_does_not_go_down_with_its_greenlet(full: p
 def test_while_a_record_waits_nobody_is_let_in(
     caller: Caller, full: pytest.MonkeyPatch, path: str, told: dict[str, Any]
 ) -> None:
-    outbox.hand_over("worker-1", b"{}")
+    outbox.enqueue("worker-1", b"{}")
     body = {
         "model": "sandbox/echo",
         "max_tokens": 10,
@@ -133,7 +133,7 @@ def test_requests_under_way_when_the_disk_fills_are_all_recorded_once(
 
 
 def test_health_says_that_records_cannot_be_stored(db: None, full: pytest.MonkeyPatch) -> None:
-    outbox.hand_over("worker-1", b"{}")
+    outbox.enqueue("worker-1", b"{}")
     response = Client().get("/")
     assert (response.status_code, response.json()["message"]) == (503, "Failed: records")
     assert response.json()["health"]["records"] == {
@@ -165,8 +165,8 @@ def test_little_space_is_a_warning_and_no_failure(db: None, settings: Any) -> No
 def test_what_a_stopping_process_leaves_to_its_log_can_be_pushed_from_there(
     full: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    outbox.hand_over("worker-1", b'{"content":"nobody else may read this"}')
-    outbox.arrive(0.1)
+    outbox.enqueue("worker-1", b'{"content":"nobody else may read this"}')
+    outbox.flush_pending(0.1)
     assert not BACKLOG.waiting
     left = [record for record in caplog.records if "records.left_to_the_log" in str(record.msg)]
     assert len(left) == 1

@@ -18,7 +18,7 @@ from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Source, Text, ToolResult
 from apps.gateway.dialects import anthropic, google, openai, vertex_anthropic
 from apps.gateway.upstream import remote_media
-from apps.gateway.upstream.remote_file import Patience
+from apps.gateway.upstream.remote_file import FetchTimeouts
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.kernel import generation
 from apps.kernel.errors import InvalidRequest
@@ -218,7 +218,7 @@ def test_only_https_is_fetched(files: str) -> None:
 
 @pytest.mark.usefixtures("inside")
 def test_an_address_that_does_not_answer_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_media, "_PATIENCE", Patience(0.1, 0.1, 10.0))
+    monkeypatch.setattr(remote_media, "_PATIENCE", FetchTimeouts(0.1, 0.1, 10.0))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/x.png"
         with pytest.raises(InvalidRequest, match="in time"):

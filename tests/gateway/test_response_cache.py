@@ -14,8 +14,8 @@ from apps.gateway import response_cache
 from apps.gateway.access import policy
 from apps.gateway.canonical.chat import Chat, Message, Text
 from apps.gateway.canonical.events import Event, Finished, TextDelta, Waiting
-from apps.gateway.client.client_disconnect import Departure
-from apps.gateway.response_cache import Cached, place_of
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.response_cache import CacheEntry, find_cache_entry
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client as valkey
 from apps.logs.models import RequestLog
@@ -114,9 +114,9 @@ def test_an_answer_is_kept_as_long_as_the_project_says(caching: Caller) -> None:
 # --- the same question at the same time
 
 
-def place() -> Cached:
+def place() -> CacheEntry:
     chat = Chat(model="m", messages=[Message(role="user", parts=[Text(text="?")])])
-    found = place_of(PROJECT, 60, "m", None, chat, Departure(None))
+    found = find_cache_entry(PROJECT, 60, "m", None, chat, ClientDisconnect(None))
     assert found is not None
     return found
 
@@ -128,7 +128,7 @@ ANSWER: list[Event] = [TextDelta(text="one"), Finished(reason="stop", native="st
 @pytest.fixture(autouse=True)
 def _nobody_underway() -> Iterator[None]:
     yield
-    assert response_cache._underway == {}
+    assert response_cache._inflight == {}
 
 
 def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> None:

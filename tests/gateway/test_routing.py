@@ -13,8 +13,8 @@ from msgspec import structs
 from apps.catalog.offers import Offer, Provider
 from apps.gateway.access.credentials import CREDITS, Credential
 from apps.gateway.routing.candidates import Candidate, Candidates
-from apps.gateway.routing.provider_stats import UNKNOWN, Standing
-from apps.gateway.routing.ranking import Ranking, Shape, rank
+from apps.gateway.routing.provider_stats import NO_TRAFFIC, ProviderStats
+from apps.gateway.routing.ranking import Ranking, RequestProfile, rank
 from apps.kernel.ids import new_id
 from apps.kernel.prices import PriceCard, PriceTier
 from apps.keys.iam import Rule, first_refusal
@@ -51,14 +51,14 @@ def candidate(provider: str, price: str, *, model: str = "m", weight: float = 1.
     return Candidate(offer, Credential(CREDITS, service_secret="s"), model)
 
 
-SHAPE = Shape(prompt_tokens=1_000, answer_tokens=250)
+SHAPE = RequestProfile(prompt_tokens=1_000, answer_tokens=250)
 
 
 def ranked(
     *candidates: Candidate,
     requested: str | None = None,
     no_fallback: bool = False,
-    standings: Mapping[str, Standing] | None = None,
+    standings: Mapping[str, ProviderStats] | None = None,
     **shape: Any,
 ) -> Ranking:
     """Rank candidates; `standings` are by provider, and a provider without one is unknown."""
@@ -66,7 +66,7 @@ def ranked(
     return rank(
         Candidates(requested, candidates),
         structs.replace(SHAPE, **shape),
-        lambda mapping: known.get(mapping, UNKNOWN),
+        lambda mapping: known.get(mapping, NO_TRAFFIC),
         no_fallback=no_fallback,
     )
 
@@ -77,9 +77,9 @@ def order(*candidates: Candidate, **given: Any) -> tuple[list[str], str]:
     return [one.provider_id for one in ranking.candidates], ranking.explanation["selectionReason"]
 
 
-def standing(requests: int = 100, uptime: float = 100.0, **figures: Any) -> Standing:
+def standing(requests: int = 100, uptime: float = 100.0, **figures: Any) -> ProviderStats:
     """Return what the last five minutes were like."""
-    return Standing(**{"requests": requests, "fresh": requests, "uptime": uptime, **figures})
+    return ProviderStats(**{"requests": requests, "fresh": requests, "uptime": uptime, **figures})
 
 
 def test_where_nothing_is_known_the_cheapest_comes_first() -> None:

@@ -9,9 +9,9 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from apps.gateway.routing import circuit_breaker, failure_attribution
-from apps.gateway.routing.circuit_breaker import FIRST_PROBE, LONGEST_PROBE, OPEN_AFTER, WINDOW, Scoreboard
-from apps.gateway.routing.failure_attribution import Suspicion
-from apps.gateway.routing.provider_stats import UNKNOWN, Counts, Standing, standing_of
+from apps.gateway.routing.circuit_breaker import FIRST_PROBE, LONGEST_PROBE, OPEN_AFTER, WINDOW_SECONDS, CircuitBreakers
+from apps.gateway.routing.failure_attribution import FailureEvidence
+from apps.gateway.routing.provider_stats import NO_TRAFFIC, OutcomeCounts, ProviderStats, compute_stats
 from apps.kernel.ids import new_id
 
 FOX = "acme/fox-1"
@@ -38,22 +38,22 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def answer(board: Scoreboard, times: int = 1, first_token_ms: int | None = 200) -> None:
+def answer(board: CircuitBreakers, times: int = 1, first_token_ms: int | None = 200) -> None:
     for _ in range(times):
         board.succeeded(FOX, first_token_ms=first_token_ms, tokens=100, seconds=2.0)
 
 
 def test_nobody_asked_stands_well() -> None:
-    assert Scoreboard().standing(FOX) == UNKNOWN == Standing(requests=0, uptime=100.0)
+    assert CircuitBreakers().standing(FOX) == NO_TRAFFIC == ProviderStats(requests=0, uptime=100.0)
 
 
 def test_what_one_worker_saw_all_know_after_a_sync(clock: Clock) -> None:
-    one, other = Scoreboard(), Scoreboard()
+    one, other = CircuitBreakers(), CircuitBreakers()
     answer(one, 3)
     one.failed(FOX)
     one.sync()
     other.sync()
-    assert other.standing(FOX) == Standing(requests=4, fresh=4, uptime=75.0, latency=200.0, throughput=50.0)
+    assert other.standing(FOX) == ProviderStats(requests=4, fresh=4, uptime=75.0, latency=200.0, throughput=50.0)
     answer(other, 4)
     other.sync()
     one.sync()
@@ -61,34 +61,34 @@ def test_what_one_worker_saw_all_know_after_a_sync(clock: Clock) -> None:
 
 
 def test_what_is_older_than_five_minutes_is_forgotten(clock: Clock) -> None:
-    one = Scoreboard()
+    one = CircuitBreakers()
     one.failed(FOX)
     one.sync()
-    clock.now += WINDOW / 2
+    clock.now += WINDOW_SECONDS / 2
     answer(one)
     one.sync()
     assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (2, 50.0)
-    clock.now += WINDOW / 2 + circuit_breaker.BUCKET
+    clock.now += WINDOW_SECONDS / 2 + circuit_breaker.BUCKET_SECONDS
     one.sync()
     assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (1, 100.0)
-    clock.now += WINDOW
+    clock.now += WINDOW_SECONDS
     one.sync()
-    assert one.standing(FOX) == UNKNOWN
+    assert one.standing(FOX) == NO_TRAFFIC
 
 
 def test_a_worker_that_starts_late_knows_the_whole_window(clock: Clock) -> None:
-    one = Scoreboard()
+    one = CircuitBreakers()
     for _ in range(20):
         answer(one)
         one.sync()
-        clock.now += circuit_breaker.BUCKET
-    late = Scoreboard()
+        clock.now += circuit_breaker.BUCKET_SECONDS
+    late = CircuitBreakers()
     late.sync()
     assert late.standing(FOX).requests == 20
 
 
 def test_while_valkey_is_away_nothing_that_was_seen_is_lost(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Scoreboard()
+    one = CircuitBreakers()
     answer(one, 2)
     with monkeypatch.context() as patch:
 
@@ -104,16 +104,16 @@ def test_while_valkey_is_away_nothing_that_was_seen_is_lost(clock: Clock, monkey
 
 class TestCircuits:
     @pytest.fixture
-    def board(self, clock: Clock) -> Scoreboard:
+    def board(self, clock: Clock) -> CircuitBreakers:
         """A scoreboard with an open circuit."""
-        board = Scoreboard()
+        board = CircuitBreakers()
         for _ in range(OPEN_AFTER):
             board.failed(FOX)
         return board
 
-    def test_it_opens_at_once_where_it_is_seen_and_elsewhere_after_a_sync(self, board: Scoreboard) -> None:
+    def test_it_opens_at_once_where_it_is_seen_and_elsewhere_after_a_sync(self, board: CircuitBreakers) -> None:
         assert (board.standing(FOX).open, board.standing(FOX).probe_due) == (True, False)
-        other = Scoreboard()
+        other = CircuitBreakers()
         other.sync()
         assert not other.standing(FOX).open
         board.sync()
@@ -121,7 +121,7 @@ class TestCircuits:
         assert other.standing(FOX).open
 
     def test_a_few_failures_among_many_answers_open_nothing(self, clock: Clock) -> None:
-        board = Scoreboard()
+        board = CircuitBreakers()
         for _ in range(OPEN_AFTER):
             answer(board, 2)
             board.failed(FOX)
@@ -132,7 +132,7 @@ class TestCircuits:
         assert not board.standing(FOX).open
 
     def test_failures_in_a_row_open_it_after_however_many_answers(self, clock: Clock) -> None:
-        board = Scoreboard()
+        board = CircuitBreakers()
         answer(board, 1_000)
         for _ in range(OPEN_AFTER - 1):
             board.failed(FOX)
@@ -141,21 +141,21 @@ class TestCircuits:
         assert board.standing(FOX).open
 
     def test_half_of_them_failing_opens_it(self, clock: Clock) -> None:
-        board = Scoreboard()
+        board = CircuitBreakers()
         for _ in range(OPEN_AFTER):
             answer(board)
             board.failed(FOX)
         assert board.standing(FOX).open
 
     def test_failures_that_several_workers_saw_open_it_together(self, clock: Clock) -> None:
-        boards = [Scoreboard() for _ in range(OPEN_AFTER)]
+        boards = [CircuitBreakers() for _ in range(OPEN_AFTER)]
         for board in boards:
             board.failed(FOX)
             board.sync()
         assert boards[-1].standing(FOX).open
 
     def test_one_request_is_let_through_after_a_while_and_no_second_beside_it(
-        self, board: Scoreboard, clock: Clock
+        self, board: CircuitBreakers, clock: Clock
     ) -> None:
         clock.now += FIRST_PROBE
         assert board.standing(FOX).probe_due
@@ -163,9 +163,9 @@ class TestCircuits:
         assert not board.standing(FOX).probe_due
 
     def test_a_success_closes_it_everywhere_and_old_failures_are_forgiven(
-        self, board: Scoreboard, clock: Clock
+        self, board: CircuitBreakers, clock: Clock
     ) -> None:
-        other = Scoreboard()
+        other = CircuitBreakers()
         board.sync()
         other.sync()
         clock.now += FIRST_PROBE
@@ -179,7 +179,7 @@ class TestCircuits:
             one.sync()
             assert not one.standing(FOX).open
 
-    def test_a_trial_that_fails_makes_the_next_one_wait_longer(self, board: Scoreboard, clock: Clock) -> None:
+    def test_a_trial_that_fails_makes_the_next_one_wait_longer(self, board: CircuitBreakers, clock: Clock) -> None:
         waits = []
         for _ in range(4):
             since = clock.now
@@ -191,31 +191,31 @@ class TestCircuits:
             board.sync()
         assert waits == [FIRST_PROBE, 2 * FIRST_PROBE, LONGEST_PROBE, LONGEST_PROBE]
 
-    def test_one_that_nobody_tries_any_more_is_forgotten(self, board: Scoreboard, clock: Clock) -> None:
+    def test_one_that_nobody_tries_any_more_is_forgotten(self, board: CircuitBreakers, clock: Clock) -> None:
         board.sync()
-        clock.now += WINDOW + FIRST_PROBE + 1
+        clock.now += WINDOW_SECONDS + FIRST_PROBE + 1
         board.sync()
-        assert board.standing(FOX) == UNKNOWN
+        assert board.standing(FOX) == NO_TRAFFIC
 
 
 class TestStandings:
     def test_late_is_later_than_nineteen_of_twenty(self) -> None:
-        counts = Counts()
+        counts = OutcomeCounts()
         for _ in range(19):
             counts.succeed(90, 0, 0)
-        assert standing_of(counts).late_after is None, "too few to tell"
+        assert compute_stats(counts).late_after is None, "too few to tell"
         counts.succeed(5_001, 0, 0)
-        assert standing_of(counts).late_after == 100.0
+        assert compute_stats(counts).late_after == 100.0
         counts.succeed(5_001, 0, 0)
-        assert standing_of(counts).late_after == 8_000.0
+        assert compute_stats(counts).late_after == 8_000.0
 
     def test_answers_that_do_not_stream_say_nothing_of_the_first_token(self) -> None:
-        counts = Counts()
+        counts = OutcomeCounts()
         counts.succeed(None, 50, 0.5)
-        assert standing_of(counts) == Standing(requests=1, uptime=100.0, throughput=100.0)
+        assert compute_stats(counts) == ProviderStats(requests=1, uptime=100.0, throughput=100.0)
 
     def test_counts_are_told_and_heard_the_same(self) -> None:
-        counts, heard = Counts(), Counts()
+        counts, heard = OutcomeCounts(), OutcomeCounts()
         counts.succeed(123, 45, 0.678)
         counts.failed = 2
         for name, number in counts.told():
@@ -225,7 +225,7 @@ class TestStandings:
 
 
 def test_a_failure_that_nothing_proves_opens_no_circuit_and_all_see_it(clock: Clock) -> None:
-    here, there = Scoreboard(), Scoreboard()
+    here, there = CircuitBreakers(), CircuitBreakers()
     answer(here, 3)
     for _ in range(10 * OPEN_AFTER):
         here.failed_unproven(FOX)
@@ -249,15 +249,17 @@ class TestBlame:
     def test_a_request_that_another_answered_proves_the_failure(self, failures: list[str]) -> None:
         organization = new_id()
         for _ in range(10):
-            failure_attribution.assign([Suspicion(FOX, certain=False)], answered=True, organization_id=organization)
+            failure_attribution.record_failures(
+                [FailureEvidence(FOX, certain=False)], answered=True, organization_id=organization
+            )
         assert failures == [FOX] * 10
 
     def test_one_tenant_alone_proves_nothing(self, failures: list[str], clock: Clock) -> None:
         organization = new_id()
         for _ in range(3):
             for _ in range(10):
-                failure_attribution.assign(
-                    [Suspicion(FOX, certain=False)], answered=False, organization_id=organization
+                failure_attribution.record_failures(
+                    [FailureEvidence(FOX, certain=False)], answered=False, organization_id=organization
                 )
             clock.now += 60
         assert failures == []
@@ -266,8 +268,8 @@ class TestBlame:
         def fail(organization: UUID) -> int:
             before = len(failures)
             for _ in range(10):
-                failure_attribution.assign(
-                    [Suspicion(FOX, certain=False)], answered=False, organization_id=organization
+                failure_attribution.record_failures(
+                    [FailureEvidence(FOX, certain=False)], answered=False, organization_id=organization
                 )
             return len(failures) - before
 
@@ -279,5 +281,7 @@ class TestBlame:
     def test_a_broken_connection_is_nobody_elses_doing(self, failures: list[str]) -> None:
         organization = new_id()
         for _ in range(10):
-            failure_attribution.assign([Suspicion(FOX, certain=True)], answered=False, organization_id=organization)
+            failure_attribution.record_failures(
+                [FailureEvidence(FOX, certain=True)], answered=False, organization_id=organization
+            )
         assert len(failures) == 10

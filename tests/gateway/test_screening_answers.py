@@ -27,8 +27,8 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.canonical.fold import fold
-from apps.gateway.guard.request_guard import Guard
-from apps.gateway.guard.response_guard import ScreenedAnswer
+from apps.gateway.guard.request_guard import RequestGuard
+from apps.gateway.guard.response_guard import ResponseGuard
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import Config, RuleSource, SystemRuleState
 from apps.kernel.redis import client as valkey
@@ -43,15 +43,17 @@ WORD, MASK = "zanzibar", "[TERM_REDACTED]"
 LONG = "All of this is harmless and rather long, as answers are. " * 20
 
 
-def guard_of(action: str = "redact") -> Guard:
+def guard_of(action: str = "redact") -> RequestGuard:
     config = {"type": "blocked_terms", "terms": [WORD], "matchType": "contains", "caseSensitive": False}
     rule: Any = RuleSource(id="rule", name="Terms", type="blocked_terms", config=config, action=action)
     off = {name: SystemRuleState(enabled=False) for name in SYSTEM_RULES}
-    return Guard(engine.compile(Config(system_rules=off, scan_output=True, custom_rules=(rule,))), "retain")
+    return RequestGuard(engine.compile(Config(system_rules=off, scan_output=True, custom_rules=(rule,))), "retain")
 
 
-def passed(events: list[Event], guard: Guard | None = None, *, choices: int = 1, whole: bool = False) -> list[Event]:
-    return list(ScreenedAnswer(guard or guard_of(), choices, whole=whole).let_through(iter(events)))
+def passed(
+    events: list[Event], guard: RequestGuard | None = None, *, choices: int = 1, whole: bool = False
+) -> list[Event]:
+    return list(ResponseGuard(guard or guard_of(), choices, whole=whole).let_through(iter(events)))
 
 
 def in_pieces(text: str, size: int, kind: type[Any] = TextDelta, **fields: Any) -> list[Event]:
@@ -79,7 +81,7 @@ def test_text_goes_on_while_it_is_written() -> None:
             yield piece
         yield END
 
-    through = ScreenedAnswer(guard_of(), 1, whole=False).let_through(events())
+    through = ResponseGuard(guard_of(), 1, whole=False).let_through(events())
     first = next(event for event in through if isinstance(event, TextDelta))
     assert LONG.startswith(first.text)
     assert len("".join(written)) < len(LONG) / 2
@@ -98,7 +100,7 @@ def test_a_block_ends_the_answer_like_a_content_filter_and_hangs_up(size: int) -
             closed.append(True)
 
     guard = guard_of("block")
-    answer = ScreenedAnswer(guard, 1, whole=False)
+    answer = ResponseGuard(guard, 1, whole=False)
     out = list(answer.let_through(events()))
     assert out[-1] == Finished(reason="content_filter")
     assert closed == [True]

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import anthropic, openai
-from apps.gateway.guard.chat_texts import Passages
-from apps.gateway.guard.documents import document_of
-from apps.gateway.guard.json_text import Cut, JsonText
+from apps.gateway.guard.chat_texts import ChatTexts
+from apps.gateway.guard.documents import read_document
+from apps.gateway.guard.json_text import JsonText, Redaction
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 4
 
@@ -35,16 +35,16 @@ def anthropic_chat(*messages: Any, **fields: Any) -> Chat:
 
 
 def texts_of(chat: Chat) -> dict[str, tuple[str, str]]:
-    return {one.place: (one.role, one.text) for one in Passages(chat).texts}
+    return {one.place: (one.role, one.text) for one in ChatTexts(chat).texts}
 
 
 def change(chat: Chat, word: str) -> None:
     """Cut a word out of every text."""
-    for one in Passages(chat).texts:
+    for one in ChatTexts(chat).texts:
         at = one.text.find(word)
         if at >= 0:
             assert one.cut is not None, one.place
-            one.cut([Cut(at, at + len(word), "[X]")])
+            one.cut([Redaction(at, at + len(word), "[X]")])
 
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "mail", "arguments": '{"to": "a\\u0040b", "n": [7]}'}}
@@ -134,7 +134,7 @@ def test_what_the_chat_does_not_hold_but_the_clients_bytes_do_is_a_text_as_well(
 
 def test_a_name_that_is_said_twice_goes_on_once() -> None:
     body = b'{"model": "m", "messages": [{"role": "user", "content": "the first", "content": "the last"}]}'
-    source = Passages(openai.read_request(body)).source
+    source = ChatTexts(openai.read_request(body)).source
     assert source is not None
     assert source.body == b'{"model":"m","messages":[{"role":"user","content":"the last"}]}'
 
@@ -167,7 +167,7 @@ def test_text_files_are_changed_in_their_own_encoding() -> None:
         chat = openai_chat({"role": "user", "content": parts})
         change(chat, "4111")
         changed = chat.messages[0].parts[0].data
-        assert document_of(changed or "").data == expected
+        assert read_document(changed or "").data == expected
         assert (changed or "").partition(",")[0] == url.partition(",")[0]
 
 
@@ -186,7 +186,7 @@ def test_files_are_seen_as_files() -> None:
             ],
         }
     )
-    passages = Passages(chat)
+    passages = ChatTexts(chat)
     assert [(one.name, one.media_type, one.data, one.address, one.place) for one in passages.files] == [
         ("", "image/png", PNG, None, "messages[0].content[0]"),
         ("", "", None, "https://example.com/a.png", "messages[0].content[1]"),
@@ -200,7 +200,7 @@ def test_files_are_seen_as_files() -> None:
 def test_a_file_within_a_block_of_another_kind_is_seen() -> None:
     inner = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": b64encode(PNG).decode()}}
     block = {"type": "document", "source": {"type": "content", "content": [inner, {"type": "text", "text": "words"}]}}
-    passages = Passages(anthropic_chat({"role": "user", "content": [block]}))
+    passages = ChatTexts(anthropic_chat({"role": "user", "content": [block]}))
     assert [(one.media_type, one.data) for one in passages.files] == [("image/png", PNG)]
     assert any("text: words" in one.text for one in passages.texts)
     assert not any("iVBOR" in one.text for one in passages.texts)
@@ -217,7 +217,7 @@ def test_thinking_that_is_changed_loses_its_seal() -> None:
 def test_base64_that_is_broken_is_read_as_far_as_it_goes() -> None:
     whole = b64encode(PNG).decode()
     for written in (whole, whole.rstrip("="), whole[:100] + "\n" + whole[100:], whole.replace("+", "-"), whole + "A"):
-        data = document_of(f"data:image/png;base64,{written}").data
+        data = read_document(f"data:image/png;base64,{written}").data
         assert data is not None
         assert data.startswith(PNG[:64])
 
@@ -261,10 +261,10 @@ def replaced(value: Any) -> Any:
 def test_what_is_cut_out_of_json_is_gone_and_nothing_else(value: Any) -> None:
     read = JsonText(value)
     places = [found.span() for found in re.finditer("4\x004", read.text)]
-    assert read.cut([Cut(start, end, "[X]") for start, end in places]) == replaced(value)
+    assert read.cut([Redaction(start, end, "[X]") for start, end in places]) == replaced(value)
 
 
 def test_a_cut_over_several_members_masks_each() -> None:
     read = JsonText({"a": "one", "b": 22, "c": "three"})
     start, end = read.text.index("ne"), read.text.index("hree")
-    assert read.cut([Cut(start, end, "[X]")]) == {"a": "o[X]", "[X]": "[X]", "[X] 2": "[X]hree"}
+    assert read.cut([Redaction(start, end, "[X]")]) == {"a": "o[X]", "[X]": "[X]", "[X] 2": "[X]hree"}

@@ -12,7 +12,7 @@ from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, 
 from apps.gateway.canonical.events import ReasoningDelta, ToolCallStarted
 from apps.gateway.dialects.signed_call_ids import join_seal
 from apps.gateway.upstream import thought_signature_cache
-from apps.gateway.upstream.thought_signature_cache import MOST_BYTES, TIME_TO_LIVE, Seals, key_of
+from apps.gateway.upstream.thought_signature_cache import MOST_BYTES, TIME_TO_LIVE, ThoughtSignatureCache, cache_key_of
 from apps.kernel import redis as kernel_redis
 from apps.kernel.redis import client as valkey
 
@@ -45,7 +45,7 @@ BLOCKS = [Reasoning(text="Hm, rain.", signature="s1", format=OURS), Reasoning(da
 
 def answered(*events: Any, form: str | None = OURS, project: UUID = PROJECT) -> None:
     """Let an answer pass by, of a model that will want its thinking back."""
-    seals = Seals(project)
+    seals = ThoughtSignatureCache(project)
     seals.put_back(history(Text(text="no calls")), form)
     assert list(seals.watched(iter(events))) == list(events)
 
@@ -57,7 +57,7 @@ def called(call_id: str = "c1") -> ToolCallStarted:
 def test_thinking_comes_back_in_front_of_the_calls_block_by_block() -> None:
     answered(*THINKING, called(), ToolCallStarted(index=1, id="c2", name="weather"))
     chat = history(Text(text="Looking."), CALL)
-    again = Seals(PROJECT).put_back(chat, OURS)
+    again = ThoughtSignatureCache(PROJECT).put_back(chat, OURS)
     assert again.messages[1].parts == [*BLOCKS, Text(text="Looking."), CALL]
     assert again.source is None
     # The client's own chat is as it was: another provider may be asked next.
@@ -67,7 +67,7 @@ def test_thinking_comes_back_in_front_of_the_calls_block_by_block() -> None:
 
 def test_what_is_kept_is_sealed_short_lived_and_does_not_show_whose_it_is() -> None:
     answered(*THINKING, called())
-    key = key_of(PROJECT, "c1")
+    key = cache_key_of(PROJECT, "c1")
     content = valkey().get(key)
     assert content is not None
     assert "rain." not in content
@@ -79,7 +79,7 @@ def test_what_is_kept_is_sealed_short_lived_and_does_not_show_whose_it_is() -> N
 def test_another_project_does_not_get_it() -> None:
     answered(*THINKING, called("shared"))
     chat = history(ToolCall(id="shared", name="weather", arguments="{}"))
-    assert Seals(UUID(int=8)).put_back(chat, OURS) is chat
+    assert ThoughtSignatureCache(UUID(int=8)).put_back(chat, OURS) is chat
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_a_history_that_lacks_nothing_asks_nobody(
     chat: Chat, form: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thought_signature_cache, "client", forbidden)
-    assert Seals(PROJECT).put_back(chat, form) is chat
+    assert ThoughtSignatureCache(PROJECT).put_back(chat, form) is chat
 
 
 def test_a_target_that_takes_no_thinking_back_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thought_signature_cache, "client", forbidden)
     chat = history(CALL)
-    assert Seals(PROJECT).put_back(chat, None) is chat
+    assert ThoughtSignatureCache(PROJECT).put_back(chat, None) is chat
     answered(*THINKING, called(), form=None)
 
 
@@ -140,13 +140,13 @@ def test_thinking_of_another_maker_in_the_history_does_not_count() -> None:
     answered(*THINKING, called("c9"))
     theirs = Reasoning(text="b", signature="s", format="google-gemini-v1")
     chat = history(theirs, ToolCall(id="c9", name="weather", arguments="{}"))
-    assert Seals(PROJECT).put_back(chat, OURS).messages[1].parts[:2] == BLOCKS
+    assert ThoughtSignatureCache(PROJECT).put_back(chat, OURS).messages[1].parts[:2] == BLOCKS
 
 
 def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     answered(*THINKING, called("once"))
     trips = round_trips(monkeypatch)
-    seals = Seals(PROJECT)
+    seals = ThoughtSignatureCache(PROJECT)
     chat = history(ToolCall(id="once", name="weather", arguments="{}"))
     first, second = seals.put_back(chat, OURS), seals.put_back(chat, OURS)
     assert first == second
@@ -155,14 +155,14 @@ def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_store_that_is_away_or_holds_rubbish_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     chat = history(ToolCall(id="rubbish", name="weather", arguments="{}"))
-    valkey().set(key_of(PROJECT, "rubbish"), "rubbish", ex=60)
-    assert Seals(PROJECT).put_back(chat, OURS) is chat
+    valkey().set(cache_key_of(PROJECT, "rubbish"), "rubbish", ex=60)
+    assert ThoughtSignatureCache(PROJECT).put_back(chat, OURS) is chat
 
     def gone() -> Any:
         raise RedisGone("away")
 
     monkeypatch.setattr(thought_signature_cache, "client", gone)
-    assert Seals(PROJECT).put_back(chat, OURS) is chat
+    assert ThoughtSignatureCache(PROJECT).put_back(chat, OURS) is chat
     answered(*THINKING, called())
 
 

@@ -136,7 +136,7 @@ def test_what_a_dead_worker_holds_for_a_record_that_was_put_aside_is_given_back(
     leases.retire("worker-1")
     settle.sweep()
     assert held() == (2_000_000, 2_000_000), "it may yet be settled"
-    outbox.finish(outbox.take("reader", 10, 10))
+    outbox.acknowledge(outbox.read_batch("reader", 10, 10))
     settle.sweep()
     assert held() == (0, 0)
     assert leases.dead_workers() == []

@@ -31,11 +31,11 @@ def test_a_process_that_knows_no_catalog_yet_and_cannot_read_one_says_try_again(
 
 
 def test_a_policy_that_another_request_has_read_anew_is_not_forgotten(caller: Caller) -> None:
-    old = policy.policy_of(caller.token)
-    policy.forget(caller.token, old)
-    new = policy.policy_of(caller.token)
+    old = policy.find_policy(caller.token)
+    policy.invalidate(caller.token, old)
+    new = policy.find_policy(caller.token)
     assert new is not old
-    policy.forget(caller.token, old)
-    assert policy.policy_of(caller.token) is new
-    policy.forget(caller.token)
-    assert policy.policy_of(caller.token) is not new
+    policy.invalidate(caller.token, old)
+    assert policy.find_policy(caller.token) is new
+    policy.invalidate(caller.token)
+    assert policy.find_policy(caller.token) is not new

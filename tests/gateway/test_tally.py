@@ -21,9 +21,9 @@ def test_a_histogram_shows_what_it_was_let_see() -> None:
     registry = CollectorRegistry()
     seconds = Histogram("seconds", "Seconds", ["route"], buckets=(1, 2), registry=registry)
     for value in (0.5, 1.0, 1.5, 5.0):
-        buffer.observe(buffer.child_of(seconds, "chat"), value)
+        buffer.observe(buffer.labeled_child(seconds, "chat"), value)
     assert samples(registry)["seconds_count chat"] == 0
-    buffer.hand_over()
+    buffer.flush_to_prometheus()
     told = {
         "seconds_bucket chat 1.0": 2,
         "seconds_bucket chat 2.0": 3,
@@ -32,7 +32,7 @@ def test_a_histogram_shows_what_it_was_let_see() -> None:
         "seconds_sum chat": 8.0,
     }
     assert samples(registry) == told
-    buffer.hand_over()
+    buffer.flush_to_prometheus()
     assert samples(registry) == told
 
 
@@ -41,6 +41,6 @@ def test_counts_add_up_once() -> None:
     asked = Counter("asked", "Requests", registry=registry)
     buffer.add(asked)
     buffer.add(asked, 2)
-    buffer.hand_over()
-    buffer.hand_over()
+    buffer.flush_to_prometheus()
+    buffer.flush_to_prometheus()
     assert samples(registry) == {"asked_total": 3}

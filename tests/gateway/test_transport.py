@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.upstream import connection_pool
-from apps.gateway.upstream.http_response import Budget, Exchange
+from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 
-BUDGET = Budget(connect=1, first_byte=1, idle=1, total=5, tick=1)
+BUDGET = Timeouts(connect=1, first_byte=1, idle=1, total=5, tick=1)
 ZIPPED = gzip.compress(b"hi")
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 
@@ -58,18 +58,18 @@ def says(*pieces: bytes, pause: float = 0.0) -> Callable[[socket.socket, bytes],
     return talk
 
 
-def send(url: str, headers: dict[str, str], body: bytes, budget: Budget) -> Exchange:
+def send(url: str, headers: dict[str, str], body: bytes, budget: Timeouts) -> UpstreamResponse:
     """Return the exchange once its head is there."""
     sending = connection_pool.send("POST", url, headers, body, budget)
     while True:
         try:
             next(sending)
         except StopIteration as done:
-            exchange: Exchange = done.value
+            exchange: UpstreamResponse = done.value
             return exchange
 
 
-def post(url: str, budget: Budget = BUDGET, body: bytes = b"{}") -> bytes:
+def post(url: str, budget: Timeouts = BUDGET, body: bytes = b"{}") -> bytes:
     """Return the whole body of an answer."""
     exchange = send(url, {"Authorization": "Bearer x"}, body, budget)
     try:
@@ -221,7 +221,7 @@ def test_a_broken_answer_is_a_network_failure(pieces: list[bytes], message: str)
     ],
     ids=["first byte", "idle", "total"],
 )
-def test_every_wait_has_its_budget(budget: Budget, pieces: list[bytes], message: str) -> None:
+def test_every_wait_has_its_budget(budget: Timeouts, pieces: list[bytes], message: str) -> None:
     def slow(connection: socket.socket, request: bytes) -> None:
         for piece in pieces:
             try:
@@ -297,12 +297,12 @@ def test_any_number_of_addresses_takes_bounded_connections(monkeypatch: pytest.M
         def close(self) -> None:
             closed.append(self.number)
 
-    places = [connection_pool.Address(f"host-{number}", 443, True) for number in range(4)]
+    places = [connection_pool.PoolKey(f"host-{number}", 443, True) for number in range(4)]
     for number in range(3):
-        connection_pool._give_back(places[number], Kept(number))  # type: ignore[arg-type]  # stands in for a socket
+        connection_pool._release(places[number], Kept(number))  # type: ignore[arg-type]  # stands in for a socket
     assert closed == [0], "all were used lately: the oldest goes"
     for address in places[1:3]:
         connection_pool._pools[address][-1].idle_since -= 60
-    connection_pool._give_back(places[3], Kept(3))  # type: ignore[arg-type]  # stands in for a socket
+    connection_pool._release(places[3], Kept(3))  # type: ignore[arg-type]  # stands in for a socket
     assert (closed, list(connection_pool._pools)) == ([0, 1, 2], [places[3]])
     connection_pool._pools.clear()

@@ -24,8 +24,8 @@ from cryptography.x509.oid import NameOID
 
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream import connection_pool
-from apps.gateway.upstream.http_response import Budget
-from apps.gateway.upstream.socket_wait import Readiness
+from apps.gateway.upstream.http_response import Timeouts
+from apps.gateway.upstream.socket_wait import SocketWaiter
 from gateway_project.home import PROJECT
 
 # More than a record of TLS, and than what sockets take at once.
@@ -185,7 +185,7 @@ def test_whatever_its_size_and_pace_it_arrives(server: Server, certificate: Path
 def test_a_certificate_that_nobody_vouches_for_is_refused(server: Server) -> None:
     url = f"https://127.0.0.1:{server.listener.getsockname()[1]}"
     with pytest.raises(UpstreamFailure) as caught:
-        next(connection_pool.send("POST", url, {}, b"", Budget(connect=2, first_byte=2, idle=2, total=5, tick=2)))
+        next(connection_pool.send("POST", url, {}, b"", Timeouts(connect=2, first_byte=2, idle=2, total=5, tick=2)))
     assert (caught.value.error_type, caught.value.message) == (
         "network",
         "the provider's certificate could not be verified",
@@ -205,7 +205,7 @@ def test_what_has_been_read_but_not_given_out_is_there(certificate: Path) -> Non
     thread = threading.Thread(target=say)
     thread.start()
     with asking.wrap_socket(ours, server_hostname="127.0.0.1") as client:
-        readiness = Readiness(client)
+        readiness = SocketWaiter(client)
         assert readiness.wait(5) is True
         # The whole record is read from the socket, and half of it given out.
         assert client.recv(5) == b"01234"

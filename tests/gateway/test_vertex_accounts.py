@@ -12,13 +12,20 @@ import pytest
 import requests
 import responses
 
-from apps.gateway.access.schemes import Request, address_of, authorize, can_fill, google_service_account, split_secrets
+from apps.gateway.access.schemes import (
+    SignableRequest,
+    authorize,
+    can_fill_placeholders,
+    fill_base_url,
+    google_service_account,
+    split_secrets,
+)
 from apps.gateway.failures import UpstreamFailure
 from tests.service_account import account_json, private_key
 
 KIND = "google-service-account"
 GOOGLE = "https://oauth2.googleapis.com/token"
-REQUEST = Request("POST", "https://aiplatform.googleapis.com/v1/x", {}, b"{}")
+REQUEST = SignableRequest("POST", "https://aiplatform.googleapis.com/v1/x", {}, b"{}")
 TEMPLATE = "https://{location}-x.googleapis.com/v1/projects/{project}/locations/{location}"
 
 
@@ -219,23 +226,23 @@ def test_an_account_fills_in_its_project() -> None:
     half = TEMPLATE.replace("{location}", "eu")
     own = "https://eu-x.googleapis.com/v1/projects/acme-project/locations/eu"
     account = account_json()
-    assert address_of(KIND, account, half, own=False) == own
-    assert address_of(KIND, account, half, own=True) == own
-    assert address_of(KIND, account, filled, own=False) == filled
-    assert address_of(KIND, account, filled, own=True) == own
-    assert address_of("bearer", "key", filled, own=True) == filled
+    assert fill_base_url(KIND, account, half, own=False) == own
+    assert fill_base_url(KIND, account, half, own=True) == own
+    assert fill_base_url(KIND, account, filled, own=False) == filled
+    assert fill_base_url(KIND, account, filled, own=True) == own
+    assert fill_base_url("bearer", "key", filled, own=True) == filled
 
 
 @pytest.mark.parametrize("secret", ["AIzaKey", account_json(project_id="../../evil"), account_json(project_id=None)])
 def test_an_address_that_nobody_fills_is_not_called(secret: str) -> None:
     half = TEMPLATE.replace("{location}", "eu")
     with pytest.raises(UpstreamFailure):
-        address_of(KIND, secret, half, own=True)
+        fill_base_url(KIND, secret, half, own=True)
 
 
 def test_which_addresses_can_be_filled() -> None:
-    assert can_fill(KIND, TEMPLATE.replace("{location}", "eu"))
-    assert not can_fill(KIND, TEMPLATE)
-    assert can_fill("bearer", "https://x")
-    assert not can_fill("bearer", "https://{resource}.x")
-    assert not can_fill("x-api-key", "https://{project}.x")
+    assert can_fill_placeholders(KIND, TEMPLATE.replace("{location}", "eu"))
+    assert not can_fill_placeholders(KIND, TEMPLATE)
+    assert can_fill_placeholders("bearer", "https://x")
+    assert not can_fill_placeholders("bearer", "https://{resource}.x")
+    assert not can_fill_placeholders("x-api-key", "https://{project}.x")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from apps.gateway.access.policy import policy_of
+from apps.gateway.access.policy import find_policy
 from apps.organizations.models import AuditEntry, Organization
 from tests.world import World, make_key, signed_in
 
 
 def test_an_owner_sets_it_and_policies_follow(world: World) -> None:
     token = make_key(world.olivia, world.project).token
-    assert policy_of(token).outage_policy == "open"
+    assert find_policy(token).outage_policy == "open"
     before = signed_in(world.olivia).get("/organization").json()["organizations"][0]["outagePolicy"]
     response = signed_in(world.olivia).send("PATCH", f"/organization/{world.acme.id}", {"outagePolicy": "closed"})
     assert (before, response.status_code, response.json()["organization"]["outagePolicy"]) == ("open", 200, "closed")

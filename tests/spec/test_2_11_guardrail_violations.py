@@ -50,7 +50,7 @@ def test_what_was_found_is_written_once_however_often_it_is_settled(caller: Call
     guard(caller)
     forbid(caller, TERM, action="redact")
     caller.chat(f"{TERM} and {TERM}")
-    messages = outbox.take("test", 100, 1)
+    messages = outbox.read_batch("test", 100, 1)
     assert (settle(messages), settle(messages), settle([*messages, *messages])) == (1, 0, 0)
     assert Violation.objects.count() == 1
 

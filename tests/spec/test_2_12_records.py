@@ -25,7 +25,7 @@ from tests.upstream import Caller, chunks_of, nothing_happened, settle_all
 
 def test_a_record_is_settled_once_with_its_exact_cost(caller: Caller) -> None:
     caller.chat("hi [[sandbox usage=1003,207,300]]", headers={"x-source": "shop", "x-gateway-team": "blue"})
-    messages = outbox.take("test", 10, 1)
+    messages = outbox.read_batch("test", 10, 1)
     assert settle(messages) == 1
     assert settle(messages) == 0
     cost = Decimal("0.00025215")
@@ -76,7 +76,7 @@ def test_retention_none_keeps_the_bill_and_nothing_else(caller: Caller, stream: 
     )
     if stream:
         chunks_of(response)
-    (message,) = outbox.take("test", 10, 1)
+    (message,) = outbox.read_batch("test", 10, 1)
     assert "secret" not in message.record
     settle([message])
     row = RequestLog.objects.get()
@@ -89,7 +89,7 @@ def test_retention_metadata_keeps_parameters_and_no_content(caller: Caller) -> N
     caller.chat(
         "my secret words", temperature=0.5, max_tokens=50, headers={"x-source": "shop", "x-gateway-Team": "blue"}
     )
-    (message,) = outbox.take("test", 10, 1)
+    (message,) = outbox.read_batch("test", 10, 1)
     assert "secret" not in message.record
     settle([message])
     row = RequestLog.objects.get()
@@ -142,7 +142,7 @@ def test_an_admitted_request_that_is_never_answered_has_one_row_that_says_so(cal
 
 def test_a_settler_that_died_after_the_commit_is_made_up_for(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     caller.chat("hi [[sandbox usage=1000,200]]")
-    (message,) = outbox.take("test", 10, 1)
+    (message,) = outbox.read_batch("test", 10, 1)
     with monkeypatch.context() as patch:
         patch.setattr(balances, "put", dies)
         with pytest.raises(RedisError):
@@ -150,7 +150,7 @@ def test_a_settler_that_died_after_the_commit_is_made_up_for(caller: Caller, mon
     assert Organization.objects.get(pk=caller.organization_id).credits == 100 - Decimal("0.00027")
     copy = balances.key("organization", caller.organization_id)
     assert valkey().hget(copy, "amount") == str(100 * 10**9)
-    assert settle(outbox.take("test", 10, 1)) == 0
+    assert settle(outbox.read_batch("test", 10, 1)) == 0
     assert valkey().hget(copy, "amount") == "99999730000"
     assert Organization.objects.get(pk=caller.organization_id).credits == 100 - Decimal("0.00027")
     assert nothing_happened(caller)
@@ -163,9 +163,9 @@ def dies(*arguments: object) -> None:
 
 def test_a_slow_workers_own_record_replaces_the_sweepers_row(caller: Caller) -> None:
     assert caller.chat("hi [[sandbox usage=1000,200]]").status_code == 200
-    (message,) = outbox.take("test", 10, 1)
+    (message,) = outbox.read_batch("test", 10, 1)
     swept = json.loads(message.record) | {"swept": True, "cost": None, "unified_finish_reason": "gateway_error"}
-    assert settle([outbox.Message("0-1", message.worker, json.dumps(swept))]) == 1
+    assert settle([outbox.OutboxMessage("0-1", message.worker, json.dumps(swept))]) == 1
     assert RequestLog.objects.get().unified_finish_reason == "gateway_error"
     assert settle([message]) == 1
     assert settle([message]) == 0

@@ -52,7 +52,7 @@ def test_without_rules_in_force_no_guardrail_runs(caller: Caller, why: str, monk
         raise AssertionError("guardrails ran")
 
     for name in (
-        "apps.gateway.guard.request_guard.Guard",
+        "apps.gateway.guard.request_guard.RequestGuard",
         "apps.gateway.pipeline.Guard",
         "apps.guardrails.scanning.engine.screen",
     ):

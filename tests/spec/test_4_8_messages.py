@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from apps.gateway.dialects import anthropic
-from apps.gateway.token_estimate import prompt_tokens_of
+from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.asking import WEATHER, ask, speak
@@ -264,7 +264,7 @@ def test_counting_tokens_is_free_and_asks_nobody(caller: Caller) -> None:
         "system": "Hi",
         "max_tokens": 1,
     }
-    expected = prompt_tokens_of(anthropic.read_request(json.dumps(body).encode()))
+    expected = estimate_prompt_tokens(anthropic.read_request(json.dumps(body).encode()))
     assert (response.status_code, response.json()) == (200, {"input_tokens": expected})
     assert expected > 150
     assert nothing_happened(caller)

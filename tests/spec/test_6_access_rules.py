@@ -242,8 +242,8 @@ class TestFallback:
     def test_away_from_a_provider_that_is_hardly_up(self, caller: Caller) -> None:
         ruled(caller, ("deny_providers", ["second"]))
         for _ in range(4):
-            circuit_breaker.BOARD.failed("sandbox/echo")
-        circuit_breaker.BOARD.sync()
+            circuit_breaker.CIRCUIT_BREAKERS.failed("sandbox/echo")
+        circuit_breaker.CIRCUIT_BREAKERS.sync()
         answer = post(caller, "chat", model="sandbox/echo")
         assert answer.json()["metadata"]["selectionReason"] == "low-uptime-fallback"
         assert used(caller, answer) == ("echo", "third")
@@ -255,4 +255,4 @@ class TestFallback:
         tag = uuid4().hex
         assert post(caller, "chat", f"hi [[sandbox tag={tag} status=401]]", model="echo").status == 502
         assert len(caller.sent(tag)) == 1
-        credentials.forget_rests()
+        credentials.reset_cooldowns()

@@ -82,7 +82,7 @@ def fails(
     caller: Caller, route: str, script: str, status: int, kind: str, code: str, words: str, finish: str, **fields: Any
 ) -> None:
     """Ask for the failure; assert the whole answer, that it was asked for once, and that nobody pays."""
-    credentials.forget_rests()
+    credentials.reset_cooldowns()
     tag = uuid4().hex
     answer = post(caller, route, f"hi [[sandbox tag={tag} {script}]]", headers={"x-request-id": tag}, **fields)
     message = answer.json()["message"]
@@ -108,7 +108,7 @@ def test_an_answer_without_images_is_500(caller: Caller, route: str) -> None:
 @pytest.mark.parametrize(("asked", "told"), [("7", "7"), ("0.2", "1"), ("86399", "86399")])
 def test_a_providers_retry_after_is_passed_on(caller: Caller, asked: str, told: str) -> None:
     for route in ROUTES:
-        credentials.forget_rests()
+        credentials.reset_cooldowns()
         answer = post(caller, route, f"hi [[sandbox status=429 retry-after={asked}]]")
         assert (answer.status, answer.headers["retry-after"]) == (429, told)
         answer = post(caller, route, f"hi [[sandbox status=503 retry-after={asked}]]")

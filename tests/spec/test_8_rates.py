@@ -244,7 +244,7 @@ def one_at_a_time(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
 def test_what_another_worker_has_just_answered_does_not_count(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     name = flight_key(caller.organization_id)
     valkey().zadd(name, {"another": time.time() + 900})
-    monkeypatch.setattr(admit, "_ON_ITS_WAY", 0.5)
+    monkeypatch.setattr(admit, "_RETRY_PAUSE", 0.5)
     answered = Timer(0.1, valkey().zrem, (name, "another"))
     answered.start()
     assert post(caller, "chat").status == 200

@@ -234,6 +234,6 @@ def test_what_is_tried_again(
 def test_without_fallback_nobody_else_is_asked(caller: Caller, add_provider: Adding, pauses: list[float]) -> None:
     five(add_provider)
     for value, expected in (("true", 1), ("TRUE", 1), ("false", 4), ("", 4)):
-        credentials.forget_rests()
+        credentials.reset_cooldowns()
         answer, asked = ask(caller, "status=503", headers={"x-no-fallback": value})
         assert (answer.status, asked) == (503, expected)

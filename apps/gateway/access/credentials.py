@@ -70,40 +70,40 @@ def credentials_for(policy: Policy, provider: Provider) -> list[Credential]:
 
 
 # Seconds for which a credential rests: refused by its provider, out of money there, or asked too often.
-_RESTS = {401: 300.0, 403: 60.0, 402: 300.0, 429: 10.0}
-_LONGEST_REST = 300.0
+_COOLDOWN_SECONDS = {401: 300.0, 403: 60.0, 402: 300.0, 429: 10.0}
+_MAX_COOLDOWN = 300.0
 # Names remembered at a time: tenants may have any number of credentials that are refused.
-_MOST_RESTING = 10_000
-_resting: dict[str, float] = {}
+_MAX_COOLING = 10_000
+_cooling_until: dict[str, float] = {}
 
 
-def rest(credential: Credential, status: int | None, retry_after: float | None = None) -> bool:
+def cool_down(credential: Credential, status: int | None, retry_after: float | None = None) -> bool:
     """Let a credential rest after a refusal that is about it; return whether this was one.
 
     `retry_after` is the provider's own word, in seconds.
     """
-    seconds = _RESTS.get(status or 0)
+    seconds = _COOLDOWN_SECONDS.get(status or 0)
     if seconds is None:
         return False
     now = time.monotonic()
-    if len(_resting) >= _MOST_RESTING:
-        for name in [name for name, until in _resting.items() if until <= now] or [next(iter(_resting))]:
-            del _resting[name]
-    _resting[credential.name] = now + min(retry_after or seconds, _LONGEST_REST)
+    if len(_cooling_until) >= _MAX_COOLING:
+        for name in [name for name, until in _cooling_until.items() if until <= now] or [next(iter(_cooling_until))]:
+            del _cooling_until[name]
+    _cooling_until[credential.name] = now + min(retry_after or seconds, _MAX_COOLDOWN)
     return True
 
 
-def is_rested(name: str) -> bool:
+def is_usable(name: str) -> bool:
     """Return whether a credential may be used just now."""
-    until = _resting.get(name)
+    until = _cooling_until.get(name)
     if until is None:
         return True
     if time.monotonic() < until:
         return False
-    _resting.pop(name, None)
+    _cooling_until.pop(name, None)
     return True
 
 
-def forget_rests() -> None:
+def reset_cooldowns() -> None:
     """Let every credential be used again."""
-    _resting.clear()
+    _cooling_until.clear()

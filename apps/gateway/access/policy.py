@@ -113,7 +113,7 @@ class Policy:
             raise Gone(self.gone)
 
 
-def policy_of(token: str) -> Policy:
+def find_policy(token: str) -> Policy:
     """Return the policy of an API key. Raises Unauthenticated, Gone, and Overloaded when nothing can be asked."""
     policy = _cache.find(token)
     policy.check()
@@ -170,7 +170,7 @@ def _read_rows(token: str, word: str) -> Policy:
 
 
 _cache = PolicyCache(_read)
-doubt, forget, forget_all = _cache.doubt, _cache.forget, _cache.forget_all
+distrust, invalidate, forget_all = _cache.doubt, _cache.forget, _cache.forget_all
 
 
 def _generation_of(organization_id: UUID) -> str:

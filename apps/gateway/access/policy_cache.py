@@ -50,7 +50,7 @@ INVALID_KEY = "Missing or invalid API key"
 _MAX_STALE = Setting("POLICY_MAX_STALE")
 
 
-class Kept(Protocol):
+class CacheablePolicy(Protocol):
     """What the cache needs to know of a policy."""
 
     @property
@@ -83,7 +83,7 @@ class NoLongerValid(Exception):
             return False
 
 
-Policy = TypeVar("Policy", bound=Kept)
+Policy = TypeVar("Policy", bound=CacheablePolicy)
 
 
 class _Copy(Generic[Policy]):
@@ -201,10 +201,10 @@ class PolicyCache(Generic[Policy]):
                 policy = self._read(token, None if copy is None else copy.policy.organization_id)
             except NoLongerValid as refusal:
                 self._copies.pop(place, None)
-                _keep(self._refusals, place, refusal, MAX_REFUSALS)
+                _store_bounded(self._refusals, place, refusal, MAX_REFUSALS)
                 raise
             self._refusals.pop(place, None)
-            _keep(self._copies, place, _Copy(policy), MAX_POLICIES)
+            _store_bounded(self._copies, place, _Copy(policy), MAX_POLICIES)
             return policy
 
         return self._flights.run(place, read)
@@ -213,7 +213,7 @@ class PolicyCache(Generic[Policy]):
 Value = TypeVar("Value")
 
 
-def _keep(kept: OrderedDict[bytes, Value], place: bytes, value: Value, most: int) -> None:
+def _store_bounded(kept: OrderedDict[bytes, Value], place: bytes, value: Value, most: int) -> None:
     kept[place] = value
     kept.move_to_end(place)
     while len(kept) > most:

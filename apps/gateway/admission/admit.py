@@ -26,7 +26,7 @@ from apps.gateway.access import policy as policies
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.admission.offline_hold import OfflineHold
-from apps.gateway.admission.worst_case import Estimate
+from apps.gateway.admission.worst_case import WorstCase
 from apps.kernel import generation
 from apps.kernel.errors import Gone, PaymentRequired, RateLimited
 from apps.kernel.money import NANO, nanos_up, plain
@@ -34,14 +34,14 @@ from apps.kernel.setting import Setting
 from apps.logs.entry import Entry
 
 # What is refused because of what others hold, and how many seconds they may take to give it back (docs/adr/0079).
-_TAKEN_UP = frozenset({Outcome.TOO_MANY, Outcome.OVER_LIMIT, Outcome.NO_CREDITS})
-_ON_ITS_WAY = 0.005
+_WORTH_A_RETRY = frozenset({Outcome.TOO_MANY, Outcome.OVER_LIMIT, Outcome.NO_CREDITS})
+_RETRY_PAUSE = 0.005
 # Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
 _FLIGHT_SLACK = 60
 _LONGEST = Setting("UPSTREAM_TOTAL_TIMEOUT")
 
 
-class Admitted(msgspec.Struct, frozen=True):
+class AdmissionGrant(msgspec.Struct, frozen=True):
     """A request that was let in: how the tightest of its rates stands, None where nobody counts, and what it holds.
 
     Where the store gave no answer it holds something in this process only.
@@ -52,8 +52,8 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 def admit(
-    policy: Policy, catalog: Catalog, token: str, worst: Estimate, entry: Entry, note: str, *, free: bool
-) -> Admitted | None:
+    policy: Policy, catalog: Catalog, token: str, worst: WorstCase, entry: Entry, note: str, *, free: bool
+) -> AdmissionGrant | None:
     """Reserve for a request; None when policy or catalog have changed and must be read again.
 
     `free` tells that its model costs nothing: then another rate holds as well. Raises RateLimited, PaymentRequired.
@@ -81,18 +81,18 @@ def admit(
     offline = None
     try:
         answer = _reserve(request, policy)
-        if answer.outcome in _TAKEN_UP:
+        if answer.outcome in _WORTH_A_RETRY:
             # Another worker may have answered a request just now, and what it held be on its way back.
-            gevent.sleep(_ON_ITS_WAY)
+            gevent.sleep(_RETRY_PAUSE)
             answer = _reserve(request, policy)
-        last_balances.learn(request, answer)
+        last_balances.remember(request, answer)
     except RedisError as error:
-        policies.doubt(token, policy)
+        policies.distrust(token, policy)
         answer, offline = offline_admission.decide(request, policy, error)
     match answer.outcome:
         case Outcome.STALE:
             catalog_word, organization_word = answer.words or ("", "")
-            _renew(policy, catalog, token, catalog_word, organization_word)
+            _invalidate_stale(policy, catalog, token, catalog_word, organization_word)
             return None
         case Outcome.TOO_FAST if answer.rate is not None:
             raise RateLimited(
@@ -118,7 +118,7 @@ def admit(
         case Outcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
         case _:
-            return Admitted(answer.rate, offline or answer.hold)
+            return AdmissionGrant(answer.rate, offline or answer.hold)
 
 
 def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answer:
@@ -194,7 +194,7 @@ def _bucket(kind: str, identifier: UUID, word: str) -> str:
     return f"{kind}:{identifier}{word}"
 
 
-def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:
+def is_current(policy: Policy, catalog: Catalog, token: str) -> bool:
     """Return whether policy and catalog still stand; if not they will be read again. For requests refused by them.
 
     Without Redis nobody can tell, and a refusal stands.
@@ -206,13 +206,13 @@ def knew_the_latest(policy: Policy, catalog: Catalog, token: str) -> bool:
         return True
     if (catalog_word, organization_word) == (catalog.generation, policy.generation):
         return True
-    _renew(policy, catalog, token, catalog_word, organization_word)
+    _invalidate_stale(policy, catalog, token, catalog_word, organization_word)
     return False
 
 
-def _renew(policy: Policy, catalog: Catalog, token: str, catalog_word: str, organization_word: str) -> None:
+def _invalidate_stale(policy: Policy, catalog: Catalog, token: str, catalog_word: str, organization_word: str) -> None:
     if organization_word != policy.generation:
-        policies.forget(token, policy)
+        policies.invalidate(token, policy)
     if catalog_word != catalog.generation:
         snapshot.refresh(catalog_word)
 
@@ -225,7 +225,7 @@ def _limit_of(policy: Policy) -> str:
     return f"usage limit of {plain(policy.usage_limit or Decimal(0))} USD"
 
 
-def _shortfall(worst: Estimate, left_nanos: int) -> str:
+def _shortfall(worst: WorstCase, left_nanos: int) -> str:
     left = plain(max(Decimal(left_nanos) / NANO, Decimal(0)))
     if worst.least < worst.cost:
         return f"even a short answer may cost {plain(worst.least)} USD and {left} USD is left; raise what is left"

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import gevent
 
-from apps.gateway.client.http_request import Call
+from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.metrics.definitions import BYTES_IN_FLIGHT
 from apps.kernel.errors import Overloaded, RateLimited
 from apps.kernel.offload import LARGE
@@ -31,7 +31,7 @@ _collecting = False
 _held: defaultdict[UUID, int] = defaultdict(int)
 
 
-class ByteHold:
+class ByteReservation:
     """What one request holds of the budget of this worker and its organization's. Release it whatever happens."""
 
     __slots__ = ("_organization_id", "size")
@@ -87,7 +87,7 @@ class ByteHold:
 
 def _collect_soon() -> None:
     """Look for garbage in a moment: a failure's traceback may hold a body in a cycle, and cycles are looked for seldom
-    (`readying.stay`). Once for all that end meanwhile."""
+    (`worker_warmup.freeze_loaded_objects`). Once for all that end meanwhile."""
     global _collecting
     if not _collecting:
         _collecting = True
@@ -100,12 +100,12 @@ def _collect() -> None:
     gc.collect()
 
 
-def read_body(call: Call, organization_id: UUID) -> tuple[bytes, ByteHold]:
+def read_body(call: ClientRequest, organization_id: UUID) -> tuple[bytes, ByteReservation]:
     """Return a call's body and what it holds, counted from before it is read where the client says how large it is.
 
     Raises as `Call.body` and `ByteHold.take` do.
     """
-    call.hold = hold = ByteHold(organization_id)
+    call.hold = hold = ByteReservation(organization_id)
     stated = call.stated_length
     if stated is not None and LARGE < stated <= call.body_limit:
         hold.take(stated)

@@ -39,7 +39,7 @@ _reading = Lock()
 _reads: SingleFlight[tuple[Scope, UUID], list[Balance]] = SingleFlight(10.0)
 
 
-def learn(request: Request, answer: Answer) -> None:
+def remember(request: Request, answer: Answer) -> None:
     """Take note of what the store said beside its answer to a request."""
     limit = request.key_limit_nanos
     if answer.credits_left is not None:

@@ -23,8 +23,8 @@ from apps.billing.reservations import Answer, Outcome, Rate, RateLeft, Request
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import last_balances
 from apps.gateway.admission.last_balances import RETRY_AFTER
-from apps.gateway.admission.offline_hold import Account, OfflineHold, show
-from apps.gateway.admission.store_outage import OUTAGE, reason_of
+from apps.gateway.admission.offline_hold import OfflineAccount, OfflineHold, add_to_gauge
+from apps.gateway.admission.store_outage import OUTAGE, outage_reason
 from apps.gateway.metrics.definitions import OFFLINE_DECISIONS, UNRESERVED
 from apps.kernel.errors import Overloaded
 from apps.kernel.money import NANO
@@ -37,17 +37,17 @@ _ALLOWANCE = Setting("OFFLINE_ALLOWANCE_USD")
 # Seconds after an outage in which its records are settled and the copies moved; until then it counts on.
 SETTLED_AFTER = 30.0
 # Seconds after which the store no longer does what it was asked when nobody waited any more.
-_HEARD_LATE = 3.0
+_LATEST_EXECUTION = 3.0
 _MOST_ACCOUNTS, _MOST_UNHEARD = 20_000, 20_000
 # The balances that a request may count against, and what comes of one that does not cover it.
 _REFUSALS: tuple[tuple[Scope, Outcome], ...] = (("key", Outcome.OVER_LIMIT), ("organization", Outcome.NO_CREDITS))
 
 
-_accounts: dict[UUID, Account] = defaultdict(Account)
+_accounts: dict[UUID, OfflineAccount] = defaultdict(OfflineAccount)
 # By bucket, when it will be full again; by the monotonic clock.
 _full_at: dict[str, float] = {}
 # Refused here, and perhaps reserved there: who asked, when, and what for.
-_unheard: deque[tuple[float, str, UUID]] = deque(maxlen=_MOST_UNHEARD)
+_unanswered: deque[tuple[float, str, UUID]] = deque(maxlen=_MOST_UNHEARD)
 
 
 def decide(request: Request, policy: Policy, error: RedisError) -> tuple[Answer, OfflineHold | None]:
@@ -55,7 +55,7 @@ def decide(request: Request, policy: Policy, error: RedisError) -> tuple[Answer,
 
     Raises Overloaded when that cannot be told, or what may be served unchecked is used up.
     """
-    reason = reason_of(error)
+    reason = outage_reason(error)
     OUTAGE.failed(reason)
     try:
         answer, hold = _decide(request, policy)
@@ -66,7 +66,7 @@ def decide(request: Request, policy: Policy, error: RedisError) -> tuple[Answer,
     return answer, hold
 
 
-def store_answers() -> None:
+def on_heartbeat() -> None:
     """Note that a heartbeat came through: give back what was reserved for whom was refused, and forget what is settled.
 
     Raises RedisError.
@@ -74,18 +74,18 @@ def store_answers() -> None:
     OUTAGE.heartbeat_came_through()
     if OUTAGE.is_over_for(SETTLED_AFTER) and (_accounts or _full_at):
         _forget(kept={one: account for one, account in _accounts.items() if account.in_flight > 0})
-    late = time.monotonic() - _HEARD_LATE
-    while _unheard and _unheard[0][0] <= late:
-        ready = [(worker, identifier) for at, worker, identifier in list(_unheard)[:500] if at <= late]
+    late = time.monotonic() - _LATEST_EXECUTION
+    while _unanswered and _unanswered[0][0] <= late:
+        ready = [(worker, identifier) for at, worker, identifier in list(_unanswered)[:500] if at <= late]
         reservations.release(ready)
         for _ in ready:
-            _unheard.popleft()
+            _unanswered.popleft()
 
 
 def forget_all() -> None:
     """Know nothing, as at the start."""
     _forget(kept={})
-    _unheard.clear()
+    _unanswered.clear()
     OUTAGE.forget()
 
 
@@ -110,7 +110,7 @@ def _decide(request: Request, policy: Policy) -> tuple[Answer, OfflineHold | Non
         request.key_limit_nanos,
     )
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
-    _find_out(OfflineHold(_accounts.get(request.organization_id) or Account(), *counted), least)
+    _refresh_balances(OfflineHold(_accounts.get(request.organization_id) or OfflineAccount(), *counted), least)
     # From here on nothing waits: what is looked at is what is then taken.
     if len(_accounts) >= _MOST_ACCOUNTS and request.organization_id not in _accounts:
         _refuse_unknown()
@@ -128,10 +128,10 @@ def _decide(request: Request, policy: Policy) -> tuple[Answer, OfflineHold | Non
         if left < least or left <= 0:
             return Answer(refusal, left_nanos=left), None
     if hold.balances:
-        if (free := _free(hold)) < least:
+        if (free := _headroom(hold)) < least:
             _refuse_allowance()
         hold.amount_nanos = min(request.amount_nanos, max(least, request.part_nanos or 0), free)
-    _enter(hold, request.rates)
+    _count_in(hold, request.rates)
     return Answer(Outcome.HELD), hold
 
 
@@ -149,7 +149,7 @@ def extend_reserved(
 ) -> Extended[Hold | OfflineHold]:
     """Let a request that has a reservation have more while the store gives no answer: it counts beside the reservation
     until the outage has long been over, and its reservation is not told."""
-    OUTAGE.failed(reason_of(error))
+    OUTAGE.failed(outage_reason(error))
     closed = policy.outage_policy == OutagePolicy.CLOSED
     beside = OfflineHold(
         _accounts[policy.organization_id],
@@ -165,7 +165,7 @@ def extend_reserved(
 
 def _grow(hold: OfflineHold, want: int, part: int, least: int) -> int:
     """Count more for a request, and return how much; nothing where the least of it is not to be had."""
-    free = _free(hold)
+    free = _headroom(hold)
     if free < least:
         return 0
     more = min(want, max(least, part), free)
@@ -173,7 +173,7 @@ def _grow(hold: OfflineHold, want: int, part: int, least: int) -> int:
     return more
 
 
-def _free(hold: OfflineHold) -> int:
+def _headroom(hold: OfflineHold) -> int:
     """Return what may still be let through unchecked: of the allowance, and of what is known to be left."""
     free = int(_ALLOWANCE.value * NANO) - hold.account.spent
     for scope, _ in _REFUSALS:
@@ -183,17 +183,17 @@ def _free(hold: OfflineHold) -> int:
     return free
 
 
-def _too_many(request: Request, account: Account) -> Answer | None:
+def _too_many(request: Request, account: OfflineAccount) -> Answer | None:
     """Return the refusal that a rate or the number of requests at once calls for, if one does."""
     for rate in request.rates:
-        if (used_up := _left_of(rate)) is not None:
+        if (used_up := _check_token_bucket(rate)) is not None:
             return Answer(Outcome.TOO_FAST, rate=used_up)
     if request.most_in_flight is not None and account.in_flight >= request.most_in_flight:
         return Answer(Outcome.TOO_MANY)
     return None
 
 
-def _find_out(hold: OfflineHold, least: int) -> None:
+def _refresh_balances(hold: OfflineHold, least: int) -> None:
     """Ask the database where what is known here covers too little."""
     for scope, _ in _REFUSALS:
         identifier, limit, spent = hold.counted(scope)
@@ -210,7 +210,7 @@ def _spendable(identifier: UUID, limit: int | None) -> int | None:
     return known if known is None or limit is None else limit - known
 
 
-def _enter(hold: OfflineHold, rates: tuple[Rate, ...]) -> None:
+def _count_in(hold: OfflineHold, rates: tuple[Rate, ...]) -> None:
     now = time.monotonic()
     for rate in rates:
         _full_at[rate.bucket] = max(_full_at.get(rate.bucket, 0.0), now) + 60 / rate.per_minute
@@ -218,7 +218,7 @@ def _enter(hold: OfflineHold, rates: tuple[Rate, ...]) -> None:
     hold.account.in_flight += 1
 
 
-def _left_of(rate: Rate) -> RateLeft | None:
+def _check_token_bucket(rate: Rate) -> RateLeft | None:
     """Return how a rate stands that is used up; a bucket of a minute's requests that fills evenly, in this process."""
     each = 60 / rate.per_minute
     now = time.monotonic()
@@ -236,7 +236,7 @@ def _count(request: Request, error: RedisError, reason: str, decision: str) -> N
     OUTAGE.refused += 1
     # A store that said no has reserved nothing; one that said nothing may have.
     if not isinstance(error, ResponseError):
-        _unheard.append((time.monotonic(), request.worker, request.id))
+        _unanswered.append((time.monotonic(), request.worker, request.id))
 
 
 def _refuse_unknown() -> NoReturn:
@@ -250,9 +250,9 @@ def _refuse_allowance() -> NoReturn:
     )
 
 
-def _forget(kept: dict[UUID, Account]) -> None:
+def _forget(kept: dict[UUID, OfflineAccount]) -> None:
     gone = sum(account.spent for one, account in _accounts.items() if one not in kept)
     _accounts.clear()
     _accounts.update(kept)
     _full_at.clear()
-    show(-gone)
+    add_to_gauge(-gone)

@@ -18,7 +18,7 @@ from apps.kernel.money import NANO, nanos_up
 _total = 0
 
 
-class Account(msgspec.Struct, eq=False):
+class OfflineAccount(msgspec.Struct, eq=False):
     """What an organization was let through unchecked: in 1e-9 USD, all of it and by key, and how many are under way."""
 
     spent: int = 0
@@ -30,7 +30,7 @@ class Account(msgspec.Struct, eq=False):
         self.spent += nanos
         if key is not None:
             self.keys[key] += nanos
-        show(nanos)
+        add_to_gauge(nanos)
 
 
 class OfflineHold(msgspec.Struct, eq=False):
@@ -39,7 +39,7 @@ class OfflineHold(msgspec.Struct, eq=False):
     `organization_id` is whose credits it counts against, `key` whose limit; None where it counts against none.
     """
 
-    account: Account
+    account: OfflineAccount
     organization_id: UUID | None
     key: UUID | None
     key_limit_nanos: int | None
@@ -68,7 +68,7 @@ class OfflineHold(msgspec.Struct, eq=False):
         self.account.add(more, self.key)
 
 
-def show(more: int) -> None:
+def add_to_gauge(more: int) -> None:
     """Tell operators of more, or less, that is let through unchecked."""
     global _total
     _total += more

@@ -27,7 +27,7 @@ _WORDS = frozenset({"OOM", "READONLY", "MISCONF", "NOREPLICAS", "LOADING", "BUSY
 _CLASSES = ((OutOfMemoryError, "oom"), (ReadOnlyError, "readonly"), (BusyLoadingError, "loading"))
 
 
-def reason_of(error: RedisError) -> str:
+def outage_reason(error: RedisError) -> str:
     """Return why there was no answer, in a word: `timeout`, `unreachable`, `refused` or the store's own in lower case.
 
     All of them are the same to a request: nobody has said that it is covered.

@@ -21,8 +21,8 @@ from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import find_dialect, trait
 from apps.gateway.routing.candidates import Candidate, Candidates
-from apps.gateway.token_estimate import TOKENS_PER_PICTURE_MADE, usage_before_answer
-from apps.gateway.upstream.hedge import Hedge, loss_of
+from apps.gateway.token_estimate import TOKENS_PER_PICTURE_MADE, estimate_usage_before_answer
+from apps.gateway.upstream.hedge import Hedge, losing_cost
 from apps.gateway.upstream.json_repair import PLUGIN
 from apps.kernel.money import NANO, ZERO, nanos_up
 from apps.kernel.usage import Usage
@@ -58,7 +58,7 @@ class Tariff(msgspec.Struct, frozen=True):
         return self.most if not self.per_token else int((amount - self.base) // self.per_token)
 
 
-class Estimate(msgspec.Struct, frozen=True):
+class WorstCase(msgspec.Struct, frozen=True):
     """The worst case of a request: its prompt's tokens, and what the dearest candidate would charge.
 
     Held is `want`; where that is much of what is left, about `part`, and never less than `least`. `credits` is whether
@@ -76,7 +76,7 @@ class Estimate(msgspec.Struct, frozen=True):
     spare: Decimal = ZERO
 
 
-class Allowance(msgspec.Struct, frozen=True):
+class SpendingAllowance(msgspec.Struct, frozen=True):
     """What is held for a request, and what it may write for that."""
 
     chat: Chat
@@ -109,9 +109,9 @@ class Allowance(msgspec.Struct, frozen=True):
         return limit
 
 
-def estimate(
+def estimate_worst_case(
     chat: Chat, candidates: Candidates, prompt: int, hedge: Hedge | None = None, retention: str = "none"
-) -> Estimate:
+) -> WorstCase:
     """Return the worst case over all candidates for a prompt of about so many tokens, with a second call if hedged.
 
     Where credits pay for an answer that is retained, they pay for its storage as well.
@@ -133,24 +133,26 @@ def estimate(
         least = max(least, lowest)
         credits = credits or (one.credential.mode == CREDITS and at_most > 0)
     if hedge is None:
-        return Estimate(prompt, cost, credits, want, part, least, whole)
-    spare = min(hedge.cap, max(loss_of(one, prompt).total for one in candidates.fitting))
-    return Estimate(prompt, cost + spare, credits, want + spare, part + spare, least + spare, whole, spare)
+        return WorstCase(prompt, cost, credits, want, part, least, whole)
+    spare = min(hedge.cap, max(losing_cost(one, prompt).total for one in candidates.fitting))
+    return WorstCase(prompt, cost + spare, credits, want + spare, part + spare, least + spare, whole, spare)
 
 
-def allowance_of(chat: Chat, worst: Estimate, hold: Hold | OfflineHold | None, retention: str) -> Allowance | None:
+def allowance_of(
+    chat: Chat, worst: WorstCase, hold: Hold | OfflineHold | None, retention: str
+) -> SpendingAllowance | None:
     """Return what a request may write for what was granted; None where nothing has to be limited or watched."""
     if hold is None or not hold.balances:
         return None
     granted = worst.whole and hold.amount_nanos >= nanos_up(worst.want)
     if granted and not chat.stream:
         return None
-    return Allowance(chat, worst.prompt_tokens, retention, worst.spare, hold)
+    return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.spare, hold)
 
 
 def tariff_of(chat: Chat, one: Candidate, prompt: int, retention: str) -> Tariff:
     """Return what a candidate charges for a chat with a prompt of about so many tokens."""
-    usage = usage_before_answer(chat, prompt, one.offer)
+    usage = estimate_usage_before_answer(chat, prompt, one.offer)
     base = one.cost_of(usage).total
     if chat.drawing is not None:
         stored = storage_cost_of(usage.total_tokens, retention) if base else ZERO

@@ -20,12 +20,12 @@ from apps.kernel.errors import ClientGone
 
 # Seconds between two looks at all clients: most are answered before the first and cost nothing but their place in a
 # set, where a watch of its own would cost each request a watcher and the system calls that set it up.
-EVERY = 0.1
+POLL_SECONDS = 0.1
 # The kernel's own poll: a look must not switch to another greenlet.
 _poll = get_original("select", "poll")
 
 
-class Departure:
+class ClientDisconnect:
     """Watches one client. Without a socket (another server, a test client) it never interrupts.
 
     The watch begins with the first wait and goes on until `close`.
@@ -35,9 +35,9 @@ class Departure:
         self._client = client
         self._gone = False
         self._waiting: list[greenlet] = []
-        self._watch: _Watch | None = None
+        self._watch: _DisconnectPoller | None = None
 
-    def interrupts(self) -> Departure:
+    def interrupts(self) -> ClientDisconnect:
         """Within this block a wait ends with ClientGone when the client closes its side."""
         return self
 
@@ -47,7 +47,7 @@ class Departure:
         if self._gone:
             raise ClientGone("The client closed the connection")
         if self._watch is None:
-            self._watch = _watch()
+            self._watch = _find_poller()
             self._watch.clients[self] = self._client
         self._waiting.append(getcurrent())
 
@@ -71,12 +71,12 @@ class Departure:
             waiting.throw(ClientGone("The client closed the connection"))
 
 
-class _Watch:
+class _DisconnectPoller:
     """All clients of an event loop that are being waited for: one look at all of them now and then."""
 
     def __init__(self, hub: Hub) -> None:
-        self.clients: dict[Departure, socket.socket] = {}
-        self._timer = hub.loop.timer(EVERY, EVERY, ref=False)
+        self.clients: dict[ClientDisconnect, socket.socket] = {}
+        self._timer = hub.loop.timer(POLL_SECONDS, POLL_SECONDS, ref=False)
         self._timer.start(self._look)
 
     def _look(self) -> None:
@@ -90,24 +90,24 @@ class _Watch:
         for place, _ in kernel.poll(0):
             departure, client = watched[place]
             # More bytes of the client's are a pipelined request, which can wait.
-            if departure in self.clients and _closed(client):
+            if departure in self.clients and _is_closed(client):
                 del self.clients[departure]
                 departure.interrupt()
 
 
-_watches: WeakKeyDictionary[Hub, _Watch] = WeakKeyDictionary()
+_pollers: WeakKeyDictionary[Hub, _DisconnectPoller] = WeakKeyDictionary()
 
 
-def _watch() -> _Watch:
+def _find_poller() -> _DisconnectPoller:
     """Return the watch of the event loop that runs this."""
     hub = gevent.get_hub()
-    watch = _watches.get(hub)
+    watch = _pollers.get(hub)
     if watch is None:
-        watch = _watches[hub] = _Watch(hub)
+        watch = _pollers[hub] = _DisconnectPoller(hub)
     return watch
 
 
-def _closed(client: socket.socket) -> bool:
+def _is_closed(client: socket.socket) -> bool:
     """Return whether a readable socket is readable because its other side is gone."""
     timeout = client.gettimeout()
     client.settimeout(0.0)

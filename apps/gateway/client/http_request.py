@@ -15,7 +15,7 @@ import gevent
 import msgspec
 from django.conf import settings
 
-from apps.gateway.client.client_disconnect import Departure
+from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
 from apps.kernel.request_id import request_id_of
 from apps.kernel.setting import Setting
@@ -35,7 +35,7 @@ class Releasable(Protocol):
         """Give it back; once more does nothing."""
 
 
-class Call:
+class ClientRequest:
     """The client's side of a request."""
 
     # What of the budget of bytes its body takes up, once that is read.
@@ -96,10 +96,10 @@ class Call:
         """The whole `Content-Type`, parameters included."""
         return str(self._environ.get("CONTENT_TYPE") or "")
 
-    def departure(self) -> Departure:
+    def departure(self) -> ClientDisconnect:
         """Return the watch on the client's connection."""
         client = self._environ.get("gunicorn.socket")
-        return Departure(client if isinstance(client, socket.socket) or hasattr(client, "recv") else None)
+        return ClientDisconnect(client if isinstance(client, socket.socket) or hasattr(client, "recv") else None)
 
     @property
     def stated_length(self) -> int | None:
@@ -143,7 +143,7 @@ class Call:
             # It is all here: nothing to wait for.
             return source.read(size)
         try:
-            with gevent.Timeout(settings.BODY_TIMEOUT, _too_slow()):
+            with gevent.Timeout(settings.BODY_TIMEOUT, _body_timeout()):
                 return bytes(source.read(size))
         except OSError as error:
             raise ClientGone("The client closed the connection before its request was complete") from error
@@ -155,7 +155,7 @@ def _wsgi_name(name: str) -> str:
     return f"HTTP_{name.upper().replace('-', '_')}"
 
 
-def _too_slow() -> RequestTimeout:
+def _body_timeout() -> RequestTimeout:
     return RequestTimeout(f"The request body did not arrive within {settings.BODY_TIMEOUT:g} s")
 
 
@@ -163,7 +163,7 @@ def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"The request body is larger than {limit} bytes")
 
 
-class Answer(msgspec.Struct, eq=False):
+class ClientResponse(msgspec.Struct, eq=False):
     """What goes back: a status, headers, and a body in one or more pieces."""
 
     status: int

@@ -13,16 +13,16 @@ from typing import Final
 
 from django.conf import settings
 
-from apps.gateway.client.http_request import Call
+from apps.gateway.client.http_request import ClientRequest
 from apps.kernel.errors import InvalidRequest
 
 HEADER: Final = "CDN-Loop"
 # Deployments of this product that a request may have passed before it comes here.
-MOST_HOPS: Final = 5
+MAX_HOPS: Final = 5
 _TOKEN = re.compile(r"gw-[0-9a-f]{24}")
 
 
-def hops_of(call: Call) -> str:
+def read_cdn_loop(call: ClientRequest) -> str:
     """Return the deployments that a request has passed, for whoever it is sent on to; others' words are left out.
 
     Raises InvalidRequest when it has passed this one, or too many.
@@ -33,12 +33,12 @@ def hops_of(call: Call) -> str:
     tokens = _TOKEN.findall(told)
     if own_token() in tokens:
         raise _looping("This request has passed through this gateway before: a provider key's baseUrl leads back to it")
-    if len(tokens) > MOST_HOPS:
-        raise _looping(f"This request has passed through more than {MOST_HOPS} gateways: a baseUrl leads in a circle")
+    if len(tokens) > MAX_HOPS:
+        raise _looping(f"This request has passed through more than {MAX_HOPS} gateways: a baseUrl leads in a circle")
     return ", ".join(tokens)
 
 
-def with_own(hops: str) -> str:
+def append_own_token(hops: str) -> str:
     """Return the header's value for the next one on the way."""
     return f"{hops}, {own_token()}" if hops else own_token()
 

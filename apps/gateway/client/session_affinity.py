@@ -17,7 +17,7 @@ _LONGEST = 512
 _LONGEST_USER = 16_384
 
 
-def session_of(
+def find_session_key(
     headers: Mapping[str, str], prompt_cache_key: str | None, metadata: Mapping[str, Any] | None
 ) -> str | None:
     """Return a word that all requests of one conversation share, None when the client has none."""

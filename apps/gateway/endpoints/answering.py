@@ -14,7 +14,7 @@ from django.db import DatabaseError
 from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
-from apps.gateway.client.http_request import Answer, Call, Releasable
+from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
 from apps.gateway.dialects import Inbound, Whole
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
@@ -37,33 +37,37 @@ _STREAM_HEADERS = [
 
 
 def answer_chat(
-    call: Call, route: str, dialect: Inbound, read_request: Callable[[bytes], Chat] | None = None
-) -> Answer:
+    call: ClientRequest, route: str, dialect: Inbound, read_request: Callable[[bytes], Chat] | None = None
+) -> ClientResponse:
     """Run a chat and write its answer in the client's dialect. `read_request` is the dialect's own unless given."""
 
     def read(body: bytes) -> Chat:
         return offload(len(body), partial(dialect.read_request, body))
 
-    def run_chat(token: str) -> Answer:
+    def run_chat(token: str) -> ClientResponse:
         run = open_chat(call, route, token, read_request or read)
-        return _stream(run, dialect) if run.chat.stream else whole_answer(run, dialect)
+        return _stream(run, dialect) if run.chat.stream else complete_response(run, dialect)
 
-    return answer_with(call, route, dialect, run_chat)
+    return answer_authenticated(call, route, dialect, run_chat)
 
 
-def answer_with(call: Call, route: str, dialect: Whole, answer_for: Callable[[str], Answer]) -> Answer:
+def answer_authenticated(
+    call: ClientRequest, route: str, dialect: Whole, answer_for: Callable[[str], ClientResponse]
+) -> ClientResponse:
     """Answer a call for the token it presents; an error is written in the client's dialect."""
     try:
         answer = answer_for(presented_token(call.headers("authorization", "x-api-key")))
     except ApiError as error:
-        answer = _refusal(error, dialect)
+        answer = _error_response(error, dialect)
     except DatabaseError as error:
         # Of a process that has just started: it knows neither keys nor models yet.
         log.warning("endpoint.without_database", route=route, error=type(error).__name__)
-        answer = _refusal(Overloaded("The gateway cannot reach its database right now; try again shortly"), dialect)
+        answer = _error_response(
+            Overloaded("The gateway cannot reach its database right now; try again shortly"), dialect
+        )
     except Exception:
         log.exception("endpoint.failed", route=route, request_id=call.request_id)
-        answer = _refusal(InternalError("The gateway failed to answer this request"), dialect)
+        answer = _error_response(InternalError("The gateway failed to answer this request"), dialect)
     answer.headers.append(("x-request-id", call.request_id))
     if (hold := call.hold) is not None:
         if isinstance(answer.body, StreamBody):
@@ -73,7 +77,7 @@ def answer_with(call: Call, route: str, dialect: Whole, answer_for: Callable[[st
     return answer
 
 
-def whole_answer(run: ChatRun, dialect: Whole) -> Answer:
+def complete_response(run: ChatRun, dialect: Whole) -> ClientResponse:
     """Run to the end and return the whole answer. Raises ApiError."""
     summary = None
     for event in run.events():
@@ -83,23 +87,25 @@ def whole_answer(run: ChatRun, dialect: Whole) -> Answer:
             summary = event
     if summary is None:
         raise InternalError("The answer ended without a summary")
-    answer = plain_answer(dialect.write_reply(run.reply(), summary, run.chat))
+    answer = json_response(dialect.write_reply(run.reply(), summary, run.chat))
     answer.headers += [*_loss_headers(run), *_state_headers(run)]
     return answer
 
 
-def plain_answer(body: bytes) -> Answer:
+def json_response(body: bytes) -> ClientResponse:
     """Return a whole JSON answer."""
-    return Answer(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))], [body])
+    return ClientResponse(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))], [body])
 
 
-def _stream(run: ChatRun, dialect: Inbound) -> Answer:
+def _stream(run: ChatRun, dialect: Inbound) -> ClientResponse:
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = dialect.write_events(events, run.chat)
     first = next(pieces, b"")
     # Of a provider that was slow to begin nothing is known yet: the answer's `metadata` has it all the same.
-    return Answer(200, [*_STREAM_HEADERS, *_loss_headers(run), *_state_headers(run)], StreamBody(first, pieces, events))
+    return ClientResponse(
+        200, [*_STREAM_HEADERS, *_loss_headers(run), *_state_headers(run)], StreamBody(first, pieces, events)
+    )
 
 
 def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
@@ -141,7 +147,7 @@ class StreamBody:
                 self.hold.release()
 
 
-def _refusal(error: ApiError, dialect: Whole) -> Answer:
+def _error_response(error: ApiError, dialect: Whole) -> ClientResponse:
     body = dialect.write_error(error)
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
     headers += error.headers
@@ -153,4 +159,4 @@ def _refusal(error: ApiError, dialect: Whole) -> Answer:
         headers.append(("Connection", "close"))
     if error.retry_after is not None:
         headers.append(("Retry-After", str(max(1, ceil(error.retry_after)))))
-    return Answer(error.status, headers, [body])
+    return ClientResponse(error.status, headers, [body])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from apps.gateway.client.http_request import Answer, Call
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import openai
 from apps.gateway.endpoints.answering import answer_chat
 
 
-def chat_completions(call: Call) -> Answer:
+def chat_completions(call: ClientRequest) -> ClientResponse:
     """Answer a chat request, whole or streamed."""
     return answer_chat(call, "chat_completions", openai)

@@ -7,11 +7,11 @@ from contextlib import closing
 from functools import partial
 
 from apps.gateway.canonical.chat import Chat, Image
-from apps.gateway.client.client_disconnect import Departure
-from apps.gateway.client.http_request import Answer, Call
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.images.client import openai
-from apps.gateway.endpoints.answering import answer_with, whole_answer
+from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
@@ -21,12 +21,12 @@ from apps.kernel.offload import offload
 _MOST_TOGETHER = 128 * 1024 * 1024
 
 
-def images_generations(call: Call) -> Answer:
+def images_generations(call: ClientRequest) -> ClientResponse:
     """Answer a request for new pictures."""
     return _answer(call, "images_generations", lambda body: offload(len(body), partial(openai.read_generation, body)))
 
 
-def images_edits(call: Call) -> Answer:
+def images_edits(call: ClientRequest) -> ClientResponse:
     """Answer a request to change pictures."""
     call.accepted = ("application/json", MULTIPART)
     departure = call.departure()
@@ -40,11 +40,13 @@ def images_edits(call: Call) -> Answer:
     return _answer(call, "images_edits", read)
 
 
-def _answer(call: Call, route: str, read: Callable[[bytes], Chat]) -> Answer:
-    return answer_with(call, route, openai, lambda token: whole_answer(open_chat(call, route, token, read), openai))
+def _answer(call: ClientRequest, route: str, read: Callable[[bytes], Chat]) -> ClientResponse:
+    return answer_authenticated(
+        call, route, openai, lambda token: complete_response(open_chat(call, route, token, read), openai)
+    )
 
 
-def _fetched(chat: Chat, departure: Departure) -> Chat:
+def _fetched(chat: Chat, departure: ClientDisconnect) -> Chat:
     """Put pictures in the place of their addresses. Raises InvalidRequest naming the one that cannot be had."""
     together = 0
     for message in chat.messages:
@@ -59,7 +61,7 @@ def _fetched(chat: Chat, departure: Departure) -> Chat:
     return chat
 
 
-def _fetch(url: str, place: str, departure: Departure) -> str:
+def _fetch(url: str, place: str, departure: ClientDisconnect) -> str:
     if url.startswith("data:"):
         return url
     try:

@@ -7,13 +7,13 @@ from functools import partial
 
 import msgspec
 
-from apps.gateway.access.policy import policy_of
+from apps.gateway.access.policy import find_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.client.http_request import Answer, Call
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens as prompt_tokens
 from apps.gateway.dialects import anthropic
-from apps.gateway.endpoints.answering import answer_chat, answer_with, plain_answer
+from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
 from apps.kernel.offload import offload
 
 _BETA = re.compile(r"[\w.-]{1,100}")
@@ -21,7 +21,7 @@ _BETA = re.compile(r"[\w.-]{1,100}")
 _MAX_BETAS = 50
 
 
-def messages(call: Call) -> Answer:
+def messages(call: ClientRequest) -> ClientResponse:
     """Answer a chat request, whole or streamed."""
 
     def read_request(body: bytes) -> Chat:
@@ -32,20 +32,20 @@ def messages(call: Call) -> Answer:
     return answer_chat(call, "messages", anthropic, read_request)
 
 
-def count_tokens(call: Call) -> Answer:
+def count_tokens(call: ClientRequest) -> ClientResponse:
     """Tell how many tokens a prompt has: the provider's count, else about how many. Free, and nothing is recorded."""
 
-    def count(token: str) -> Answer:
-        policy = policy_of(token)
+    def count(token: str) -> ClientResponse:
+        policy = find_policy(token)
         body, _ = read_body(call, policy.organization_id)
         chat = offload(len(body), partial(anthropic.read_prompt, body))
         chat.betas = _betas(call)
-        return plain_answer(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, len(body))}))
+        return json_response(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, len(body))}))
 
-    return answer_with(call, "messages", anthropic, count)
+    return answer_authenticated(call, "messages", anthropic, count)
 
 
-def _betas(call: Call) -> list[str] | None:
+def _betas(call: ClientRequest) -> list[str] | None:
     """Return the previews that the client switches on: what is no name of one is left out."""
     names = [name.strip() for name in (call.header("anthropic-beta") or "").split(",")[:_MAX_BETAS]]
     return [name for name in names if _BETA.fullmatch(name)] or None

@@ -11,7 +11,7 @@ from typing import Concatenate, ParamSpec
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.gateway.access.policy import forget, policy_of
+from apps.gateway.access.policy import find_policy, invalidate
 from apps.keys.presented import presented_token
 
 Rest = ParamSpec("Rest")
@@ -38,7 +38,7 @@ def _presents_any(request: HttpRequest) -> bool:
 
 
 def _check(token: str) -> None:
-    if not policy_of(token).stands():
+    if not find_policy(token).stands():
         # Revoked a moment ago, maybe: nothing is admitted here, which is how others find out.
-        forget(token)
-        policy_of(token)
+        invalidate(token)
+        find_policy(token)

@@ -7,9 +7,9 @@ from functools import partial
 import msgspec
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.client.http_request import Answer, Call
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import openai
-from apps.gateway.endpoints.answering import answer_with, plain_answer
+from apps.gateway.endpoints.answering import answer_authenticated, json_response
 from apps.gateway.explain import explain
 from apps.kernel.offload import offload
 
@@ -19,10 +19,10 @@ def read_request(body: bytes) -> Chat:
     return offload(len(body), partial(openai.read_request, body))
 
 
-def route_explain(call: Call) -> Answer:
+def route_explain(call: ClientRequest) -> ClientResponse:
     """Tell who would answer, and why."""
 
-    def answer_for(token: str) -> Answer:
-        return plain_answer(msgspec.json.encode(explain(call, token, read_request)))
+    def answer_for(token: str) -> ClientResponse:
+        return json_response(msgspec.json.encode(explain(call, token, read_request)))
 
-    return answer_with(call, "route_explain", openai, answer_for)
+    return answer_authenticated(call, "route_explain", openai, answer_for)

@@ -13,9 +13,9 @@ from django.http.response import HttpResponseBase
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from apps.gateway.client.http_request import Answer, Call
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
 
-Endpoint = Callable[[Call], Answer]
+Endpoint = Callable[[ClientRequest], ClientResponse]
 # Statuses that HTTP's registry does not know.
 _REASONS = {499: "Client Closed Request", **{status.value: status.phrase for status in HTTPStatus}}
 
@@ -27,7 +27,7 @@ if settings.SECURE_HSTS_SECONDS:
 
 def respond(endpoint: Endpoint, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     """Serve a call straight from WSGI."""
-    answer = endpoint(Call(environ))
+    answer = endpoint(ClientRequest(environ))
     answer.headers += _SECURITY
     start_response(f"{answer.status} {_REASONS.get(answer.status, 'Unknown')}", answer.headers)
     return answer.body
@@ -40,7 +40,7 @@ def view_of(endpoint: Endpoint) -> Callable[[HttpRequest], HttpResponseBase]:
     @require_POST
     @wraps(endpoint)
     def view(request: HttpRequest) -> HttpResponseBase:
-        answer = endpoint(Call(request.META))
+        answer = endpoint(ClientRequest(request.META))
         response: HttpResponseBase
         if isinstance(answer.body, list):
             response = HttpResponse(b"".join(answer.body), status=answer.status)

@@ -29,8 +29,16 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.guard.documents import Document, document_of
-from apps.gateway.guard.json_text import Cut, Enclosed, JsonText, encoded, masked, read_json_text, strings_of
+from apps.gateway.guard.documents import AttachedDocument, read_document
+from apps.gateway.guard.json_text import (
+    EmbeddedFile,
+    JsonText,
+    Redaction,
+    apply_redactions,
+    encode_json,
+    iterate_strings,
+    parse_json_text,
+)
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import OutOfBounds
 
@@ -41,24 +49,24 @@ _WORD_OF_FORMAT: Final = re.compile("[a-z_/-]{1,24}")
 _TOOLS: Final = "tool"
 # Names, strings and numbers of JSON in all of a request: some 300 bytes each while they are looked at.
 MOST_VALUES: Final = 300_000
-Change = Callable[[Iterable[Cut]], None]
+RedactText = Callable[[Iterable[Redaction]], None]
 
 
-class Passage(msgspec.Struct, frozen=True):
+class ChatText(msgspec.Struct, frozen=True):
     """One text, who speaks it, and how the chat is changed where it is cut; None where it cannot be."""
 
     place: str
     role: str
     text: str
-    cut: Change | None
+    cut: RedactText | None
 
 
-class Passages:
+class ChatTexts:
     """The texts and files of a chat, in order."""
 
     def __init__(self, chat: Chat) -> None:
-        self.texts: list[Passage] = []
-        self.files: list[Document] = []
+        self.texts: list[ChatText] = []
+        self.files: list[AttachedDocument] = []
         self._left = MOST_VALUES
         # Strings of the body that are texts here, or stand for something.
         self._known: set[str | None] = {chat.model, chat.user, chat.prompt_cache_key, *(chat.stop or ())}
@@ -78,7 +86,7 @@ class Passages:
             self._json(getattr(chat, name), name, "system")
         self._json(chat.extra, "request", "system")
         if chat.drawing is not None and chat.drawing.mask is not None:
-            self._file(document_of(chat.drawing.mask).named("", "mask"), "mask", "user")
+            self._file(read_document(chat.drawing.mask).named("", "mask"), "mask", "user")
         # The bytes that the chat was read from, each name in them once: a reader that takes the first of two, where
         # this gateway takes the last, would be told something else than was looked at.
         self.source: Source | None = None
@@ -113,7 +121,7 @@ class Passages:
                 self._document(part, here, role)
             case Audio():
                 self._known.add(part.data)
-                self._file(document_of(part.data, f"audio/{part.format}").named("", here), here, role)
+                self._file(read_document(part.data, f"audio/{part.format}").named("", here), here, role)
             case Opaque():
                 self._json(part.data, here, role)
 
@@ -128,21 +136,21 @@ class Passages:
             self._json(tool.user_location, f"{here}.user_location", _TOOLS)
         self._json(tool.extra, here, _TOOLS)
 
-    def _add(self, place: str, role: str, text: str, cut: Change | None) -> None:
+    def _add(self, place: str, role: str, text: str, cut: RedactText | None) -> None:
         if text and not text.isspace():
-            self.texts.append(Passage(place, role, text, cut))
+            self.texts.append(ChatText(place, role, text, cut))
 
     def _plain(self, owner: Any, name: str, place: str, role: str) -> None:
         """Take in a text that is an owner's attribute."""
         text = getattr(owner, name)
         if text is not None:
             self._known.add(text)
-            self._add(place, role, text, lambda cuts: setattr(owner, name, masked(text, cuts)))
+            self._add(place, role, text, lambda cuts: setattr(owner, name, apply_redactions(text, cuts)))
 
     def _text(self, owner: Any, name: str, place: str, role: str) -> None:
         """Take in a text that may be JSON, and stays JSON then."""
         try:
-            value = read_json_text(getattr(owner, name))
+            value = parse_json_text(getattr(owner, name))
         except OutOfBounds as passed:
             raise InvalidRequest(f"{place}: the JSON {passed}", param=_field_of(place)) from None
         if value is None:
@@ -150,7 +158,7 @@ class Passages:
             return
         read = self._within(JsonText(value), place)
         self._known.update((getattr(owner, name), *read.strings))
-        self._add(place, role, read.text, lambda cuts: setattr(owner, name, encoded(read.cut(cuts))))
+        self._add(place, role, read.text, lambda cuts: setattr(owner, name, encode_json(read.cut(cuts))))
         self._enclosed(read.enclosed, place, role)
 
     def _json(self, value: Any, place: str, role: str) -> None:
@@ -181,8 +189,8 @@ class Passages:
     def _reasoning(self, part: Reasoning, place: str, role: str) -> None:
         """Take in thinking: changed, it has lost its maker's seal."""
 
-        def cut(cuts: Iterable[Cut]) -> None:
-            part.text = masked(part.text, cuts)
+        def cut(cuts: Iterable[Redaction]) -> None:
+            part.text = apply_redactions(part.text, cuts)
             part.signature = None
 
         self._known.update((part.text, part.signature, part.data, part.id, part.format))
@@ -194,7 +202,7 @@ class Passages:
         def change(written: str) -> None:
             part.url = written
 
-        self._file(document_of(part.url).named("", here), here, role, change)
+        self._file(read_document(part.url).named("", here), here, role, change)
 
     def _document(self, part: File, here: str, role: str) -> None:
         if part.filename is not None:
@@ -206,10 +214,12 @@ class Passages:
 
         written = part.url if part.data is None else part.data
         if written is not None:
-            document = document_of(written, part.media_type or "").named(part.filename or "", here)
+            document = read_document(written, part.media_type or "").named(part.filename or "", here)
             self._file(document, here, role, change)
 
-    def _file(self, document: Document, place: str, role: str, change: Callable[[str], None] | None = None) -> None:
+    def _file(
+        self, document: AttachedDocument, place: str, role: str, change: Callable[[str], None] | None = None
+    ) -> None:
         """Take in a file, and what it says where it is a text; `change` writes another into the chat."""
         self.files.append(document)
         text = document.text()
@@ -217,26 +227,26 @@ class Passages:
             return
         self._known.add(text)
         try:
-            value = read_json_text(text)
+            value = parse_json_text(text)
         except OutOfBounds:
             # A file of very much data is read as the text it is: so will the model.
             value = None
         read = None if value is None else self._within(JsonText(value), place)
 
-        def cut(cuts: Iterable[Cut]) -> None:
+        def cut(cuts: Iterable[Redaction]) -> None:
             if change is not None:
-                change(document.written(masked(text, cuts) if read is None else encoded(read.cut(cuts))))
+                change(document.written(apply_redactions(text, cuts) if read is None else encode_json(read.cut(cuts))))
 
         self._add(place, role, text if read is None else read.text, None if change is None else cut)
 
-    def _enclosed(self, files: list[Enclosed], place: str, role: str) -> None:
+    def _enclosed(self, files: list[EmbeddedFile], place: str, role: str) -> None:
         for media_type, data in files:
             self._known.update((data, data.partition(",")[2]))
-            self._file(document_of(data, media_type).named("", place), place, role)
+            self._file(read_document(data, media_type).named("", place), place, role)
 
     def _rest(self, body: Any) -> None:
         """Take in what else the client's bytes say. They are not sent on once anything was cut."""
-        rest = [text for text in dict.fromkeys(strings_of(body, _BESIDE)) if text not in self._known]
+        rest = [text for text in dict.fromkeys(iterate_strings(body, _BESIDE)) if text not in self._known]
         if words := [text for text in rest if not _WORD_OF_FORMAT.fullmatch(text)]:
             read = self._within(JsonText(words), "request")
             self._add("request", "system", read.text, read.cut)

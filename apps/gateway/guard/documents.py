@@ -25,7 +25,7 @@ _TEXTS: Final = re.compile(r"text/|.*[/+.-](json|xml|yaml|toml|csv|html|javascri
 _BYTES: Final = re.compile(r"(image|audio|video|font)/|application/(pdf|zip|gzip|vnd\.openxmlformats.*|msword)\b")
 
 
-class Document(msgspec.Struct, frozen=True, kw_only=True):
+class AttachedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A file by its bytes or its address. `media_type` is the client's word for its kind, "" where it has none.
 
     `head` stands before the data as it was written: that of a data URL, or nothing.
@@ -38,7 +38,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes | None = None
     address: str | None = None
 
-    def named(self, name: str, place: str) -> Document:
+    def named(self, name: str, place: str) -> AttachedDocument:
         """Return the file under its name, at its place in the request."""
         return msgspec.structs.replace(self, name=name, place=place)
 
@@ -69,17 +69,17 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         return "utf-16" if self.data is not None and self.data.startswith(marks) else "utf-8"
 
 
-def document_of(written: str, media_type: str = "") -> Document:
+def read_document(written: str, media_type: str = "") -> AttachedDocument:
     """Return the file of a data URL, an address, or base64. What is wrong with base64 is passed over, as others do."""
     if head := _DATA_URL.match(written):
         kind, _, rest = head[1].partition(";")
         data = written[head.end() :]
         is_base64 = rest.lower().endswith("base64")
         content = _decoded(data) if is_base64 else unquote_to_bytes(data)
-        return Document(media_type=kind.strip().lower() or media_type.lower(), head=head[0], data=content)
+        return AttachedDocument(media_type=kind.strip().lower() or media_type.lower(), head=head[0], data=content)
     if "://" in written[:20]:
-        return Document(media_type=media_type.lower(), address=written)
-    return Document(media_type=media_type.lower(), data=_decoded(written))
+        return AttachedDocument(media_type=media_type.lower(), address=written)
+    return AttachedDocument(media_type=media_type.lower(), data=_decoded(written))
 
 
 def _decoded(base64: str) -> bytes:

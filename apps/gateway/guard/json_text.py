@@ -24,7 +24,7 @@ _HEAD = 1024
 _STEP = 256 * 1024
 
 
-class Cut(NamedTuple):
+class Redaction(NamedTuple):
     """A part of a text, `text[start:end]`, never empty, and what takes its place."""
 
     start: int
@@ -32,7 +32,7 @@ class Cut(NamedTuple):
     word: str
 
 
-class Enclosed(NamedTuple):
+class EmbeddedFile(NamedTuple):
     """A file within a JSON value: a data URL, or base64 with the media type beside it."""
 
     media_type: str
@@ -49,7 +49,7 @@ class _Leaf(NamedTuple):
     is_name: bool
 
 
-def masked(text: str, cuts: Iterable[Cut]) -> str:
+def apply_redactions(text: str, cuts: Iterable[Redaction]) -> str:
     """Return the text with the words in the place of what is cut: from left to right, and nothing twice."""
     pieces, at = [], 0
     for cut in cuts:
@@ -70,7 +70,7 @@ class JsonText:
         self._length = 0
         self._leaves: list[_Leaf] = []
         self.strings: list[str] = []
-        self.enclosed: list[Enclosed] = []
+        self.enclosed: list[EmbeddedFile] = []
         pending: list[tuple[Any, Any]] = [(self._root, 0)]
         while pending:
             container, key = pending.pop()
@@ -94,7 +94,7 @@ class JsonText:
         # Names, strings and numbers of the value.
         self.leaves = len(self._leaves)
 
-    def cut(self, cuts: Iterable[Cut]) -> Any:
+    def cut(self, cuts: Iterable[Redaction]) -> Any:
         """Change the value itself where the text is cut, and return it; a number that is cut becomes its word."""
         wanted = list(cuts)
         names: list[tuple[_Leaf, str]] = []
@@ -106,10 +106,10 @@ class JsonText:
             if not within:
                 continue
             if leaf.is_name:
-                names.append((leaf, masked(leaf.key, within)))
+                names.append((leaf, apply_redactions(leaf.key, within)))
                 continue
             old = leaf.container[leaf.key]
-            leaf.container[leaf.key] = masked(old, within) if isinstance(old, str) else within[0].word
+            leaf.container[leaf.key] = apply_redactions(old, within) if isinstance(old, str) else within[0].word
         for leaf, name in names:
             _rename(leaf.container, leaf.key, name)
         return self._root[0]
@@ -128,24 +128,24 @@ class JsonText:
         media_type, data = value.get("media_type"), value.get("data")
         if isinstance(media_type, str) and isinstance(data, str) and value.get("type") == "base64":
             self.strings.append(data)
-            self.enclosed.append(Enclosed(media_type, data))
+            self.enclosed.append(EmbeddedFile(media_type, data))
             return [name for name in value if name != "data"]
         return list(value)
 
     def _is_file(self, text: str) -> bool:
         """Return whether a string is no text: a data URL, which is put aside, or bytes that somebody sealed."""
         if text[:5].lower() == "data:" and "," in text:
-            self.enclosed.append(Enclosed("", text))
+            self.enclosed.append(EmbeddedFile("", text))
             return True
         return len(text) >= 200 and _is_base64(text) and not _is_text(text)
 
 
-def encoded(value: Any) -> str:
+def encode_json(value: Any) -> str:
     """Return a JSON value as JSON."""
     return msgspec.json.encode(value).decode()
 
 
-def strings_of(value: Any, beside: Collection[str] = ()) -> Iterator[str]:
+def iterate_strings(value: Any, beside: Collection[str] = ()) -> Iterator[str]:
     """Yield the strings of a JSON value, those of members of the names in `beside` aside."""
     pending = [value]
     while pending:
@@ -158,7 +158,7 @@ def strings_of(value: Any, beside: Collection[str] = ()) -> Iterator[str]:
             pending.extend(inner)
 
 
-def read_json_text(text: str) -> Any:
+def parse_json_text(text: str) -> Any:
     """Return the object or array that a text is as JSON; None for any other text. Raises OutOfBounds."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
@@ -168,12 +168,12 @@ def read_json_text(text: str) -> Any:
         return None
 
 
-def _within(leaf: _Leaf, wanted: list[Cut], at: int) -> list[Cut]:
+def _within(leaf: _Leaf, wanted: list[Redaction], at: int) -> list[Redaction]:
     """Return the parts of the cuts, from one on, that fall into a leaf."""
     found = []
     while at < len(wanted) and wanted[at].start < leaf.end:
         start, end, word = wanted[at]
-        found.append(Cut(max(start, leaf.start) - leaf.start, min(end, leaf.end) - leaf.start, word))
+        found.append(Redaction(max(start, leaf.start) - leaf.start, min(end, leaf.end) - leaf.start, word))
         at += 1
     return found
 

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.guard.chat_texts import Passage, Passages
-from apps.gateway.guard.documents import Document
-from apps.gateway.guard.json_text import Cut
+from apps.gateway.guard.chat_texts import ChatText, ChatTexts
+from apps.gateway.guard.documents import AttachedDocument
+from apps.gateway.guard.json_text import Redaction
 from apps.gateway.metrics.definitions import FINDINGS
 from apps.guardrails.findings.finding import File, Finding, Segment, Span, Verdict
 from apps.guardrails.findings.masking import merged, placeholder_of
@@ -32,13 +32,13 @@ BLOCKED: Final = "guardrail_blocked"
 class _Read(NamedTuple):
     """What a chat says, and what becomes of it."""
 
-    passages: Passages
+    passages: ChatTexts
     segments: list[Segment]
     files: list[File]
     verdict: Verdict
 
 
-class Guard:
+class RequestGuard:
     """The guardrails of one request: what is in force, and what was found so far, to be recorded with it."""
 
     def __init__(self, compiled: Compiled, retention: str) -> None:
@@ -56,13 +56,13 @@ class Guard:
         """Mask the chat, which was read from so many bytes, where rules say so. Raises InvalidRequest
         (`guardrail_blocked`), Overloaded."""
         passages, segments, files, verdict = offload(size, partial(_read, self.compiled, chat))
-        cuts = cuts_of(verdict)
+        cuts = redactions_of(verdict)
         verdict = _blocked_where_fixed(verdict, passages.texts)
         self.note(verdict, segments, files)
         if verdict.blocked is not None:
-            raise refusal_of(verdict.blocked, segments, files)
+            raise blocked_error(verdict.blocked, segments, files)
         if cuts:
-            offload(size, partial(_cut, passages, cuts))
+            offload(size, partial(_redact, passages, cuts))
         # What the client sent says more than this, or says it twice: what was read is what may be sent.
         chat.source = None if cuts else passages.source
 
@@ -83,19 +83,19 @@ class Guard:
                     self._told[finding.rule_id, taken] = None
 
 
-def cuts_of(verdict: Verdict) -> dict[int, list[Cut]]:
+def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
     """Return what is to be masked, by the index of its segment."""
     spans: dict[int, list[Span]] = {}
-    for finding in filter(masks, verdict.findings):
+    for finding in filter(is_masked, verdict.findings):
         if finding.segment is not None:
             spans.setdefault(finding.segment, []).extend(finding.spans)
     return {
-        index: [Cut(span.start, span.end, placeholder_of(span.label)) for span in merged(found)]
+        index: [Redaction(span.start, span.end, placeholder_of(span.label)) for span in merged(found)]
         for index, found in spans.items()
     }
 
 
-def refusal_of(finding: Finding, segments: Sequence[Segment], files: Sequence[File] = ()) -> InvalidRequest:
+def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence[File] = ()) -> InvalidRequest:
     """Return the answer to a request that a rule does not let pass. It says what to do, never what was found."""
     place = ""
     if finding.segment is not None:
@@ -112,36 +112,36 @@ def refusal_of(finding: Finding, segments: Sequence[Segment], files: Sequence[Fi
 
 
 def _read(compiled: Compiled, chat: Chat) -> _Read:
-    passages = Passages(chat)
+    passages = ChatTexts(chat)
     segments = [Segment(Text(one.text), one.role, one.place) for one in passages.texts]
     files = [_file_of(one) for one in passages.files]
     return _Read(passages, segments, files, engine.screen(compiled, segments, files))
 
 
-def _cut(passages: Passages, cuts: Mapping[int, list[Cut]]) -> None:
+def _redact(passages: ChatTexts, cuts: Mapping[int, list[Redaction]]) -> None:
     for index, wanted in cuts.items():
         if (cut := passages.texts[index].cut) is not None:
             cut(wanted)
 
 
-def _blocked_where_fixed(verdict: Verdict, passages: Sequence[Passage]) -> Verdict:
+def _blocked_where_fixed(verdict: Verdict, passages: Sequence[ChatText]) -> Verdict:
     """Return the verdict, which blocks as well where something would have to be masked that cannot be."""
     if verdict.blocked is not None:
         return verdict
     for place, finding in enumerate(verdict.findings):
-        if finding.segment is not None and masks(finding) and passages[finding.segment].cut is None:
+        if finding.segment is not None and is_masked(finding) and passages[finding.segment].cut is None:
             blocked = replace(finding, action="block", reason="it cannot be masked here")
             findings = (*verdict.findings[:place], blocked, *verdict.findings[place + 1 :])
             return replace(verdict, blocked=blocked, findings=findings)
     return verdict
 
 
-def masks(finding: Finding) -> bool:
+def is_masked(finding: Finding) -> bool:
     """Return whether a finding is masked in its text."""
     return finding.action == "redact" and not finding.observed
 
 
-def _file_of(document: Document) -> File:
+def _file_of(document: AttachedDocument) -> File:
     return File(
         name=document.name,
         declared_type=document.media_type,

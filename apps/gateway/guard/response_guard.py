@@ -26,14 +26,14 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
     UsageReported,
 )
-from apps.gateway.guard.json_text import Cut, JsonText, encoded, masked, read_json_text
-from apps.gateway.guard.request_guard import Guard, cuts_of, masks
+from apps.gateway.guard.json_text import JsonText, Redaction, apply_redactions, encode_json, parse_json_text
+from apps.gateway.guard.request_guard import RequestGuard, is_masked, redactions_of
 from apps.guardrails.findings.finding import Segment, Verdict
 from apps.guardrails.scanning.stream_window import Blocked, Window
 from apps.guardrails.text.text_view import Text
 from apps.kernel.json_bounds import OutOfBounds
 
-Said = TextDelta | ReasoningDelta | RefusalDelta
+TextEvent = TextDelta | ReasoningDelta | RefusalDelta
 ROLE, PLACE = "assistant", "answer"
 
 
@@ -42,7 +42,7 @@ class _Running:
     """A text under way: all of it as the model wrote it, and its latest event, of which further ones are made."""
 
     window: Window
-    latest: Said
+    latest: TextEvent
     written: list[str] = field(default_factory=list)
 
     @property
@@ -53,7 +53,7 @@ class _Running:
     @property
     def masked(self) -> bool:
         """Whether something in it was masked."""
-        return any(map(masks, self.window.findings))
+        return any(map(is_masked, self.window.findings))
 
 
 @dataclass(slots=True)
@@ -71,10 +71,10 @@ class _Choice:
     sounds: list[AudioDelta] = field(default_factory=list)
 
 
-class ScreenedAnswer:
+class ResponseGuard:
     """What guardrails leave of an answer of so many choices; `whole` where it is not streamed."""
 
-    def __init__(self, guard: Guard, choices: int, *, whole: bool) -> None:
+    def __init__(self, guard: RequestGuard, choices: int, *, whole: bool) -> None:
         self._guard = guard
         self._number = choices
         self._whole = whole
@@ -144,7 +144,7 @@ class ScreenedAnswer:
                     choice.finished = True
                     yield event
 
-    def _say(self, choice: _Choice, event: Said) -> Iterator[Event]:
+    def _say(self, choice: _Choice, event: TextEvent) -> Iterator[Event]:
         """Take in more text; another kind of text than before ends what was under way."""
         if choice.running is not None and _kind_of(event) != _kind_of(choice.running.latest):
             yield from self._pause(choice)
@@ -183,7 +183,7 @@ class ScreenedAnswer:
     def _note(self, choice: _Choice, verdict: Verdict, segments: list[Segment]) -> None:
         self._guard.note(verdict, segments)
         choice.blocked = choice.blocked or verdict.blocked is not None
-        choice.masked = choice.masked or any(map(masks, verdict.findings))
+        choice.masked = choice.masked or any(map(is_masked, verdict.findings))
 
     def _end(self, choice: _Choice) -> Iterator[Event]:
         """Yield all that was held: the answer has come to its end."""
@@ -222,27 +222,27 @@ class ScreenedAnswer:
         """Return a whole text masked, JSON as JSON."""
         value = _json_in(text)
         if value is None:
-            return masked(text, self._cuts_of(choice, text))
+            return apply_redactions(text, self._cuts_of(choice, text))
         read = JsonText(value)
         cuts = self._cuts_of(choice, read.text)
-        return encoded(read.cut(cuts)) if cuts else text
+        return encode_json(read.cut(cuts)) if cuts else text
 
-    def _cuts_of(self, choice: _Choice, text: str) -> list[Cut]:
+    def _cuts_of(self, choice: _Choice, text: str) -> list[Redaction]:
         if not text or text.isspace():
             return []
         segments = [Segment(Text(text), ROLE, PLACE)]
         verdict = self._guard.judge_answer(segments)
         self._note(choice, verdict, segments)
-        return cuts_of(verdict).get(0, [])
+        return redactions_of(verdict).get(0, [])
 
 
 def _json_in(text: str) -> Any:
     """Return the JSON that a text is; None for any other text, and for JSON that holds more than any model writes."""
     try:
-        return read_json_text(text)
+        return parse_json_text(text)
     except OutOfBounds:
         return None
 
 
-def _kind_of(event: Said) -> tuple[type[Event], int]:
+def _kind_of(event: TextEvent) -> tuple[type[Event], int]:
     return type(event), event.block if isinstance(event, ReasoningDelta) else 0

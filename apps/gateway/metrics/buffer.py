@@ -20,7 +20,7 @@ _seen: dict[Histogram, tuple[Counts[int], list[float]]] = {}
 
 
 @cache
-def child_of(metric: Any, *labels: str) -> Any:
+def labeled_child(metric: Any, *labels: str) -> Any:
     """Return a metric's child, which the library looks up under a lock."""
     return metric.labels(*labels)
 
@@ -41,7 +41,7 @@ def observe(histogram: Histogram, value: float) -> None:
     total[0] += value
 
 
-def hand_over() -> None:
+def flush_to_prometheus() -> None:
     """Let the metrics have what was added and seen."""
     while _seen:
         histogram, (buckets, total) = _seen.popitem()

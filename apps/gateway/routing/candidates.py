@@ -18,11 +18,11 @@ from apps.catalog.resolve import resolve as resolve_name
 from apps.catalog.snapshot import Catalog, Model, Offer
 from apps.gateway.access.credentials import CREDITS, Credential, credentials_for
 from apps.gateway.access.policy import Policy
-from apps.gateway.access.schemes import can_fill
+from apps.gateway.access.schemes import can_fill_placeholders
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.pictures import dialect_of, price_of
 from apps.gateway.routing.custom_providers import is_custom, resolve_custom
-from apps.gateway.routing.requirements import Need, check_kind, is_of_a_kind, needs_of
+from apps.gateway.routing.requirements import Requirement, check_model_mode, has_requested_mode, requirements_of
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage
@@ -33,7 +33,7 @@ AUTO = "auto"
 # Never chosen on the client's behalf.
 _UNSTABLE = {"unstable", "experimental"}
 # Names of models that a policy keeps the reach of.
-_MOST_REACHED = 32
+_MAX_REACHABLE_MODELS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Candidate:
         return cost_of(usage, self.offer.prices, self.discount)
 
 
-class Reach(msgspec.Struct, frozen=True):
+class ReachableCandidates(msgspec.Struct, frozen=True):
     """Whom a caller may ask for a model by one of its names, whatever is asked: on a day, under a catalog."""
 
     catalog: Catalog
@@ -109,31 +109,38 @@ def resolve(
         own = [
             Candidate(offer, credential, offer.model_name) for offer, credential in resolve_custom(policy, chat.model)
         ]
-        return Candidates(own[0].provider_id, tuple(_allowed(policy, own)))
-    reach = _reach(policy, catalog, chat, discounts)
-    check_kind(reach.model, chat)
+        return Candidates(own[0].provider_id, tuple(_filter_by_access_rules(policy, own)))
+    reach = _find_reachable(policy, catalog, chat, discounts)
+    check_model_mode(reach.model, chat)
     requested = reach.requested_provider
-    return Candidates(requested, _roomy(chat, _able(chat, reach.candidates, requested), prompt_tokens, requested))
+    return Candidates(
+        requested,
+        _filter_by_context_window(
+            chat, _filter_by_capabilities(chat, reach.candidates, requested), prompt_tokens, requested
+        ),
+    )
 
 
-def _reach(policy: Policy, catalog: Catalog, chat: Chat, discounts: Discounts) -> Reach:
+def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Discounts) -> ReachableCandidates:
     """Return whom the caller may ask for the chat's model. Raises as `resolve` does.
 
     It is the same from one request to the next, and is kept with the policy; but where discounts may expire, and for
     pictures, whose offers depend on what is asked.
     """
     today = datetime.now(UTC).date()
-    known: Reach | None = policy.reached.get(chat.model)
+    known: ReachableCandidates | None = policy.reached.get(chat.model)
     if known is not None and known.catalog is catalog and known.today == today and chat.drawing is None:
-        check_kind(known.model, chat)
+        check_model_mode(known.model, chat)
         return known
     resolved = resolve_name(catalog, chat.model, today)
     requested = resolved.provider.id if resolved.provider else None
-    check_kind(resolved.model, chat)
+    check_model_mode(resolved.model, chat)
     reachable = _reachable(policy, chat, resolved.model.offers, resolved.name, discounts)
-    reach = Reach(catalog, today, resolved.model, requested, _allowed(policy, reachable, requested))
+    reach = ReachableCandidates(
+        catalog, today, resolved.model, requested, _filter_by_access_rules(policy, reachable, requested)
+    )
     if chat.drawing is None and not (discounts.own or discounts.everyones):
-        if len(policy.reached) >= _MOST_REACHED:
+        if len(policy.reached) >= _MAX_REACHABLE_MODELS:
             policy.reached.clear()
         policy.reached[chat.model] = reach
     return reach
@@ -144,32 +151,32 @@ def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: i
     offers = [
         offer
         for model in catalog.models.values()
-        if is_of_a_kind(model, chat)
+        if has_requested_mode(model, chat)
         for offer in model.offers
         if offer.stability not in _UNSTABLE and not offer.prices.unpriced
     ]
-    for wish in _wishes_of(chat):
+    for wish in _auto_requirements(chat):
         offers = [offer for offer in offers if wish.can(offer)]
         if not any(offer.active and credentials_for(policy, offer.provider) for offer in offers):
             message = f"auto: there is no model {wish.name} that this project can use"
             raise InvalidRequest(message, code="unsupported_feature", param=wish.param)
-    reachable = _allowed(policy, _reachable(policy, chat, offers, AUTO, discounts))
-    fitting = _roomy(chat, _able(chat, reachable, None), prompt_tokens, None)
+    reachable = _filter_by_access_rules(policy, _reachable(policy, chat, offers, AUTO, discounts))
+    fitting = _filter_by_context_window(chat, _filter_by_capabilities(chat, reachable, None), prompt_tokens, None)
     real = [one for one in fitting if not one.offer.facts.get("development_only")] or fitting
     cheapest = min(real, key=lambda one: _list_price(chat, one))
     return Candidates(None, tuple(one for one in real if one.model_id == cheapest.model_id))
 
 
-def _wishes_of(chat: Chat) -> list[Need]:
+def _auto_requirements(chat: Chat) -> list[Requirement]:
     """Return what the client wants of a model that is chosen on its behalf."""
     wishes = (
-        (chat.free_models_only, Need("without a price", lambda offer: offer.prices.free, "free_models_only")),
-        (chat.no_reasoning, Need("without reasoning", lambda offer: not offer.reasoning, "no_reasoning")),
+        (chat.free_models_only, Requirement("without a price", lambda offer: offer.prices.free, "free_models_only")),
+        (chat.no_reasoning, Requirement("without reasoning", lambda offer: not offer.reasoning, "no_reasoning")),
     )
     return [need for wished, need in wishes if wished]
 
 
-def _roomy(
+def _filter_by_context_window(
     chat: Chat, fitting: Sequence[Candidate], prompt_tokens: int, requested: str | None
 ) -> tuple[Candidate, ...]:
     """Return the candidates that have room for prompt and answer, and write as long an answer as asked if any does.
@@ -182,7 +189,7 @@ def _roomy(
     wanted = chat.max_tokens or 0
     needed = prompt_tokens + wanted
     for one in fitting:
-        if not (_holds(one.offer.context_length, needed) and _holds(one.offer.max_output, wanted)):
+        if not (_fits(one.offer.context_length, needed) and _fits(one.offer.max_output, wanted)):
             break
     else:
         return tuple(fitting)
@@ -194,14 +201,14 @@ def _roomy(
             code="context_length_exceeded",
             param="messages",
         )
-    roomy = [one for one in fitting if _holds(one.offer.context_length, needed)]
+    roomy = [one for one in fitting if _fits(one.offer.context_length, needed)]
     roomy = roomy or [one for one in fitting if one.offer.context_length == largest]
-    left = [one for one in roomy if _holds(one.offer.max_output, wanted)] or roomy
+    left = [one for one in roomy if _fits(one.offer.max_output, wanted)] or roomy
     named = [one for one in fitting if one.provider_id == requested and one not in left]
     return (*left, *named)
 
 
-def _holds(limit: int | None, tokens: int) -> bool:
+def _fits(limit: int | None, tokens: int) -> bool:
     return limit is None or tokens <= limit
 
 
@@ -214,21 +221,23 @@ def _reachable(
     if not live:
         raise InvalidRequest(f"No provider of {chat.model} can be reached", code="model_not_found", param="model")
     reachable = [
-        Candidate(offer, credential, offer.name_for(name), _off(discounts, offer, credential))
+        Candidate(offer, credential, offer.name_for(name), _discount_on(discounts, offer, credential))
         for offer in live
         for credential in credentials_for(policy, offer.provider)
-        if credential.base_url or can_fill(offer.provider.auth, offer.provider.base_url)
+        if credential.base_url or can_fill_placeholders(offer.provider.auth, offer.provider.base_url)
     ]
     if not reachable:
         raise InvalidRequest(_no_credential(policy, live), code="model_not_found", param="model")
     return reachable
 
 
-def _off(discounts: Discounts, offer: Offer, credential: Credential) -> Decimal:
+def _discount_on(discounts: Discounts, offer: Offer, credential: Credential) -> Decimal:
     return discounts.on(offer.provider.id, offer.model_id) if credential.mode == CREDITS else ZERO
 
 
-def _allowed(policy: Policy, reachable: Sequence[Candidate], requested: str | None = None) -> Sequence[Candidate]:
+def _filter_by_access_rules(
+    policy: Policy, reachable: Sequence[Candidate], requested: str | None = None
+) -> Sequence[Candidate]:
     """Return the candidates that the key's access rules leave. Raises Forbidden when they leave none, or take away the
     provider that was named."""
     if not policy.rules:
@@ -241,26 +250,26 @@ def _allowed(policy: Policy, reachable: Sequence[Candidate], requested: str | No
     return allowed
 
 
-def _able(chat: Chat, reachable: Sequence[Candidate], requested: str | None) -> tuple[Candidate, ...]:
+def _filter_by_capabilities(chat: Chat, reachable: Sequence[Candidate], requested: str | None) -> tuple[Candidate, ...]:
     """Return the candidates that can do everything asked."""
     left = tuple(reachable)
-    for need in needs_of(chat):
+    for need in requirements_of(chat):
         left = tuple(one for one in left if need.can(one.offer))
         if not left:
-            raise _lacks(chat, need)
+            raise _unsupported(chat, need)
     if requested is None or requested in [one.provider_id for one in left]:
         return left
     # The one named is out of reach or lacks something: say so rather than answer from elsewhere unasked.
     for one in reachable:
         if one.provider_id == requested:
-            lacking = next(need for need in needs_of(chat) if not need.can(one.offer))
-            raise _lacks(chat, lacking)
+            lacking = next(need for need in requirements_of(chat) if not need.can(one.offer))
+            raise _unsupported(chat, lacking)
     raise InvalidRequest(
         f"{chat.model}: the provider {requested} cannot be used by this project", code="model_not_found", param="model"
     )
 
 
-def _lacks(chat: Chat, need: Need) -> InvalidRequest:
+def _unsupported(chat: Chat, need: Requirement) -> InvalidRequest:
     """Return the refusal that says which need nobody meets."""
     message = f"{chat.model} does not support {need.name}"
     return InvalidRequest(message, code="unsupported_feature", param=need.param)

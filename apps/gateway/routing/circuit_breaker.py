@@ -17,25 +17,25 @@ import msgspec
 import structlog
 from redis.exceptions import RedisError
 
-from apps.gateway.routing.provider_stats import UNKNOWN, Counts, Standing, standing_of
+from apps.gateway.routing.provider_stats import NO_TRAFFIC, OutcomeCounts, ProviderStats, compute_stats
 from apps.kernel.redis import client
 
 log = structlog.get_logger(__name__)
 
 # Seconds: how far back figures count, how finely they age, how long they are fresh, how often workers compare notes.
-WINDOW, BUCKET, FRESH, SYNC = 300, 10, 30, 1.0
+WINDOW_SECONDS, BUCKET_SECONDS, FRESH_SECONDS, SYNC_SECONDS = 300, 10, 30, 1.0
 # A circuit opens when so many attempts failed one after the other, as one worker saw it, or when within the last two
 # buckets so many failed, as all saw it, and they are so large a share.
 OPEN_AFTER, OPEN_SHARE = 5, 0.5
 # Seconds until an open circuit lets one request of each worker through: doubles with each that fails.
 FIRST_PROBE, LONGEST_PROBE = 5.0, 20.0
-CIRCUITS = "circuits"
+CIRCUITS_KEY = "circuits"
 # Providers of tenants' own are not scored: name and model are whatever they write, any number of them, and two tenants
 # who use the same name would open each other's circuits.
 _UNSCORED = "custom:"
 
 
-class Circuit(msgspec.Struct):
+class OpenCircuit(msgspec.Struct):
     """An open circuit: when (Unix seconds) it may be tried next, and after how long that is."""
 
     next_probe: float
@@ -47,23 +47,23 @@ class Circuit(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Scoreboard:
+class CircuitBreakers:
     """This process's copy, and what it has not yet told the others. Keys are `provider/model`."""
 
-    _unsent: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
-    _buckets: dict[int, dict[str, Counts]] = field(default_factory=dict)
-    _circuits: dict[str, Circuit] = field(default_factory=dict)
+    _unsent: dict[str, OutcomeCounts] = field(default_factory=lambda: defaultdict(OutcomeCounts))
+    _buckets: dict[int, dict[str, OutcomeCounts]] = field(default_factory=dict)
+    _circuits: dict[str, OpenCircuit] = field(default_factory=dict)
     _closed: set[str] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)
-    _standings: dict[str, Standing] = field(default_factory=dict)
+    _standings: dict[str, ProviderStats] = field(default_factory=dict)
     # Mappings whose circuit has just closed, and what was seen of each since; older failures are forgiven.
-    _forgiven: dict[str, tuple[float, Counts]] = field(default_factory=dict)
+    _forgiven: dict[str, tuple[float, OutcomeCounts]] = field(default_factory=dict)
     # Failures since the last success.
     _in_a_row: dict[str, int] = field(default_factory=dict)
 
-    def standing(self, mapping: str) -> Standing:
+    def standing(self, mapping: str) -> ProviderStats:
         """Return how a mapping stands; a mapping nobody has asked stands well."""
-        known = self._standings.get(mapping, UNKNOWN)
+        known = self._standings.get(mapping, NO_TRAFFIC)
         circuit = self._circuits.get(mapping)
         if circuit is None:
             return known
@@ -80,7 +80,7 @@ class Scoreboard:
         if mapping in self._circuits:
             del self._circuits[mapping]
             self._closed.add(mapping)
-            self._forgiven[mapping] = (time.time(), Counts())
+            self._forgiven[mapping] = (time.time(), OutcomeCounts())
             log.info("circuit.closed", mapping=mapping)
 
     def failed_unproven(self, mapping: str) -> None:
@@ -119,11 +119,11 @@ class Scoreboard:
     def sync(self) -> None:
         """Tell the others what was seen, and learn what they saw: one round trip. Raises RedisError."""
         now = time.time()
-        newest = int(now // BUCKET)
-        oldest = newest - WINDOW // BUCKET
+        newest = int(now // BUCKET_SECONDS)
+        oldest = newest - WINDOW_SECONDS // BUCKET_SECONDS
         # What is older than two buckets no longer changes.
         wanted = [one for one in range(oldest + 1, newest + 1) if one >= newest - 1 or one not in self._buckets]
-        sent, self._unsent = self._unsent, defaultdict(Counts)
+        sent, self._unsent = self._unsent, defaultdict(OutcomeCounts)
         changed, closed = self._changed, self._closed
         self._changed, self._closed = set(), set()
         try:
@@ -144,7 +144,7 @@ class Scoreboard:
             self._open_if_failing(mapping)
 
     def _exchange(
-        self, newest: int, wanted: list[int], sent: Mapping[str, Counts], changed: set[str], closed: set[str]
+        self, newest: int, wanted: list[int], sent: Mapping[str, OutcomeCounts], changed: set[str], closed: set[str]
     ) -> list[dict[str, str]]:
         """Write and read in one round trip; return the wanted buckets' fields and, last, the circuits."""
         pipe = client().pipeline(transaction=False)
@@ -154,32 +154,32 @@ class Scoreboard:
                 pipe.hincrby(_key(newest), f"{mapping} {name}", number)
                 writes += 1
         if sent:
-            pipe.expire(_key(newest), WINDOW + 2 * BUCKET)
+            pipe.expire(_key(newest), WINDOW_SECONDS + 2 * BUCKET_SECONDS)
             writes += 1
         if closed:
-            pipe.hdel(CIRCUITS, *closed)
+            pipe.hdel(CIRCUITS_KEY, *closed)
             writes += 1
         for mapping in changed & self._circuits.keys():
-            pipe.hset(CIRCUITS, mapping, msgspec.json.encode(self._circuits[mapping]).decode())
+            pipe.hset(CIRCUITS_KEY, mapping, msgspec.json.encode(self._circuits[mapping]).decode())
             writes += 1
         for one in wanted:
             pipe.hgetall(_key(one))
-        pipe.hgetall(CIRCUITS)
+        pipe.hgetall(CIRCUITS_KEY)
         return list(pipe.execute()[writes:])
 
     def _take_circuits(self, told: Mapping[str, str], now: float) -> None:
         """Take over what the others opened and closed; one that nobody has tried for long is forgotten."""
-        circuits = {mapping: msgspec.json.decode(text, type=Circuit) for mapping, text in told.items()}
-        stale = [mapping for mapping, circuit in circuits.items() if now - circuit.next_probe > WINDOW]
+        circuits = {mapping: msgspec.json.decode(text, type=OpenCircuit) for mapping, text in told.items()}
+        stale = [mapping for mapping, circuit in circuits.items() if now - circuit.next_probe > WINDOW_SECONDS]
         if stale:
-            client().hdel(CIRCUITS, *stale)
+            client().hdel(CIRCUITS_KEY, *stale)
         for mapping in self._circuits.keys() & circuits.keys():
             # Each worker keeps its own time of the next trial: they need not all wait for the same one.
             circuits[mapping].next_probe = max(self._circuits[mapping].next_probe, circuits[mapping].next_probe)
         for mapping in self._circuits.keys() - circuits.keys():
-            self._forgiven[mapping] = (now, Counts())
+            self._forgiven[mapping] = (now, OutcomeCounts())
         self._circuits = {mapping: circuit for mapping, circuit in circuits.items() if mapping not in stale}
-        self._forgiven = {name: one for name, one in self._forgiven.items() if abs(now - one[0]) < 2 * BUCKET}
+        self._forgiven = {name: one for name, one in self._forgiven.items() if abs(now - one[0]) < 2 * BUCKET_SECONDS}
 
     def _open_if_failing(self, mapping: str) -> None:
         if mapping in self._circuits:
@@ -188,53 +188,53 @@ class Scoreboard:
         many = recent.failed >= max(OPEN_AFTER, OPEN_SHARE * (recent.failed + recent.succeeded))
         if many or self._in_a_row.get(mapping, 0) >= OPEN_AFTER:
             self._in_a_row.pop(mapping, None)
-            self._circuits[mapping] = Circuit(next_probe=time.time() + FIRST_PROBE, pause=FIRST_PROBE)
+            self._circuits[mapping] = OpenCircuit(next_probe=time.time() + FIRST_PROBE, pause=FIRST_PROBE)
             self._changed.add(mapping)
             log.warning("circuit.opened", mapping=mapping, failed=recent.failed, succeeded=recent.succeeded)
 
-    def _recent(self, mapping: str) -> Counts:
+    def _recent(self, mapping: str) -> OutcomeCounts:
         """Return what was seen of a mapping within two buckets, or since its circuit closed."""
         if mapping in self._forgiven:
             return self._forgiven[mapping][1]
-        recent = Counts()
-        newest = int(time.time() // BUCKET)
+        recent = OutcomeCounts()
+        newest = int(time.time() // BUCKET_SECONDS)
         for one in (newest, newest - 1):
-            recent.add(self._buckets.get(one, {}).get(mapping, Counts()))
+            recent.add(self._buckets.get(one, {}).get(mapping, OutcomeCounts()))
         if mapping in self._unsent:
             recent.add(self._unsent[mapping])
         return recent
 
-    def _sum_up(self) -> dict[str, Standing]:
-        totals: dict[str, Counts] = defaultdict(Counts)
+    def _sum_up(self) -> dict[str, ProviderStats]:
+        totals: dict[str, OutcomeCounts] = defaultdict(OutcomeCounts)
         fresh: dict[str, int] = defaultdict(int)
         newest = max(self._buckets, default=0)
         for one, bucket in self._buckets.items():
             for mapping, counts in bucket.items():
                 totals[mapping].add(counts)
-                if one > newest - FRESH // BUCKET:
+                if one > newest - FRESH_SECONDS // BUCKET_SECONDS:
                     fresh[mapping] += counts.asked
-        return {mapping: standing_of(counts, fresh[mapping]) for mapping, counts in totals.items()}
+        return {mapping: compute_stats(counts, fresh[mapping]) for mapping, counts in totals.items()}
 
 
-BOARD = Scoreboard()
+CIRCUIT_BREAKERS = CircuitBreakers()
 
 
-def keep() -> None:
+def sync_forever() -> None:
     """Compare notes for as long as the process lives; without Valkey each worker goes by what it sees itself."""
     while True:
         try:
-            BOARD.sync()
+            CIRCUIT_BREAKERS.sync()
         except RedisError as error:
             log.warning("scoreboard.alone", error=type(error).__name__)
-        gevent.sleep(SYNC)
+        gevent.sleep(SYNC_SECONDS)
 
 
 def _key(bucket: int) -> str:
     return f"score:{bucket}"
 
 
-def _counts_of(fields: Mapping[str, str]) -> dict[str, Counts]:
-    found: dict[str, Counts] = defaultdict(Counts)
+def _counts_of(fields: Mapping[str, str]) -> dict[str, OutcomeCounts]:
+    found: dict[str, OutcomeCounts] = defaultdict(OutcomeCounts)
     for name, number in fields.items():
         mapping, _, kind = name.rpartition(" ")
         found[mapping].hear(kind, int(number))

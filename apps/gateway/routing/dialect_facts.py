@@ -31,7 +31,7 @@ def _compute_facts(offer: Offer) -> dict[str, Any]:
     return facts | dict(offer.facts)
 
 
-def can_be_structured(offer: Offer) -> bool:
+def supports_structured_output(offer: Offer) -> bool:
     """Return whether an answer can be given the form of a schema, natively or in a way that the client cannot tell."""
     return "structured_outputs" in facts_of(offer)
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from apps.gateway.access.credentials import API_KEYS
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.routing.candidates import Candidate
-from apps.gateway.routing.circuit_breaker import BOARD
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 
 # Unproven failures of one organization at one mapping that count, a minute and a worker; and only beside another's.
 UNPROVEN_A_MINUTE = 3
@@ -28,29 +28,29 @@ _counted: dict[str, dict[UUID, tuple[float, int]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Suspicion:
+class FailureEvidence:
     """A failure at a mapping; `certain` when no request could have caused it."""
 
     mapping: str
     certain: bool
 
 
-def suspicion_of(candidate: Candidate, failure: UpstreamFailure) -> Suspicion | None:
+def evidence_of(candidate: Candidate, failure: UpstreamFailure) -> FailureEvidence | None:
     """Return what a failure says about a provider, None when nothing."""
     if not failure.retryable:
         return None
     if candidate.credential.mode == API_KEYS and failure.status in _ABOUT_CREDENTIALS:
         return None
-    return Suspicion(candidate.mapping, certain=failure.error_type == "network")
+    return FailureEvidence(candidate.mapping, certain=failure.error_type == "network")
 
 
-def assign(suspicions: Iterable[Suspicion], *, answered: bool, organization_id: UUID) -> None:
+def record_failures(suspicions: Iterable[FailureEvidence], *, answered: bool, organization_id: UUID) -> None:
     """Count the failures of a request, `answered` in the end or not, against those who are to blame."""
     for one in suspicions:
         if answered or one.certain or _is_allowed(one.mapping, organization_id):
-            BOARD.failed(one.mapping)
+            CIRCUIT_BREAKERS.failed(one.mapping)
         else:
-            BOARD.failed_unproven(one.mapping)
+            CIRCUIT_BREAKERS.failed_unproven(one.mapping)
 
 
 def _is_allowed(mapping: str, organization_id: UUID) -> bool:

@@ -8,12 +8,32 @@ from collections.abc import Iterator
 import msgspec
 
 # Upper bounds in milliseconds of the classes that times to the first token are counted in; the last has none.
-_STEPS = (50, 75, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200, 5000, 8000, 12_000, 20_000, 40_000, 60_000)
+_LATENCY_BOUNDS = (
+    50,
+    75,
+    100,
+    150,
+    200,
+    300,
+    400,
+    600,
+    800,
+    1200,
+    1600,
+    2400,
+    3200,
+    5000,
+    8000,
+    12_000,
+    20_000,
+    40_000,
+    60_000,
+)
 # Fewer answers than this say nothing about how late is late.
 _ENOUGH_FOR_P95 = 20
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderStats(msgspec.Struct, frozen=True, kw_only=True):
     """The last five minutes. `uptime` in percent (100 with no traffic), `latency` and `late_after` in milliseconds to
     the first token (average, 95th percentile), `throughput` in tokens per second; None where nothing is known.
 
@@ -31,10 +51,10 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
     probe_due: bool = False
 
 
-UNKNOWN = Standing()
+NO_TRAFFIC = ProviderStats()
 
 
-class Counts(msgspec.Struct):
+class OutcomeCounts(msgspec.Struct):
     """What was seen of a mapping in some stretch of time. Times are milliseconds."""
 
     succeeded: int = 0
@@ -45,7 +65,7 @@ class Counts(msgspec.Struct):
     first_token_ms: int = 0
     tokens: int = 0
     writing_ms: int = 0
-    steps: list[int] = msgspec.field(default_factory=lambda: [0] * (len(_STEPS) + 1))
+    steps: list[int] = msgspec.field(default_factory=lambda: [0] * (len(_LATENCY_BOUNDS) + 1))
 
     @property
     def asked(self) -> int:
@@ -58,12 +78,12 @@ class Counts(msgspec.Struct):
         if first_token_ms is not None:
             self.first_tokens += 1
             self.first_token_ms += first_token_ms
-            self.steps[bisect_left(_STEPS, first_token_ms)] += 1
+            self.steps[bisect_left(_LATENCY_BOUNDS, first_token_ms)] += 1
         if tokens and seconds > 0:
             self.tokens += tokens
             self.writing_ms += max(round(seconds * 1000), 1)
 
-    def add(self, other: Counts) -> None:
+    def add(self, other: OutcomeCounts) -> None:
         """Add what was seen elsewhere, or at another time."""
         for name in ("succeeded", "failed", "unproven", "first_tokens", "first_token_ms", "tokens", "writing_ms"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -98,10 +118,10 @@ _SHORT = {
 _LONG = {short: name for name, short in _SHORT.items()}
 
 
-def standing_of(counts: Counts, fresh: int = 0) -> Standing:
+def compute_stats(counts: OutcomeCounts, fresh: int = 0) -> ProviderStats:
     """Return what counts amount to."""
     asked = counts.asked
-    return Standing(
+    return ProviderStats(
         requests=asked,
         fresh=fresh,
         uptime=100.0 * counts.succeeded / asked if asked else 100.0,
@@ -120,5 +140,5 @@ def _p95(steps: list[int]) -> float | None:
     for step, number in enumerate(steps[:-1]):
         seen += number
         if seen >= 0.95 * total:
-            return float(_STEPS[step])
-    return float(_STEPS[-1])
+            return float(_LATENCY_BOUNDS[step])
+    return float(_LATENCY_BOUNDS[-1])

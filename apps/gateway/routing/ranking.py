@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from apps.gateway.routing.candidates import Candidate, Candidates
-from apps.gateway.routing.provider_stats import Standing
-from apps.gateway.token_estimate import unreported_usage_of
+from apps.gateway.routing.provider_stats import ProviderStats
+from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.usage import Usage
 
 # What price, uptime, throughput and latency weigh in a score; of a plain answer nobody sees the first token.
@@ -29,14 +29,14 @@ LOW_UPTIME, _WORST_UPTIME = 90.0, 80.0
 # Share of requests that go to a candidate of which nothing fresh is known, if it is not much dearer.
 EXPLORATION, _FRESH, _DEARER = 0.01, 5, 2.0
 # A conversation stays with a provider, for its prompt cache, as long as that is about as good as the best.
-_LOYALTY, _LOYAL_UPTIME = 0.05, 85.0
+_AFFINITY_MARGIN, _AFFINITY_UPTIME = 0.05, 85.0
 # Milliseconds and tokens a second assumed where nobody has figures.
 _USUAL_LATENCY, _USUAL_THROUGHPUT = 1_000.0, 50.0
 
-Standings = Callable[[str], Standing]
+StatsLookup = Callable[[str], ProviderStats]
 
 
-class Shape(msgspec.Struct, frozen=True):
+class RequestProfile(msgspec.Struct, frozen=True):
     """What of a request matters for ranking: its size in tokens, whether it streams, and the conversation it is of.
 
     `luck`, from 0 to 1, decides who explores: those below `exploration`. `healthy` tells whether a credential may be
@@ -69,7 +69,7 @@ class _Score(msgspec.Struct, frozen=True):
     """A mapping's figures. `price` is USD per million tokens of this request; `total` is weighted, 0 to 1."""
 
     one: Candidate
-    standing: Standing
+    standing: ProviderStats
     price: float
     total: float
 
@@ -79,16 +79,16 @@ class _Score(msgspec.Struct, frozen=True):
         return self.standing.uptime < LOW_UPTIME
 
 
-def rank(candidates: Candidates, shape: Shape, standings: Standings, *, no_fallback: bool) -> Ranking:
+def rank(candidates: Candidates, shape: RequestProfile, standings: StatsLookup, *, no_fallback: bool) -> Ranking:
     """Return who is tried in which order. With `no_fallback` there is one provider, if with all its credentials."""
     requested = candidates.requested_provider
     if len(candidates.fitting) == 1:
-        return _only(candidates.fitting[0], requested, shape, standings)
+        return _rank_single(candidates.fitting[0], requested, shape, standings)
     mappings = {one.mapping: one for one in candidates.fitting}
     scores = _scores(list(mappings.values()), shape, standings)
     # Weight 0 takes a provider out of routing, unless it was named or nothing else is left.
     scores = [one for one in scores if one.total > 0 or one.one.provider_id == requested] or scores
-    first, reason = _first(scores, requested, shape, no_fallback=no_fallback)
+    first, reason = _choose_first(scores, requested, shape, no_fallback=no_fallback)
     rest = [score for score in scores if score is not first]
     # Hardly up ones come late, cut off ones last: still better than nobody.
     rest.sort(key=lambda score: (score.standing.open, score.low, -score.total, score.one.mapping))
@@ -97,41 +97,45 @@ def rank(candidates: Candidates, shape: Shape, standings: Standings, *, no_fallb
         "availableProviders": [score.one.provider_id for score in ordered],
         "selectedProvider": first.one.provider_id,
         "selectionReason": reason,
-        "providerScores": [_line(score) for score in ordered],
+        "providerScores": [_explain_score(score) for score in ordered],
     }
     if reason == "low-uptime-fallback":
         named = next(score for score in scores if score.one.provider_id == requested)
         explanation |= {"originalProvider": requested, "originalProviderUptime": _rounded(named.standing.uptime, 100)}
     tried = [first] if no_fallback else ordered
-    ways = [way for score in tried for way in _ways(candidates.fitting, score.one.mapping, shape)]
+    ways = [way for score in tried for way in _order_credentials(candidates.fitting, score.one.mapping, shape)]
     return Ranking(tuple(ways), explanation, probe=first.standing.open and len(ways) > 1)
 
 
-def _only(one: Candidate, requested: str | None, shape: Shape, standings: Standings) -> Ranking:
+def _rank_single(one: Candidate, requested: str | None, shape: RequestProfile, standings: StatsLookup) -> Ranking:
     """Return the ranking of the one candidate there is."""
     explanation: dict[str, Any] = {
         "availableProviders": [one.provider_id],
         "selectedProvider": one.provider_id,
         "selectionReason": "single-provider-available" if requested is None else "direct-provider-specified",
-        "providerScores": [_line(score) for score in _scores([one], shape, standings)],
+        "providerScores": [_explain_score(score) for score in _scores([one], shape, standings)],
     }
     return Ranking((one,), explanation)
 
 
-def _first(scores: Sequence[_Score], requested: str | None, shape: Shape, *, no_fallback: bool) -> tuple[_Score, str]:
+def _choose_first(
+    scores: Sequence[_Score], requested: str | None, shape: RequestProfile, *, no_fallback: bool
+) -> tuple[_Score, str]:
     """Return who is tried first, and why."""
     if requested is not None:
-        return _named(scores, requested, no_fallback=no_fallback)
+        return _choose_named(scores, requested, no_fallback=no_fallback)
     if len(scores) == 1:
         return scores[0], "single-provider-available"
     if probed := next((score for score in scores if score.standing.open and score.standing.probe_due), None):
         return probed, "circuit-probe"
-    working = _best_kept([score for score in scores if not score.standing.open] or scores)
+    working = _prefer_up([score for score in scores if not score.standing.open] or scores)
     best = min(working, key=lambda score: (-score.total, score.one.mapping))
     if shape.session is not None:
-        loyal = [s for s in working if s.total >= best.total - _LOYALTY and s.standing.uptime >= _LOYAL_UPTIME]
+        loyal = [
+            s for s in working if s.total >= best.total - _AFFINITY_MARGIN and s.standing.uptime >= _AFFINITY_UPTIME
+        ]
         if len(loyal) > 1:
-            return max(loyal, key=lambda score: _kinship(shape.session, score.one.mapping)), "session-affinity"
+            return max(loyal, key=lambda score: _rendezvous_score(shape.session, score.one.mapping)), "session-affinity"
     elif shape.luck < shape.exploration:
         unknown = [
             score
@@ -144,7 +148,7 @@ def _first(scores: Sequence[_Score], requested: str | None, shape: Shape, *, no_
     return best, "price-only-no-metrics" if blind else "weighted-score"
 
 
-def _named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tuple[_Score, str]:
+def _choose_named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tuple[_Score, str]:
     """Return the provider that the client named, or the cheapest better one while it is hardly up."""
     named = next(score for score in scores if score.one.provider_id == requested)
     if named.standing.probe_due and len(scores) > 1 and not no_fallback:
@@ -153,18 +157,18 @@ def _named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tu
         return named, "direct-provider-specified"
     working = [score for score in scores if not score.standing.open]
     # A circuit opens before five minutes' figures tell why: whoever works is better then.
-    better = _best_kept([s for s in working if named.standing.open or s.standing.uptime > named.standing.uptime])
+    better = _prefer_up([s for s in working if named.standing.open or s.standing.uptime > named.standing.uptime])
     if not better:
         return named, "direct-provider-specified"
     return min(better, key=lambda score: (score.price, -score.total, score.one.mapping)), "low-uptime-fallback"
 
 
-def _best_kept(scores: Sequence[_Score]) -> Sequence[_Score]:
+def _prefer_up(scores: Sequence[_Score]) -> Sequence[_Score]:
     """Return those that are up, or all where none is."""
     return [score for score in scores if not score.low] or scores
 
 
-def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -> list[_Score]:
+def _scores(mappings: Sequence[Candidate], shape: RequestProfile, standings: StatsLookup) -> list[_Score]:
     """Return scores from 0 to 1, lowered by the priority weights of provider and mapping."""
     for_price, for_uptime, for_speed, for_latency = _WEIGHTS if shape.streaming else _UNSEEN_WEIGHTS
     known = [(one, standings(one.mapping), _price_of(one, shape)) for one in mappings]
@@ -190,12 +194,12 @@ def _scores(mappings: Sequence[Candidate], shape: Shape, standings: Standings) -
     return scores
 
 
-def _health_of(standing: Standing) -> float:
+def _health_of(standing: ProviderStats) -> float:
     """Return an uptime's share of its weight, 0 to 1."""
     return min(max((standing.uptime - _WORST_UPTIME) / (100 - _WORST_UPTIME), 0.0), 1.0)
 
 
-def _ways(fitting: Iterable[Candidate], mapping: str, shape: Shape) -> list[Candidate]:
+def _order_credentials(fitting: Iterable[Candidate], mapping: str, shape: RequestProfile) -> list[Candidate]:
     """Return the candidates of a mapping, one a credential: those that work first, spread by conversation or luck."""
     ways = [one for one in fitting if one.mapping == mapping]
     if len(ways) == 1:
@@ -203,20 +207,20 @@ def _ways(fitting: Iterable[Candidate], mapping: str, shape: Shape) -> list[Cand
     salt = shape.session or str(shape.luck)
     return sorted(
         ways,
-        key=lambda one: (not shape.healthy(one.credential.name), -_kinship(salt, one.credential.name)),
+        key=lambda one: (not shape.healthy(one.credential.name), -_rendezvous_score(salt, one.credential.name)),
     )
 
 
-def _kinship(one: str | None, other: str) -> int:
+def _rendezvous_score(one: str | None, other: str) -> int:
     """Return how close two names are by chance: always the same, so that the closest to a name stays the closest."""
     return int.from_bytes(blake2b(f"{one}\0{other}".encode(), digest_size=8).digest())
 
 
-def _price_of(one: Candidate, shape: Shape) -> float:
+def _price_of(one: Candidate, shape: RequestProfile) -> float:
     """Return USD per million tokens of a request of this size; its pictures count as what they cost."""
     usage = Usage(input=shape.prompt_tokens, output=shape.answer_tokens)
     if shape.pictures:
-        usage = unreported_usage_of(shape.prompt_tokens, 0, shape.pictures, one.offer.prices)
+        usage = estimate_usage(shape.prompt_tokens, 0, shape.pictures, one.offer.prices)
     tokens = max(shape.prompt_tokens + shape.answer_tokens, 1)
     return _rounded(float(one.cost_of(usage).total) / tokens * 1e6, 1_000_000)
 
@@ -232,7 +236,7 @@ def _usual(values: Sequence[float | None], otherwise: float) -> float:
     return median(known) if known and len(known) < len(values) else otherwise
 
 
-def _line(score: _Score) -> dict[str, Any]:
+def _explain_score(score: _Score) -> dict[str, Any]:
     figures = score.standing
     line = {
         "providerId": score.one.provider_id,

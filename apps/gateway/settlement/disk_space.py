@@ -20,7 +20,7 @@ _STORES = ("postgres", "valkey")
 _alarmed = False
 
 
-def look() -> None:
+def check_disk_space() -> None:
     """Set the metric, and tell the log once when space gets low, and once when it no longer is."""
     global _alarmed
     free = _free()

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError, ResponseError
 from apps.billing.holds import Shrunk
 from apps.billing.leases import notes_key
 from apps.gateway.metrics.definitions import RECORDS_SPOOLED
-from apps.gateway.settlement import spool, stuck_deliveries
+from apps.gateway.settlement import redelivery, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.kernel.redis import LuaScript, client, heard
 from apps.kernel.setting import Setting
@@ -56,7 +56,7 @@ ABANDONED_AFTER = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class OutboxMessage:
     """A record on its way: its place in the stream, the worker that held its reservation, the record as JSON."""
 
     id: str
@@ -64,7 +64,7 @@ class Message:
     record: str
 
 
-def hand_over(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
+def enqueue(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
     """Send a record on its way to where it survives the death of any one process.
 
     When this returns it has left this process: the store gets it though this one may die, and this one keeps it, to
@@ -117,7 +117,7 @@ def _words(worker: str, record: bytes, shrunk: Shrunk | None) -> tuple[list[str]
     return keys, args
 
 
-def arrive(seconds: float) -> None:
+def flush_pending(seconds: float) -> None:
     """Wait, but not for longer, until all that was handed over is in the stream or the spool; tell of what is not."""
     with suppress(gevent.Timeout), gevent.Timeout(seconds):
         with suppress(RedisError):
@@ -144,7 +144,7 @@ def prepare() -> None:
             raise
 
 
-def take(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[Message]:
+def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[OutboxMessage]:
     """Return messages to settle: first those that this or a vanished reader `left` unfinished, then new ones.
 
     Raises RedisError.
@@ -152,10 +152,10 @@ def take(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[Me
     found: list[tuple[str, dict[str, str]]] = []
     if left:
         found = _stream().xautoclaim(STREAM, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
-        found = found or stuck_deliveries.claim(STREAM, GROUP, reader, ABANDONED_AFTER / 1000)
+        found = found or redelivery.claim_pending(STREAM, GROUP, reader, ABANDONED_AFTER / 1000)
         found = found or _read(reader, "0", count)
     found = found or _read(reader, ">", count, block=wait_ms)
-    return [Message(identifier, fields["worker"], fields["record"]) for identifier, fields in found if fields]
+    return [OutboxMessage(identifier, fields["worker"], fields["record"]) for identifier, fields in found if fields]
 
 
 def _read(reader: str, since: str, count: int, block: int | None = None) -> list[tuple[str, dict[str, str]]]:
@@ -164,7 +164,7 @@ def _read(reader: str, since: str, count: int, block: int | None = None) -> list
     return answer[0][1] if answer else []
 
 
-def finish(messages: Sequence[Message]) -> None:
+def acknowledge(messages: Sequence[OutboxMessage]) -> None:
     """Take settled messages out of the stream. Raises RedisError."""
     if messages:
         identifiers = [message.id for message in messages]
@@ -187,7 +187,7 @@ def depth() -> tuple[int, float]:
 # --- the spool
 
 
-def replay() -> int:
+def replay_spool() -> int:
     """Move spooled records, whoever spooled them, into the stream; return how many. Stops where Redis fails again."""
     moved = 0
 

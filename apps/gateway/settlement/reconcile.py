@@ -23,7 +23,7 @@ from apps.billing import reconciliation
 from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFERENCES
 from apps.gateway.models import Difference, Reconciliation
 from apps.gateway.settlement import outbox
-from apps.gateway.settlement.settle import BROKEN
+from apps.gateway.settlement.settle import DEAD_LETTERS
 from apps.kernel.money import plain
 from apps.kernel.redis import client
 from apps.logs import store
@@ -58,7 +58,7 @@ _PARTS = f"""
 """
 
 
-def _question(kind: str, paid: str, credits: str, usage: str) -> str:
+def _difference_query(kind: str, paid: str, credits: str, usage: str) -> str:
     """Return what asks for the differences between a day's rows and the ledger's entries of a kind for them.
 
     Both sides are found by the time inside their ids, so it does not matter when a record was settled. A row may be
@@ -94,14 +94,16 @@ def _question(kind: str, paid: str, credits: str, usage: str) -> str:
     """  # noqa: S608 - made of constants
 
 
-_QUESTIONS = (
+_DIFFERENCE_QUERIES = (
     _PARTS,
-    _question("usage", "cost", "CASE WHEN logged.used_mode = 'credits' THEN -logged.cost ELSE 0 END", "logged.cost"),
-    _question("storage", "data_storage_cost", "-logged.data_storage_cost", "0"),
+    _difference_query(
+        "usage", "cost", "CASE WHEN logged.used_mode = 'credits' THEN -logged.cost ELSE 0 END", "logged.cost"
+    ),
+    _difference_query("storage", "data_storage_cost", "-logged.data_storage_cost", "0"),
 )
 
 
-class Found(NamedTuple):
+class FoundDifference(NamedTuple):
     """A difference: its kind, what it is about, and the two sides of it."""
 
     kind: str
@@ -141,7 +143,7 @@ def days_to_compare(now: datetime) -> list[date]:
     return sorted(day for day in days if day >= moved)
 
 
-def show_last() -> None:
+def update_metrics() -> None:
     """Set the metrics to what the last finished run found, and its age in seconds."""
     try:
         last = Reconciliation.objects.filter(finished_at__isnull=False).order_by("-finished_at").first()
@@ -155,7 +157,7 @@ def show_last() -> None:
         RECONCILED_DIFFERENCES.labels(kind).set(last.counts.get(kind, 0))
 
 
-def _all(days: Iterable[date], now: datetime) -> Iterator[Found]:
+def _all(days: Iterable[date], now: datetime) -> Iterator[FoundDifference]:
     """Yield every difference there is."""
     for day in days:
         yield from _log_and_ledger(day, now)
@@ -166,15 +168,15 @@ def _all(days: Iterable[date], now: datetime) -> Iterator[Found]:
         *reconciliation.held(),
         *reconciliation.copies(),
     ):
-        yield Found(one.kind, one.subject, one.organization, one.expected, one.found)
+        yield FoundDifference(one.kind, one.subject, one.organization, one.expected, one.found)
     waiting, age = outbox.depth()
     if age > PATIENCE:
-        yield Found("waiting", None, None, "0 records", f"{waiting} records, the oldest for {age:.0f} s")
-    if broken := int(client().xlen(BROKEN)):
-        yield Found("unreadable", None, None, "0 records", f"{broken} records")
+        yield FoundDifference("waiting", None, None, "0 records", f"{waiting} records, the oldest for {age:.0f} s")
+    if broken := int(client().xlen(DEAD_LETTERS)):
+        yield FoundDifference("unreadable", None, None, "0 records", f"{broken} records")
 
 
-def _log_and_ledger(day: date, now: datetime) -> Iterator[Found]:
+def _log_and_ledger(day: date, now: datetime) -> Iterator[FoundDifference]:
     """Yield the differences between a day's log rows and the ledger's entries for them."""
     start, end = _start_of(day), _start_of(day + timedelta(days=1))
     values: dict[str, Any] = {
@@ -186,11 +188,11 @@ def _log_and_ledger(day: date, now: datetime) -> Iterator[Found]:
         "age": (now + timedelta(hours=1) - start) / timedelta(days=1),
         "days": min(limits.log_days for limits in PLANS.values()),
     }
-    for question in _QUESTIONS:
+    for question in _DIFFERENCE_QUERIES:
         with connection.cursor() as cursor:
             cursor.execute(question, values)
             for kind, subject, organization, expected, found in cursor.fetchall():
-                yield Found(kind, subject, organization, _amount(expected), _amount(found))
+                yield FoundDifference(kind, subject, organization, _amount(expected), _amount(found))
 
 
 def _rows_of(day: date) -> int:
@@ -202,7 +204,7 @@ def _rows_of(day: date) -> int:
         return int(cursor.fetchone()[0])
 
 
-def _keep(run: Reconciliation, one: Found) -> None:
+def _keep(run: Reconciliation, one: FoundDifference) -> None:
     Difference.objects.create(
         reconciliation=run,
         kind=one.kind,

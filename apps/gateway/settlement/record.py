@@ -16,7 +16,7 @@ from apps.gateway.access.credentials import CREDITS
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
 from apps.gateway.canonical.events import Reply
-from apps.gateway.client.http_request import Call
+from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects import Inbound, client_side_of, openai
 from apps.gateway.routing.candidates import Candidate
 from apps.kernel.errors import ApiError, InvalidRequest
@@ -33,7 +33,7 @@ _UNIFIED = {
 ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
-def open_entry(identifier: UUID, route: str, policy: Policy, call: Call, chat: Chat) -> Entry:
+def open_entry(identifier: UUID, route: str, policy: Policy, call: ClientRequest, chat: Chat) -> Entry:
     """Return the record of a request that has just been admitted, as it stands should nobody ever finish it."""
     entry = Entry(
         id=identifier,
@@ -73,12 +73,12 @@ def keep_request(entry: Entry, chat: Chat, retention: str) -> None:
         _keep_content(entry, chat, dialect)
 
 
-def note_of(entry: Entry) -> str:
+def write_ahead_note(entry: Entry) -> str:
     """Return the entry, which has no content yet, as the write-ahead note that the sweeper turns into a row."""
     return ENCODER.encode(entry).decode()
 
 
-def choose(entry: Entry, candidate: Candidate, requested_provider: str | None) -> None:
+def set_provider(entry: Entry, candidate: Candidate, requested_provider: str | None) -> None:
     """Write down who answers."""
     entry.requested_provider = requested_provider
     entry.used_model = candidate.model_id
@@ -89,7 +89,7 @@ def choose(entry: Entry, candidate: Candidate, requested_provider: str | None) -
     entry.prices = candidate.offer.prices
 
 
-def count(entry: Entry, bill: Bill) -> Cost:
+def set_usage_and_cost(entry: Entry, bill: Bill) -> Cost:
     """Write down what was used, and what it costs by the prices that go with it; return the cost."""
     usage, cost = bill.used, cost_by(bill)
     entry.prices = bill
@@ -139,7 +139,7 @@ def fail(entry: Entry, error: ApiError, retention: str) -> None:
         # A provider's words may quote the request.
         entry.error_details["message"] = error.message
     if entry.cost is None:
-        count(entry, bill_at(entry.prices or PriceCard(), waived="failed"))
+        set_usage_and_cost(entry, bill_at(entry.prices or PriceCard(), waived="failed"))
 
 
 def keep_answer(entry: Entry, reply: Reply) -> None:
@@ -174,7 +174,7 @@ def _unified_of(error: ApiError) -> str:
     return "gateway_error" if error.status >= 500 else "client_error"
 
 
-def _keep_parameters(entry: Entry, chat: Chat, call: Call) -> None:
+def _keep_parameters(entry: Entry, chat: Chat, call: ClientRequest) -> None:
     entry.temperature, entry.top_p, entry.max_tokens = chat.temperature, chat.top_p, chat.max_tokens
     entry.frequency_penalty, entry.presence_penalty = chat.frequency_penalty, chat.presence_penalty
     if chat.reasoning is not None:

@@ -30,7 +30,7 @@ _FIRST_PAUSE, _LAST_PAUSE = 0.1, 2.0
 RETRY_AFTER = 5.0
 
 
-class Waiting(NamedTuple):
+class BackloggedRecord(NamedTuple):
     """A record, and how it is pushed once more; that raises as long as nobody takes it."""
 
     push: Callable[[], None]
@@ -41,7 +41,7 @@ class RecordBacklog:
     """The records of one process that wait in memory, oldest first."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[BackloggedRecord] = deque()
         self._greenlet: gevent.Greenlet[..., None] | None = None
         self._lock: int | None = None
 
@@ -58,7 +58,7 @@ class RecordBacklog:
         if not self.waiting:
             log.error("records.waiting", error=reason)
         self._tell()
-        self.waiting.append(Waiting(push, record))
+        self.waiting.append(BackloggedRecord(push, record))
         RECORDS_IN_MEMORY.set(len(self.waiting))
         if self._greenlet is None:
             self._greenlet = gevent.spawn(self._keep_trying)
@@ -123,7 +123,7 @@ def prepare() -> None:
     os.close(_open())
 
 
-def anybody_waits() -> bool:
+def is_any_process_backlogged() -> bool:
     """Tell whether any process of this home has records that it cannot store."""
     if BACKLOG.waiting:
         return True

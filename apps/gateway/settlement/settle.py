@@ -15,7 +15,7 @@ from django.db import transaction
 from apps.billing import balance_copies, balances, leases, ledger, reservations
 from apps.gateway.metrics.definitions import SETTLED, SWEPT
 from apps.gateway.settlement import outbox
-from apps.gateway.settlement.outbox import Message
+from apps.gateway.settlement.outbox import OutboxMessage
 from apps.gateway.settlement.record import charge_of, encode
 from apps.guardrails import writer as violations
 from apps.guardrails.scanning.violations import Noted
@@ -27,10 +27,10 @@ from apps.logs.entry import Entry
 log = structlog.get_logger(__name__)
 
 # Records that cannot even be read; kept for an operator, never dropped.
-BROKEN = "outbox:broken"
+DEAD_LETTERS = "outbox:broken"
 
 
-def settle(messages: Sequence[Message]) -> int:
+def settle(messages: Sequence[OutboxMessage]) -> int:
     """Write and charge a batch; return how many records were new. Raises DatabaseError and RedisError.
 
     A message seen before changes nothing: its row exists, so it is not charged again.
@@ -39,12 +39,12 @@ def settle(messages: Sequence[Message]) -> int:
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
         changed = ledger.charge([charge_of(entry) for _, entry in paced(entries) if entry.id in written])
-        violations.write([_found_in(entry) for _, entry in entries if entry.violations and entry.id in written])
+        violations.write([_violations_of(entry) for _, entry in entries if entry.violations and entry.id in written])
     balance_copies.mend(
         balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
     )
     reservations.release([(message.worker, entry.id) for message, entry in entries])
-    outbox.finish(messages)
+    outbox.acknowledge(messages)
     SETTLED.inc(len(written))
     return len(written)
 
@@ -85,7 +85,7 @@ def sweep() -> int:
     return swept
 
 
-def _read(messages: Sequence[Message]) -> list[tuple[Message, Entry]]:
+def _read(messages: Sequence[OutboxMessage]) -> list[tuple[OutboxMessage, Entry]]:
     """Return the records that can be read; the others are put aside."""
     entries = []
     for message in paced(messages):
@@ -93,11 +93,11 @@ def _read(messages: Sequence[Message]) -> list[tuple[Message, Entry]]:
             entries.append((message, msgspec.json.decode(message.record, type=Entry)))
         except (msgspec.MsgspecError, UnicodeError) as error:
             log.error("settle.unreadable", stream_id=message.id, error=str(error)[:200])
-            client().xadd(BROKEN, {"worker": message.worker, "record": message.record})
+            client().xadd(DEAD_LETTERS, {"worker": message.worker, "record": message.record})
     return entries
 
 
-def _found_in(entry: Entry) -> violations.Request:
+def _violations_of(entry: Entry) -> violations.Request:
     """Return what guardrails found in a request."""
     return violations.Request(
         log_id=entry.id,

@@ -37,7 +37,7 @@ _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Spooled:
+class SpooledRecord:
     """A record, and the worker that held its reservation."""
 
     worker: str
@@ -214,7 +214,7 @@ def _move_abandoned(path: Path, push: Callable[[str, bytes], None]) -> int:
     return moved
 
 
-def _spooled_in(descriptor: int) -> Iterator[Spooled]:
+def _spooled_in(descriptor: int) -> Iterator[SpooledRecord]:
     """Yield what a file holds, up to where it was not finished."""
     if os.pread(descriptor, 1, 0) in _FRAMED:
         for one, _ in _frames(descriptor, 0):
@@ -225,10 +225,10 @@ def _spooled_in(descriptor: int) -> Iterator[Spooled]:
             # A line without its end was never acknowledged: its writer died in the middle.
             if line.endswith(b"\n"):
                 worker, _, record = line[:-1].partition(b"\t")
-                yield Spooled(worker.decode(), record)
+                yield SpooledRecord(worker.decode(), record)
 
 
-def _frames(descriptor: int, at: int) -> Iterator[tuple[Spooled, int]]:
+def _frames(descriptor: int, at: int) -> Iterator[tuple[SpooledRecord, int]]:
     """Yield the records from a place on, and where each ends. Ends at room, at half a frame, at an earlier round's."""
     first: bytes | None = None
     while True:
@@ -244,7 +244,7 @@ def _frames(descriptor: int, at: int) -> Iterator[tuple[Spooled, int]]:
             return
         at += _HEAD.size + length
         worker, _, record = payload.partition(b"\t")
-        yield Spooled(worker.decode(), record), at
+        yield SpooledRecord(worker.decode(), record), at
 
 
 def _read(descriptor: int, length: int, at: int) -> bytes:

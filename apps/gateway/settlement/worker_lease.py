@@ -37,9 +37,9 @@ def start() -> None:
     atexit.register(retire)
     _take_room()
     _beat()
-    gevent.spawn(_live)
-    gevent.spawn(circuit_breaker.keep)
-    gevent.spawn(_count)
+    gevent.spawn(_beat_forever)
+    gevent.spawn(circuit_breaker.sync_forever)
+    gevent.spawn(_flush_metrics)
 
 
 def _begin_anew() -> None:
@@ -51,27 +51,27 @@ def _begin_anew() -> None:
 os.register_at_fork(after_in_child=_begin_anew)
 
 
-def _live() -> None:
+def _beat_forever() -> None:
     """Beat, and bring in what was spooled while the store was away, for as long as the process lives."""
     while True:
         gevent.sleep(BEAT_SECONDS)
         _take_room()
         if _beat():
-            outbox.replay()
-            _tell_that_it_answers()
+            outbox.replay_spool()
+            _note_store_recovery()
 
 
-def _tell_that_it_answers() -> None:
+def _note_store_recovery() -> None:
     try:
-        offline_admission.store_answers()
+        offline_admission.on_heartbeat()
     except RedisError as error:
         log.warning("worker.not_given_back", error=type(error).__name__)
 
 
-def _count() -> None:
+def _flush_metrics() -> None:
     while True:
         gevent.sleep(COUNT_SECONDS)
-        buffer.hand_over()
+        buffer.flush_to_prometheus()
 
 
 def _take_room() -> None:
@@ -81,7 +81,7 @@ def _take_room() -> None:
         spool.reserve()
     except OSError as error:
         log.warning("worker.no_room_for_records", error=error.strerror)
-    disk_space.look()
+    disk_space.check_disk_space()
 
 
 def _beat() -> bool:
@@ -95,9 +95,9 @@ def _beat() -> bool:
 
 def retire() -> None:
     """Say that this process ends: what it still holds is swept at once."""
-    buffer.hand_over()
+    buffer.flush_to_prometheus()
     # Else what has been answered would be swept as if it had not.
-    outbox.arrive(_LAST_TRIES if BACKLOG.waiting else _LAST_WORDS)
+    outbox.flush_pending(_LAST_TRIES if BACKLOG.waiting else _LAST_WORDS)
     try:
         leases.retire(leases.worker_name())
     except RedisError as error:

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from apps.gateway.access.pinned_address import pinned_ip
-from apps.gateway.access.schemes import Request, address_of, authorize, secrets_in
+from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url
 from apps.gateway.canonical.chat import Chat, Loss, Target
 from apps.gateway.canonical.events import (
     Event,
@@ -28,39 +28,39 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.client import loop_detection
-from apps.gateway.client.client_disconnect import Departure
+from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialects import Outbound, headers_of, seal_of, url_of
 from apps.gateway.dialects.images import as_asked
 from apps.gateway.dialects.signature_owner import owned, with_owner, without_owner
 from apps.gateway.dialects.undo_rewrites import restored
-from apps.gateway.failures import UpstreamFailure, error_type_of, failure_of, retry_after_of
+from apps.gateway.failures import UpstreamFailure, error_type_for_status, failure_from_error, parse_retry_after
 from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.pictures import dialect_of
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.dialect_facts import facts_of
 from apps.gateway.upstream import connection_pool
-from apps.gateway.upstream.http_response import Budget, Exchange
-from apps.gateway.upstream.json_repair import Healing
+from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
+from apps.gateway.upstream.json_repair import JsonRepair
 from apps.gateway.upstream.remote_file import MOST_OUTPUT_BYTES, UnfetchableError, fetch_picture
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.response_bounds import bounds_of, check_event, read_within
-from apps.gateway.upstream.thought_signature_cache import Seals
-from apps.gateway.upstream.timeouts import usual_budget
+from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
+from apps.gateway.upstream.timeouts import default_timeouts
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.offload import offload
 
 _MAX_ERROR_BYTES = 256 * 1024
 
 
-class Attempt(msgspec.Struct, eq=False):
+class ProviderCall(msgspec.Struct, eq=False):
     """A call of a candidate. `patience`, in seconds, shortens the wait for its first byte; times are monotonic."""
 
     chat: Chat
     candidate: Candidate
-    departure: Departure
+    departure: ClientDisconnect
     # Whether what the provider cannot take is a reason not to ask it.
     strict: bool = False
-    seals: Seals | None = None
+    seals: ThoughtSignatureCache | None = None
     media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
     patience: float | None = None
     # The deployments that the request has passed (`loop_detection.py`).
@@ -80,7 +80,7 @@ class Attempt(msgspec.Struct, eq=False):
     losses: list[Loss] = []
     # What was set that the client did not ask for.
     notices: list[Loss] = []
-    healing: Healing | None = None
+    healing: JsonRepair | None = None
     # What was presented to the provider: the credential, and the headers made of it.
     _presented: tuple[str, dict[str, str]] = ("", {})
 
@@ -106,19 +106,19 @@ class Attempt(msgspec.Struct, eq=False):
         answer = self._answer(dialect, target)
         if self.chat.response_format is None:
             return answer
-        self.healing = Healing(self.chat, target, usual_budget().tick)
+        self.healing = JsonRepair(self.chat, target, default_timeouts().tick)
         return self.healing.heal(answer)
 
     def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
         """Yield what the provider answers, as `events` does."""
-        exchange: Exchange | None = None
+        exchange: UpstreamResponse | None = None
         try:
             exchange = yield from self._send(dialect, target)
             begun = self.begun
             held: list[Event] = []
             for event in restored(self._events(dialect, exchange), target):
                 if type(event) is Failed:
-                    raise failure_of(event.error)
+                    raise failure_from_error(event.error)
                 if type(event) is ReasoningDelta:
                     event = with_owner(event, self.candidate.provider_id)
                 if begun or type(event) is Waiting:
@@ -134,14 +134,14 @@ class Attempt(msgspec.Struct, eq=False):
                 yield from held
         except UpstreamFailure as failure:
             # A provider's words may quote what it was sent.
-            failure.redact(secrets_in(*self._presented))
+            failure.redact(collect_secrets(*self._presented))
             raise
         finally:
             if exchange is not None:
                 self.received += exchange.received
                 exchange.close()
 
-    def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, Exchange]:
+    def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, UpstreamResponse]:
         """Return the exchange with a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
         provider, credential = self.candidate.offer.provider, self.candidate.credential
         chat = self._completed(as_asked(self._unthinking(self._within_limits(target)), target), dialect, target)
@@ -149,7 +149,7 @@ class Attempt(msgspec.Struct, eq=False):
         self._take_losses(target)
         secret, own_address = credential.secret(), credential.base_url
         own = credential.own is not None
-        base_url = own_address or address_of(provider.auth, secret, provider.base_url, own=own)
+        base_url = own_address or fill_base_url(provider.auth, secret, provider.base_url, own=own)
         url = url_of(dialect, base_url, chat, target)
         headers = {
             "Content-Type": "application/json",
@@ -158,9 +158,9 @@ class Attempt(msgspec.Struct, eq=False):
             **headers_of(dialect, chat, target),
         }
         if own_address:
-            headers[loop_detection.HEADER] = loop_detection.with_own(self.hops)
+            headers[loop_detection.HEADER] = loop_detection.append_own_token(self.hops)
         with self.departure.interrupts():
-            presented = authorize(provider.auth, secret, Request("POST", url, headers, body))
+            presented = authorize(provider.auth, secret, SignableRequest("POST", url, headers, body))
             headers |= presented
             self._presented = secret, presented
             ip = pinned_ip(url) if own_address else None
@@ -171,7 +171,7 @@ class Attempt(msgspec.Struct, eq=False):
                     with self.departure.interrupts():
                         next(sending)
                 except StopIteration as done:
-                    exchange: Exchange = done.value
+                    exchange: UpstreamResponse = done.value
                     break
                 yield Waiting()
         self.status = exchange.status
@@ -181,12 +181,12 @@ class Attempt(msgspec.Struct, eq=False):
             refusal = dialect.read_failure(exchange.status, exchange.read(_MAX_ERROR_BYTES))
             status = refusal.status or exchange.status
             raise UpstreamFailure(
-                error_type_of(status),
+                error_type_for_status(status),
                 refusal.message,
                 status=status,
                 code=refusal.code,
                 param=refusal.param,
-                retry_after=retry_after_of(exchange.headers.get("retry-after")),
+                retry_after=parse_retry_after(exchange.headers.get("retry-after")),
             )
         finally:
             exchange.close()
@@ -236,7 +236,7 @@ class Attempt(msgspec.Struct, eq=False):
                 param=target.losses[0].param,
             )
 
-    def _events(self, dialect: Outbound, exchange: Exchange) -> Iterator[Event]:
+    def _events(self, dialect: Outbound, exchange: UpstreamResponse) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""
         bounds = bounds_of(self.chat, self.candidate.offer)
         if not self.chat.stream:
@@ -261,7 +261,7 @@ class Attempt(msgspec.Struct, eq=False):
                 raise UpstreamFailure("network", f"an image it made cannot be had: {error}") from error
         return event
 
-    def _interruptible(self, exchange: Exchange) -> Iterator[bytes]:
+    def _interruptible(self, exchange: UpstreamResponse) -> Iterator[bytes]:
         pieces = exchange.pieces()
         while True:
             with self.departure.interrupts():
@@ -270,8 +270,8 @@ class Attempt(msgspec.Struct, eq=False):
                 return
             yield piece
 
-    def _budget(self) -> Budget:
-        usual = usual_budget()
+    def _budget(self) -> Timeouts:
+        usual = default_timeouts()
         if self.patience is None:
             return usual
         return replace(usual, first_byte=min(usual.first_byte, self.patience))

@@ -21,8 +21,8 @@ from gevent.monkey import get_original
 
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.upstream import dns_cache
-from apps.gateway.upstream.http_response import NOT_YET, Budget, Exchange, network_failure
-from apps.gateway.upstream.socket_wait import Readiness
+from apps.gateway.upstream.http_response import WOULD_BLOCK, Timeouts, UpstreamResponse, network_failure
+from apps.gateway.upstream.socket_wait import SocketWaiter
 
 # Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
 _POOL_SIZE = 512
@@ -31,14 +31,14 @@ _POOL_AGE = 45.0
 _MOST_POOLS, _MOST_URLS = 1_024, 4_096
 # The end of a kept connection that comes within so many seconds of the request was on its way before: within two round
 # trips to the provider, as far as the kernel knows them, and within bounds. Whoever closes later may have read it.
-_AT_ONCE, _AT_ONCE_FAR = 0.05, 0.25
+_STALE_WITHIN, _STALE_WITHIN_FAR = 0.05, 0.25
 # Bytes that are one record of TLS at most.
 _TLS_RECORD = 16_384
 _ROUND_TRIP = struct.Struct("68xI")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PoolKey:
     """Where to connect: at the host, or at the one `ip` that was found safe for it."""
 
     host: str
@@ -47,7 +47,7 @@ class Address:
     ip: str | None = None
 
 
-class _Connection:
+class _PooledConnection:
     """A socket and since when it has been idle."""
 
     __slots__ = ("_look", "idle_since", "readiness", "reused", "sock")
@@ -56,7 +56,7 @@ class _Connection:
         self.sock = sock
         # Who reads has waited until there is something.
         sock.settimeout(0.0)
-        self.readiness = Readiness(sock)
+        self.readiness = SocketWaiter(sock)
         self.reused = False
         self.idle_since = 0.0
         self._look = _poll()
@@ -75,7 +75,7 @@ class _Connection:
             round_trip = float(_ROUND_TRIP.unpack(told)[0]) / 1e6
         except (OSError, AttributeError, struct.error):
             round_trip = 0.0
-        return min(max(_AT_ONCE, 2 * round_trip), _AT_ONCE_FAR)
+        return min(max(_STALE_WITHIN, 2 * round_trip), _STALE_WITHIN_FAR)
 
     def close(self) -> None:
         """Close the socket."""
@@ -85,17 +85,17 @@ class _Connection:
 
 # The kernel's own poll: looking whether a kept socket is still open must not switch to another greenlet.
 _poll = get_original("select", "poll")
-_pools: dict[Address, deque[_Connection]] = {}
+_pools: dict[PoolKey, deque[_PooledConnection]] = {}
 
 
 @lru_cache(maxsize=_MOST_URLS)
-def split_url(url: str, ip: str | None = None) -> tuple[Address, str, bytes]:
+def split_url(url: str, ip: str | None = None) -> tuple[PoolKey, str, bytes]:
     """Return the address, the path with query, and the Host header's value of a URL."""
     parts = urlsplit(url)
     tls = parts.scheme == "https"
     host = parts.hostname or ""
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Address(host, parts.port or (443 if tls else 80), tls, ip), path, parts.netloc.rpartition("@")[2].encode()
+    return PoolKey(host, parts.port or (443 if tls else 80), tls, ip), path, parts.netloc.rpartition("@")[2].encode()
 
 
 @cache
@@ -110,11 +110,11 @@ def send(
     url: str,
     headers: Mapping[str, str],
     body: bytes,
-    budget: Budget,
+    budget: Timeouts,
     ip: str | None = None,
     *,
     fresh: bool = False,
-) -> Generator[None, None, Exchange]:
+) -> Generator[None, None, UpstreamResponse]:
     """Send a request, wait for the head of its answer, and return the exchange. Raises UpstreamFailure.
 
     Yields whenever nothing has come for the budget's `tick` seconds. The host is called at `ip` where one is given, and
@@ -124,8 +124,8 @@ def send(
     address, path, host = split_url(url, ip)
     deadline = time.monotonic() + budget.total
     head = _head_of(method, path, host, headers, body)
-    connection = _Connection(_connect(address, budget.connect)) if fresh else _take(address, budget)
-    exchange = Exchange(connection, budget, deadline, partial(_give_back, address, connection))
+    connection = _PooledConnection(_connect(address, budget.connect)) if fresh else _acquire(address, budget)
+    exchange = UpstreamResponse(connection, budget, deadline, partial(_release, address, connection))
     written_at: float | None = None
     try:
         _write(connection.sock, head + body, min(deadline, time.monotonic() + budget.first_byte))
@@ -166,7 +166,7 @@ def _write(sock: socket.socket, data: bytes, until: float) -> None:
         # TLS wants what it could not take again in the same pieces, which `sendall` cuts otherwise than one `send`.
         if len(data) <= _TLS_RECORD or not isinstance(sock, ssl.SSLSocket):
             # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
-            with contextlib.suppress(*NOT_YET):
+            with contextlib.suppress(*WOULD_BLOCK):
                 sent = sock.send(data)
         if sent < len(data):
             sock.settimeout(max(until - time.monotonic(), 0.001))
@@ -178,7 +178,7 @@ def _write(sock: socket.socket, data: bytes, until: float) -> None:
         raise network_failure(error) from error
 
 
-def _take(address: Address, budget: Budget) -> _Connection:
+def _acquire(address: PoolKey, budget: Timeouts) -> _PooledConnection:
     """Return a kept connection that is still open, else a new one. Raises UpstreamFailure."""
     pool = _pools.get(address)
     oldest = time.monotonic() - _POOL_AGE
@@ -188,10 +188,10 @@ def _take(address: Address, budget: Budget) -> _Connection:
             connection.reused = True
             return connection
         connection.close()
-    return _Connection(_connect(address, budget.connect))
+    return _PooledConnection(_connect(address, budget.connect))
 
 
-def _give_back(address: Address, connection: _Connection) -> None:
+def _release(address: PoolKey, connection: _PooledConnection) -> None:
     connection.idle_since = time.monotonic()
     pool = _pools.get(address)
     if pool is None:
@@ -211,7 +211,7 @@ def _forget_pools(oldest: float) -> None:
             connection.close()
 
 
-def _connect(address: Address, timeout: float) -> socket.socket:
+def _connect(address: PoolKey, timeout: float) -> socket.socket:
     try:
         sock = dns_cache.connect(address.ip or address.host, address.port, timeout)
     except TimeoutError:

@@ -17,11 +17,11 @@ STEP: Final = 64 * 1024
 _FREE, MOST_TIMES = 1024 * 1024, 200
 
 
-class Unpackable(Exception):
+class CorruptEncoding(Exception):
     """Bytes that are not what their coding says, or become too many."""
 
 
-class Unpacker:
+class ContentDecoder:
     """Unpacks one body, which comes in pieces."""
 
     def __init__(self) -> None:
@@ -35,21 +35,21 @@ class Unpacker:
         self._taken += len(data)
         while data or self._full:
             if self._stream.eof:
-                raise Unpackable("goes on behind its compressed end")
+                raise CorruptEncoding("goes on behind its compressed end")
             try:
                 piece = self._stream.decompress(data, STEP)
             except zlib.error:
-                raise Unpackable("is not compressed as it says") from None
+                raise CorruptEncoding("is not compressed as it says") from None
             data = self._stream.unconsumed_tail or self._stream.unused_data
             # All may have been taken in, and not yet all been given out.
             self._full = len(piece) == STEP and not self._stream.eof
             self.given += len(piece)
             if self.given > _FREE and self.given > MOST_TIMES * self._taken:
-                raise Unpackable(f"becomes more than {MOST_TIMES} times as long when it is unpacked")
+                raise CorruptEncoding(f"becomes more than {MOST_TIMES} times as long when it is unpacked")
             if piece:
                 yield piece
 
     def finish(self) -> None:
         """Raise Unpackable where the compressed bytes have not come to their end; none at all are an empty body."""
         if self._taken and not self._stream.eof:
-            raise Unpackable("was cut off before its compressed end")
+            raise CorruptEncoding("was cut off before its compressed end")

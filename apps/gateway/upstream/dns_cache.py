@@ -17,7 +17,7 @@ _FRESH = 10.0
 # Names whose answers are kept at a time; there are few providers, and tenants may name their own.
 _MOST = 1_024
 
-_asked: dict[tuple[str, int], tuple[float, Any]] = {}
+_lookups: dict[tuple[str, int], tuple[float, Any]] = {}
 
 
 def connect(host: str, port: int, timeout: float) -> socket.socket:
@@ -27,7 +27,7 @@ def connect(host: str, port: int, timeout: float) -> socket.socket:
     """
     until = time.monotonic() + timeout
     failure: OSError = OSError("the name has no address")
-    for family, address in _places_of(host, port, timeout):
+    for family, address in _resolve(host, port, timeout):
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
             sock.settimeout(max(until - time.monotonic(), 0.001))
@@ -41,11 +41,11 @@ def connect(host: str, port: int, timeout: float) -> socket.socket:
         else:
             return sock
     # Where nobody answers any more, the name may lead elsewhere by now.
-    _asked.pop((host, port), None)
+    _lookups.pop((host, port), None)
     raise failure
 
 
-def _places_of(host: str, port: int, timeout: float) -> list[tuple[int, Any]]:
+def _resolve(host: str, port: int, timeout: float) -> list[tuple[int, Any]]:
     """Return a host's addresses with their families. Raises OSError."""
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
@@ -53,12 +53,12 @@ def _places_of(host: str, port: int, timeout: float) -> list[tuple[int, Any]]:
         except OSError:
             continue
         return [(family, (host, port))]
-    asked_at, asking = _asked.get((host, port), (0.0, None))
+    asked_at, asking = _lookups.get((host, port), (0.0, None))
     if asking is None or asked_at < time.monotonic() - _FRESH or (asking.ready() and not asking.successful()):
-        if len(_asked) >= _MOST:
-            _asked.clear()
+        if len(_lookups) >= _MOST:
+            _lookups.clear()
         asking = gevent.spawn(_look_up, host, port)
-        _asked[host, port] = time.monotonic(), asking
+        _lookups[host, port] = time.monotonic(), asking
     try:
         places: list[tuple[int, Any]] = asking.get(timeout=timeout)
     except gevent.Timeout:

@@ -17,18 +17,18 @@ import msgspec
 from apps.gateway.access import credentials
 from apps.gateway.canonical.chat import Chat, Loss
 from apps.gateway.canonical.events import Event
-from apps.gateway.client.client_disconnect import Departure
+from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import StaleConnection, UpstreamFailure
-from apps.gateway.metrics.buffer import add, child_of
+from apps.gateway.metrics.buffer import add, labeled_child
 from apps.gateway.metrics.definitions import ATTEMPTS
-from apps.gateway.metrics.request_metrics import shown_name
+from apps.gateway.metrics.request_metrics import provider_label
 from apps.gateway.routing.candidates import Candidate
-from apps.gateway.routing.circuit_breaker import BOARD
-from apps.gateway.routing.failure_attribution import Suspicion, suspicion_of
-from apps.gateway.upstream.call_provider import Attempt
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
+from apps.gateway.routing.failure_attribution import FailureEvidence, evidence_of
+from apps.gateway.upstream.call_provider import ProviderCall
 from apps.gateway.upstream.hedge import Hedge, race
 from apps.gateway.upstream.remote_media import RemoteMedia
-from apps.gateway.upstream.thought_signature_cache import Seals
+from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.errors import ApiError, InvalidRequest
 
 MAX_RETRIES = 3
@@ -37,13 +37,13 @@ _BACKOFF_BASE, _BACKOFF_CAP = 0.1, 2.0
 PROBE_PATIENCE = 5.0
 
 
-class Attempts(msgspec.Struct, eq=False):
+class Failover(msgspec.Struct, eq=False):
     """What became of a request's attempts: who answered, what was tried, when the first content came."""
 
     chat: Chat
     candidates: tuple[Candidate, ...]
-    departure: Departure
-    seals: Seals | None = None
+    departure: ClientDisconnect
+    seals: ThoughtSignatureCache | None = None
     strict: bool = False
     # The deployments that the request has passed (`loop_detection.py`).
     hops: str = ""
@@ -52,7 +52,7 @@ class Attempts(msgspec.Struct, eq=False):
     # Whether the first candidate is only tried to find out whether it works again.
     probe: bool = False
     tried: list[dict[str, Any]] = []
-    suspicions: list[Suspicion] = []
+    suspicions: list[FailureEvidence] = []
     media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
     # Whether a second provider is asked when the first is late, for a prompt of about so many tokens.
     hedge: Hedge | None = None
@@ -67,7 +67,7 @@ class Attempts(msgspec.Struct, eq=False):
     # Who was closed because another was quicker.
     outrun: Candidate | None = None
     # The attempt that answers, or was made last.
-    current: Attempt | None = None
+    current: ProviderCall | None = None
 
     @property
     def latest(self) -> Candidate:
@@ -136,9 +136,9 @@ class Attempts(msgspec.Struct, eq=False):
             retries += 1
             self.current = self._next(queue)
 
-    def _next(self, queue: deque[Candidate], patience: float | None = None) -> Attempt:
+    def _next(self, queue: deque[Candidate], patience: float | None = None) -> ProviderCall:
         candidate = queue.popleft()
-        return Attempt(
+        return ProviderCall(
             self.chat,
             candidate,
             self.departure,
@@ -158,7 +158,7 @@ class Attempts(msgspec.Struct, eq=False):
         for event in events:
             attempt = self.current
             if attempt is not None and attempt.begun:
-                self.tried.append(_line(attempt.candidate, attempt.status, "none", succeeded=True))
+                self.tried.append(_attempt_entry(attempt.candidate, attempt.status, "none", succeeded=True))
                 _count(attempt.candidate, "succeeded")
                 # From here on there is nothing more to write down.
                 answer = chain((event,), events)
@@ -171,15 +171,15 @@ class Attempts(msgspec.Struct, eq=False):
         first = self.current
         if first is None or self.hedge is None or not self.chat.stream:
             return iter(()) if first is None else first.events()
-        delay = self.hedge.delay(BOARD.standing(first.candidate.mapping).late_after)
+        delay = self.hedge.delay(CIRCUIT_BREAKERS.standing(first.candidate.mapping).late_after)
         if delay is None or not self.hedge.allows(first.candidate, self.prompt_tokens):
             return first.events()
         return self._raced(first, self.hedge, delay, queue)
 
-    def _raced(self, first: Attempt, hedge: Hedge, delay: float, queue: deque[Candidate]) -> Iterator[Event]:
+    def _raced(self, first: ProviderCall, hedge: Hedge, delay: float, queue: deque[Candidate]) -> Iterator[Event]:
         running = [first]
 
-        def find_second() -> Attempt | None:
+        def find_second() -> ProviderCall | None:
             for one in queue:
                 if one.mapping != first.candidate.mapping and hedge.allows(one, self.prompt_tokens):
                     queue.remove(one)
@@ -188,7 +188,7 @@ class Attempts(msgspec.Struct, eq=False):
                     return running[-1]
             return None
 
-        def fell(attempt: Attempt, failure: UpstreamFailure | InvalidRequest) -> None:
+        def fell(attempt: ProviderCall, failure: UpstreamFailure | InvalidRequest) -> None:
             if isinstance(failure, InvalidRequest) and self._is_named(attempt):
                 self.current = attempt
                 raise failure
@@ -210,15 +210,15 @@ class Attempts(msgspec.Struct, eq=False):
             for loser in running:
                 if loser is not one:
                     self.outrun = loser.candidate
-                    self.tried.append(_line(loser.candidate, loser.status, "hedge_lost", succeeded=False))
+                    self.tried.append(_attempt_entry(loser.candidate, loser.status, "hedge_lost", succeeded=False))
                     _count(loser.candidate, "hedge_lost")
 
-    def _is_named(self, attempt: Attempt) -> bool:
+    def _is_named(self, attempt: ProviderCall) -> bool:
         return attempt.candidate.provider_id == self.named
 
-    def _note(self, attempt: Attempt, failure: UpstreamFailure) -> None:
+    def _note(self, attempt: ProviderCall, failure: UpstreamFailure) -> None:
         """Write down a failed attempt; one that had begun to answer is written over."""
-        line = _line(attempt.candidate, failure.status, failure.error_type, succeeded=False)
+        line = _attempt_entry(attempt.candidate, failure.status, failure.error_type, succeeded=False)
         if attempt.begun:
             self.tried[-1] = line
         else:
@@ -228,21 +228,23 @@ class Attempts(msgspec.Struct, eq=False):
     def _strike_out(self, queue: deque[Candidate], candidate: Candidate, failure: UpstreamFailure | None) -> None:
         """Take a provider's other credentials off the queue too, unless the one used was what failed."""
         others = [one for one in queue if one.mapping == candidate.mapping]
-        rested = failure is not None and credentials.rest(candidate.credential, failure.status, failure.retry_after)
+        rested = failure is not None and credentials.cool_down(
+            candidate.credential, failure.status, failure.retry_after
+        )
         if rested and others:
             return
         for one in others:
             queue.remove(one)
-        suspicion = None if failure is None else suspicion_of(candidate, failure)
+        suspicion = None if failure is None else evidence_of(candidate, failure)
         if suspicion is not None:
             self.suspicions.append(suspicion)
 
 
 def _count(candidate: Candidate, outcome: str) -> None:
-    add(child_of(ATTEMPTS, shown_name(candidate.provider_id), outcome))
+    add(labeled_child(ATTEMPTS, provider_label(candidate.provider_id), outcome))
 
 
-def _line(candidate: Candidate, status: int | None, error_type: str, *, succeeded: bool) -> dict[str, Any]:
+def _attempt_entry(candidate: Candidate, status: int | None, error_type: str, *, succeeded: bool) -> dict[str, Any]:
     return {
         "provider": candidate.provider_id,
         "model": candidate.model_name,

@@ -17,11 +17,11 @@ from django.conf import settings
 
 from apps.billing.pricing import Cost
 from apps.gateway.canonical.events import Event, Waiting
-from apps.gateway.client.client_disconnect import Departure
-from apps.gateway.client.http_request import Call
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.routing.candidates import Candidate
-from apps.gateway.upstream.call_provider import Attempt
+from apps.gateway.upstream.call_provider import ProviderCall
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.usage import Usage
 
@@ -48,15 +48,15 @@ class Hedge:
 
     def allows(self, candidate: Candidate, prompt_tokens: int) -> bool:
         """Return whether losing the race costs no more than the cap with this candidate."""
-        return loss_of(candidate, prompt_tokens).total <= self.cap
+        return losing_cost(candidate, prompt_tokens).total <= self.cap
 
 
-def loss_of(candidate: Candidate, prompt_tokens: int) -> Cost:
+def losing_cost(candidate: Candidate, prompt_tokens: int) -> Cost:
     """Return what a call costs that was closed before its first token: the prompt has been read."""
     return candidate.cost_of(Usage(input=prompt_tokens))
 
 
-def hedge_of(call: Call, *, by_default: bool) -> Hedge | None:
+def read_hedge(call: ClientRequest, *, by_default: bool) -> Hedge | None:
     """Return how a request is to be hedged, None when it is not. Raises InvalidRequest naming the header.
 
     `X-Hedge` is `true`, `false`, or milliseconds; `X-Hedge-Max-Cost` is USD.
@@ -86,17 +86,17 @@ if TYPE_CHECKING:
 
 
 def race(
-    first: Attempt,
-    find_second: Callable[[], Attempt | None],
+    first: ProviderCall,
+    find_second: Callable[[], ProviderCall | None],
     delay: float,
-    departure: Departure,
-    fell: Callable[[Attempt, UpstreamFailure | InvalidRequest], None],
-) -> Iterator[Attempt | Event]:
+    departure: ClientDisconnect,
+    fell: Callable[[ProviderCall, UpstreamFailure | InvalidRequest], None],
+) -> Iterator[ProviderCall | Event]:
     """Yield `Waiting` while nobody answers, then the attempt that won, then its events.
 
     One that fails while another runs is told to `fell`. Raises what the last one running failed with.
     """
-    runs: dict[_Run, Attempt] = {gevent.spawn(_begin, first): first}
+    runs: dict[_Run, ProviderCall] = {gevent.spawn(_begin, first): first}
     second_at: float | None = time.monotonic() + delay
     silent_until = time.monotonic() + settings.HEARTBEAT_INTERVAL
     try:
@@ -127,7 +127,7 @@ def race(
         _close(runs)
 
 
-def _begin(attempt: Attempt) -> Iterator[Event] | Exception:
+def _begin(attempt: ProviderCall) -> Iterator[Event] | Exception:
     """Run an attempt to its first content; return all of its events, or what it failed with."""
     try:
         events = attempt.events()
@@ -146,7 +146,7 @@ def _from(first: Event, rest: Iterator[Event]) -> Iterator[Event]:
     yield from rest
 
 
-def _close(runs: dict[_Run, Attempt]) -> None:
+def _close(runs: dict[_Run, ProviderCall]) -> None:
     """End those who are still running: their providers' connections are closed on the way out."""
     gevent.killall(list(runs), timeout=1)
     runs.clear()

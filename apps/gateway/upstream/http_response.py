@@ -16,8 +16,8 @@ import httptools
 import msgspec
 
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.content_coding import CODINGS, Unpackable, Unpacker
-from apps.gateway.upstream.socket_wait import Readiness
+from apps.gateway.upstream.content_coding import CODINGS, ContentDecoder, CorruptEncoding
+from apps.gateway.upstream.socket_wait import SocketWaiter
 
 _READ_SIZE = 65_536
 # Bytes of an answer's head, whatever they are; llhttp itself has no bound. And how many headers are in it.
@@ -32,10 +32,10 @@ _FAIR_SHARE = 1024 * 1024
 # Bytes of an answer after which its reader is told how many there are so far. Digits of a length that is one.
 _TOLD_EVERY, _MAX_DIGITS = 256 * 1024, 16
 # What a socket that does not wait says when it would have to; over TLS also of what is no whole record yet.
-NOT_YET = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Budget(msgspec.Struct, frozen=True):
+class Timeouts(msgspec.Struct, frozen=True):
     """Seconds to wait: for the connection, for the first byte, between bytes, for all of it, and before a tick."""
 
     connect: float
@@ -45,20 +45,22 @@ class Budget(msgspec.Struct, frozen=True):
     tick: float
 
 
-class Connection(Protocol):
+class ReadableConnection(Protocol):
     """A socket that does not wait, and what waits for it."""
 
     sock: socket.socket
-    readiness: Readiness
+    readiness: SocketWaiter
 
     def close(self) -> None:
         """Close both."""
 
 
-class Exchange:
+class UpstreamResponse:
     """One request and its answer. Close it whatever happens: unread answers close the connection, read ones free it."""
 
-    def __init__(self, connection: Connection, budget: Budget, deadline: float, free: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: ReadableConnection, budget: Timeouts, deadline: float, free: Callable[[], None]
+    ) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self._connection = connection
@@ -69,7 +71,7 @@ class Exchange:
         self._body: list[bytes] = []
         self._head_bytes = self._headers = self._body_bytes = 0
         self._head_done = self._complete = self._closed = self._kept_alive = self._surplus = False
-        self._unpacker: Unpacker | None = None
+        self._unpacker: ContentDecoder | None = None
         self.received = 0
 
     # --- llhttp's callbacks
@@ -95,7 +97,7 @@ class Exchange:
             self._head_done = True
             coding = self.headers.get("content-encoding", "").strip().lower()
             if coding in CODINGS:
-                self._unpacker = Unpacker()
+                self._unpacker = ContentDecoder()
             elif coding not in {"", "identity"}:
                 raise UpstreamFailure("network", "the answer is encoded in a way that was not asked for")
         else:
@@ -166,7 +168,7 @@ class Exchange:
                 told = size
         return b"".join(parts)
 
-    def _unpacked(self, unpacker: Unpacker, data: bytes) -> Iterator[bytes]:
+    def _unpacked(self, unpacker: ContentDecoder, data: bytes) -> Iterator[bytes]:
         """Yield what came of a compressed body, unpacked in steps. Raises UpstreamFailure."""
         since = 0
         try:
@@ -178,13 +180,13 @@ class Exchange:
                 if since > _FAIR_SHARE:
                     since = 0
                     gevent.sleep(0)
-        except Unpackable as error:
+        except CorruptEncoding as error:
             raise UpstreamFailure("network", f"the answer {error}") from error
 
-    def _finish(self, unpacker: Unpacker) -> None:
+    def _finish(self, unpacker: ContentDecoder) -> None:
         try:
             unpacker.finish()
-        except Unpackable as error:
+        except CorruptEncoding as error:
             # Whoever sends that is not asked again over the same connection.
             self._kept_alive = False
             raise UpstreamFailure("network", f"the answer {error}") from error
@@ -199,7 +201,7 @@ class Exchange:
             raise UpstreamFailure("timeout", self._what_was_late(limit))
         try:
             data = self._connection.sock.recv(_READ_SIZE)
-        except NOT_YET:
+        except WOULD_BLOCK:
             return True
         except OSError as error:
             raise network_failure(error) from error

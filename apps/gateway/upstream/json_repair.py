@@ -29,7 +29,7 @@ _STRUCTURE = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 _MENDABLE = frozenset({"stop", "length"})
 
 
-def healed_text(text: str) -> str | None:
+def repair_json_text(text: str) -> str | None:
     """Return the JSON that a text was meant to be; None for one that is valid, or that cannot be put right."""
     if len(text) > LONGEST or _is_json(text):
         return None
@@ -85,7 +85,7 @@ def _no_constant(word: str) -> None:
 
 
 @dataclass(slots=True)
-class Healing:
+class JsonRepair:
     """The healing of one attempt's answer. `healed`: whether anything was put right.
 
     `tick` is the seconds after which a client that hears nothing gets a sign of life.
@@ -140,7 +140,7 @@ class Healing:
     def _said(self, end: Finished) -> Iterator[Event]:
         held = self._texts.pop(end.choice, [])
         text = "".join(event.text for event in held if isinstance(event, TextDelta))
-        mended = healed_text(text) if text and end.reason in _MENDABLE else None
+        mended = repair_json_text(text) if text and end.reason in _MENDABLE else None
         if mended is None:
             yield from held
             return

@@ -26,7 +26,7 @@ class UnfetchableError(Exception):
     """A file that cannot be had; the message is for whoever gave the address."""
 
 
-class Patience(NamedTuple):
+class FetchTimeouts(NamedTuple):
     """Seconds: to connect, between bytes, and for all of one file."""
 
     connect: float
@@ -35,10 +35,10 @@ class Patience(NamedTuple):
 
 
 # Pictures are large, and whoever asks for them waits long anyway.
-_FOR_PICTURES: Final = Patience(5.0, 15.0, 60.0)
+_FOR_PICTURES: Final = FetchTimeouts(5.0, 15.0, 60.0)
 
 
-def fetch_file(url: str, most: int, patience: Patience) -> tuple[bytes, str]:
+def fetch_file(url: str, most: int, patience: FetchTimeouts) -> tuple[bytes, str]:
     """Return the bytes at an address, `most` at the most, and what they are called there. Raises UnfetchableError."""
     try:
         with gevent.Timeout(patience.total, _TooSlowError()):
@@ -64,7 +64,7 @@ class _TooSlowError(Exception):
     """The whole time is over."""
 
 
-def _fetch(url: str, most: int, patience: Patience) -> tuple[bytes, str]:
+def _fetch(url: str, most: int, patience: FetchTimeouts) -> tuple[bytes, str]:
     address = guard(url)
     timeout = (patience.connect, patience.silence)
     with (

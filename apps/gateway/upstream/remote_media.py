@@ -17,14 +17,14 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Part, ToolResult
 from apps.gateway.dialects import Outbound, trait
-from apps.gateway.upstream.remote_file import Patience, UnfetchableError, fetch_file
+from apps.gateway.upstream.remote_file import FetchTimeouts, UnfetchableError, fetch_file
 from apps.kernel.errors import InvalidRequest
 
 # How many addresses a request may have, and bytes of one file and of all together.
 MOST_FILES: Final = 20
 MOST_BYTES: Final = 20 * 1024 * 1024
 MOST_BYTES_TOGETHER: Final = 32 * 1024 * 1024
-_PATIENCE = Patience(5.0, 5.0, 10.0)
+_PATIENCE = FetchTimeouts(5.0, 5.0, 10.0)
 _AT_ONCE = 5
 _REMOTE = ("https://", "http://")
 _MAX_TOLD = 200
@@ -128,13 +128,13 @@ def _fetch(url: str, param: str) -> tuple[str, bytes]:
         data, stated = fetch_file(url, MOST_BYTES, _PATIENCE)
     except UnfetchableError as error:
         raise _refused(param, f"what is at the address cannot be had: {error}") from None
-    media_type = sniff(data, stated.partition(";")[0].strip().lower())
+    media_type = sniff_media_type(data, stated.partition(";")[0].strip().lower())
     if media_type is None:
         raise _refused(param, "behind the address is neither a picture nor a document of a kind that can be sent")
     return media_type, data
 
 
-def sniff(data: bytes, stated: str) -> str | None:
+def sniff_media_type(data: bytes, stated: str) -> str | None:
     """Return the media type that the first bytes tell; what is `stated` only tells texts and office files apart."""
     for begins, media_type in _PICTURES:
         if begins.match(data):

@@ -26,7 +26,7 @@ _VALUES, _VALUES_WITH_LOGPROBS = 200_000, 3_000_000
 _DEPTH: Final = 256
 
 
-class AnswerBounds(NamedTuple):
+class ResponseBounds(NamedTuple):
     """Bytes of a whole answer and of one event of a stream, and what JSON in them may hold."""
 
     reply: int
@@ -34,7 +34,7 @@ class AnswerBounds(NamedTuple):
     json: Bounds
 
 
-def bounds_of(chat: Chat, offer: Offer) -> AnswerBounds:
+def bounds_of(chat: Chat, offer: Offer) -> ResponseBounds:
     """Return how much an offer may answer to a chat."""
     bounds = _WITH_LOGPROBS if chat.logprobs else _USUAL
     if chat.drawing is None and not chat.modalities and chat.audio is None and not offer.facts.get("images"):
@@ -42,7 +42,7 @@ def bounds_of(chat: Chat, offer: Offer) -> AnswerBounds:
     return bounds._replace(reply=_REPLY_WITH_MEDIA, event=_EVENT_WITH_MEDIA)
 
 
-def read_within(body: bytes, bounds: AnswerBounds, read: Callable[[bytes], Iterable[T]]) -> Iterable[T]:
+def read_within(body: bytes, bounds: ResponseBounds, read: Callable[[bytes], Iterable[T]]) -> Iterable[T]:
     """Return what is read of a whole answer, all at once of a large one. Raises UpstreamFailure."""
     if len(body) > LONG:
         try:
@@ -53,7 +53,7 @@ def read_within(body: bytes, bounds: AnswerBounds, read: Callable[[bytes], Itera
     return events if len(body) < LARGE else list(events)
 
 
-def check_event(event: bytes, bounds: AnswerBounds) -> None:
+def check_event(event: bytes, bounds: ResponseBounds) -> None:
     """Raise BrokenFrames where an event of a stream holds too much."""
     try:
         check(event, bounds.json)
@@ -61,5 +61,5 @@ def check_event(event: bytes, bounds: AnswerBounds) -> None:
         raise BrokenFrames(f"an event of the stream {passed}") from None
 
 
-_USUAL: Final = AnswerBounds(_REPLY, _EVENT, Bounds(_VALUES, _DEPTH, LONG, LONG))
-_WITH_LOGPROBS: Final = AnswerBounds(_REPLY_WITH_MEDIA, _EVENT, Bounds(_VALUES_WITH_LOGPROBS, _DEPTH, LONG, LONG))
+_USUAL: Final = ResponseBounds(_REPLY, _EVENT, Bounds(_VALUES, _DEPTH, LONG, LONG))
+_WITH_LOGPROBS: Final = ResponseBounds(_REPLY_WITH_MEDIA, _EVENT, Bounds(_VALUES_WITH_LOGPROBS, _DEPTH, LONG, LONG))

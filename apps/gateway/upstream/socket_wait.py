@@ -15,7 +15,7 @@ from gevent.hub import Waiter
 _READ = 1
 
 
-class Readiness:
+class SocketWaiter:
     """One socket's; of one greenlet at a time, in the thread that made it. Close it before the socket."""
 
     __slots__ = ("_hub", "_pending", "_readable", "_seconds", "_timer")

@@ -37,12 +37,12 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Reasoning]).decode
 
 
-def key_of(project_id: UUID, call_id: str) -> str:
+def cache_key_of(project_id: UUID, call_id: str) -> str:
     """Return where the thinking before a call is kept: a digest, as ids come from outside."""
     return _PREFIX + sha256(f"{project_id}:{split_seal(call_id)[0]}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Seals(msgspec.Struct, eq=False):
+class ThoughtSignatureCache(msgspec.Struct, eq=False):
     """The sealed thinking of one request: what its history lacks, and what its answer brings."""
 
     project_id: UUID
@@ -84,7 +84,7 @@ class Seals(msgspec.Struct, eq=False):
         if len(content) > MOST_BYTES:
             return
         try:
-            client().set(key_of(self.project_id, self._call_id), seal(content), ex=TIME_TO_LIVE)
+            client().set(cache_key_of(self.project_id, self._call_id), seal(content), ex=TIME_TO_LIVE)
         except RedisError as error:
             log.warning("seal_store.not_kept", error=type(error).__name__)
 
@@ -112,7 +112,7 @@ class Seals(msgspec.Struct, eq=False):
         return replace(chat, messages=messages, source=None)
 
     def _look_up(self, messages: list[Message], places: list[int], form: str) -> dict[int, list[Reasoning]]:
-        keys = [key_of(self.project_id, _first_call(messages[place]).id) for place in places]
+        keys = [cache_key_of(self.project_id, _first_call(messages[place]).id) for place in places]
         try:
             answers: Any = client().mget(keys)
         except RedisError as error:

@@ -8,13 +8,13 @@ from django.conf import settings
 from django.core.signals import setting_changed
 from django.dispatch import receiver
 
-from apps.gateway.upstream.http_response import Budget
+from apps.gateway.upstream.http_response import Timeouts
 
 
 @cache
-def usual_budget() -> Budget:
+def default_timeouts() -> Timeouts:
     """Return the timeouts that hold for every call."""
-    return Budget(
+    return Timeouts(
         connect=settings.UPSTREAM_CONNECT_TIMEOUT,
         first_byte=settings.UPSTREAM_FIRST_BYTE_TIMEOUT,
         idle=settings.UPSTREAM_IDLE_TIMEOUT,
@@ -25,4 +25,4 @@ def usual_budget() -> Budget:
 
 @receiver(setting_changed)
 def _forget(**_: object) -> None:
-    usual_budget.cache_clear()
+    default_timeouts.cache_clear()

@@ -13,7 +13,7 @@ import msgspec
 from rest_framework.exceptions import APIException, ParseError
 from rest_framework.serializers import BaseSerializer, ModelSerializer, Serializer
 
-from apps.gateway.guard.json_text import JsonText, encoded, read_json_text
+from apps.gateway.guard.json_text import JsonText, encode_json, parse_json_text
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.endpoint import JsonParser
 from tests.fuzz.target import Target
@@ -67,12 +67,12 @@ def run_body(data: bytes) -> None:
 def run_json_text(data: bytes) -> None:
     """Read JSON as guardrails read it: its strings and files stand where they are said to."""
     with contextlib.suppress(UnicodeDecodeError):
-        read_json_text(data.decode())
+        parse_json_text(data.decode())
     with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         value = msgspec.json.decode(data)
         text = JsonText(value)
         assert isinstance(text.text, str)
-        encoded(value)
+        encode_json(value)
 
 
 TARGETS = [

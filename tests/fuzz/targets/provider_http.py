@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass
 
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.http_response import Budget, Exchange
-from apps.gateway.upstream.socket_wait import Readiness
+from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
+from apps.gateway.upstream.socket_wait import SocketWaiter
 from tests.fuzz.target import Target
 
-BUDGET = Budget(connect=1, first_byte=5, idle=5, total=10, tick=1)
+BUDGET = Timeouts(connect=1, first_byte=5, idle=5, total=10, tick=1)
 MOST = 256 * 1024
 # Bytes of one piece of a body: what is read from the socket at once may unpack to more, but not to this.
 MOST_AT_ONCE = 8 * 1024 * 1024
@@ -33,7 +33,7 @@ class _Connection:
     """A socket that does not wait, as the exchange wants it."""
 
     sock: socket.socket
-    readiness: Readiness
+    readiness: SocketWaiter
     closed: bool = False
 
     def close(self) -> None:
@@ -50,9 +50,9 @@ def run(data: bytes) -> None:
         theirs.sendall(data[:100_000])
         theirs.shutdown(socket.SHUT_WR)
         ours.settimeout(0.0)
-        connection = _Connection(ours, Readiness(ours))
+        connection = _Connection(ours, SocketWaiter(ours))
         freed: list[bool] = []
-        exchange = Exchange(connection, BUDGET, time.monotonic() + 5, lambda: freed.append(True))
+        exchange = UpstreamResponse(connection, BUDGET, time.monotonic() + 5, lambda: freed.append(True))
         try:
             for _ in exchange.read_head():
                 raise AssertionError("it waited although all bytes were there")

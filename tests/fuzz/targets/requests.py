@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.chat import Target as Place
 from apps.gateway.dialects import anthropic, headers_of, openai, seal_of
-from apps.gateway.guard.chat_texts import Passages
-from apps.gateway.token_estimate import prompt_tokens_of
+from apps.gateway.guard.chat_texts import ChatTexts
+from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import ApiError, InvalidRequest
 from tests.fuzz import seeds
 from tests.fuzz.target import Target
@@ -32,7 +32,7 @@ def run_request(dialect: Any, data: bytes) -> None:
         json.loads(dialect.write_error(error))
         return
     assert isinstance(chat, Chat)
-    assert prompt_tokens_of(chat) >= 0
+    assert estimate_prompt_tokens(chat) >= 0
     for name, other in DIALECTS.items():
         for source in {id(chat.source): chat.source, 0: None}.values():
             place = Place(model_name="m", facts=_FACTS.get(name, {}))
@@ -43,7 +43,7 @@ def run_request(dialect: Any, data: bytes) -> None:
                 assert isinstance(other.path(asked, place), str)
                 headers_of(other, asked, place)
                 seal_of(other, asked, place)
-    for passage in Passages(chat).texts:
+    for passage in ChatTexts(chat).texts:
         assert isinstance(passage.text, str)
 
 

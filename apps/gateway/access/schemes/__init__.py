@@ -20,7 +20,7 @@ from apps.gateway.failures import UpstreamFailure
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
-class Request(msgspec.Struct, frozen=True):
+class SignableRequest(msgspec.Struct, frozen=True):
     """What is about to be sent, for schemes that sign it."""
 
     method: str
@@ -29,10 +29,10 @@ class Request(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Scheme(Protocol):
+class AuthScheme(Protocol):
     """A way to present a credential."""
 
-    def authorize(self, secret: str, request: Request) -> dict[str, str]:
+    def authorize(self, secret: str, request: SignableRequest) -> dict[str, str]:
         """Return the headers that present the credential. Raises UpstreamFailure when it is of no use.
 
         Optional beside it: `split_secrets(value)`, the credentials in an environment variable; `FILLS`, the names of
@@ -40,7 +40,7 @@ class Scheme(Protocol):
         """
 
 
-def authorize(kind: str, secret: str, request: Request) -> dict[str, str]:
+def authorize(kind: str, secret: str, request: SignableRequest) -> dict[str, str]:
     """Return the headers that present a credential.
 
     A kind that is neither `bearer` nor a scheme of this package is the name of the header that takes the credential.
@@ -51,7 +51,7 @@ def authorize(kind: str, secret: str, request: Request) -> dict[str, str]:
     return {kind: secret} if scheme is None else scheme.authorize(secret, request)
 
 
-def secrets_in(secret: str, presented: Mapping[str, str]) -> list[str]:
+def collect_secrets(secret: str, presented: Mapping[str, str]) -> list[str]:
     """Return what must not be told of a credential: itself, and what was made of it and presented (an access token)."""
     found = [secret]
     for name, value in presented.items():
@@ -80,12 +80,12 @@ def service_secrets(kind: str, variable: str, environ: Mapping[str, str]) -> lis
     return secrets
 
 
-def can_fill(kind: str, base_url: str) -> bool:
+def can_fill_placeholders(kind: str, base_url: str) -> bool:
     """Return whether every placeholder of an address is one that the credential itself fills."""
     return set(_PLACEHOLDER.findall(base_url)) <= getattr(_find_scheme(kind), "FILLS", frozenset())
 
 
-def address_of(kind: str, secret: str, base_url: str, *, own: bool) -> str:
+def fill_base_url(kind: str, secret: str, base_url: str, *, own: bool) -> str:
     """Return the address at which a credential is of use; `own` tells that it is a tenant's, not the operator's.
 
     Raises UpstreamFailure where the credential does not say what the address lacks.
@@ -103,6 +103,6 @@ def _filler_of(kind: str) -> Any:
 
 
 @cache
-def _find_scheme(kind: str) -> Scheme | None:
+def _find_scheme(kind: str) -> AuthScheme | None:
     module = f"{__name__}.{kind.replace('-', '_')}"
-    return cast(Scheme, import_module(module)) if find_spec(module) else None
+    return cast(AuthScheme, import_module(module)) if find_spec(module) else None

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from apps.gateway.access.schemes import Request
+from apps.gateway.access.schemes import SignableRequest
 
 _ANTHROPICS = "/anthropic/"
 
 
-def authorize(secret: str, request: Request) -> dict[str, str]:
+def authorize(secret: str, request: SignableRequest) -> dict[str, str]:
     """Return the headers that present the key: where Anthropic's models are, both that Anthropic's own client sends."""
     headers = {"api-key": secret}
     if _ANTHROPICS in urlsplit(request.url).path:

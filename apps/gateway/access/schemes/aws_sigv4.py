@@ -15,7 +15,7 @@ from hmac import digest
 from posixpath import normpath
 from urllib.parse import quote, urlsplit
 
-from apps.gateway.access.schemes import Request
+from apps.gateway.access.schemes import SignableRequest
 from apps.gateway.failures import UpstreamFailure
 
 SERVICE = "bedrock"
@@ -28,7 +28,7 @@ _REGION = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z]{2,}(?:-[a-z0-9]
 _PORTS = {"http": 80, "https": 443}
 
 
-def authorize(secret: str, request: Request, now: datetime | None = None) -> dict[str, str]:
+def authorize(secret: str, request: SignableRequest, now: datetime | None = None) -> dict[str, str]:
     """Return the headers that present the credential; `now` is the time of signing, in UTC.
 
     Raises UpstreamFailure for a secret that is neither.
@@ -62,7 +62,7 @@ def region_of(host: str) -> str:
     return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or DEFAULT_REGION
 
 
-def _signed(request: Request, headers: dict[str, str], access_key: str, signing_key: str) -> str:
+def _signed(request: SignableRequest, headers: dict[str, str], access_key: str, signing_key: str) -> str:
     """Return the signature over method, address, body, the given headers, host and content type."""
     address = urlsplit(request.url)
     host = address.hostname or ""

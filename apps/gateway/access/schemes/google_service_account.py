@@ -28,7 +28,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.auth.transport.requests import Request as GoogleTransport
 from google.oauth2.service_account import Credentials
 
-from apps.gateway.access.schemes import Request
+from apps.gateway.access.schemes import SignableRequest
 from apps.gateway.failures import UpstreamFailure
 
 log = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ log = structlog.get_logger(__name__)
 TOKEN_ADDRESS: Final = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address, not a secret
 SCOPES: Final = ("https://www.googleapis.com/auth/cloud-platform",)
 # What a credential of this kind says by itself: the address need not.
-FILLS: Final = frozenset({"project"})
+FILLED_PLACEHOLDERS: Final = frozenset({"project"})
 
 # Seconds before its end at which a token is renewed, and below which it is of no use any more.
 RENEW_BEFORE, LEAST_LEFT = 300.0, 30.0
@@ -61,7 +61,7 @@ class _Account(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedToken:
     """What is known of an account: its token, until when (monotonic), and who renews it."""
 
     lock: BoundedSemaphore = field(default_factory=BoundedSemaphore)
@@ -71,13 +71,13 @@ class _Kept:
     failure: UpstreamFailure | None = None
 
 
-_kept: OrderedDict[bytes, _Kept] = OrderedDict()
+_tokens: OrderedDict[bytes, _CachedToken] = OrderedDict()
 # Path -> when it was written, and what is in it. Digests of what the operator's own environment says.
 _files: dict[str, tuple[int, str]] = {}
 _operators: set[bytes] = set()
 
 
-def authorize(secret: str, request: Request) -> dict[str, str]:
+def authorize(secret: str, request: SignableRequest) -> dict[str, str]:
     """Return the header that presents the credential. Raises UpstreamFailure when it is of no use."""
     secret = secret.strip()
     if not secret.startswith("{"):
@@ -93,7 +93,7 @@ def split_secrets(value: str) -> list[str]:
     return found
 
 
-def address_of(secret: str, base_url: str, *, own: bool) -> str:
+def fill_base_url(secret: str, base_url: str, *, own: bool) -> str:
     """Return the address with the project that the account belongs to, where none is filled in; where the credential is
     the tenant's own, in place of the operator's project."""
     if not own and "{project}" not in base_url:
@@ -106,7 +106,7 @@ def address_of(secret: str, base_url: str, *, own: bool) -> str:
 
 def forget_all() -> None:
     """Ask for every token anew."""
-    _kept.clear()
+    _tokens.clear()
 
 
 def _content_of(word: str) -> str:
@@ -144,13 +144,13 @@ def _find_account(secret: str) -> _Account | None:
 def _token_of(secret: str) -> str:
     """Return a token that is good for a while, renewed by one greenlet at a time. Raises UpstreamFailure."""
     digest = _digest(secret)
-    kept = _kept.get(digest)
+    kept = _tokens.get(digest)
     if kept is None:
-        kept = _kept[digest] = _Kept()
-        while len(_kept) > _MOST:
-            _kept.popitem(last=False)
+        kept = _tokens[digest] = _CachedToken()
+        while len(_tokens) > _MOST:
+            _tokens.popitem(last=False)
     else:
-        _kept.move_to_end(digest)
+        _tokens.move_to_end(digest)
     left = kept.until - time.monotonic()
     if left > RENEW_BEFORE:
         return kept.token
@@ -169,7 +169,7 @@ def _token_of(secret: str) -> str:
         kept.lock.release()
 
 
-def _renew(kept: _Kept, secret: str, *, trusted: bool) -> None:
+def _renew(kept: _CachedToken, secret: str, *, trusted: bool) -> None:
     """Get a new token; what goes wrong is noted."""
     try:
         kept.token, seconds = _exchange(secret, trusted=trusted)

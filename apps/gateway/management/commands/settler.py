@@ -20,7 +20,7 @@ from apps.billing.leases import StoreClock
 from apps.billing.ledger_watch import Watch
 from apps.gateway.metrics.definitions import QUEUE_AGE, QUEUE_DEPTH
 from apps.gateway.settlement import outbox
-from apps.gateway.settlement.reconcile import show_last
+from apps.gateway.settlement.reconcile import update_metrics
 from apps.gateway.settlement.settle import settle, sweep
 
 log = structlog.get_logger(__name__)
@@ -71,7 +71,7 @@ class Command(BaseCommand):
                         sweep()
                     next_look = time.monotonic() + LOOK_SECONDS
                 if time.monotonic() >= next_show:
-                    show_last()
+                    update_metrics()
                     next_show = time.monotonic() + SHOW_SECONDS
                 pause = 0.0
             # OSError: neither the store nor the disk took what was swept, whose notes stay.
@@ -90,7 +90,7 @@ class Command(BaseCommand):
         left = time.monotonic() >= self._next_search
         if left:
             outbox.prepare()
-        messages = outbox.take(reader, BATCH, WAIT_MS, left=left)
+        messages = outbox.read_batch(reader, BATCH, WAIT_MS, left=left)
         if left and len(messages) < BATCH:
             self._next_search = time.monotonic() + SEARCH_SECONDS
         if messages:
