@@ -90,7 +90,7 @@ def caller(db: None, sandbox_url: str, monkeypatch: pytest.MonkeyPatch, client: 
     monkeypatch.setenv("SANDBOX_API_KEY", "sandbox-secret")
     stock()
     policy.forget_all()
-    circuit_breaker.CIRCUIT_BREAKERS.forget()
+    circuit_breaker.CIRCUIT_BREAKERS.reset()
     credentials.reset_cooldowns()
     last_balances.forget_all()
     offline_admission.forget_all()

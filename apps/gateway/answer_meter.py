@@ -121,7 +121,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
         Of an answer that came to its own end the counts are the last word, unless they all came before it.
         """
         if self._usage is None:
-            prices = self.attempts.latest.offer.prices
+            prices = self.attempts.latest_candidate.offer.prices
             return estimate_usage(self.prompt_estimate, tokens_from_weight(self.written), self.pictures, prices)
         usage = replace(self._usage, images=max(self._usage.images, self.pictures))
         if self.written == self._counted or (self._complete and self._counted):
@@ -164,7 +164,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
     def _tariff_now(self) -> Tariff | None:
         """Return what whoever answers charges, None where nothing has to be held for it any more."""
         if self._tariff is None and self._watching and self.allowance is not None:
-            self._tariff = self.allowance.tariff_of(self.attempts.latest)
+            self._tariff = self.allowance.tariff_of(self.attempts.latest_candidate)
             self._cover()
         return self._tariff
 
@@ -175,9 +175,11 @@ class AnswerMeter(msgspec.Struct, eq=False):
             return
         if early and self.allowance is not None:
             # A longer prompt may have other prices.
-            tariff = self._tariff = self.allowance.tariff_of(self.attempts.latest, usage.prompt_tokens)
-        cost = self.attempts.latest.cost_of(usage).total + storage_cost_of(usage.total_tokens, self.policy.retention)
-        if tariff.seen:
+            tariff = self._tariff = self.allowance.tariff_of(self.attempts.latest_candidate, usage.prompt_tokens)
+        cost = self.attempts.latest_candidate.cost_of(usage).total + storage_cost_of(
+            usage.total_tokens, self.policy.retention
+        )
+        if tariff.is_visible:
             # From here on the provider's counts go before the estimate.
             self._tariff = replace(tariff, base=cost - tariff.per_token * tokens_from_weight(self.written))
             self._cover()
@@ -187,14 +189,14 @@ class AnswerMeter(msgspec.Struct, eq=False):
             needed = cost + (tariff.per_token * self._limit(tariff) if early else ZERO)
         missing = needed - self._held
         if missing > 0 and not self._extend(missing, missing, missing, 0) and early:
-            self._tariff = replace(tariff, base=cost, seen=True)
+            self._tariff = replace(tariff, base=cost, is_visible=True)
         self._cover()
 
     def _is_covered(self) -> bool:
         """Return whether all that was written is held for, after holding more where that can be."""
         while (tariff := self._tariff_now()) is not None and self.written > self._covered:
             covered = tariff.tokens_for(self._held) + self._trusted
-            more = covered if covered * 2 <= tariff.most else max(tariff.most - covered, covered // 4)
+            more = covered if covered * 2 <= tariff.max_tokens else max(tariff.max_tokens - covered, covered // 4)
             step = max(tokens_from_weight(self.written) - covered, more, LEAST_STEP) + self._trusted
             want, least = tariff.per_token * step, tariff.per_token * LEAST_STEP
             if not self._extend(want, want, least, step):
@@ -229,13 +231,13 @@ class AnswerMeter(msgspec.Struct, eq=False):
     def _cover(self) -> None:
         """Work out what may be written for what is held."""
         tariff = self._tariff
-        if tariff is None or not tariff.seen:
+        if tariff is None or not tariff.is_visible:
             self._covered = _ENDLESS
             return
         tokens = max(tariff.tokens_for(self._held) + self._trusted, 0)
-        if self.attempts.chat.max_tokens is not None and tokens >= tariff.most:
+        if self.attempts.chat.max_tokens is not None and tokens >= tariff.max_tokens:
             # The provider was told where to stop: an estimate may be above its count.
-            tokens += tariff.most // 2
+            tokens += tariff.max_tokens // 2
         self._covered = tokens * WEIGHT_OF_TOKEN if tariff.per_token else _ENDLESS
 
     @property
@@ -247,9 +249,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
 
     def _limit(self, tariff: Tariff) -> int:
         """Return the tokens that its provider was told to write at most, or writes at most."""
-        current, answers = self.attempts.current, self.attempts.chat.n or 1
-        limit = current.limit if current is not None else None
-        return tariff.most if limit is None else min(limit * answers, tariff.most)
+        current, answers = self.attempts.current_call, self.attempts.chat.n or 1
+        limit = current.token_limit if current is not None else None
+        return tariff.max_tokens if limit is None else min(limit * answers, tariff.max_tokens)
 
     # --- ending
 

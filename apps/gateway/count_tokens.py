@@ -51,7 +51,7 @@ def count_tokens(policy: Policy, chat: Chat, token: str, size: int) -> int:
         # Who counts reads it all.
         RequestGuard(policy.guardrails, policy.retention).screen(chat, size)
     try:
-        fitting = candidates.resolve(policy, catalog, chat, estimate).fitting
+        fitting = candidates.resolve(policy, catalog, chat, estimate).eligible
         asked = next((one for one in fitting if hasattr(_dialect_of(one), "count_request")), None)
         with gevent.Timeout(PATIENCE, UpstreamFailure("timeout", f"no count within {PATIENCE:g} s")):
             counted = None if asked is None else _ask(asked, chat, size)
@@ -96,7 +96,7 @@ def _ask(one: Candidate, chat: Chat, size: int) -> int | None:
     try:
         exchange = _send(url, headers, body, budget, ip)
     except StaleConnection:
-        exchange = _send(url, headers, body, budget, ip, fresh=True)
+        exchange = _send(url, headers, body, budget, ip, new_connection=True)
     try:
         counted = dialect.read_count(exchange.read(_MAX_BYTES)) if exchange.status == 200 else None
         return None if counted is None else int(counted)
@@ -105,10 +105,12 @@ def _ask(one: Candidate, chat: Chat, size: int) -> int | None:
 
 
 def _send(
-    url: str, headers: dict[str, str], body: bytes, budget: Timeouts, ip: str | None, *, fresh: bool = False
+    url: str, headers: dict[str, str], body: bytes, budget: Timeouts, ip: str | None, *, new_connection: bool = False
 ) -> UpstreamResponse:
     """Return the exchange once its head is there. Raises UpstreamFailure."""
-    with closing(connection_pool.send("POST", url, headers, body, budget, ip, fresh=fresh)) as sending:
+    with closing(
+        connection_pool.send("POST", url, headers, body, budget, ip, new_connection=new_connection)
+    ) as sending:
         while True:
             try:
                 next(sending)

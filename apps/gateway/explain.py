@@ -45,13 +45,13 @@ def explain(call: ClientRequest, token: str, read_request: Callable[[bytes], Cha
     policy = find_policy(token)
     body, _ = read_body(call, policy.organization_id)
     chat = read_request(body)
-    shape = offload(len(body), lambda: profile_request(call, chat))
+    profile = offload(len(body), lambda: profile_request(call, chat))
     catalog = snapshot.current()
     if not admit.is_current(policy, catalog, token):
         policy, catalog = find_policy(token), snapshot.current()
-    fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
-    ranking = rank(fitting, shape, CIRCUIT_BREAKERS.standing, no_fallback=call.switched_on("x-no-fallback"))
-    worst = estimate_worst_case(chat, fitting, shape.prompt_tokens)
+    fitting = candidates.resolve(policy, catalog, chat, profile.prompt_tokens, everyones(catalog.generation))
+    ranking = rank(fitting, profile, CIRCUIT_BREAKERS.stats, no_fallback=call.is_header_true("x-no-fallback"))
+    worst = estimate_worst_case(chat, fitting, profile.prompt_tokens)
     first = ranking.candidates[0]
     return {
         "object": "route.explanation",
@@ -66,7 +66,7 @@ def explain(call: ClientRequest, token: str, read_request: Callable[[bytes], Cha
             for one in ranking.candidates
         ],
         "warnings": offload(len(body), lambda: _losses(chat, first, fitting.requested_provider)),
-        "excluded": _excluded(policy, catalog, chat, {one.mapping for one in fitting.fitting}),
+        "excluded": _excluded(policy, catalog, chat, {one.mapping for one in fitting.eligible}),
         "estimate": {"prompt_tokens": worst.prompt_tokens, "max_cost_usd": plain(worst.cost)},
     }
 
@@ -108,7 +108,7 @@ def _reason(policy: Policy, chat: Chat, offer: Offer) -> str:
     rule = first_refusal(policy.rules, Candidate(offer, credentials[0], offer.model_name))
     if rule is not None:
         return f"access rule {rule.id} ({rule.type})"
-    lacking = next((need for need in requirements_of(chat) if not need.can(offer)), None)
+    lacking = next((need for need in requirements_of(chat) if not need.is_met_by(offer)), None)
     if lacking is not None:
         return f"does not support {lacking.name}"
     return "too small for the prompt or the answer"

@@ -44,7 +44,7 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
     for a request that a guardrail blocks."""
     started_at = time.monotonic()
     worker_lease.start()
-    BACKLOG.insist_on_room()
+    BACKLOG.raise_if_backlogged()
     hops = read_cdn_loop(call)
     policy = find_policy(token)
     body, hold = read_body(call, policy.organization_id)
@@ -61,7 +61,7 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
                 raise
             policy = find_policy(token)
             continue
-        ranking = rank(fitting, shape, CIRCUIT_BREAKERS.standing, no_fallback=call.switched_on("x-no-fallback"))
+        ranking = rank(fitting, shape, CIRCUIT_BREAKERS.stats, no_fallback=call.is_header_true("x-no-fallback"))
         worst = estimate_worst_case(chat, fitting, shape.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.set_provider(entry, ranking.candidates[0], fitting.requested_provider)
@@ -72,17 +72,17 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
             attempts = Failover(
                 chat,
                 ranking.candidates,
-                call.departure(),
+                call.watch_disconnect(),
                 ThoughtSignatureCache(policy.project_id),
-                strict=call.switched_on("x-strict"),
+                strict=call.is_header_true("x-strict"),
                 probe=ranking.probe,
-                hops=hops,
-                named=fitting.requested_provider,
+                cdn_loop=hops,
+                requested_provider=fitting.requested_provider,
                 hedge=hedge,
                 prompt_tokens=shape.prompt_tokens,
                 limit_of=None if allowance is None else allowance.limit_of,
                 size=len(body),
-                hold_answer=hold.take_of_answer,
+                hold_answer=hold.reserve_for_answer,
             )
             meter = AnswerMeter(attempts, policy, worst.prompt_tokens, admitted.hold, allowance)
             run = ChatRun(chat, policy, ranking, entry, attempts, meter, started_at, admitted)
@@ -90,10 +90,16 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
                 run.screen(RequestGuard(policy.guardrails, policy.retention), len(body))
             record.keep_request(entry, chat, policy.retention)
             if ranking.probe:
-                CIRCUIT_BREAKERS.probing(ranking.candidates[0].mapping)
+                CIRCUIT_BREAKERS.start_probe(ranking.candidates[0].mapping)
             model, named = ranking.candidates[0].model_id, fitting.requested_provider
             place = partial(
-                find_cache_entry, policy.project_id, policy.cache_seconds, model, named, chat, attempts.departure
+                find_cache_entry,
+                policy.project_id,
+                policy.cache_seconds,
+                model,
+                named,
+                chat,
+                attempts.client_disconnect,
             )
             run.cache = offload(len(body), place)
             return run

@@ -53,7 +53,7 @@ class CacheEntry:
 
     key: str
     seconds: int
-    departure: ClientDisconnect
+    client_disconnect: ClientDisconnect
     hit: bool = False
     _kept: list[Event] = field(default_factory=list)
     _signal: Signal | None = None
@@ -62,22 +62,22 @@ class CacheEntry:
         """Yield the kept answer, nothing when there is none; `Waiting` while the same question is being answered."""
         kept = self._read()
         if kept is None:
-            yield from self._wait_for_twin()
+            yield from self._wait_for_inflight()
             kept = self._read() if self._signal is None else None
         if kept is None:
             if self._signal is None:
-                self._lead()
+                self._claim_inflight()
             return
         self.hit = True
         yield from kept
 
-    def note(self, event: Event) -> None:
+    def collect(self, event: Event) -> None:
         """Remember an event of an answer that may be kept."""
         if not isinstance(event, Waiting):
             # What passes by is changed on its way: the copy is not.
             self._kept.append(msgspec.structs.replace(event))
 
-    def keep(self) -> None:
+    def store(self) -> None:
         """Keep the answer, if it is whole and not too large."""
         ends = [event for event in self._kept if isinstance(event, Finished)]
         if self.hit or not ends or any(end.reason not in _WHOLE for end in ends):
@@ -97,17 +97,17 @@ class CacheEntry:
             self._signal.set()
             self._signal = None
 
-    def _lead(self) -> None:
+    def _claim_inflight(self) -> None:
         self._signal = _inflight[self.key] = Signal()
 
-    def _wait_for_twin(self) -> Iterator[Event]:
-        twin = _inflight.get(self.key)
-        if twin is None:
-            self._lead()
+    def _wait_for_inflight(self) -> Iterator[Event]:
+        inflight = _inflight.get(self.key)
+        if inflight is None:
+            self._claim_inflight()
             return
         while True:
-            with self.departure.interrupts():
-                if twin.wait(settings.HEARTBEAT_INTERVAL):
+            with self.client_disconnect.raise_while_waiting():
+                if inflight.wait(settings.HEARTBEAT_INTERVAL):
                     return
             yield Waiting()
 
@@ -127,11 +127,16 @@ class CacheEntry:
 
 
 def find_cache_entry(
-    project_id: UUID, seconds: int | None, model_id: str, provider: str | None, chat: Chat, departure: ClientDisconnect
+    project_id: UUID,
+    seconds: int | None,
+    model_id: str,
+    provider: str | None,
+    chat: Chat,
+    client_disconnect: ClientDisconnect,
 ) -> CacheEntry | None:
     """Return the place of a chat's answer; None when the project keeps none. `provider` is the one that was named."""
     if not seconds:
         return None
     question = msgspec.structs.replace(chat, model=model_id, **_BESIDE)
     digest = keyed_digest(msgspec.json.encode([str(project_id), provider, question]))
-    return CacheEntry(f"answer:{digest}", seconds, departure)
+    return CacheEntry(f"answer:{digest}", seconds, client_disconnect)

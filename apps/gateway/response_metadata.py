@@ -26,12 +26,12 @@ def build_metadata(
         "used_model": entry.used_model,
         "used_provider": entry.used_provider,
         "underlying_used_model": entry.underlying_model,
-        "routing": attempts.tried,
+        "routing": attempts.attempt_log,
         **explanation,
         **({"warnings": msgspec.to_builtins(attempts.losses)} if attempts.losses else {}),
-        **({"healed": True} if attempts.healed else {}),
+        **({"healed": True} if attempts.json_repaired else {}),
         **({"cached": True} if cached else {}),
-        **({"guardrails": guard.told} if guard is not None and guard.told else {}),
+        **({"guardrails": guard.client_report} if guard is not None and guard.client_report else {}),
     }
 
 

@@ -109,7 +109,7 @@ class ChatRun(msgspec.Struct, eq=False):
             yield Failed(error=failure)
         finally:
             add(IN_FLIGHT, -1)
-            self.attempts.departure.close()
+            self.attempts.client_disconnect.close()
             if self.cache is not None:
                 self.cache.close()
 
@@ -135,14 +135,14 @@ class ChatRun(msgspec.Struct, eq=False):
         yield from self._let_through(self.meter.noted(cache.find()))
         if not cache.hit:
             for event in self._asked():
-                cache.note(event)
+                cache.collect(event)
                 yield event
 
     def _let_through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Return what guardrails leave of an answer, where they look at answers."""
         if self.guard is None or not self.guard.compiled.scan_output:
             return events
-        return ResponseGuard(self.guard, self.chat.n or 1, whole=not self.chat.stream).let_through(events)
+        return ResponseGuard(self.guard, self.chat.n or 1, whole=not self.chat.stream).screen(events)
 
     def reply(self) -> Reply:
         """Return the whole answer, for requests that do not stream."""
@@ -151,7 +151,7 @@ class ChatRun(msgspec.Struct, eq=False):
     def _watch(self, event: Event) -> None:
         """Take note of the answer's beginning and end, and of all of it where it is wanted whole."""
         if type(event) is Started:
-            event.model = self.attempts.latest.model_id
+            event.model = self.attempts.latest_candidate.model_id
             event.created = event.created or int(time.time())
             event.prompt_estimate = self.meter.prompt_estimate
         elif type(event) is Finished:
@@ -164,13 +164,13 @@ class ChatRun(msgspec.Struct, eq=False):
         usage = self.meter.used
         # An empty answer is free, whatever the provider counts.
         empty = not self.meter.written and not usage.completion_tokens and not usage.images
-        record.set_provider(self.entry, self.attempts.latest, self.entry.requested_provider)
+        record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
         cost = record.set_usage_and_cost(
             self.entry, self._bill(usage, "cached" if self.cached else "empty" if empty else "")
         )
         self.entry.cached = self.cached if self.cache is not None else None
         if self.cache is not None:
-            self.cache.keep()
+            self.cache.store()
         self._learn(usage)
         finish = self._finish
         record.complete(
@@ -184,7 +184,7 @@ class ChatRun(msgspec.Struct, eq=False):
         """Record a request that did not come to its end. A client that left pays what was produced for it."""
         if self._recorded:
             return
-        record.set_provider(self.entry, self.attempts.latest, self.entry.requested_provider)
+        record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
         if error.status == 499 and (self.meter.written or self.meter.pictures):
             record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
         record.fail(self.entry, error, self.policy.retention)
@@ -193,7 +193,7 @@ class ChatRun(msgspec.Struct, eq=False):
 
     def _bill(self, usage: Usage, waived: str = "") -> Bill:
         """Return the bill, with what a provider is paid that was asked too and closed: it has read the prompt."""
-        latest, outrun = self.attempts.latest, self.attempts.outrun
+        latest, outrun = self.attempts.latest_candidate, self.attempts.hedge_loser
         lost = FREE
         if outrun is not None and outrun.credential.mode == latest.credential.mode:
             lost = losing_cost(outrun, self.meter.prompt_estimate)
@@ -212,15 +212,15 @@ class ChatRun(msgspec.Struct, eq=False):
         An answer that a content filter ended says nothing about the provider.
         """
         failure_attribution.record_failures(
-            self.attempts.suspicions, answered=usage is not None, organization_id=self.policy.organization_id
+            self.attempts.failure_evidence, answered=usage is not None, organization_id=self.policy.organization_id
         )
-        current = self.attempts.current
+        current = self.attempts.current_call
         filtered = self._finish is not None and self._finish.reason == "content_filter"
         if usage is None or current is None or current.first_content_at is None or filtered:
             return
         streamed = self.chat.stream
         tokens = usage.completion_tokens if usage.completion_tokens >= _TOKENS_THAT_TELL_SPEED else 0
-        CIRCUIT_BREAKERS.succeeded(
+        CIRCUIT_BREAKERS.record_success(
             current.candidate.mapping,
             first_token_ms=round((current.first_content_at - current.started_at) * 1000) if streamed else None,
             tokens=tokens,
@@ -234,11 +234,11 @@ class ChatRun(msgspec.Struct, eq=False):
         entry.duration = round((time.monotonic() - self.started_at) * 1000)
         if self.chat.stream and self.attempts.first_content_at is not None:
             entry.time_to_first_token = round((self.attempts.first_content_at - self.started_at) * 1000)
-        entry.response_size = self.attempts.received
-        entry.violations = self.guard.noted if self.guard is not None and self.guard.noted else None
+        entry.response_size = self.attempts.bytes_received
+        entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
         if self.policy.retention != "none":
             lost = {"warnings": self.attempts.losses} if self.attempts.losses else {}
-            entry.routing_metadata = {**self.ranking.explanation, "routing": self.attempts.tried, **lost}
+            entry.routing_metadata = {**self.ranking.explanation, "routing": self.attempts.attempt_log, **lost}
         try:
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.reply())

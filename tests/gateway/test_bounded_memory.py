@@ -16,17 +16,17 @@ from apps.gateway.routing.provider_stats import NO_TRAFFIC
 def test_models_that_tenants_make_up_are_not_scored() -> None:
     board = CircuitBreakers()
     for number in range(100):
-        board.failed(f"custom:our-own/model-{number}")
-        board.succeeded(f"custom:our-own/other-{number}", first_token_ms=1, tokens=20, seconds=1.0)
-    assert (board._unsent, board._in_a_row) == ({}, {})
+        board.record_failure(f"custom:our-own/model-{number}")
+        board.record_success(f"custom:our-own/other-{number}", first_token_ms=1, tokens=20, seconds=1.0)
+    assert (board._unsent, board._consecutive_failures) == ({}, {})
 
 
 def test_a_tenants_failing_provider_opens_no_circuit_of_another_tenants() -> None:
     """Names of tenants' own providers are theirs alone: two organizations may use the same."""
     board = CircuitBreakers()
     for _ in range(20):
-        board.failed("custom:our-own/echo")
-    assert board.standing("custom:our-own/echo") == NO_TRAFFIC
+        board.record_failure("custom:our-own/echo")
+    assert board.stats("custom:our-own/echo") == NO_TRAFFIC
 
 
 def test_credentials_that_rest_are_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:

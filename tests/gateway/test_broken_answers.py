@@ -40,7 +40,7 @@ def provider(request: pytest.FixtureRequest, caller: Caller, monkeypatch: pytest
 
 def ask(caller: Caller, surface: str, script: str, **fields: Any) -> Any:
     """Ask the provider for the sandbox's scenario in the client's format, whatever it did before."""
-    circuit_breaker.CIRCUIT_BREAKERS.forget()
+    circuit_breaker.CIRCUIT_BREAKERS.reset()
     content = f"hi [[sandbox tag={uuid4().hex} {script}]]"
     if surface == "openai":
         return caller.chat(content, **{"model": f"{OTHER}/echo", **fields})

@@ -21,10 +21,10 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-def wait(departure: ClientDisconnect, seconds: float = 5.0) -> str:
+def wait(client_disconnect: ClientDisconnect, seconds: float = 5.0) -> str:
     """Wait as the gateway waits for a provider; return what came of it."""
     try:
-        with departure.interrupts():
+        with client_disconnect.raise_while_waiting():
             gevent.sleep(seconds)
     except ClientGone:
         return "gone"
@@ -32,30 +32,30 @@ def wait(departure: ClientDisconnect, seconds: float = 5.0) -> str:
 
 
 def test_a_wait_ends_when_the_client_leaves(pair: tuple[socket.socket, socket.socket]) -> None:
-    departure = ClientDisconnect(pair[0])
-    waiting = [gevent.spawn(wait, departure) for _ in range(2)]
+    client_disconnect = ClientDisconnect(pair[0])
+    waiting = [gevent.spawn(wait, client_disconnect) for _ in range(2)]
     gevent.sleep(0.01)
     pair[1].close()
     started = time.monotonic()
     assert [one.get(timeout=2) for one in waiting] == ["gone", "gone"]
     assert time.monotonic() - started < 10 * POLL_SECONDS
     # Nor does another wait begin.
-    assert wait(departure) == "gone"
+    assert wait(client_disconnect) == "gone"
 
 
 def test_a_client_that_stays_or_asks_for_more_is_waited_for(pair: tuple[socket.socket, socket.socket]) -> None:
-    departure = ClientDisconnect(pair[0])
+    client_disconnect = ClientDisconnect(pair[0])
     pair[1].sendall(b"GET / HTTP/1.1\r\n")
-    assert wait(departure, 2.5 * POLL_SECONDS) == "waited"
+    assert wait(client_disconnect, 2.5 * POLL_SECONDS) == "waited"
     assert pair[0].recv(100) == b"GET / HTTP/1.1\r\n"
 
 
 def test_nobody_is_interrupted_after_the_end(pair: tuple[socket.socket, socket.socket]) -> None:
-    departure = ClientDisconnect(pair[0])
-    assert wait(departure, 0.01) == "waited"
-    departure.close()
+    client_disconnect = ClientDisconnect(pair[0])
+    assert wait(client_disconnect, 0.01) == "waited"
+    client_disconnect.close()
     pair[1].close()
-    assert wait(departure, 2.5 * POLL_SECONDS) == "waited"
+    assert wait(client_disconnect, 2.5 * POLL_SECONDS) == "waited"
 
 
 def test_one_that_leaves_interrupts_nobody_else(pair: tuple[socket.socket, socket.socket]) -> None:

@@ -190,7 +190,7 @@ class TestBudget:
     def test_an_organization_that_holds_too_many_bytes_waits(self, caller: Caller, settings: Any) -> None:
         settings.ORGANIZATION_BYTES_IN_FLIGHT = 500_000
         other = byte_budget.ByteReservation(caller.organization_id)
-        other.take(300_000)
+        other.reserve(300_000)
         answer = caller.chat(self.LARGE)
         size = len(json.dumps({"model": "sandbox/echo", "messages": [{"role": "user", "content": self.LARGE}]}))
         words = (
@@ -208,7 +208,7 @@ class TestBudget:
     def test_a_worker_that_holds_too_many_bytes_is_busy(self, caller: Caller, settings: Any) -> None:
         settings.WORKER_BYTES_IN_FLIGHT = 500_000
         other = byte_budget.ByteReservation(uuid4())
-        other.take(300_000)
+        other.reserve(300_000)
         answer = caller.chat(self.LARGE)
         words = "Too many large requests are under way; try again shortly"
         assert (answer.status_code, answer.json()["message"], answer["retry-after"]) == (503, words, "2")
@@ -235,12 +235,12 @@ class TestBudget:
         settings.ORGANIZATION_BYTES_IN_FLIGHT = 1_000
         organization = uuid4()
         first, hold = byte_budget.ByteReservation(organization), byte_budget.ByteReservation(organization)
-        first.take_of_answer(5_000)
+        first.reserve_for_answer(5_000)
         first.release()
-        first.take_of_answer(1_000)
-        hold.take_of_answer(1_000)
+        first.reserve_for_answer(1_000)
+        hold.reserve_for_answer(1_000)
         with pytest.raises(Overloaded, match="Too many large answers are under way"):
-            hold.take_of_answer(1)
+            hold.reserve_for_answer(1)
         first.release()
         hold.release()
         hold.release()
@@ -248,7 +248,7 @@ class TestBudget:
 
     def test_a_hold_that_nobody_releases_ends_with_its_request(self) -> None:
         hold = byte_budget.ByteReservation(uuid4())
-        hold.take(5)
+        hold.reserve(5)
         del hold
         assert byte_budget._held == {}
 

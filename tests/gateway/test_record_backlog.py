@@ -42,7 +42,7 @@ def full(monkeypatch: pytest.MonkeyPatch, settings: Any, tmp_path: Path) -> Iter
         patch.setattr(spool, "add", refuse)
         yield patch
     BACKLOG.waiting.clear()
-    BACKLOG.try_again()
+    BACKLOG.retry()
     # Its turn does not come before the whole run's end.
     if BACKLOG._greenlet is not None:
         BACKLOG._greenlet.kill()
@@ -56,12 +56,12 @@ def taken() -> list[tuple[str, str]]:
 def test_a_record_that_nobody_takes_is_kept_and_stored_once_when_somebody_does(full: pytest.MonkeyPatch) -> None:
     outbox.enqueue("worker-1", b'{"n":1}')
     outbox.enqueue("worker-1", b'{"n":2}')
-    assert BACKLOG.try_again() is False
+    assert BACKLOG.retry() is False
     assert [one.record for one in BACKLOG.waiting] == [b'{"n":1}', b'{"n":2}']
     full.undo()
-    assert BACKLOG.try_again() is True
+    assert BACKLOG.retry() is True
     assert taken() == [("worker-1", '{"n":1}'), ("worker-1", '{"n":2}')]
-    assert BACKLOG.try_again() is True
+    assert BACKLOG.retry() is True
     assert outbox.client().xlen(outbox.STREAM) == 2
 
 
@@ -72,7 +72,7 @@ def test_a_record_goes_to_the_disk_where_only_that_has_room_again(
     full.undo()
     with monkeypatch.context() as away:
         away.setattr(outbox, "_PUSH", Full())
-        assert BACKLOG.try_again() is True
+        assert BACKLOG.retry() is True
         assert outbox.client().xlen(outbox.STREAM) == 0
     assert outbox.replay_spool() == 1
     assert taken() == [("worker-1", '{"n":1}')]
@@ -113,7 +113,7 @@ def test_while_a_record_waits_nobody_is_let_in(
     assert caller.sent("no") == []
     assert nothing_happened(caller)
     full.undo()
-    assert BACKLOG.try_again() is True
+    assert BACKLOG.retry() is True
     assert caller.chat("hi").status_code == 200
 
 
@@ -126,7 +126,7 @@ def test_requests_under_way_when_the_disk_fills_are_all_recorded_once(
         assert [caller.chat(f"question {number}").status_code for number in range(3)] == [200] * 3
     assert len(BACKLOG.waiting) == 3
     full.undo()
-    assert BACKLOG.try_again() is True
+    assert BACKLOG.retry() is True
     assert settle_all() == 3
     assert settle_all() == 0
     assert nothing_happened(caller)
@@ -141,7 +141,7 @@ def test_health_says_that_records_cannot_be_stored(db: None, full: pytest.Monkey
         "error": "Records cannot be stored: neither the store nor the disk takes them, and new requests are refused",
     }
     full.undo()
-    BACKLOG.try_again()
+    BACKLOG.retry()
     assert Client().get("/").status_code == 200
 
 

@@ -53,7 +53,7 @@ def guard_of(action: str = "redact") -> RequestGuard:
 def passed(
     events: list[Event], guard: RequestGuard | None = None, *, choices: int = 1, whole: bool = False
 ) -> list[Event]:
-    return list(ResponseGuard(guard or guard_of(), choices, whole=whole).let_through(iter(events)))
+    return list(ResponseGuard(guard or guard_of(), choices, whole=whole).screen(iter(events)))
 
 
 def in_pieces(text: str, size: int, kind: type[Any] = TextDelta, **fields: Any) -> list[Event]:
@@ -81,7 +81,7 @@ def test_text_goes_on_while_it_is_written() -> None:
             yield piece
         yield END
 
-    through = ResponseGuard(guard_of(), 1, whole=False).let_through(events())
+    through = ResponseGuard(guard_of(), 1, whole=False).screen(events())
     first = next(event for event in through if isinstance(event, TextDelta))
     assert LONG.startswith(first.text)
     assert len("".join(written)) < len(LONG) / 2
@@ -101,7 +101,7 @@ def test_a_block_ends_the_answer_like_a_content_filter_and_hangs_up(size: int) -
 
     guard = guard_of("block")
     answer = ResponseGuard(guard, 1, whole=False)
-    out = list(answer.let_through(events()))
+    out = list(answer.screen(events()))
     assert out[-1] == Finished(reason="content_filter")
     assert closed == [True]
     said = "".join(event.text for event in out if isinstance(event, TextDelta))

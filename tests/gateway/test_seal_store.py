@@ -46,8 +46,8 @@ BLOCKS = [Reasoning(text="Hm, rain.", signature="s1", format=OURS), Reasoning(da
 def answered(*events: Any, form: str | None = OURS, project: UUID = PROJECT) -> None:
     """Let an answer pass by, of a model that will want its thinking back."""
     seals = ThoughtSignatureCache(project)
-    seals.put_back(history(Text(text="no calls")), form)
-    assert list(seals.watched(iter(events))) == list(events)
+    seals.restore_thinking(history(Text(text="no calls")), form)
+    assert list(seals.record_thinking(iter(events))) == list(events)
 
 
 def called(call_id: str = "c1") -> ToolCallStarted:
@@ -57,7 +57,7 @@ def called(call_id: str = "c1") -> ToolCallStarted:
 def test_thinking_comes_back_in_front_of_the_calls_block_by_block() -> None:
     answered(*THINKING, called(), ToolCallStarted(index=1, id="c2", name="weather"))
     chat = history(Text(text="Looking."), CALL)
-    again = ThoughtSignatureCache(PROJECT).put_back(chat, OURS)
+    again = ThoughtSignatureCache(PROJECT).restore_thinking(chat, OURS)
     assert again.messages[1].parts == [*BLOCKS, Text(text="Looking."), CALL]
     assert again.source is None
     # The client's own chat is as it was: another provider may be asked next.
@@ -79,7 +79,7 @@ def test_what_is_kept_is_sealed_short_lived_and_does_not_show_whose_it_is() -> N
 def test_another_project_does_not_get_it() -> None:
     answered(*THINKING, called("shared"))
     chat = history(ToolCall(id="shared", name="weather", arguments="{}"))
-    assert ThoughtSignatureCache(UUID(int=8)).put_back(chat, OURS) is chat
+    assert ThoughtSignatureCache(UUID(int=8)).restore_thinking(chat, OURS) is chat
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_a_history_that_lacks_nothing_asks_nobody(
     chat: Chat, form: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thought_signature_cache, "client", forbidden)
-    assert ThoughtSignatureCache(PROJECT).put_back(chat, form) is chat
+    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, form) is chat
 
 
 def test_a_target_that_takes_no_thinking_back_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thought_signature_cache, "client", forbidden)
     chat = history(CALL)
-    assert ThoughtSignatureCache(PROJECT).put_back(chat, None) is chat
+    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, None) is chat
     answered(*THINKING, called(), form=None)
 
 
@@ -140,7 +140,7 @@ def test_thinking_of_another_maker_in_the_history_does_not_count() -> None:
     answered(*THINKING, called("c9"))
     theirs = Reasoning(text="b", signature="s", format="google-gemini-v1")
     chat = history(theirs, ToolCall(id="c9", name="weather", arguments="{}"))
-    assert ThoughtSignatureCache(PROJECT).put_back(chat, OURS).messages[1].parts[:2] == BLOCKS
+    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, OURS).messages[1].parts[:2] == BLOCKS
 
 
 def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +148,7 @@ def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) 
     trips = round_trips(monkeypatch)
     seals = ThoughtSignatureCache(PROJECT)
     chat = history(ToolCall(id="once", name="weather", arguments="{}"))
-    first, second = seals.put_back(chat, OURS), seals.put_back(chat, OURS)
+    first, second = seals.restore_thinking(chat, OURS), seals.restore_thinking(chat, OURS)
     assert first == second
     assert trips == ["MGET"]
 
@@ -156,13 +156,13 @@ def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) 
 def test_a_store_that_is_away_or_holds_rubbish_is_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     chat = history(ToolCall(id="rubbish", name="weather", arguments="{}"))
     valkey().set(cache_key_of(PROJECT, "rubbish"), "rubbish", ex=60)
-    assert ThoughtSignatureCache(PROJECT).put_back(chat, OURS) is chat
+    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, OURS) is chat
 
     def gone() -> Any:
         raise RedisGone("away")
 
     monkeypatch.setattr(thought_signature_cache, "client", gone)
-    assert ThoughtSignatureCache(PROJECT).put_back(chat, OURS) is chat
+    assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, OURS) is chat
     answered(*THINKING, called())
 
 

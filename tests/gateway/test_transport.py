@@ -158,7 +158,7 @@ def test_a_request_that_was_read_is_never_sent_again() -> None:
 def test_a_fresh_connection_is_opened_though_one_is_kept() -> None:
     with server(says(OK), says(OK)) as (url, requests):
         assert post(url) == b"hi"
-        sending = connection_pool.send("POST", url, {}, b"", BUDGET, fresh=True)
+        sending = connection_pool.send("POST", url, {}, b"", BUDGET, new_connection=True)
         with pytest.raises(StopIteration) as done:
             next(sending)
         done.value.value.close()
@@ -176,7 +176,7 @@ def test_an_unread_answer_closes_its_connection() -> None:
 
     with server(endless) as (url, _):
         exchange = send(url, {}, b"", BUDGET)
-        assert next(exchange.pieces()) == b"h"
+        assert next(exchange.iterate_body()) == b"h"
         exchange.close()
         assert closed.wait(1)
 
@@ -245,7 +245,7 @@ def test_silence_ticks() -> None:
 
     with server(slow) as (url, _):
         exchange = send(url, {}, b"", replace(BUDGET, tick=0.1))
-        assert list(exchange.pieces()) == [b"h", b"", b"", b"i"]
+        assert list(exchange.iterate_body()) == [b"h", b"", b"", b"i"]
         exchange.close()
 
 

@@ -242,7 +242,7 @@ class TestFallback:
     def test_away_from_a_provider_that_is_hardly_up(self, caller: Caller) -> None:
         ruled(caller, ("deny_providers", ["second"]))
         for _ in range(4):
-            circuit_breaker.CIRCUIT_BREAKERS.failed("sandbox/echo")
+            circuit_breaker.CIRCUIT_BREAKERS.record_failure("sandbox/echo")
         circuit_breaker.CIRCUIT_BREAKERS.sync()
         answer = post(caller, "chat", model="sandbox/echo")
         assert answer.json()["metadata"]["selectionReason"] == "low-uptime-fallback"

@@ -72,11 +72,11 @@ class Policy:
     own_credentials: Mapping[str, tuple[OwnCredential, ...]]
     # What its requests are held against; None where nothing is in force.
     guardrails: Guardrails | None
-    gone: str | None
+    gone_reason: str | None
     generation: str
     read_at: float
     # Whom it may ask, by the name of a model (`candidates.Reach`): found out once, forgotten with the policy.
-    reached: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    reachable_models: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def spending_limit(self) -> Decimal | None:
@@ -86,16 +86,16 @@ class Policy:
         return min(self.usage_limit, self.ceiling.usage)
 
     @property
-    def is_of_the_past(self) -> bool:
+    def is_period_over(self) -> bool:
         """Whether its period is over, and another has begun."""
         return self.ceiling is not None and self.ceiling.ends_at <= datetime.now(UTC)
 
     @property
-    def refuses(self) -> bool:
+    def is_unusable(self) -> bool:
         """Whether `check` will raise."""
-        return self.gone is not None or (self.expires_at is not None and self.expires_at <= datetime.now(UTC))
+        return self.gone_reason is not None or (self.expires_at is not None and self.expires_at <= datetime.now(UTC))
 
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         """Ask whether nothing has changed since it was read; as far as anybody can tell without Redis.
 
         Who is let in learns that on the way (`admission`); this is for who is not.
@@ -109,8 +109,8 @@ class Policy:
         """Raise Unauthenticated when the key has expired, Gone when its project or organization is no more."""
         if self.expires_at is not None and self.expires_at <= datetime.now(UTC):
             raise Unauthenticated("This API key has expired")
-        if self.gone is not None:
-            raise Gone(self.gone)
+        if self.gone_reason is not None:
+            raise Gone(self.gone_reason)
 
 
 def find_policy(token: str) -> Policy:
@@ -163,14 +163,14 @@ def _read_rows(token: str, word: str) -> Policy:
         discounts=own_of(organization.id),
         own_credentials=_credentials_of(organization),
         guardrails=find_guardrails(organization.id, organization.plan),
-        gone=_why_gone(project, organization),
+        gone_reason=_why_gone(project, organization),
         generation=word,
         read_at=time.monotonic(),
     )
 
 
 _cache = PolicyCache(_read)
-distrust, invalidate, forget_all = _cache.doubt, _cache.forget, _cache.forget_all
+distrust, invalidate, forget_all = _cache.distrust, _cache.invalidate, _cache.forget_all
 
 
 def _generation_of(organization_id: UUID) -> str:

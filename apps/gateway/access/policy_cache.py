@@ -58,10 +58,10 @@ class CacheablePolicy(Protocol):
     @property
     def read_at(self) -> float: ...
     @property
-    def is_of_the_past(self) -> bool: ...
+    def is_period_over(self) -> bool: ...
     @property
-    def refuses(self) -> bool: ...
-    def stands(self) -> bool: ...
+    def is_unusable(self) -> bool: ...
+    def is_current(self) -> bool: ...
 
 
 class NoLongerValid(Exception):
@@ -112,29 +112,29 @@ class PolicyCache(Generic[Policy]):
 
     def find(self, token: str) -> Policy:
         """Return a token's policy. Raises Unauthenticated, and Overloaded when nothing can be asked."""
-        place = self._place_of(token)
-        copy = self._copies.get(place)
+        cache_key = self._cache_key(token)
+        copy = self._copies.get(cache_key)
         if copy is not None:
             policy, now = copy.policy, time.monotonic()
-            if policy.refuses and not policy.stands():
-                self._drop(place, copy)
-            elif now <= copy.trusted_until and not policy.is_of_the_past:
-                self._copies.move_to_end(place)
+            if policy.is_unusable and not policy.is_current():
+                self._drop(cache_key, copy)
+            elif now <= copy.trusted_until and not policy.is_period_over:
+                self._copies.move_to_end(cache_key)
                 if now >= copy.renew_at:
-                    self._renew(token, place, copy)
+                    self._renew(token, cache_key, copy)
                 return policy
-        return self._find_anew(token, place)
+        return self._find_anew(token, cache_key)
 
-    def forget(self, token: str, known: Policy | None = None) -> None:
+    def invalidate(self, token: str, known: Policy | None = None) -> None:
         """Drop the copy: its generation has passed. With `known` only that one: another may have read a newer since."""
-        place = self._place_of(token)
-        copy = self._copies.get(place)
+        cache_key = self._cache_key(token)
+        copy = self._copies.get(cache_key)
         if copy is not None and (known is None or copy.policy is known):
-            self._drop(place, copy)
+            self._drop(cache_key, copy)
 
-    def doubt(self, token: str, known: Policy) -> None:
+    def distrust(self, token: str, known: Policy) -> None:
         """Have a copy that nobody can confirm read anew once it is a second old; kept while the database is away."""
-        copy = self._copies.get(self._place_of(token))
+        copy = self._copies.get(self._cache_key(token))
         if copy is not None and copy.policy is known and time.monotonic() - known.read_at > DOUBTED_AFTER:
             copy.trusted_until = 0.0
 
@@ -143,28 +143,28 @@ class PolicyCache(Generic[Policy]):
         self._copies.clear()
         self._refusals.clear()
 
-    def _place_of(self, token: str) -> bytes:
+    def _cache_key(self, token: str) -> bytes:
         return blake2b(token.encode(), digest_size=32, key=self._key).digest()
 
-    def _drop(self, place: bytes, copy: _Copy[Policy]) -> None:
-        if self._copies.get(place) is copy:
-            del self._copies[place]
+    def _drop(self, cache_key: bytes, copy: _Copy[Policy]) -> None:
+        if self._copies.get(cache_key) is copy:
+            del self._copies[cache_key]
 
-    def _find_anew(self, token: str, place: bytes) -> Policy:
+    def _find_anew(self, token: str, cache_key: bytes) -> Policy:
         """Read it, or let somebody read it who is at it already; go on with the copy there is when nobody can."""
-        refusal = self._refusals.get(place)
+        refusal = self._refusals.get(cache_key)
         if refusal is not None and refusal.holds:
             raise Unauthenticated(INVALID_KEY)
-        copy = self._copies.get(place)
+        copy = self._copies.get(cache_key)
         if copy is not None and database.is_away() and self._may_serve(copy):
             return self._serve_stale(copy)
         try:
-            return self._read_once(token, place, copy)
+            return self._read_once(token, cache_key, copy)
         except NoLongerValid as error:
             raise Unauthenticated(INVALID_KEY) from error
         except (DatabaseError, TimeoutError) as error:
             # Not the one that somebody has found out meanwhile to be of an earlier generation.
-            if copy is not None and self._copies.get(place) is copy and self._may_serve(copy):
+            if copy is not None and self._copies.get(cache_key) is copy and self._may_serve(copy):
                 return self._serve_stale(copy)
             raise Overloaded(
                 "The gateway cannot check API keys right now; try again shortly", retry_after=RETRY_AFTER
@@ -177,15 +177,15 @@ class PolicyCache(Generic[Policy]):
         add(STALE_POLICIES)
         return copy.policy
 
-    def _renew(self, token: str, place: bytes, copy: _Copy[Policy]) -> None:
+    def _renew(self, token: str, cache_key: bytes, copy: _Copy[Policy]) -> None:
         """Have a copy that is about to expire read anew, without letting anybody wait."""
         copy.renew_at = time.monotonic() + RENEWED_AGAIN_AFTER
-        if database.is_away() or self._flights.is_under_way(place):
+        if database.is_away() or self._flights.is_under_way(cache_key):
             return
 
         def renew() -> None:
             try:
-                self._read_once(token, place, copy)
+                self._read_once(token, cache_key, copy)
             except NoLongerValid:
                 log.info("policy.ended", organization=str(copy.policy.organization_id))
             except Exception as error:  # noqa: BLE001 - the copy there is serves on, and who finds it expired is told
@@ -193,28 +193,28 @@ class PolicyCache(Generic[Policy]):
 
         in_background(renew)
 
-    def _read_once(self, token: str, place: bytes, copy: _Copy[Policy] | None) -> Policy:
+    def _read_once(self, token: str, cache_key: bytes, copy: _Copy[Policy] | None) -> Policy:
         """Read and keep it, once for all who ask at the same time."""
 
         def read() -> Policy:
             try:
                 policy = self._read(token, None if copy is None else copy.policy.organization_id)
             except NoLongerValid as refusal:
-                self._copies.pop(place, None)
-                _store_bounded(self._refusals, place, refusal, MAX_REFUSALS)
+                self._copies.pop(cache_key, None)
+                _store_bounded(self._refusals, cache_key, refusal, MAX_REFUSALS)
                 raise
-            self._refusals.pop(place, None)
-            _store_bounded(self._copies, place, _Copy(policy), MAX_POLICIES)
+            self._refusals.pop(cache_key, None)
+            _store_bounded(self._copies, cache_key, _Copy(policy), MAX_POLICIES)
             return policy
 
-        return self._flights.run(place, read)
+        return self._flights.run(cache_key, read)
 
 
 Value = TypeVar("Value")
 
 
-def _store_bounded(kept: OrderedDict[bytes, Value], place: bytes, value: Value, most: int) -> None:
-    kept[place] = value
-    kept.move_to_end(place)
+def _store_bounded(kept: OrderedDict[bytes, Value], cache_key: bytes, value: Value, most: int) -> None:
+    kept[cache_key] = value
+    kept.move_to_end(cache_key)
     while len(kept) > most:
         kept.popitem(last=False)

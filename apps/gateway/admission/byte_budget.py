@@ -40,7 +40,7 @@ class ByteReservation:
         self._organization_id = organization_id
         self.size = 0
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Hold more bytes, of a request. One that is alone is let in however large it is.
 
         Raises RateLimited when the organization holds too many, Overloaded when the worker does.
@@ -57,7 +57,7 @@ class ByteReservation:
             raise Overloaded("Too many large requests are under way; try again shortly", retry_after=_RETRY_AFTER)
         self._add(size)
 
-    def take_of_answer(self, size: int) -> None:
+    def reserve_for_answer(self, size: int) -> None:
         """Hold more bytes, of an answer. Raises Overloaded far beyond the budget, unless it is alone."""
         self._add(size)
         own, all_held = _held[self._organization_id], sum(_held.values())
@@ -105,11 +105,11 @@ def read_body(call: ClientRequest, organization_id: UUID) -> tuple[bytes, ByteRe
 
     Raises as `Call.body` and `ByteHold.take` do.
     """
-    call.hold = hold = ByteReservation(organization_id)
-    stated = call.stated_length
+    call.byte_reservation = hold = ByteReservation(organization_id)
+    stated = call.content_length
     if stated is not None and LARGE < stated <= call.body_limit:
-        hold.take(stated)
+        hold.reserve(stated)
     body = call.body()
     if len(body) > LARGE and not hold.size:
-        hold.take(len(body))
+        hold.reserve(len(body))
     return body, hold

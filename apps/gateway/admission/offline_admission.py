@@ -119,7 +119,7 @@ def _decide(request: Request, policy: Policy) -> tuple[Answer, OfflineHold | Non
         return too_many, None
     hold = OfflineHold(account, *counted)
     for scope, refusal in _REFUSALS:
-        identifier, limit, _ = hold.counted(scope)
+        identifier, limit, _ = hold.balance_of(scope)
         if identifier is None:
             continue
         left = _spendable(identifier, limit)
@@ -177,7 +177,7 @@ def _headroom(hold: OfflineHold) -> int:
     """Return what may still be let through unchecked: of the allowance, and of what is known to be left."""
     free = int(_ALLOWANCE.value * NANO) - hold.account.spent
     for scope, _ in _REFUSALS:
-        identifier, limit, spent = hold.counted(scope)
+        identifier, limit, spent = hold.balance_of(scope)
         if identifier is not None:
             free = min(free, (_spendable(identifier, limit) or 0) - spent)
     return free
@@ -196,7 +196,7 @@ def _too_many(request: Request, account: OfflineAccount) -> Answer | None:
 def _refresh_balances(hold: OfflineHold, least: int) -> None:
     """Ask the database where what is known here covers too little."""
     for scope, _ in _REFUSALS:
-        identifier, limit, spent = hold.counted(scope)
+        identifier, limit, spent = hold.balance_of(scope)
         if identifier is None:
             continue
         left = _spendable(identifier, limit)

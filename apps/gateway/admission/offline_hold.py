@@ -51,7 +51,7 @@ class OfflineHold(msgspec.Struct, eq=False):
         """What it counts against."""
         return tuple(one for one in (self.organization_id, self.key) if one is not None)
 
-    def counted(self, scope: Scope) -> tuple[UUID | None, int | None, int]:
+    def balance_of(self, scope: Scope) -> tuple[UUID | None, int | None, int]:
         """Return whose balance of a scope it counts against, its limit, and what was let through against it."""
         if scope == "organization":
             return self.organization_id, None, self.account.spent

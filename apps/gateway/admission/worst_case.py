@@ -44,10 +44,10 @@ class Tariff(msgspec.Struct, frozen=True):
 
     base: Decimal
     per_token: Decimal
-    most: int
-    useful: int
-    least: int
-    seen: bool = False
+    max_tokens: int
+    useful_tokens: int
+    min_tokens: int
+    is_visible: bool = False
 
     def cost_of(self, tokens: int) -> Decimal:
         """Return what it charges for an answer of so many tokens."""
@@ -55,7 +55,7 @@ class Tariff(msgspec.Struct, frozen=True):
 
     def tokens_for(self, amount: Decimal) -> int:
         """Return for how many tokens of an answer an amount is enough; less than none where the prompt costs more."""
-        return self.most if not self.per_token else int((amount - self.base) // self.per_token)
+        return self.max_tokens if not self.per_token else int((amount - self.base) // self.per_token)
 
 
 class WorstCase(msgspec.Struct, frozen=True):
@@ -93,16 +93,16 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
     def limit_of(self, one: Candidate) -> int | None:
         """Return the limit that a candidate is to be given, in tokens of one answer; None where it needs none."""
         tariff = self.tariff_of(one)
-        if tariff.seen or self.chat.drawing is not None:
+        if tariff.is_visible or self.chat.drawing is not None:
             return None
         covered = tariff.tokens_for(Decimal(self.hold.amount_nanos) / NANO - self.spare)
-        if covered >= tariff.most:
+        if covered >= tariff.max_tokens:
             return None
         answers = self.chat.n or 1
         limit = max(covered // answers, 1)
         if one.offer.facts.get("images"):
             # Tokens of pictures count against it, and are held beside it.
-            limit = min(limit + TOKENS_PER_PICTURE_MADE, tariff.most // answers)
+            limit = min(limit + TOKENS_PER_PICTURE_MADE, tariff.max_tokens // answers)
         if one.offer.context_length is not None:
             # Not every provider takes a limit for which there is no room beside the prompt.
             limit = min(limit, max(one.offer.context_length - self.prompt_tokens * 5 // 4, LEAST))
@@ -118,23 +118,23 @@ def estimate_worst_case(
     """
     cost = want = part = least = ZERO
     credits, whole = False, True
-    for one in candidates.fitting:
+    for one in candidates.eligible:
         tariff = tariff_of(chat, one, prompt, retention)
-        most = tariff.most
+        most = tariff.max_tokens
         at_most = useful = lowest = tariff.cost_of(most)
-        if tariff.useful != most:
-            useful = tariff.cost_of(tariff.useful)
-            whole = whole and not tariff.seen
-        if tariff.least != most:
-            lowest = tariff.cost_of(tariff.least)
+        if tariff.useful_tokens != most:
+            useful = tariff.cost_of(tariff.useful_tokens)
+            whole = whole and not tariff.is_visible
+        if tariff.min_tokens != most:
+            lowest = tariff.cost_of(tariff.min_tokens)
         cost = max(cost, at_most)
-        want = max(want, useful if tariff.seen else at_most)
+        want = max(want, useful if tariff.is_visible else at_most)
         part = max(part, useful)
         least = max(least, lowest)
         credits = credits or (one.credential.mode == CREDITS and at_most > 0)
     if hedge is None:
         return WorstCase(prompt, cost, credits, want, part, least, whole)
-    spare = min(hedge.cap, max(losing_cost(one, prompt).total for one in candidates.fitting))
+    spare = min(hedge.cap, max(losing_cost(one, prompt).total for one in candidates.eligible))
     return WorstCase(prompt, cost + spare, credits, want + spare, part + spare, least + spare, whole, spare)
 
 

@@ -37,7 +37,7 @@ class ClientDisconnect:
         self._waiting: list[greenlet] = []
         self._watch: _DisconnectPoller | None = None
 
-    def interrupts(self) -> ClientDisconnect:
+    def raise_while_waiting(self) -> ClientDisconnect:
         """Within this block a wait ends with ClientGone when the client closes its side."""
         return self
 
@@ -64,7 +64,7 @@ class ClientDisconnect:
             self._watch = None
         self._client = None
 
-    def interrupt(self) -> None:
+    def raise_in_waiters(self) -> None:
         """The client is gone: end every wait. Called from the event loop."""
         self._gone = True
         for waiting in list(self._waiting):
@@ -83,16 +83,16 @@ class _DisconnectPoller:
         if not self.clients:
             return
         kernel, watched = _poll(), {}
-        for departure, client in self.clients.items():
+        for client_disconnect, client in self.clients.items():
             if (place := client.fileno()) >= 0:
                 kernel.register(place, POLLIN | POLLHUP | POLLERR)
-                watched[place] = departure, client
+                watched[place] = client_disconnect, client
         for place, _ in kernel.poll(0):
-            departure, client = watched[place]
+            client_disconnect, client = watched[place]
             # More bytes of the client's are a pipelined request, which can wait.
-            if departure in self.clients and _is_closed(client):
-                del self.clients[departure]
-                departure.interrupt()
+            if client_disconnect in self.clients and _is_closed(client):
+                del self.clients[client_disconnect]
+                client_disconnect.raise_in_waiters()
 
 
 _pollers: WeakKeyDictionary[Hub, _DisconnectPoller] = WeakKeyDictionary()

@@ -39,13 +39,13 @@ class ClientRequest:
     """The client's side of a request."""
 
     # What of the budget of bytes its body takes up, once that is read.
-    hold: Releasable | None = None
+    byte_reservation: Releasable | None = None
 
     def __init__(self, environ: dict[str, Any]) -> None:
         self._environ = environ
         self._request_id: str | None = None
         # The content types of bodies that are read.
-        self.accepted: tuple[str, ...] = ("application/json",)
+        self.accepted_content_types: tuple[str, ...] = ("application/json",)
 
     def header(self, name: str) -> str | None:
         """Return a header's value by its lower-case name."""
@@ -57,7 +57,7 @@ class ClientRequest:
         environ = self._environ
         return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
 
-    def switched_on(self, name: str) -> bool:
+    def is_header_true(self, name: str) -> bool:
         """Return whether a header says `true`."""
         return (self.header(name) or "").strip().lower() == "true"
 
@@ -75,7 +75,7 @@ class ClientRequest:
         return value[:_MAX_TAG_LENGTH] if value else None
 
     @property
-    def tags(self) -> dict[str, str] | None:
+    def custom_headers(self) -> dict[str, str] | None:
         """The `x-gateway-<name>` headers, by name."""
         names = [name for name in self._environ if name.startswith(_TAG_PREFIX)][:_MAX_TAGS]
         found = {
@@ -96,13 +96,13 @@ class ClientRequest:
         """The whole `Content-Type`, parameters included."""
         return str(self._environ.get("CONTENT_TYPE") or "")
 
-    def departure(self) -> ClientDisconnect:
+    def watch_disconnect(self) -> ClientDisconnect:
         """Return the watch on the client's connection."""
         client = self._environ.get("gunicorn.socket")
         return ClientDisconnect(client if isinstance(client, socket.socket) or hasattr(client, "recv") else None)
 
     @property
-    def stated_length(self) -> int | None:
+    def content_length(self) -> int | None:
         """The body's length as the client states it; None where it does not, or that is no number."""
         stated = str(self._environ.get("CONTENT_LENGTH") or "")
         return int(stated) if stated.isdecimal() and stated.isascii() and len(stated) < _MAX_DIGITS else None
@@ -118,8 +118,8 @@ class ClientRequest:
 
         Raises UnsupportedMediaType (415), BodyTooLarge (413), RequestTimeout (408), InvalidRequest, ClientGone.
         """
-        if self.content_type not in self.accepted:
-            raise UnsupportedMediaType(f"Content-Type must be {' or '.join(self.accepted)}")
+        if self.content_type not in self.accepted_content_types:
+            raise UnsupportedMediaType(f"Content-Type must be {' or '.join(self.accepted_content_types)}")
         limit: int = _BODY_LIMIT.value
         stated = self._environ.get("CONTENT_LENGTH") or None
         if stated is None and not self._environ.get("wsgi.input_terminated"):

@@ -38,9 +38,9 @@ def read_cdn_loop(call: ClientRequest) -> str:
     return ", ".join(tokens)
 
 
-def append_own_token(hops: str) -> str:
+def append_own_token(cdn_loop: str) -> str:
     """Return the header's value for the next one on the way."""
-    return f"{hops}, {own_token()}" if hops else own_token()
+    return f"{cdn_loop}, {own_token()}" if cdn_loop else own_token()
 
 
 def own_token() -> str:

@@ -69,9 +69,9 @@ def answer_authenticated(
         log.exception("endpoint.failed", route=route, request_id=call.request_id)
         answer = _error_response(InternalError("The gateway failed to answer this request"), dialect)
     answer.headers.append(("x-request-id", call.request_id))
-    if (hold := call.hold) is not None:
+    if (hold := call.byte_reservation) is not None:
         if isinstance(answer.body, StreamBody):
-            answer.body.hold = hold
+            answer.body.byte_reservation = hold
         else:
             hold.release()
     return answer
@@ -132,7 +132,7 @@ class StreamBody:
         self._pieces = chain((first,), rest)
         self._events = events
         # Given back with the end of the answer.
-        self.hold: Releasable | None = None
+        self.byte_reservation: Releasable | None = None
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the pieces."""
@@ -143,8 +143,8 @@ class StreamBody:
         try:
             self._events.close()
         finally:
-            if self.hold is not None:
-                self.hold.release()
+            if self.byte_reservation is not None:
+                self.byte_reservation.release()
 
 
 def _error_response(error: ApiError, dialect: Whole) -> ClientResponse:

@@ -28,14 +28,14 @@ def images_generations(call: ClientRequest) -> ClientResponse:
 
 def images_edits(call: ClientRequest) -> ClientResponse:
     """Answer a request to change pictures."""
-    call.accepted = ("application/json", MULTIPART)
-    departure = call.departure()
+    call.accepted_content_types = ("application/json", MULTIPART)
+    client_disconnect = call.watch_disconnect()
 
     def read(body: bytes) -> Chat:
         if call.content_type == MULTIPART:
             return offload(len(body), lambda: openai.read_edit_form(read_form(body, call.content_type_header)))
-        with closing(departure):
-            return _fetched(offload(len(body), partial(openai.read_edit, body)), departure)
+        with closing(client_disconnect):
+            return _fetched(offload(len(body), partial(openai.read_edit, body)), client_disconnect)
 
     return _answer(call, "images_edits", read)
 
@@ -46,26 +46,26 @@ def _answer(call: ClientRequest, route: str, read: Callable[[bytes], Chat]) -> C
     )
 
 
-def _fetched(chat: Chat, departure: ClientDisconnect) -> Chat:
+def _fetched(chat: Chat, client_disconnect: ClientDisconnect) -> Chat:
     """Put pictures in the place of their addresses. Raises InvalidRequest naming the one that cannot be had."""
     together = 0
     for message in chat.messages:
         for place, part in enumerate(message.parts):
             if isinstance(part, Image):
-                part.url = _fetch(part.url, f"images[{place}]", departure)
+                part.url = _fetch(part.url, f"images[{place}]", client_disconnect)
                 together += len(part.url)
                 if together > _MOST_TOGETHER:
                     raise BodyTooLarge("The images are too large together", param="images")
     if chat.drawing is not None and chat.drawing.mask is not None:
-        chat.drawing.mask = _fetch(chat.drawing.mask, "mask", departure)
+        chat.drawing.mask = _fetch(chat.drawing.mask, "mask", client_disconnect)
     return chat
 
 
-def _fetch(url: str, place: str, departure: ClientDisconnect) -> str:
+def _fetch(url: str, place: str, client_disconnect: ClientDisconnect) -> str:
     if url.startswith("data:"):
         return url
     try:
-        with departure.interrupts():
+        with client_disconnect.raise_while_waiting():
             return fetch_picture(url, MOST_INPUT_BYTES)
     except UnfetchableError as error:
         param = f"{place}.image_url"

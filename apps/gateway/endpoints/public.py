@@ -38,7 +38,7 @@ def _presents_any(request: HttpRequest) -> bool:
 
 
 def _check(token: str) -> None:
-    if not find_policy(token).stands():
+    if not find_policy(token).is_current():
         # Revoked a moment ago, maybe: nothing is admitted here, which is how others find out.
         invalidate(token)
         find_policy(token)

@@ -55,10 +55,10 @@ RedactText = Callable[[Iterable[Redaction]], None]
 class ChatText(msgspec.Struct, frozen=True):
     """One text, who speaks it, and how the chat is changed where it is cut; None where it cannot be."""
 
-    place: str
+    path: str
     role: str
     text: str
-    cut: RedactText | None
+    redact: RedactText | None
 
 
 class ChatTexts:
@@ -71,11 +71,11 @@ class ChatTexts:
         # Strings of the body that are texts here, or stand for something.
         self._known: set[str | None] = {chat.model, chat.user, chat.prompt_cache_key, *(chat.stop or ())}
         for number, message in enumerate(chat.messages):
-            place = f"messages[{number}]"
+            path = f"messages[{number}]"
             if message.name is not None:
-                self._plain(message, "name", f"{place}.name", message.role)
-            self._parts(message.parts, f"{place}.content", message.role)
-            self._json(message.extra, place, message.role)
+                self._plain(message, "name", f"{path}.name", message.role)
+            self._parts(message.parts, f"{path}.content", message.role)
+            self._json(message.extra, path, message.role)
         for number, tool in enumerate(chat.tools or ()):
             self._tool(tool, f"tools[{number}]")
         if (form := chat.response_format) is not None:
@@ -95,9 +95,9 @@ class ChatTexts:
             self.source = Source(chat.source.dialect, msgspec.json.encode(body))
             self._rest(body)
 
-    def _parts(self, parts: list[Part], place: str, role: str) -> None:
+    def _parts(self, parts: list[Part], path: str, role: str) -> None:
         for number, part in enumerate(parts):
-            here = f"{place}[{number}]"
+            here = f"{path}[{number}]"
             self._part(part, here, role)
             self._json(part.extra, here, role)
 
@@ -136,65 +136,65 @@ class ChatTexts:
             self._json(tool.user_location, f"{here}.user_location", _TOOLS)
         self._json(tool.extra, here, _TOOLS)
 
-    def _add(self, place: str, role: str, text: str, cut: RedactText | None) -> None:
+    def _add(self, path: str, role: str, text: str, redact: RedactText | None) -> None:
         if text and not text.isspace():
-            self.texts.append(ChatText(place, role, text, cut))
+            self.texts.append(ChatText(path, role, text, redact))
 
-    def _plain(self, owner: Any, name: str, place: str, role: str) -> None:
+    def _plain(self, owner: Any, name: str, path: str, role: str) -> None:
         """Take in a text that is an owner's attribute."""
         text = getattr(owner, name)
         if text is not None:
             self._known.add(text)
-            self._add(place, role, text, lambda cuts: setattr(owner, name, apply_redactions(text, cuts)))
+            self._add(path, role, text, lambda redactions: setattr(owner, name, apply_redactions(text, redactions)))
 
-    def _text(self, owner: Any, name: str, place: str, role: str) -> None:
+    def _text(self, owner: Any, name: str, path: str, role: str) -> None:
         """Take in a text that may be JSON, and stays JSON then."""
         try:
             value = parse_json_text(getattr(owner, name))
         except OutOfBounds as passed:
-            raise InvalidRequest(f"{place}: the JSON {passed}", param=_field_of(place)) from None
+            raise InvalidRequest(f"{path}: the JSON {passed}", param=_field_of(path)) from None
         if value is None:
-            self._plain(owner, name, place, role)
+            self._plain(owner, name, path, role)
             return
-        read = self._within(JsonText(value), place)
+        read = self._within(JsonText(value), path)
         self._known.update((getattr(owner, name), *read.strings))
-        self._add(place, role, read.text, lambda cuts: setattr(owner, name, encode_json(read.cut(cuts))))
-        self._enclosed(read.enclosed, place, role)
+        self._add(path, role, read.text, lambda redactions: setattr(owner, name, encode_json(read.redact(redactions))))
+        self._enclosed(read.embedded_files, path, role)
 
-    def _json(self, value: Any, place: str, role: str) -> None:
+    def _json(self, value: Any, path: str, role: str) -> None:
         """Take in a JSON value, which is changed itself."""
         if value:
-            read = self._within(JsonText(value, beside=_BESIDE), place)
+            read = self._within(JsonText(value, excluded_names=_BESIDE), path)
             self._known.update(read.strings)
-            self._add(place, role, read.text, read.cut)
-            self._enclosed(read.enclosed, place, role)
+            self._add(path, role, read.text, read.redact)
+            self._enclosed(read.embedded_files, path, role)
 
-    def _within(self, read: JsonText, place: str) -> JsonText:
+    def _within(self, read: JsonText, path: str) -> JsonText:
         """Return what was read of a JSON value. Raises InvalidRequest where all values together are too many."""
-        self._left -= read.leaves
+        self._left -= read.leaf_count
         if self._left < 0:
             raise InvalidRequest(
-                f"{place}: the JSON values of the request, those within texts and files included, are more than"
+                f"{path}: the JSON values of the request, those within texts and files included, are more than"
                 f" {MOST_VALUES}, which is as many as guardrails look at",
-                param=_field_of(place),
+                param=_field_of(path),
             )
         return read
 
-    def _fixed(self, name: str | None, place: str, role: str) -> None:
+    def _fixed(self, name: str | None, path: str, role: str) -> None:
         """Take in a name that something else refers to."""
         if name is not None and name not in self._known:
             self._known.add(name)
-            self._add(place, role, name, None)
+            self._add(path, role, name, None)
 
-    def _reasoning(self, part: Reasoning, place: str, role: str) -> None:
+    def _reasoning(self, part: Reasoning, path: str, role: str) -> None:
         """Take in thinking: changed, it has lost its maker's seal."""
 
-        def cut(cuts: Iterable[Redaction]) -> None:
-            part.text = apply_redactions(part.text, cuts)
+        def redact(redactions: Iterable[Redaction]) -> None:
+            part.text = apply_redactions(part.text, redactions)
             part.signature = None
 
         self._known.update((part.text, part.signature, part.data, part.id, part.format))
-        self._add(place, role, part.text, cut)
+        self._add(path, role, part.text, redact)
 
     def _image(self, part: Image, here: str, role: str) -> None:
         self._known.update((part.url, part.url.partition(",")[2]))
@@ -218,7 +218,7 @@ class ChatTexts:
             self._file(document, here, role, change)
 
     def _file(
-        self, document: AttachedDocument, place: str, role: str, change: Callable[[str], None] | None = None
+        self, document: AttachedDocument, path: str, role: str, change: Callable[[str], None] | None = None
     ) -> None:
         """Take in a file, and what it says where it is a text; `change` writes another into the chat."""
         self.files.append(document)
@@ -231,28 +231,32 @@ class ChatTexts:
         except OutOfBounds:
             # A file of very much data is read as the text it is: so will the model.
             value = None
-        read = None if value is None else self._within(JsonText(value), place)
+        read = None if value is None else self._within(JsonText(value), path)
 
-        def cut(cuts: Iterable[Redaction]) -> None:
+        def redact(redactions: Iterable[Redaction]) -> None:
             if change is not None:
-                change(document.written(apply_redactions(text, cuts) if read is None else encode_json(read.cut(cuts))))
+                change(
+                    document.written(
+                        apply_redactions(text, redactions) if read is None else encode_json(read.redact(redactions))
+                    )
+                )
 
-        self._add(place, role, text if read is None else read.text, None if change is None else cut)
+        self._add(path, role, text if read is None else read.text, None if change is None else redact)
 
-    def _enclosed(self, files: list[EmbeddedFile], place: str, role: str) -> None:
+    def _enclosed(self, files: list[EmbeddedFile], path: str, role: str) -> None:
         for media_type, data in files:
             self._known.update((data, data.partition(",")[2]))
-            self._file(read_document(data, media_type).named("", place), place, role)
+            self._file(read_document(data, media_type).named("", path), path, role)
 
     def _rest(self, body: Any) -> None:
         """Take in what else the client's bytes say. They are not sent on once anything was cut."""
         rest = [text for text in dict.fromkeys(iterate_strings(body, _BESIDE)) if text not in self._known]
         if words := [text for text in rest if not _WORD_OF_FORMAT.fullmatch(text)]:
             read = self._within(JsonText(words), "request")
-            self._add("request", "system", read.text, read.cut)
-            self._enclosed(read.enclosed, "request", "system")
+            self._add("request", "system", read.text, read.redact)
+            self._enclosed(read.embedded_files, "request", "system")
 
 
-def _field_of(place: str) -> str:
+def _field_of(path: str) -> str:
     """Return the client's field that a place lies in."""
-    return place.partition("[")[0].partition(".")[0]
+    return path.partition("[")[0].partition(".")[0]

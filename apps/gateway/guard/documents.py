@@ -32,15 +32,15 @@ class AttachedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str = ""
-    place: str = ""
+    path: str = ""
     media_type: str = ""
     head: str = ""
     data: bytes | None = None
     address: str | None = None
 
-    def named(self, name: str, place: str) -> AttachedDocument:
+    def named(self, name: str, path: str) -> AttachedDocument:
         """Return the file under its name, at its place in the request."""
-        return msgspec.structs.replace(self, name=name, place=place)
+        return msgspec.structs.replace(self, name=name, path=path)
 
     def text(self) -> str | None:
         """Return what the file says; None for one that is no text."""

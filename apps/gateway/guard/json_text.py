@@ -29,7 +29,7 @@ class Redaction(NamedTuple):
 
     start: int
     end: int
-    word: str
+    replacement: str
 
 
 class EmbeddedFile(NamedTuple):
@@ -49,28 +49,28 @@ class _Leaf(NamedTuple):
     is_name: bool
 
 
-def apply_redactions(text: str, cuts: Iterable[Redaction]) -> str:
+def apply_redactions(text: str, redactions: Iterable[Redaction]) -> str:
     """Return the text with the words in the place of what is cut: from left to right, and nothing twice."""
     pieces, at = [], 0
-    for cut in cuts:
-        pieces += [text[at : cut.start], cut.word]
-        at = cut.end
+    for redaction in redactions:
+        pieces += [text[at : redaction.start], redaction.replacement]
+        at = redaction.end
     return "".join([*pieces, text[at:]])
 
 
 class JsonText:
     """A JSON value as text. `strings` are its strings, `enclosed` the files within it, which are no part of the text.
 
-    Members of the names in `beside` are left out.
+    Members of the names in `excluded_names` are left out.
     """
 
-    def __init__(self, value: Any, *, beside: Collection[str] = ()) -> None:
+    def __init__(self, value: Any, *, excluded_names: Collection[str] = ()) -> None:
         self._root = [value]
         self._pieces: list[str] = []
         self._length = 0
         self._leaves: list[_Leaf] = []
         self.strings: list[str] = []
-        self.enclosed: list[EmbeddedFile] = []
+        self.embedded_files: list[EmbeddedFile] = []
         pending: list[tuple[Any, Any]] = [(self._root, 0)]
         while pending:
             container, key = pending.pop()
@@ -80,7 +80,7 @@ class JsonText:
             inner = container[key]
             if isinstance(inner, dict):
                 inside = self._without_file(inner)
-                pending.extend((inner, name) for name in reversed(inside) if name not in beside)
+                pending.extend((inner, name) for name in reversed(inside) if name not in excluded_names)
             elif isinstance(inner, list):
                 pending.extend((inner, index) for index in reversed(range(len(inner))))
             elif isinstance(inner, str):
@@ -92,11 +92,11 @@ class JsonText:
             self._add("\n")
         self.text = "".join(self._pieces)
         # Names, strings and numbers of the value.
-        self.leaves = len(self._leaves)
+        self.leaf_count = len(self._leaves)
 
-    def cut(self, cuts: Iterable[Redaction]) -> Any:
+    def redact(self, redactions: Iterable[Redaction]) -> Any:
         """Change the value itself where the text is cut, and return it; a number that is cut becomes its word."""
-        wanted = list(cuts)
+        wanted = list(redactions)
         names: list[tuple[_Leaf, str]] = []
         at = 0
         for leaf in self._leaves:
@@ -109,7 +109,7 @@ class JsonText:
                 names.append((leaf, apply_redactions(leaf.key, within)))
                 continue
             old = leaf.container[leaf.key]
-            leaf.container[leaf.key] = apply_redactions(old, within) if isinstance(old, str) else within[0].word
+            leaf.container[leaf.key] = apply_redactions(old, within) if isinstance(old, str) else within[0].replacement
         for leaf, name in names:
             _rename(leaf.container, leaf.key, name)
         return self._root[0]
@@ -128,14 +128,14 @@ class JsonText:
         media_type, data = value.get("media_type"), value.get("data")
         if isinstance(media_type, str) and isinstance(data, str) and value.get("type") == "base64":
             self.strings.append(data)
-            self.enclosed.append(EmbeddedFile(media_type, data))
+            self.embedded_files.append(EmbeddedFile(media_type, data))
             return [name for name in value if name != "data"]
         return list(value)
 
     def _is_file(self, text: str) -> bool:
         """Return whether a string is no text: a data URL, which is put aside, or bytes that somebody sealed."""
         if text[:5].lower() == "data:" and "," in text:
-            self.enclosed.append(EmbeddedFile("", text))
+            self.embedded_files.append(EmbeddedFile("", text))
             return True
         return len(text) >= 200 and _is_base64(text) and not _is_text(text)
 
@@ -145,15 +145,15 @@ def encode_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def iterate_strings(value: Any, beside: Collection[str] = ()) -> Iterator[str]:
-    """Yield the strings of a JSON value, those of members of the names in `beside` aside."""
+def iterate_strings(value: Any, excluded_names: Collection[str] = ()) -> Iterator[str]:
+    """Yield the strings of a JSON value, those of members of the names in `excluded_names` aside."""
     pending = [value]
     while pending:
         inner = pending.pop()
         if isinstance(inner, str):
             yield inner
         elif isinstance(inner, dict):
-            pending.extend(one for name, one in inner.items() if name not in beside)
+            pending.extend(one for name, one in inner.items() if name not in excluded_names)
         elif isinstance(inner, list):
             pending.extend(inner)
 

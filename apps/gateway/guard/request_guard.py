@@ -32,7 +32,7 @@ BLOCKED: Final = "guardrail_blocked"
 class _Read(NamedTuple):
     """What a chat says, and what becomes of it."""
 
-    passages: ChatTexts
+    chat_texts: ChatTexts
     segments: list[Segment]
     files: list[File]
     verdict: Verdict
@@ -43,44 +43,44 @@ class RequestGuard:
 
     def __init__(self, compiled: Compiled, retention: str) -> None:
         self.compiled = compiled
-        self.noted: list[Noted] = []
+        self.violations: list[Noted] = []
         self._with_content = retention == "retain"
-        self._told: dict[tuple[str, str], None] = {}
+        self._reported: dict[tuple[str, str], None] = {}
 
     @property
-    def told(self) -> list[dict[str, str]]:
+    def client_report(self) -> list[dict[str, str]]:
         """What the client is told: which rules found something, and what was done about it."""
-        return [{"rule_id": rule_id, "action": taken} for rule_id, taken in self._told]
+        return [{"rule_id": rule_id, "action": taken} for rule_id, taken in self._reported]
 
     def screen(self, chat: Chat, size: int) -> None:
         """Mask the chat, which was read from so many bytes, where rules say so. Raises InvalidRequest
         (`guardrail_blocked`), Overloaded."""
-        passages, segments, files, verdict = offload(size, partial(_read, self.compiled, chat))
-        cuts = redactions_of(verdict)
-        verdict = _blocked_where_fixed(verdict, passages.texts)
-        self.note(verdict, segments, files)
+        chat_texts, segments, files, verdict = offload(size, partial(_read, self.compiled, chat))
+        redactions = redactions_of(verdict)
+        verdict = _blocked_where_fixed(verdict, chat_texts.texts)
+        self.record_findings(verdict, segments, files)
         if verdict.blocked is not None:
             raise blocked_error(verdict.blocked, segments, files)
-        if cuts:
-            offload(size, partial(_redact, passages, cuts))
+        if redactions:
+            offload(size, partial(_redact, chat_texts, redactions))
         # What the client sent says more than this, or says it twice: what was read is what may be sent.
-        chat.source = None if cuts else passages.source
+        chat.source = None if redactions else chat_texts.source
 
-    def judge_answer(self, segments: Sequence[Segment]) -> Verdict:
+    def screen_answer(self, segments: Sequence[Segment]) -> Verdict:
         """Return what becomes of whole texts of an answer."""
         size = sum(len(segment.text.raw) for segment in segments)
         return offload(size, partial(engine.screen_answer, self.compiled, segments))
 
-    def note(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[File] = ()) -> None:
+    def record_findings(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[File] = ()) -> None:
         """Take note of what was found, to be recorded and told."""
-        left = MOST - len(self.noted)
-        self.noted += noted_of(verdict, segments, files, _digest, with_content=self._with_content)[:left]
+        left = MOST - len(self.violations)
+        self.violations += noted_of(verdict, segments, files, _digest, with_content=self._with_content)[:left]
         for finding in verdict.findings:
             taken = taken_of(finding)
             if taken is not None:
                 FINDINGS.labels(_name_of(finding), taken).inc()
                 if not finding.observed:
-                    self._told[finding.rule_id, taken] = None
+                    self._reported[finding.rule_id, taken] = None
 
 
 def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
@@ -112,24 +112,24 @@ def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence
 
 
 def _read(compiled: Compiled, chat: Chat) -> _Read:
-    passages = ChatTexts(chat)
-    segments = [Segment(Text(one.text), one.role, one.place) for one in passages.texts]
-    files = [_file_of(one) for one in passages.files]
-    return _Read(passages, segments, files, engine.screen(compiled, segments, files))
+    chat_texts = ChatTexts(chat)
+    segments = [Segment(Text(one.text), one.role, one.path) for one in chat_texts.texts]
+    files = [_file_of(one) for one in chat_texts.files]
+    return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files))
 
 
-def _redact(passages: ChatTexts, cuts: Mapping[int, list[Redaction]]) -> None:
-    for index, wanted in cuts.items():
-        if (cut := passages.texts[index].cut) is not None:
-            cut(wanted)
+def _redact(chat_texts: ChatTexts, redactions: Mapping[int, list[Redaction]]) -> None:
+    for index, wanted in redactions.items():
+        if (redact := chat_texts.texts[index].redact) is not None:
+            redact(wanted)
 
 
-def _blocked_where_fixed(verdict: Verdict, passages: Sequence[ChatText]) -> Verdict:
+def _blocked_where_fixed(verdict: Verdict, chat_texts: Sequence[ChatText]) -> Verdict:
     """Return the verdict, which blocks as well where something would have to be masked that cannot be."""
     if verdict.blocked is not None:
         return verdict
     for place, finding in enumerate(verdict.findings):
-        if finding.segment is not None and is_masked(finding) and passages[finding.segment].cut is None:
+        if finding.segment is not None and is_masked(finding) and chat_texts[finding.segment].redact is None:
             blocked = replace(finding, action="block", reason="it cannot be masked here")
             findings = (*verdict.findings[:place], blocked, *verdict.findings[place + 1 :])
             return replace(verdict, blocked=blocked, findings=findings)
@@ -148,7 +148,7 @@ def _file_of(document: AttachedDocument) -> File:
         data=document.data,
         size=len(document.data or b""),
         address=document.address,
-        place=document.place,
+        place=document.path,
     )
 
 

@@ -80,7 +80,7 @@ class ResponseGuard:
         self._whole = whole
         self._choices: dict[int, _Choice] = {}
 
-    def let_through(self, events: Iterator[Event]) -> Iterator[Event]:
+    def screen(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield what may pass. Once nothing may any more, the provider is hung up on, unless it has said all."""
         try:
             for event in events:
@@ -181,7 +181,7 @@ class ResponseGuard:
             yield replace(running.latest, text=text, **bare)
 
     def _note(self, choice: _Choice, verdict: Verdict, segments: list[Segment]) -> None:
-        self._guard.note(verdict, segments)
+        self._guard.record_findings(verdict, segments)
         choice.blocked = choice.blocked or verdict.blocked is not None
         choice.masked = choice.masked or any(map(is_masked, verdict.findings))
 
@@ -214,7 +214,7 @@ class ResponseGuard:
     def _with_json(self, choice: _Choice, event: Event, value: dict[str, Any]) -> Iterator[Event]:
         """Yield an event that holds a JSON value, which is masked itself."""
         read = JsonText(value)
-        read.cut(self._cuts_of(choice, read.text))
+        read.redact(self._redactions_of(choice, read.text))
         if not choice.blocked:
             yield event
 
@@ -222,16 +222,16 @@ class ResponseGuard:
         """Return a whole text masked, JSON as JSON."""
         value = _json_in(text)
         if value is None:
-            return apply_redactions(text, self._cuts_of(choice, text))
+            return apply_redactions(text, self._redactions_of(choice, text))
         read = JsonText(value)
-        cuts = self._cuts_of(choice, read.text)
-        return encode_json(read.cut(cuts)) if cuts else text
+        redactions = self._redactions_of(choice, read.text)
+        return encode_json(read.redact(redactions)) if redactions else text
 
-    def _cuts_of(self, choice: _Choice, text: str) -> list[Redaction]:
+    def _redactions_of(self, choice: _Choice, text: str) -> list[Redaction]:
         if not text or text.isspace():
             return []
         segments = [Segment(Text(text), ROLE, PLACE)]
-        verdict = self._guard.judge_answer(segments)
+        verdict = self._guard.screen_answer(segments)
         self._note(choice, verdict, segments)
         return redactions_of(verdict).get(0, [])
 

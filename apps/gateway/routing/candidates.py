@@ -92,7 +92,7 @@ class Candidates(msgspec.Struct, frozen=True):
     """What is left to choose from, never empty. `requested_provider` is the one the client named."""
 
     requested_provider: str | None
-    fitting: tuple[Candidate, ...]
+    eligible: tuple[Candidate, ...]
 
 
 def resolve(
@@ -128,7 +128,7 @@ def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Dis
     pictures, whose offers depend on what is asked.
     """
     today = datetime.now(UTC).date()
-    known: ReachableCandidates | None = policy.reached.get(chat.model)
+    known: ReachableCandidates | None = policy.reachable_models.get(chat.model)
     if known is not None and known.catalog is catalog and known.today == today and chat.drawing is None:
         check_model_mode(known.model, chat)
         return known
@@ -140,9 +140,9 @@ def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Dis
         catalog, today, resolved.model, requested, _filter_by_access_rules(policy, reachable, requested)
     )
     if chat.drawing is None and not (discounts.own or discounts.everyones):
-        if len(policy.reached) >= _MAX_REACHABLE_MODELS:
-            policy.reached.clear()
-        policy.reached[chat.model] = reach
+        if len(policy.reachable_models) >= _MAX_REACHABLE_MODELS:
+            policy.reachable_models.clear()
+        policy.reachable_models[chat.model] = reach
     return reach
 
 
@@ -156,7 +156,7 @@ def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: i
         if offer.stability not in _UNSTABLE and not offer.prices.unpriced
     ]
     for wish in _auto_requirements(chat):
-        offers = [offer for offer in offers if wish.can(offer)]
+        offers = [offer for offer in offers if wish.is_met_by(offer)]
         if not any(offer.active and credentials_for(policy, offer.provider) for offer in offers):
             message = f"auto: there is no model {wish.name} that this project can use"
             raise InvalidRequest(message, code="unsupported_feature", param=wish.param)
@@ -254,7 +254,7 @@ def _filter_by_capabilities(chat: Chat, reachable: Sequence[Candidate], requeste
     """Return the candidates that can do everything asked."""
     left = tuple(reachable)
     for need in requirements_of(chat):
-        left = tuple(one for one in left if need.can(one.offer))
+        left = tuple(one for one in left if need.is_met_by(one.offer))
         if not left:
             raise _unsupported(chat, need)
     if requested is None or requested in [one.provider_id for one in left]:
@@ -262,7 +262,7 @@ def _filter_by_capabilities(chat: Chat, reachable: Sequence[Candidate], requeste
     # The one named is out of reach or lacks something: say so rather than answer from elsewhere unasked.
     for one in reachable:
         if one.provider_id == requested:
-            lacking = next(need for need in requirements_of(chat) if not need.can(one.offer))
+            lacking = next(need for need in requirements_of(chat) if not need.is_met_by(one.offer))
             raise _unsupported(chat, lacking)
     raise InvalidRequest(
         f"{chat.model}: the provider {requested} cannot be used by this project", code="model_not_found", param="model"

@@ -55,26 +55,26 @@ class CircuitBreakers:
     _circuits: dict[str, OpenCircuit] = field(default_factory=dict)
     _closed: set[str] = field(default_factory=set)
     _changed: set[str] = field(default_factory=set)
-    _standings: dict[str, ProviderStats] = field(default_factory=dict)
+    _stats: dict[str, ProviderStats] = field(default_factory=dict)
     # Mappings whose circuit has just closed, and what was seen of each since; older failures are forgiven.
     _forgiven: dict[str, tuple[float, OutcomeCounts]] = field(default_factory=dict)
     # Failures since the last success.
-    _in_a_row: dict[str, int] = field(default_factory=dict)
+    _consecutive_failures: dict[str, int] = field(default_factory=dict)
 
-    def standing(self, mapping: str) -> ProviderStats:
+    def stats(self, mapping: str) -> ProviderStats:
         """Return how a mapping stands; a mapping nobody has asked stands well."""
-        known = self._standings.get(mapping, NO_TRAFFIC)
+        known = self._stats.get(mapping, NO_TRAFFIC)
         circuit = self._circuits.get(mapping)
         if circuit is None:
             return known
         return msgspec.structs.replace(known, open=True, probe_due=circuit.is_due(time.time()))
 
-    def succeeded(self, mapping: str, *, first_token_ms: int | None, tokens: int, seconds: float) -> None:
+    def record_success(self, mapping: str, *, first_token_ms: int | None, tokens: int, seconds: float) -> None:
         """Count an answer. `first_token_ms` is None for plain answers; speed is `tokens` in `seconds` of writing."""
         if mapping.startswith(_UNSCORED):
             return
-        self._unsent[mapping].succeed(first_token_ms, tokens, seconds)
-        self._in_a_row.pop(mapping, None)
+        self._unsent[mapping].add_success(first_token_ms, tokens, seconds)
+        self._consecutive_failures.pop(mapping, None)
         if mapping in self._forgiven:
             self._forgiven[mapping][1].succeeded += 1
         if mapping in self._circuits:
@@ -83,16 +83,16 @@ class CircuitBreakers:
             self._forgiven[mapping] = (time.time(), OutcomeCounts())
             log.info("circuit.closed", mapping=mapping)
 
-    def failed_unproven(self, mapping: str) -> None:
+    def record_unproven_failure(self, mapping: str) -> None:
         """Count a failure that the request itself may have caused: it lowers the uptime, and opens no circuit."""
         self._unsent[mapping].unproven += 1
 
-    def failed(self, mapping: str) -> None:
+    def record_failure(self, mapping: str) -> None:
         """Count a failure that the provider is to blame for."""
         if mapping.startswith(_UNSCORED):
             return
         self._unsent[mapping].failed += 1
-        self._in_a_row[mapping] = self._in_a_row.get(mapping, 0) + 1
+        self._consecutive_failures[mapping] = self._consecutive_failures.get(mapping, 0) + 1
         if mapping in self._forgiven:
             self._forgiven[mapping][1].failed += 1
         circuit = self._circuits.get(mapping)
@@ -103,15 +103,22 @@ class CircuitBreakers:
         else:
             self._open_if_failing(mapping)
 
-    def probing(self, mapping: str) -> None:
+    def start_probe(self, mapping: str) -> None:
         """Note that a request is on its way through an open circuit: no other follows until it is known how it went."""
         circuit = self._circuits.get(mapping)
         if circuit is not None:
             circuit.next_probe = time.time() + circuit.pause
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Know nothing, as at the start."""
-        for part in (self._unsent, self._buckets, self._circuits, self._standings, self._forgiven, self._in_a_row):
+        for part in (
+            self._unsent,
+            self._buckets,
+            self._circuits,
+            self._stats,
+            self._forgiven,
+            self._consecutive_failures,
+        ):
             part.clear()
         self._closed.clear()
         self._changed.clear()
@@ -138,8 +145,8 @@ class CircuitBreakers:
         self._buckets = {one: counts for one, counts in self._buckets.items() if oldest < one <= newest}
         for one, fields in zip(wanted, answers, strict=False):
             self._buckets[one] = _counts_of(fields)
-        self._take_circuits(answers[-1], now)
-        self._standings = self._sum_up()
+        self._merge_circuits(answers[-1], now)
+        self._stats = self._aggregate()
         for mapping in self._buckets.get(newest, {}):
             self._open_if_failing(mapping)
 
@@ -150,7 +157,7 @@ class CircuitBreakers:
         pipe = client().pipeline(transaction=False)
         writes = 0
         for mapping, counts in sent.items():
-            for name, number in counts.told():
+            for name, number in counts.nonzero_fields():
                 pipe.hincrby(_key(newest), f"{mapping} {name}", number)
                 writes += 1
         if sent:
@@ -167,7 +174,7 @@ class CircuitBreakers:
         pipe.hgetall(CIRCUITS_KEY)
         return list(pipe.execute()[writes:])
 
-    def _take_circuits(self, told: Mapping[str, str], now: float) -> None:
+    def _merge_circuits(self, told: Mapping[str, str], now: float) -> None:
         """Take over what the others opened and closed; one that nobody has tried for long is forgotten."""
         circuits = {mapping: msgspec.json.decode(text, type=OpenCircuit) for mapping, text in told.items()}
         stale = [mapping for mapping, circuit in circuits.items() if now - circuit.next_probe > WINDOW_SECONDS]
@@ -186,8 +193,8 @@ class CircuitBreakers:
             return
         recent = self._recent(mapping)
         many = recent.failed >= max(OPEN_AFTER, OPEN_SHARE * (recent.failed + recent.succeeded))
-        if many or self._in_a_row.get(mapping, 0) >= OPEN_AFTER:
-            self._in_a_row.pop(mapping, None)
+        if many or self._consecutive_failures.get(mapping, 0) >= OPEN_AFTER:
+            self._consecutive_failures.pop(mapping, None)
             self._circuits[mapping] = OpenCircuit(next_probe=time.time() + FIRST_PROBE, pause=FIRST_PROBE)
             self._changed.add(mapping)
             log.warning("circuit.opened", mapping=mapping, failed=recent.failed, succeeded=recent.succeeded)
@@ -204,7 +211,7 @@ class CircuitBreakers:
             recent.add(self._unsent[mapping])
         return recent
 
-    def _sum_up(self) -> dict[str, ProviderStats]:
+    def _aggregate(self) -> dict[str, ProviderStats]:
         totals: dict[str, OutcomeCounts] = defaultdict(OutcomeCounts)
         fresh: dict[str, int] = defaultdict(int)
         newest = max(self._buckets, default=0)
@@ -212,7 +219,7 @@ class CircuitBreakers:
             for mapping, counts in bucket.items():
                 totals[mapping].add(counts)
                 if one > newest - FRESH_SECONDS // BUCKET_SECONDS:
-                    fresh[mapping] += counts.asked
+                    fresh[mapping] += counts.total
         return {mapping: compute_stats(counts, fresh[mapping]) for mapping, counts in totals.items()}
 
 
@@ -237,5 +244,5 @@ def _counts_of(fields: Mapping[str, str]) -> dict[str, OutcomeCounts]:
     found: dict[str, OutcomeCounts] = defaultdict(OutcomeCounts)
     for name, number in fields.items():
         mapping, _, kind = name.rpartition(" ")
-        found[mapping].hear(kind, int(number))
+        found[mapping].add_field(kind, int(number))
     return found

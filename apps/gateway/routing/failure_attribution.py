@@ -48,9 +48,9 @@ def record_failures(suspicions: Iterable[FailureEvidence], *, answered: bool, or
     """Count the failures of a request, `answered` in the end or not, against those who are to blame."""
     for one in suspicions:
         if answered or one.certain or _is_allowed(one.mapping, organization_id):
-            CIRCUIT_BREAKERS.failed(one.mapping)
+            CIRCUIT_BREAKERS.record_failure(one.mapping)
         else:
-            CIRCUIT_BREAKERS.failed_unproven(one.mapping)
+            CIRCUIT_BREAKERS.record_unproven_failure(one.mapping)
 
 
 def _is_allowed(mapping: str, organization_id: UUID) -> bool:

@@ -34,7 +34,7 @@ _ENOUGH_FOR_P95 = 20
 
 
 class ProviderStats(msgspec.Struct, frozen=True, kw_only=True):
-    """The last five minutes. `uptime` in percent (100 with no traffic), `latency` and `late_after` in milliseconds to
+    """The last five minutes. `uptime` in percent (100 with no traffic), `latency` and `p95_latency` in milliseconds to
     the first token (average, 95th percentile), `throughput` in tokens per second; None where nothing is known.
 
     `fresh` is how many of the requests were in the last half minute. `open`: it keeps failing and gets no requests, but
@@ -42,11 +42,11 @@ class ProviderStats(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     requests: int = 0
-    fresh: int = 0
+    fresh_requests: int = 0
     uptime: float = 100.0
     latency: float | None = None
     throughput: float | None = None
-    late_after: float | None = None
+    p95_latency: float | None = None
     open: bool = False
     probe_due: bool = False
 
@@ -68,11 +68,11 @@ class OutcomeCounts(msgspec.Struct):
     steps: list[int] = msgspec.field(default_factory=lambda: [0] * (len(_LATENCY_BOUNDS) + 1))
 
     @property
-    def asked(self) -> int:
+    def total(self) -> int:
         """How many requests ended there, well or not."""
         return self.succeeded + self.failed + self.unproven
 
-    def succeed(self, first_token_ms: int | None, tokens: int, seconds: float) -> None:
+    def add_success(self, first_token_ms: int | None, tokens: int, seconds: float) -> None:
         """Count an answer."""
         self.succeeded += 1
         if first_token_ms is not None:
@@ -89,7 +89,7 @@ class OutcomeCounts(msgspec.Struct):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.steps = [one + more for one, more in zip(self.steps, other.steps, strict=True)]
 
-    def told(self) -> Iterator[tuple[str, int]]:
+    def nonzero_fields(self) -> Iterator[tuple[str, int]]:
         """Yield each count that is not 0 with its short name."""
         for name, short in _SHORT.items():
             if number := getattr(self, name):
@@ -98,7 +98,7 @@ class OutcomeCounts(msgspec.Struct):
             if number:
                 yield str(step), number
 
-    def hear(self, short: str, number: int) -> None:
+    def add_field(self, short: str, number: int) -> None:
         """Take in a count by its short name; a name of another version says nothing."""
         if short in _LONG:
             setattr(self, _LONG[short], getattr(self, _LONG[short]) + number)
@@ -120,14 +120,14 @@ _LONG = {short: name for name, short in _SHORT.items()}
 
 def compute_stats(counts: OutcomeCounts, fresh: int = 0) -> ProviderStats:
     """Return what counts amount to."""
-    asked = counts.asked
+    asked = counts.total
     return ProviderStats(
         requests=asked,
-        fresh=fresh,
+        fresh_requests=fresh,
         uptime=100.0 * counts.succeeded / asked if asked else 100.0,
         latency=counts.first_token_ms / counts.first_tokens if counts.first_tokens else None,
         throughput=counts.tokens / counts.writing_ms * 1000 if counts.writing_ms else None,
-        late_after=_p95(counts.steps),
+        p95_latency=_p95(counts.steps),
     )
 
 

@@ -39,8 +39,8 @@ StatsLookup = Callable[[str], ProviderStats]
 class RequestProfile(msgspec.Struct, frozen=True):
     """What of a request matters for ranking: its size in tokens, whether it streams, and the conversation it is of.
 
-    `luck`, from 0 to 1, decides who explores: those below `exploration`. `healthy` tells whether a credential may be
-    used just now.
+    `random_draw`, from 0 to 1, decides which requests explore: those below `exploration`. `is_credential_usable` tells
+    whether a credential, by its name, may be used now.
     """
 
     prompt_tokens: int
@@ -49,9 +49,9 @@ class RequestProfile(msgspec.Struct, frozen=True):
     pictures: int = 0
     streaming: bool = False
     session: str | None = None
-    luck: float = 1.0
+    random_draw: float = 1.0
     exploration: float = EXPLORATION
-    healthy: Callable[[str], bool] = bool
+    is_credential_usable: Callable[[str], bool] = bool
 
 
 class Ranking(msgspec.Struct, frozen=True):
@@ -68,99 +68,99 @@ class Ranking(msgspec.Struct, frozen=True):
 class _Score(msgspec.Struct, frozen=True):
     """A mapping's figures. `price` is USD per million tokens of this request; `total` is weighted, 0 to 1."""
 
-    one: Candidate
-    standing: ProviderStats
+    candidate: Candidate
+    stats: ProviderStats
     price: float
     total: float
 
     @property
     def low(self) -> bool:
         """Whether it is hardly up."""
-        return self.standing.uptime < LOW_UPTIME
+        return self.stats.uptime < LOW_UPTIME
 
 
-def rank(candidates: Candidates, shape: RequestProfile, standings: StatsLookup, *, no_fallback: bool) -> Ranking:
+def rank(candidates: Candidates, profile: RequestProfile, stats_of: StatsLookup, *, no_fallback: bool) -> Ranking:
     """Return who is tried in which order. With `no_fallback` there is one provider, if with all its credentials."""
     requested = candidates.requested_provider
-    if len(candidates.fitting) == 1:
-        return _rank_single(candidates.fitting[0], requested, shape, standings)
-    mappings = {one.mapping: one for one in candidates.fitting}
-    scores = _scores(list(mappings.values()), shape, standings)
+    if len(candidates.eligible) == 1:
+        return _rank_single(candidates.eligible[0], requested, profile, stats_of)
+    mappings = {one.mapping: one for one in candidates.eligible}
+    scores = _scores(list(mappings.values()), profile, stats_of)
     # Weight 0 takes a provider out of routing, unless it was named or nothing else is left.
-    scores = [one for one in scores if one.total > 0 or one.one.provider_id == requested] or scores
-    first, reason = _choose_first(scores, requested, shape, no_fallback=no_fallback)
+    scores = [one for one in scores if one.total > 0 or one.candidate.provider_id == requested] or scores
+    first, reason = _choose_first(scores, requested, profile, no_fallback=no_fallback)
     rest = [score for score in scores if score is not first]
     # Hardly up ones come late, cut off ones last: still better than nobody.
-    rest.sort(key=lambda score: (score.standing.open, score.low, -score.total, score.one.mapping))
+    rest.sort(key=lambda score: (score.stats.open, score.low, -score.total, score.candidate.mapping))
     ordered = [first, *rest]
     explanation: dict[str, Any] = {
-        "availableProviders": [score.one.provider_id for score in ordered],
-        "selectedProvider": first.one.provider_id,
+        "availableProviders": [score.candidate.provider_id for score in ordered],
+        "selectedProvider": first.candidate.provider_id,
         "selectionReason": reason,
         "providerScores": [_explain_score(score) for score in ordered],
     }
     if reason == "low-uptime-fallback":
-        named = next(score for score in scores if score.one.provider_id == requested)
-        explanation |= {"originalProvider": requested, "originalProviderUptime": _rounded(named.standing.uptime, 100)}
+        named = next(score for score in scores if score.candidate.provider_id == requested)
+        explanation |= {"originalProvider": requested, "originalProviderUptime": _rounded(named.stats.uptime, 100)}
     tried = [first] if no_fallback else ordered
-    ways = [way for score in tried for way in _order_credentials(candidates.fitting, score.one.mapping, shape)]
-    return Ranking(tuple(ways), explanation, probe=first.standing.open and len(ways) > 1)
+    ways = [way for score in tried for way in _order_credentials(candidates.eligible, score.candidate.mapping, profile)]
+    return Ranking(tuple(ways), explanation, probe=first.stats.open and len(ways) > 1)
 
 
-def _rank_single(one: Candidate, requested: str | None, shape: RequestProfile, standings: StatsLookup) -> Ranking:
+def _rank_single(one: Candidate, requested: str | None, profile: RequestProfile, stats_of: StatsLookup) -> Ranking:
     """Return the ranking of the one candidate there is."""
     explanation: dict[str, Any] = {
         "availableProviders": [one.provider_id],
         "selectedProvider": one.provider_id,
         "selectionReason": "single-provider-available" if requested is None else "direct-provider-specified",
-        "providerScores": [_explain_score(score) for score in _scores([one], shape, standings)],
+        "providerScores": [_explain_score(score) for score in _scores([one], profile, stats_of)],
     }
     return Ranking((one,), explanation)
 
 
 def _choose_first(
-    scores: Sequence[_Score], requested: str | None, shape: RequestProfile, *, no_fallback: bool
+    scores: Sequence[_Score], requested: str | None, profile: RequestProfile, *, no_fallback: bool
 ) -> tuple[_Score, str]:
     """Return who is tried first, and why."""
     if requested is not None:
         return _choose_named(scores, requested, no_fallback=no_fallback)
     if len(scores) == 1:
         return scores[0], "single-provider-available"
-    if probed := next((score for score in scores if score.standing.open and score.standing.probe_due), None):
+    if probed := next((score for score in scores if score.stats.open and score.stats.probe_due), None):
         return probed, "circuit-probe"
-    working = _prefer_up([score for score in scores if not score.standing.open] or scores)
-    best = min(working, key=lambda score: (-score.total, score.one.mapping))
-    if shape.session is not None:
-        loyal = [
-            s for s in working if s.total >= best.total - _AFFINITY_MARGIN and s.standing.uptime >= _AFFINITY_UPTIME
-        ]
+    working = _prefer_up([score for score in scores if not score.stats.open] or scores)
+    best = min(working, key=lambda score: (-score.total, score.candidate.mapping))
+    if profile.session is not None:
+        loyal = [s for s in working if s.total >= best.total - _AFFINITY_MARGIN and s.stats.uptime >= _AFFINITY_UPTIME]
         if len(loyal) > 1:
-            return max(loyal, key=lambda score: _rendezvous_score(shape.session, score.one.mapping)), "session-affinity"
-    elif shape.luck < shape.exploration:
+            return max(
+                loyal, key=lambda score: _rendezvous_score(profile.session, score.candidate.mapping)
+            ), "session-affinity"
+    elif profile.random_draw < profile.exploration:
         unknown = [
             score
             for score in working
-            if score is not best and score.standing.fresh < _FRESH and score.price <= best.price * _DEARER
+            if score is not best and score.stats.fresh_requests < _FRESH and score.price <= best.price * _DEARER
         ]
         if unknown:
-            return unknown[int(shape.luck / shape.exploration * len(unknown))], "random-exploration"
-    blind = all(score.standing.requests == 0 for score in working)
+            return unknown[int(profile.random_draw / profile.exploration * len(unknown))], "random-exploration"
+    blind = all(score.stats.requests == 0 for score in working)
     return best, "price-only-no-metrics" if blind else "weighted-score"
 
 
 def _choose_named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tuple[_Score, str]:
     """Return the provider that the client named, or the cheapest better one while it is hardly up."""
-    named = next(score for score in scores if score.one.provider_id == requested)
-    if named.standing.probe_due and len(scores) > 1 and not no_fallback:
+    named = next(score for score in scores if score.candidate.provider_id == requested)
+    if named.stats.probe_due and len(scores) > 1 and not no_fallback:
         return named, "circuit-probe"
-    if no_fallback or (named.standing.uptime >= LOW_UPTIME and not named.standing.open):
+    if no_fallback or (named.stats.uptime >= LOW_UPTIME and not named.stats.open):
         return named, "direct-provider-specified"
-    working = [score for score in scores if not score.standing.open]
+    working = [score for score in scores if not score.stats.open]
     # A circuit opens before five minutes' figures tell why: whoever works is better then.
-    better = _prefer_up([s for s in working if named.standing.open or s.standing.uptime > named.standing.uptime])
+    better = _prefer_up([s for s in working if named.stats.open or s.stats.uptime > named.stats.uptime])
     if not better:
         return named, "direct-provider-specified"
-    return min(better, key=lambda score: (score.price, -score.total, score.one.mapping)), "low-uptime-fallback"
+    return min(better, key=lambda score: (score.price, -score.total, score.candidate.mapping)), "low-uptime-fallback"
 
 
 def _prefer_up(scores: Sequence[_Score]) -> Sequence[_Score]:
@@ -168,46 +168,49 @@ def _prefer_up(scores: Sequence[_Score]) -> Sequence[_Score]:
     return [score for score in scores if not score.low] or scores
 
 
-def _scores(mappings: Sequence[Candidate], shape: RequestProfile, standings: StatsLookup) -> list[_Score]:
+def _scores(mappings: Sequence[Candidate], profile: RequestProfile, stats_of: StatsLookup) -> list[_Score]:
     """Return scores from 0 to 1, lowered by the priority weights of provider and mapping."""
-    for_price, for_uptime, for_speed, for_latency = _WEIGHTS if shape.streaming else _UNSEEN_WEIGHTS
-    known = [(one, standings(one.mapping), _price_of(one, shape)) for one in mappings]
+    for_price, for_uptime, for_speed, for_latency = _WEIGHTS if profile.streaming else _UNSEEN_WEIGHTS
+    known = [(one, stats_of(one.mapping), _price_of(one, profile)) for one in mappings]
     if len(known) == 1:
-        ((one, standing, price),) = known
+        ((one, stats, price),) = known
         # Nobody is cheaper or quicker.
-        plain = for_price + for_uptime * _health_of(standing) + for_speed + for_latency
-        return [_Score(one, standing, price, plain * one.offer.priority * one.offer.provider.priority)]
+        plain = for_price + for_uptime * _health_of(stats) + for_speed + for_latency
+        return [_Score(one, stats, price, plain * one.offer.priority * one.offer.provider.priority)]
     cheapest = min(price for _, _, price in known)
-    usual_latency = _usual([standing.latency for _, standing, _ in known], _USUAL_LATENCY)
-    usual_speed = _usual([standing.throughput for _, standing, _ in known], _USUAL_THROUGHPUT)
-    quickest = min(standing.latency or usual_latency for _, standing, _ in known)
-    fastest = max(standing.throughput or usual_speed for _, standing, _ in known)
+    usual_latency = _usual([stats.latency for _, stats, _ in known], _USUAL_LATENCY)
+    usual_speed = _usual([stats.throughput for _, stats, _ in known], _USUAL_THROUGHPUT)
+    quickest = min(stats.latency or usual_latency for _, stats, _ in known)
+    fastest = max(stats.throughput or usual_speed for _, stats, _ in known)
     scores = []
-    for one, standing, price in known:
+    for one, stats, price in known:
         plain = (
             for_price * (cheapest + _NEGLIGIBLE) / (price + _NEGLIGIBLE)
-            + for_uptime * _health_of(standing)
-            + for_speed * (standing.throughput or usual_speed) / fastest
-            + for_latency * (quickest / (standing.latency or usual_latency) if quickest else 1.0)
+            + for_uptime * _health_of(stats)
+            + for_speed * (stats.throughput or usual_speed) / fastest
+            + for_latency * (quickest / (stats.latency or usual_latency) if quickest else 1.0)
         )
-        scores.append(_Score(one, standing, price, plain * one.offer.priority * one.offer.provider.priority))
+        scores.append(_Score(one, stats, price, plain * one.offer.priority * one.offer.provider.priority))
     return scores
 
 
-def _health_of(standing: ProviderStats) -> float:
+def _health_of(stats: ProviderStats) -> float:
     """Return an uptime's share of its weight, 0 to 1."""
-    return min(max((standing.uptime - _WORST_UPTIME) / (100 - _WORST_UPTIME), 0.0), 1.0)
+    return min(max((stats.uptime - _WORST_UPTIME) / (100 - _WORST_UPTIME), 0.0), 1.0)
 
 
-def _order_credentials(fitting: Iterable[Candidate], mapping: str, shape: RequestProfile) -> list[Candidate]:
+def _order_credentials(fitting: Iterable[Candidate], mapping: str, profile: RequestProfile) -> list[Candidate]:
     """Return the candidates of a mapping, one a credential: those that work first, spread by conversation or luck."""
     ways = [one for one in fitting if one.mapping == mapping]
     if len(ways) == 1:
         return ways
-    salt = shape.session or str(shape.luck)
+    salt = profile.session or str(profile.random_draw)
     return sorted(
         ways,
-        key=lambda one: (not shape.healthy(one.credential.name), -_rendezvous_score(salt, one.credential.name)),
+        key=lambda one: (
+            not profile.is_credential_usable(one.credential.name),
+            -_rendezvous_score(salt, one.credential.name),
+        ),
     )
 
 
@@ -216,12 +219,12 @@ def _rendezvous_score(one: str | None, other: str) -> int:
     return int.from_bytes(blake2b(f"{one}\0{other}".encode(), digest_size=8).digest())
 
 
-def _price_of(one: Candidate, shape: RequestProfile) -> float:
+def _price_of(one: Candidate, profile: RequestProfile) -> float:
     """Return USD per million tokens of a request of this size; its pictures count as what they cost."""
-    usage = Usage(input=shape.prompt_tokens, output=shape.answer_tokens)
-    if shape.pictures:
-        usage = estimate_usage(shape.prompt_tokens, 0, shape.pictures, one.offer.prices)
-    tokens = max(shape.prompt_tokens + shape.answer_tokens, 1)
+    usage = Usage(input=profile.prompt_tokens, output=profile.answer_tokens)
+    if profile.pictures:
+        usage = estimate_usage(profile.prompt_tokens, 0, profile.pictures, one.offer.prices)
+    tokens = max(profile.prompt_tokens + profile.answer_tokens, 1)
     return _rounded(float(one.cost_of(usage).total) / tokens * 1e6, 1_000_000)
 
 
@@ -237,9 +240,9 @@ def _usual(values: Sequence[float | None], otherwise: float) -> float:
 
 
 def _explain_score(score: _Score) -> dict[str, Any]:
-    figures = score.standing
+    figures = score.stats
     line = {
-        "providerId": score.one.provider_id,
+        "providerId": score.candidate.provider_id,
         "score": _rounded(score.total, 10_000),
         "price": score.price,
         "uptime": _rounded(figures.uptime, 100),

@@ -34,7 +34,7 @@ def profile_request(call: ClientRequest, chat: Chat) -> RequestProfile:
         session=find_session_key(
             call.headers(*SESSION_HEADERS), chat.prompt_cache_key, {"user_id": chat.user, **(chat.metadata or {})}
         ),
-        luck=random.random(),  # noqa: S311 - a draw, not a secret
+        random_draw=random.random(),  # noqa: S311 - a draw, not a secret
         exploration=_EXPLORATION.value,
-        healthy=is_usable,
+        is_credential_usable=is_usable,
     )

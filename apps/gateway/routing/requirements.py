@@ -16,7 +16,7 @@ class Requirement(NamedTuple):
     """Something an offer must be able to do: its name for people, the test, and the client's field that asks for it."""
 
     name: str
-    can: Callable[[Offer], bool]
+    is_met_by: Callable[[Offer], bool]
     param: str = "model"
 
 

@@ -89,7 +89,7 @@ def _deliver(worker: str, record: bytes, shrunk: Shrunk | None) -> None:
     try:
         push(worker, record, shrunk)
     except Exception as error:  # noqa: BLE001 - whatever it is: the record must not go down with it
-        BACKLOG.keep(partial(push, worker, record, shrunk), record, type(error).__name__)
+        BACKLOG.add(partial(push, worker, record, shrunk), record, type(error).__name__)
 
 
 def push(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
@@ -124,7 +124,7 @@ def flush_pending(seconds: float) -> None:
             heard()
         _AGAIN.join()
         BACKLOG.drain()
-    BACKLOG.give_up()
+    BACKLOG.dump_to_log()
 
 
 def _stream() -> Any:

@@ -179,7 +179,7 @@ def _keep_parameters(entry: Entry, chat: Chat, call: ClientRequest) -> None:
     entry.frequency_penalty, entry.presence_penalty = chat.frequency_penalty, chat.presence_penalty
     if chat.reasoning is not None:
         entry.reasoning_effort, entry.reasoning_max_tokens = chat.reasoning.effort, chat.reasoning.max_tokens
-    entry.custom_headers, entry.source = call.tags, call.source
+    entry.custom_headers, entry.source = call.custom_headers, call.source
 
 
 def _keep_content(entry: Entry, chat: Chat, dialect: Inbound) -> None:

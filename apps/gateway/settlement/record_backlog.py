@@ -45,7 +45,7 @@ class RecordBacklog:
         self._greenlet: gevent.Greenlet[..., None] | None = None
         self._lock: int | None = None
 
-    def insist_on_room(self) -> None:
+    def raise_if_backlogged(self) -> None:
         """Raise Overloaded while any record waits: nobody knows whether the next could be stored."""
         if self.waiting:
             UNRECORDABLE.inc()
@@ -53,7 +53,7 @@ class RecordBacklog:
                 "The gateway cannot store records of requests right now; try again shortly", retry_after=RETRY_AFTER
             )
 
-    def keep(self, push: Callable[[], None], record: bytes, reason: str) -> None:
+    def add(self, push: Callable[[], None], record: bytes, reason: str) -> None:
         """Keep a record, and try it again in the background."""
         if not self.waiting:
             log.error("records.waiting", error=reason)
@@ -63,7 +63,7 @@ class RecordBacklog:
         if self._greenlet is None:
             self._greenlet = gevent.spawn(self._keep_trying)
 
-    def try_again(self) -> bool:
+    def retry(self) -> bool:
         """Push what waits, in order, up to the first that nobody takes; tell whether nothing waits any more."""
         while self.waiting:
             try:
@@ -83,7 +83,7 @@ class RecordBacklog:
         if self._greenlet is not None:
             self._greenlet.join()
 
-    def give_up(self) -> None:
+    def dump_to_log(self) -> None:
         """Leave what still waits, sealed, to the log of a process that ends: an operator can push it from there."""
         while self.waiting:
             record = self.waiting.popleft().record
@@ -92,7 +92,7 @@ class RecordBacklog:
 
     def _keep_trying(self) -> None:
         pause = _FIRST_PAUSE
-        while not self.try_again():
+        while not self.retry():
             gevent.sleep(pause)
             pause = min(pause * 2, _LAST_PAUSE)
         self._greenlet = None

@@ -53,43 +53,43 @@ _MAX_ERROR_BYTES = 256 * 1024
 
 
 class ProviderCall(msgspec.Struct, eq=False):
-    """A call of a candidate. `patience`, in seconds, shortens the wait for its first byte; times are monotonic."""
+    """One call of one candidate; its times are monotonic. `first_byte_timeout`, in seconds, shortens the usual one."""
 
     chat: Chat
     candidate: Candidate
-    departure: ClientDisconnect
+    client_disconnect: ClientDisconnect
     # Whether what the provider cannot take is a reason not to ask it.
     strict: bool = False
-    seals: ThoughtSignatureCache | None = None
+    thought_signatures: ThoughtSignatureCache | None = None
     media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
-    patience: float | None = None
+    first_byte_timeout: float | None = None
     # The deployments that the request has passed (`loop_detection.py`).
-    hops: str = ""
+    cdn_loop: str = ""
     # The most tokens that each answer may have for what is held, None where nothing more has to be said of it.
-    limit: int | None = None
+    token_limit: int | None = None
     # Whether it goes over a connection of its own.
-    fresh: bool = False
+    new_connection: bool = False
     # Bytes of the client's body, and who is told of those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
     started_at: float = msgspec.field(default_factory=time.monotonic)
     first_content_at: float | None = None
     status: int | None = None
-    received: int = 0
+    bytes_received: int = 0
     # What was left out of the request.
     losses: list[Loss] = []
     # What was set that the client did not ask for.
     notices: list[Loss] = []
-    healing: JsonRepair | None = None
+    json_repair: JsonRepair | None = None
     # What was presented to the provider: the credential, and the headers made of it.
     _presented: tuple[str, dict[str, str]] = ("", {})
 
     def __repr__(self) -> str:
         """Show whom it asks, never what was presented."""
-        return f"Attempt({self.candidate.mapping})"
+        return f"ProviderCall({self.candidate.mapping})"
 
     @property
-    def begun(self) -> bool:
+    def has_content(self) -> bool:
         """Whether content has come: from then on nobody else can take over."""
         return self.first_content_at is not None
 
@@ -106,15 +106,15 @@ class ProviderCall(msgspec.Struct, eq=False):
         answer = self._answer(dialect, target)
         if self.chat.response_format is None:
             return answer
-        self.healing = JsonRepair(self.chat, target, default_timeouts().tick)
-        return self.healing.heal(answer)
+        self.json_repair = JsonRepair(self.chat, target, default_timeouts().tick)
+        return self.json_repair.repair_events(answer)
 
     def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
         """Yield what the provider answers, as `events` does."""
         exchange: UpstreamResponse | None = None
         try:
             exchange = yield from self._send(dialect, target)
-            begun = self.begun
+            begun = self.has_content
             held: list[Event] = []
             for event in restored(self._events(dialect, exchange), target):
                 if type(event) is Failed:
@@ -138,13 +138,15 @@ class ProviderCall(msgspec.Struct, eq=False):
             raise
         finally:
             if exchange is not None:
-                self.received += exchange.received
+                self.bytes_received += exchange.bytes_received
                 exchange.close()
 
     def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, UpstreamResponse]:
         """Return the exchange with a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
         provider, credential = self.candidate.offer.provider, self.candidate.credential
-        chat = self._completed(as_asked(self._unthinking(self._within_limits(target)), target), dialect, target)
+        chat = self._with_media_and_thinking(
+            as_asked(self._without_reasoning_off(self._within_limits(target)), target), dialect, target
+        )
         body = offload(self.size, lambda: dialect.write_request(chat, target))
         self._take_losses(target)
         secret, own_address = credential.secret(), credential.base_url
@@ -158,17 +160,19 @@ class ProviderCall(msgspec.Struct, eq=False):
             **headers_of(dialect, chat, target),
         }
         if own_address:
-            headers[loop_detection.HEADER] = loop_detection.append_own_token(self.hops)
-        with self.departure.interrupts():
+            headers[loop_detection.HEADER] = loop_detection.append_own_token(self.cdn_loop)
+        with self.client_disconnect.raise_while_waiting():
             presented = authorize(provider.auth, secret, SignableRequest("POST", url, headers, body))
             headers |= presented
             self._presented = secret, presented
             ip = pinned_ip(url) if own_address else None
-        sending = connection_pool.send("POST", url, headers, body, self._budget(), ip, fresh=self.fresh)
+        sending = connection_pool.send(
+            "POST", url, headers, body, self._budget(), ip, new_connection=self.new_connection
+        )
         with closing(sending):
             while True:
                 try:
-                    with self.departure.interrupts():
+                    with self.client_disconnect.raise_while_waiting():
                         next(sending)
                 except StopIteration as done:
                     exchange: UpstreamResponse = done.value
@@ -191,16 +195,16 @@ class ProviderCall(msgspec.Struct, eq=False):
         finally:
             exchange.close()
 
-    def _completed(self, chat: Chat, dialect: Outbound, target: Target) -> Chat:
+    def _with_media_and_thinking(self, chat: Chat, dialect: Outbound, target: Target) -> Chat:
         """Return the chat with what the target needs inside of it: files in place of addresses, its thinking back.
 
         Raises InvalidRequest that names a part whose file cannot be had.
         """
-        with self.departure.interrupts():
+        with self.client_disconnect.raise_while_waiting():
             chat = self.media.inline(chat, dialect, target.facts)
         provider_id = self.candidate.provider_id
-        if self.seals is not None:
-            chat = self.seals.put_back(chat, owned(seal_of(dialect, chat, target), provider_id))
+        if self.thought_signatures is not None:
+            chat = self.thought_signatures.restore_thinking(chat, owned(seal_of(dialect, chat, target), provider_id))
         return without_owner(chat, provider_id, target)
 
     def _within_limits(self, target: Target) -> Chat:
@@ -212,13 +216,13 @@ class ProviderCall(msgspec.Struct, eq=False):
         if most is not None and chat.max_tokens is not None and chat.max_tokens > most:
             target.lose("max_tokens", f"this model writes at most {most} tokens; that is the limit now")
             chat = replace(chat, max_tokens=most)
-        if self.limit is not None and (chat.max_tokens is None or chat.max_tokens > self.limit):
-            words = f"what is left to spend covers an answer of {self.limit} tokens; that is the limit now"
+        if self.token_limit is not None and (chat.max_tokens is None or chat.max_tokens > self.token_limit):
+            words = f"what is left to spend covers an answer of {self.token_limit} tokens; that is the limit now"
             self.notices = [Loss("max_tokens", words)]
-            chat = replace(chat, max_tokens=self.limit)
+            chat = replace(chat, max_tokens=self.token_limit)
         return chat
 
-    def _unthinking(self, chat: Chat) -> Chat:
+    def _without_reasoning_off(self, chat: Chat) -> Chat:
         """Return the chat without the wish that the model may not think, where it does not think anyway."""
         asked = chat.reasoning
         if asked is None or asked.effort != "none" or asked.max_tokens is not None or self.candidate.offer.reasoning:
@@ -240,7 +244,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         """Yield what the provider says; every wait for it ends when the client leaves."""
         bounds = bounds_of(self.chat, self.candidate.offer)
         if not self.chat.stream:
-            with self.departure.interrupts():
+            with self.client_disconnect.raise_while_waiting():
                 body = exchange.read(bounds.reply, self.hold_answer)
                 events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
             yield from events if self.chat.drawing is None else map(self._with_picture, events)
@@ -255,16 +259,16 @@ class ProviderCall(msgspec.Struct, eq=False):
         """Put a picture in the place of its address, for clients who ask for pictures. Raises UpstreamFailure."""
         if isinstance(event, ImageMade) and not event.url.startswith("data:"):
             try:
-                with self.departure.interrupts():
+                with self.client_disconnect.raise_while_waiting():
                     event.url = fetch_picture(event.url, MOST_OUTPUT_BYTES)
             except UnfetchableError as error:
                 raise UpstreamFailure("network", f"an image it made cannot be had: {error}") from error
         return event
 
     def _interruptible(self, exchange: UpstreamResponse) -> Iterator[bytes]:
-        pieces = exchange.pieces()
+        pieces = exchange.iterate_body()
         while True:
-            with self.departure.interrupts():
+            with self.client_disconnect.raise_while_waiting():
                 piece = next(pieces, None)
             if piece is None:
                 return
@@ -272,9 +276,9 @@ class ProviderCall(msgspec.Struct, eq=False):
 
     def _budget(self) -> Timeouts:
         usual = default_timeouts()
-        if self.patience is None:
+        if self.first_byte_timeout is None:
             return usual
-        return replace(usual, first_byte=min(usual.first_byte, self.patience))
+        return replace(usual, first_byte=min(usual.first_byte, self.first_byte_timeout))
 
 
 # What may come before an answer begins.

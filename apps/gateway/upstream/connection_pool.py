@@ -50,25 +50,25 @@ class PoolKey:
 class _PooledConnection:
     """A socket and since when it has been idle."""
 
-    __slots__ = ("_look", "idle_since", "readiness", "reused", "sock")
+    __slots__ = ("_look", "idle_since", "reused", "sock", "waiter")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         # Who reads has waited until there is something.
         sock.settimeout(0.0)
-        self.readiness = SocketWaiter(sock)
+        self.waiter = SocketWaiter(sock)
         self.reused = False
         self.idle_since = 0.0
         self._look = _poll()
         self._look.register(sock.fileno(), POLLIN | POLLHUP | POLLERR)
 
     @property
-    def speaks(self) -> bool:
+    def is_readable(self) -> bool:
         """Whether it has something to say while it is idle: its end, or what nobody has asked for."""
         return bool(self._look.poll(0))
 
     @property
-    def at_once(self) -> float:
+    def stale_window(self) -> float:
         """The seconds within which its end was on its way already."""
         try:
             told = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ROUND_TRIP.size)
@@ -79,7 +79,7 @@ class _PooledConnection:
 
     def close(self) -> None:
         """Close the socket."""
-        self.readiness.close()
+        self.waiter.close()
         self.sock.close()
 
 
@@ -113,18 +113,18 @@ def send(
     budget: Timeouts,
     ip: str | None = None,
     *,
-    fresh: bool = False,
+    new_connection: bool = False,
 ) -> Generator[None, None, UpstreamResponse]:
     """Send a request, wait for the head of its answer, and return the exchange. Raises UpstreamFailure.
 
-    Yields whenever nothing has come for the budget's `tick` seconds. The host is called at `ip` where one is given, and
-    over a connection of its own where it is to be `fresh`. Nothing is ever sent twice: that a kept connection had been
-    closed before the request was there is told as StaleConnection; sending again is up to whoever asked.
+    Yields whenever nothing has come for the timeouts' `tick` seconds. Connects to `ip` where one is given, and never
+    over a pooled connection where `new_connection` is set. Nothing is ever sent twice: StaleConnection says that a
+    pooled connection had been closed before the request arrived; the caller decides whether to send again.
     """
     address, path, host = split_url(url, ip)
     deadline = time.monotonic() + budget.total
     head = _head_of(method, path, host, headers, body)
-    connection = _PooledConnection(_connect(address, budget.connect)) if fresh else _acquire(address, budget)
+    connection = _PooledConnection(_connect(address, budget.connect)) if new_connection else _acquire(address, budget)
     exchange = UpstreamResponse(connection, budget, deadline, partial(_release, address, connection))
     written_at: float | None = None
     try:
@@ -135,8 +135,8 @@ def send(
         stale = (
             failure.error_type == "network"
             and connection.reused
-            and exchange.received == 0
-            and (written_at is None or time.monotonic() - written_at <= connection.at_once)
+            and exchange.bytes_received == 0
+            and (written_at is None or time.monotonic() - written_at <= connection.stale_window)
         )
         exchange.close()
         if stale:
@@ -184,7 +184,7 @@ def _acquire(address: PoolKey, budget: Timeouts) -> _PooledConnection:
     oldest = time.monotonic() - _POOL_AGE
     while pool:
         connection = pool.pop()
-        if connection.idle_since >= oldest and not connection.speaks:
+        if connection.idle_since >= oldest and not connection.is_readable:
             connection.reused = True
             return connection
         connection.close()

@@ -42,17 +42,17 @@ class Failover(msgspec.Struct, eq=False):
 
     chat: Chat
     candidates: tuple[Candidate, ...]
-    departure: ClientDisconnect
-    seals: ThoughtSignatureCache | None = None
+    client_disconnect: ClientDisconnect
+    thought_signatures: ThoughtSignatureCache | None = None
     strict: bool = False
     # The deployments that the request has passed (`loop_detection.py`).
-    hops: str = ""
+    cdn_loop: str = ""
     # The provider that the client named: what its format cannot say is refused, and answered by nobody else.
-    named: str | None = None
+    requested_provider: str | None = None
     # Whether the first candidate is only tried to find out whether it works again.
     probe: bool = False
-    tried: list[dict[str, Any]] = []
-    suspicions: list[FailureEvidence] = []
+    attempt_log: list[dict[str, Any]] = []
+    failure_evidence: list[FailureEvidence] = []
     media: RemoteMedia = msgspec.field(default_factory=RemoteMedia)
     # Whether a second provider is asked when the first is late, for a prompt of about so many tokens.
     hedge: Hedge | None = None
@@ -65,118 +65,124 @@ class Failover(msgspec.Struct, eq=False):
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
     # Who was closed because another was quicker.
-    outrun: Candidate | None = None
+    hedge_loser: Candidate | None = None
     # The attempt that answers, or was made last.
-    current: ProviderCall | None = None
+    current_call: ProviderCall | None = None
 
     @property
-    def latest(self) -> Candidate:
+    def latest_candidate(self) -> Candidate:
         """Whoever answers, or was asked last, or would be asked first."""
-        return self.current.candidate if self.current else self.candidates[0]
+        return self.current_call.candidate if self.current_call else self.candidates[0]
 
     @property
     def answering(self) -> bool:
         """Whether an answer has begun."""
-        return self.current is not None and self.current.begun
+        return self.current_call is not None and self.current_call.has_content
 
     @property
     def first_content_at(self) -> float | None:
         """When the answer began, on the monotonic clock."""
-        return self.current.first_content_at if self.current else None
+        return self.current_call.first_content_at if self.current_call else None
 
     @property
-    def received(self) -> int:
+    def bytes_received(self) -> int:
         """Bytes of the answer."""
-        return self.current.received if self.current else 0
+        return self.current_call.bytes_received if self.current_call else 0
 
     @property
     def losses(self) -> list[Loss]:
         """What was left out of the request that is being answered, or set in it, and what befell the answer."""
-        current = self.current
+        current = self.current_call
         if current is None or not (current.notices or self.notices):
             return current.losses if current else self.notices
         return [*current.losses, *current.notices, *self.notices]
 
     @property
-    def healed(self) -> bool:
+    def json_repaired(self) -> bool:
         """Whether the answer's JSON had to be put right."""
-        return self.current is not None and self.current.healing is not None and self.current.healing.healed
+        return (
+            self.current_call is not None
+            and self.current_call.json_repair is not None
+            and self.current_call.json_repair.repaired
+        )
 
     def run(self) -> Iterator[Event]:
         """Yield the events of the first candidate that answers. Raises ApiError when none does, ClientGone."""
         queue = deque(self.candidates)
         failed: ApiError | None = None
         retries = 0
-        self.current = self._next(queue, patience=PROBE_PATIENCE if self.probe else None)
+        self.current_call = self._next(queue, first_byte_timeout=PROBE_PATIENCE if self.probe else None)
         while True:
             try:
-                yield from self._follow(queue)
+                yield from self._yield_current(queue)
                 return
             except UpstreamFailure as failure:
-                attempt = self.current
+                attempt = self.current_call
                 self._note(attempt, failure)
-                if isinstance(failure, StaleConnection) and not attempt.fresh:
+                if isinstance(failure, StaleConnection) and not attempt.new_connection:
                     # Nobody was at the end of a kept connection: neither the provider's fault nor one of the retries.
-                    self.current = self._next(deque((attempt.candidate,)), attempt.patience)
-                    self.current.fresh = True
+                    self.current_call = self._next(deque((attempt.candidate,)), attempt.first_byte_timeout)
+                    self.current_call.new_connection = True
                     continue
                 failed = failure.as_error(attempt.candidate.provider_id)
-                self._strike_out(queue, attempt.candidate, failure)
-                if attempt.begun or not failure.retryable or not queue or retries == MAX_RETRIES:
+                self._drop_provider(queue, attempt.candidate, failure)
+                if attempt.has_content or not failure.retryable or not queue or retries == MAX_RETRIES:
                     raise failed from failure
-                with self.departure.interrupts():
+                with self.client_disconnect.raise_while_waiting():
                     gevent.sleep(_backoff(retries, failure.retry_after))
             except InvalidRequest:
                 # This provider's format cannot say what is asked, or all of it; it was not called. Another's may.
-                self._strike_out(queue, self.current.candidate, None)
-                if self._is_named(self.current) or not queue or retries == MAX_RETRIES:
+                self._drop_provider(queue, self.current_call.candidate, None)
+                if self._is_named(self.current_call) or not queue or retries == MAX_RETRIES:
                     if failed is not None:
                         raise failed from None
                     raise
             retries += 1
-            self.current = self._next(queue)
+            self.current_call = self._next(queue)
 
-    def _next(self, queue: deque[Candidate], patience: float | None = None) -> ProviderCall:
+    def _next(self, queue: deque[Candidate], first_byte_timeout: float | None = None) -> ProviderCall:
         candidate = queue.popleft()
         return ProviderCall(
             self.chat,
             candidate,
-            self.departure,
+            self.client_disconnect,
             strict=self.strict,
-            seals=self.seals,
+            thought_signatures=self.thought_signatures,
             media=self.media,
-            patience=patience,
-            hops=self.hops,
-            limit=None if self.limit_of is None else self.limit_of(candidate),
+            first_byte_timeout=first_byte_timeout,
+            cdn_loop=self.cdn_loop,
+            token_limit=None if self.limit_of is None else self.limit_of(candidate),
             size=self.size,
             hold_answer=self.hold_answer,
         )
 
-    def _follow(self, queue: deque[Candidate]) -> Iterator[Event]:
+    def _yield_current(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Yield the events of the current attempt, or of whoever is quicker, and write down when an answer begins."""
         events = self._events(queue)
         for event in events:
-            attempt = self.current
-            if attempt is not None and attempt.begun:
-                self.tried.append(_attempt_entry(attempt.candidate, attempt.status, "none", succeeded=True))
+            attempt = self.current_call
+            if attempt is not None and attempt.has_content:
+                self.attempt_log.append(_attempt_entry(attempt.candidate, attempt.status, "none", succeeded=True))
                 _count(attempt.candidate, "succeeded")
                 # From here on there is nothing more to write down.
                 answer = chain((event,), events)
-                yield from answer if self.seals is None else self.seals.watched(answer)
+                yield from (
+                    answer if self.thought_signatures is None else self.thought_signatures.record_thinking(answer)
+                )
                 return
             yield event
 
     def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Return the events of the current attempt, raced with a second one where the request is hedged."""
-        first = self.current
+        first = self.current_call
         if first is None or self.hedge is None or not self.chat.stream:
             return iter(()) if first is None else first.events()
-        delay = self.hedge.delay(CIRCUIT_BREAKERS.standing(first.candidate.mapping).late_after)
+        delay = self.hedge.delay(CIRCUIT_BREAKERS.stats(first.candidate.mapping).p95_latency)
         if delay is None or not self.hedge.allows(first.candidate, self.prompt_tokens):
             return first.events()
-        return self._raced(first, self.hedge, delay, queue)
+        return self._hedged(first, self.hedge, delay, queue)
 
-    def _raced(self, first: ProviderCall, hedge: Hedge, delay: float, queue: deque[Candidate]) -> Iterator[Event]:
+    def _hedged(self, first: ProviderCall, hedge: Hedge, delay: float, queue: deque[Candidate]) -> Iterator[Event]:
         running = [first]
 
         def find_second() -> ProviderCall | None:
@@ -188,44 +194,46 @@ class Failover(msgspec.Struct, eq=False):
                     return running[-1]
             return None
 
-        def fell(attempt: ProviderCall, failure: UpstreamFailure | InvalidRequest) -> None:
+        def on_failure(attempt: ProviderCall, failure: UpstreamFailure | InvalidRequest) -> None:
             if isinstance(failure, InvalidRequest) and self._is_named(attempt):
-                self.current = attempt
+                self.current_call = attempt
                 raise failure
             running.remove(attempt)
-            self.current = running[0]
+            self.current_call = running[0]
             told = failure if isinstance(failure, UpstreamFailure) else None
             if told is not None:
                 self._note(attempt, told)
             if isinstance(told, StaleConnection):
                 queue.appendleft(attempt.candidate)
                 return
-            self._strike_out(queue, attempt.candidate, told)
+            self._drop_provider(queue, attempt.candidate, told)
 
-        for one in race(first, find_second, delay, self.departure, fell):
+        for one in race(first, find_second, delay, self.client_disconnect, on_failure):
             if isinstance(one, Event):
                 yield one
                 continue
-            self.current = one
+            self.current_call = one
             for loser in running:
                 if loser is not one:
-                    self.outrun = loser.candidate
-                    self.tried.append(_attempt_entry(loser.candidate, loser.status, "hedge_lost", succeeded=False))
+                    self.hedge_loser = loser.candidate
+                    self.attempt_log.append(
+                        _attempt_entry(loser.candidate, loser.status, "hedge_lost", succeeded=False)
+                    )
                     _count(loser.candidate, "hedge_lost")
 
     def _is_named(self, attempt: ProviderCall) -> bool:
-        return attempt.candidate.provider_id == self.named
+        return attempt.candidate.provider_id == self.requested_provider
 
     def _note(self, attempt: ProviderCall, failure: UpstreamFailure) -> None:
         """Write down a failed attempt; one that had begun to answer is written over."""
         line = _attempt_entry(attempt.candidate, failure.status, failure.error_type, succeeded=False)
-        if attempt.begun:
-            self.tried[-1] = line
+        if attempt.has_content:
+            self.attempt_log[-1] = line
         else:
-            self.tried.append(line)
+            self.attempt_log.append(line)
         _count(attempt.candidate, failure.error_type)
 
-    def _strike_out(self, queue: deque[Candidate], candidate: Candidate, failure: UpstreamFailure | None) -> None:
+    def _drop_provider(self, queue: deque[Candidate], candidate: Candidate, failure: UpstreamFailure | None) -> None:
         """Take a provider's other credentials off the queue too, unless the one used was what failed."""
         others = [one for one in queue if one.mapping == candidate.mapping]
         rested = failure is not None and credentials.cool_down(
@@ -237,7 +245,7 @@ class Failover(msgspec.Struct, eq=False):
             queue.remove(one)
         suspicion = None if failure is None else evidence_of(candidate, failure)
         if suspicion is not None:
-            self.suspicions.append(suspicion)
+            self.failure_evidence.append(suspicion)
 
 
 def _count(candidate: Candidate, outcome: str) -> None:

@@ -40,11 +40,11 @@ class Hedge:
     after: float | None
     cap: Decimal = USUAL_CAP
 
-    def delay(self, late_after: float | None) -> float | None:
+    def delay(self, p95_latency: float | None) -> float | None:
         """Return the seconds to wait, given the first's usual latest in milliseconds; None when nobody knows."""
         if self.after is not None:
             return self.after
-        return None if late_after is None else max(late_after / 1000, _SOONEST)
+        return None if p95_latency is None else max(p95_latency / 1000, _SOONEST)
 
     def allows(self, candidate: Candidate, prompt_tokens: int) -> bool:
         """Return whether losing the race costs no more than the cap with this candidate."""
@@ -89,12 +89,12 @@ def race(
     first: ProviderCall,
     find_second: Callable[[], ProviderCall | None],
     delay: float,
-    departure: ClientDisconnect,
-    fell: Callable[[ProviderCall, UpstreamFailure | InvalidRequest], None],
+    client_disconnect: ClientDisconnect,
+    on_failure: Callable[[ProviderCall, UpstreamFailure | InvalidRequest], None],
 ) -> Iterator[ProviderCall | Event]:
     """Yield `Waiting` while nobody answers, then the attempt that won, then its events.
 
-    One that fails while another runs is told to `fell`. Raises what the last one running failed with.
+    One that fails while another runs is told to `on_failure`. Raises what the last one running failed with.
     """
     runs: dict[_Run, ProviderCall] = {gevent.spawn(_begin, first): first}
     second_at: float | None = time.monotonic() + delay
@@ -103,7 +103,7 @@ def race(
         while True:
             wake_at = silent_until if second_at is None else min(silent_until, second_at)
             patience = max(wake_at - time.monotonic(), 0.0)
-            with departure.interrupts():
+            with client_disconnect.raise_while_waiting():
                 done = gevent.wait(list(runs), timeout=patience, count=1)
             if done:
                 attempt, outcome = runs.pop(done[0]), done[0].get()
@@ -114,7 +114,7 @@ def race(
                     return
                 if not runs or not isinstance(outcome, UpstreamFailure | InvalidRequest):
                     raise outcome
-                fell(attempt, outcome)
+                on_failure(attempt, outcome)
             elif second_at is not None and time.monotonic() >= second_at:
                 second_at = None
                 second = find_second()

@@ -49,7 +49,7 @@ class ReadableConnection(Protocol):
     """A socket that does not wait, and what waits for it."""
 
     sock: socket.socket
-    readiness: SocketWaiter
+    waiter: SocketWaiter
 
     def close(self) -> None:
         """Close both."""
@@ -72,7 +72,7 @@ class UpstreamResponse:
         self._head_bytes = self._headers = self._body_bytes = 0
         self._head_done = self._complete = self._closed = self._kept_alive = self._surplus = False
         self._unpacker: ContentDecoder | None = None
-        self.received = 0
+        self.bytes_received = 0
 
     # --- llhttp's callbacks
     def on_message_begin(self) -> None:
@@ -126,7 +126,7 @@ class UpstreamResponse:
             if not self._receive_until(limit):
                 yield
 
-    def pieces(self) -> Iterator[bytes]:
+    def iterate_body(self) -> Iterator[bytes]:
         """Yield the body as it is asked for; b"" means that nothing has come for `tick` seconds. Nothing is read ahead.
 
         Raises UpstreamFailure.
@@ -158,7 +158,7 @@ class UpstreamResponse:
         stated = self.headers.get("content-length", "")
         if stated.isdecimal() and (len(stated) > _MAX_DIGITS or int(stated) > limit):
             raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
-        for piece in self.pieces():
+        for piece in self.iterate_body():
             size += len(piece)
             if size > limit:
                 raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
@@ -195,7 +195,7 @@ class UpstreamResponse:
         """Take in what arrives; False when nothing has for `tick` seconds. Raises UpstreamFailure at the limit."""
         left = limit - time.monotonic()
         patient = self._budget.tick < left
-        if not self._connection.readiness.wait(self._budget.tick if patient else max(left, 0.001)):
+        if not self._connection.waiter.wait(self._budget.tick if patient else max(left, 0.001)):
             if patient:
                 return False
             raise UpstreamFailure("timeout", self._what_was_late(limit))
@@ -208,7 +208,7 @@ class UpstreamResponse:
         if not data:
             self._end_of_stream()
             return True
-        self.received += len(data)
+        self.bytes_received += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
@@ -225,7 +225,7 @@ class UpstreamResponse:
             self._head_bytes += arrived
             if self._head_bytes > _MAX_HEAD_BYTES:
                 raise UpstreamFailure("network", "the answer's headers are too large")
-        elif self.received - self._body_bytes > _MAX_BESIDE + _MAX_BESIDE_PER_BYTE * self._body_bytes:
+        elif self.bytes_received - self._body_bytes > _MAX_BESIDE + _MAX_BESIDE_PER_BYTE * self._body_bytes:
             raise UpstreamFailure("network", "the answer has more framing than body")
         elif self._body_bytes > _MAX_BODY_BYTES:
             raise UpstreamFailure("network", f"the answer is longer than {_MAX_BODY_BYTES} bytes")

@@ -95,11 +95,11 @@ class JsonRepair:
     target: Target
     tick: float
     now: Callable[[], float] = time.monotonic
-    healed: bool = False
+    repaired: bool = False
     _texts: dict[int, list[Event]] = field(default_factory=dict)
     _called: set[int] = field(default_factory=set)
 
-    def heal(self, events: Iterable[Event]) -> Iterator[Event]:
+    def repair_events(self, events: Iterable[Event]) -> Iterator[Event]:
         """Return an answer's events, its text whole and put right before the answer's end."""
         return iter(events) if self.chat.response_format is None else self._healed(events)
 
@@ -144,6 +144,6 @@ class JsonRepair:
         if mended is None:
             yield from held
             return
-        self.healed = True
+        self.repaired = True
         yield TextDelta(choice=end.choice, text=mended)
         yield from (event for event in held if isinstance(event, Annotated))

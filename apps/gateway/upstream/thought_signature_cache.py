@@ -54,7 +54,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
     # By format: the thinking that the store has for this request's history, by place among the messages.
     _found: dict[str, dict[int, list[Reasoning]]] = {}
 
-    def watched(self, events: Iterator[Event]) -> Iterator[Event]:
+    def record_thinking(self, events: Iterator[Event]) -> Iterator[Event]:
         """Return an answer's events; its thinking is kept at the end, where its maker will want it back."""
         return events if self._form is None else self._watch_all(events)
 
@@ -88,7 +88,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
         except RedisError as error:
             log.warning("seal_store.not_kept", error=type(error).__name__)
 
-    def put_back(self, chat: Chat, form: str | None) -> Chat:
+    def restore_thinking(self, chat: Chat, form: str | None) -> Chat:
         """Return the chat with thinking of that format in front of the calls that lack it; one round trip, if any.
 
         None, for a target that takes no thinking back, or not for this request: the chat as it is.

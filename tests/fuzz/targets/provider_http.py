@@ -33,7 +33,7 @@ class _Connection:
     """A socket that does not wait, as the exchange wants it."""
 
     sock: socket.socket
-    readiness: SocketWaiter
+    waiter: SocketWaiter
     closed: bool = False
 
     def close(self) -> None:
@@ -58,7 +58,7 @@ def run(data: bytes) -> None:
                 raise AssertionError("it waited although all bytes were there")
             assert 200 <= exchange.status <= 999
             size = 0
-            for piece in exchange.pieces():
+            for piece in exchange.iterate_body():
                 assert len(piece) <= MOST_AT_ONCE, f"{len(piece)} bytes at once"
                 size += len(piece)
                 if size > MOST:
