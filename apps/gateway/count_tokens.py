@@ -1,4 +1,4 @@
-"""How many tokens a prompt has: asked of whoever would answer it, where that can be asked, else estimated.
+"""Token counting: ask the provider that would answer for a prompt's token count, where it can; else estimate.
 
 Knows whom to ask and how long to wait. It costs nothing and leaves no record. Must never know a wire format.
 """

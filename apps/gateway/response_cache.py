@@ -1,8 +1,8 @@
-"""Answers kept for a project that asks for it, and given again to the same question, plain or streamed.
+"""Response cache: keep answers for a project that asks for it, and replay them to equal requests, plain or streamed.
 
-A question is a project's, and all of the request that can change its answer; an answer is kept as its events. Equal
-questions that are asked at the same time in one process are asked once. An answer is encrypted where it is kept: it is
-content, whatever the organization's retention. Must never give one project's answer to another's client.
+An entry is keyed by its project and all of the request that can change the answer; it holds the answer's events. Equal
+requests at the same time in one process are sent once. Entries are encrypted: an answer is content, whatever the
+organization's retention. Must never give one project's answer to another's client.
 """
 
 from __future__ import annotations

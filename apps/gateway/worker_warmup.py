@@ -1,8 +1,7 @@
-"""What a worker does for itself soon after it has started: guardrails made ready before a request needs them, where any
-organization has any, and what has been loaded for good put out of the garbage collector's way.
+"""Worker warm-up: load guardrails soon after a worker starts, and freeze what is loaded out of garbage collection.
 
-Knows when. Must never know a request. A worker of an installation without guardrails asks the database once and loads
-nothing.
+Loads guardrails only where any organization has any; a worker of an installation without guardrails asks the database
+once and loads nothing. Knows when. Must never know a request.
 """
 
 from __future__ import annotations

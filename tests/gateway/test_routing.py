@@ -79,7 +79,7 @@ def order(*candidates: Candidate, **given: Any) -> tuple[list[str], str]:
 
 def stats(requests: int = 100, uptime: float = 100.0, **figures: Any) -> ProviderStats:
     """Return what the last five minutes were like."""
-    return ProviderStats(**{"requests": requests, "fresh": requests, "uptime": uptime, **figures})
+    return ProviderStats(**{"requests": requests, "fresh_requests": requests, "uptime": uptime, **figures})
 
 
 def test_where_nothing_is_known_the_cheapest_comes_first() -> None:

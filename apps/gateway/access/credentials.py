@@ -1,4 +1,4 @@
-"""Whose credential opens a provider's door, by the project's mode.
+"""Provider credentials: the service's or the organization's own (BYOK), by the project's mode; with cooldowns.
 
 Service credentials come from the environment variables that the catalog names; an organization's own are decrypted when
 they are used, never before. Must never log or return one.

@@ -1,4 +1,4 @@
-"""What a token may do: one frozen value per key, read once and trusted while its organization's generation stands.
+"""Access policy: what an API key may do, one frozen value per key, trusted while its organization's generation stands.
 
 Knows how to read a policy; when to is `policy_cache`'s. Must never know what a request asks for.
 """

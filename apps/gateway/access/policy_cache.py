@@ -1,5 +1,4 @@
-"""Cache of policies: one copy a key and worker, read by one request for all, renewed before it expires, and served on
-while the database is away.
+"""Policy cache: one copy per key and worker, read once for all who ask, renewed early, served stale in outages.
 
 A copy is trusted for MAX_AGE. Past that it is served only while the database is known to be away, up to
 POLICY_MAX_STALE; one whose generation has passed never (docs/adr/0088). Knows ages and digests. Must never know what a

@@ -1,4 +1,4 @@
-"""Letting a request in: one atomic round trip checks generations, limits and credits, and reserves the worst case.
+"""Admission: check generations, limits and credits and reserve a request's worst-case cost, in one atomic round trip.
 
 Knows what a request may cost at most and who it counts against. Must never know how it will be answered.
 """

@@ -1,4 +1,4 @@
-"""A budget of bytes under way, per worker and per organization in it: large request bodies and answers, while held.
+"""Byte budget: shed load by the bytes of large requests and answers in flight, per worker and per organization in it.
 
 Small bodies are not counted: the number of connections bounds them. Knows sizes and whose they are. Must never know
 what is in them.

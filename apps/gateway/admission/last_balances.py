@@ -1,4 +1,4 @@
-"""What organizations and keys were last known to have, for when the store cannot say: as told with each reservation.
+"""Last known balances: what organizations and keys had at their latest reservation, for outages of the store.
 
 Knows amounts (1e-9 USD) and where else to ask. Must never be asked while the store answers.
 """

@@ -1,4 +1,4 @@
-"""Letting requests in while the store gives no answer: by what this process knows, within an allowance.
+"""Offline admission: let requests in during an outage of the store (fail open), within an allowance of what is known.
 
 An organization may be served beyond what anybody can check by `OFFLINE_ALLOWANCE_USD` in each process and no more, and
 never beyond what it was last known to have; what was let through counts until the store has long answered again

@@ -1,7 +1,8 @@
-"""Noticing that the client has left, in every phase: before the first byte, between chunks, and for plain requests.
+"""Client disconnect: notice a client that hangs up, and end every wait on its behalf.
 
-Looks at the clients' sockets while the gateway waits for providers and interrupts the wait for one who is gone, which
-closes the provider's socket on the way out. Knows sockets and greenlets. Must never know what is being waited for.
+Covers every phase: before the first byte, between chunks, and plain requests. Polls the clients' sockets while the
+gateway waits for providers; the exception that ends a wait also closes the provider's socket. Knows sockets and
+greenlets. Must never know what is being waited for.
 """
 
 from __future__ import annotations

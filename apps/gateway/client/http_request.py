@@ -1,4 +1,4 @@
-"""One HTTP call to the hot path, read from a WSGI environment: the same whether Django stands before it or not.
+"""Client request and response: one HTTP call, read from a WSGI environment, with or without Django in front.
 
 Knows HTTP and WSGI. Must never know what the body means.
 """

@@ -1,7 +1,7 @@
-"""Loop detection: a request that a tenant's own provider sends back here is known by the header `CDN-Loop` (RFC 8586).
+"""Loop detection: recognize a request that a tenant's provider sends back here, by the `CDN-Loop` header (RFC 8586).
 
-It goes to addresses that tenants give, and nowhere else. A token stands for a deployment: it can be recognized there,
-and says nothing to anybody else. Must never carry an address, a version, or what is asked.
+The header goes to addresses that tenants give, and nowhere else. A token stands for a deployment: the deployment
+recognizes it, and it tells nobody else anything. Must never carry an address, a version, or what is asked.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Which conversation a request belongs to, in the words that clients already send; for prompt caches at providers.
+"""Session affinity: find the conversation that a request belongs to, so that its provider's prompt cache is hit again.
 
-Pure. Must never leave this process: the word is only compared.
+Reads the headers and fields that clients already send. Pure. The key is only compared, and must never leave this
+process.
 """
 
 from __future__ import annotations

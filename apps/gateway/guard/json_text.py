@@ -1,4 +1,4 @@
-"""A JSON value as it reads, one `name: value` a line, and the way back from places in that text to the value.
+"""JSON as text: write a JSON value as `name: value` lines for scanning, and map redactions of it back to the value.
 
 A model reads names and values together, without the marks of JSON and its escapes: so do those who search it. Pure.
 Must never know what is searched for, nor whose value it is.

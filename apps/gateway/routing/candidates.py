@@ -1,4 +1,4 @@
-"""Which offers could answer this request for this caller; when none can, the error says which need emptied the list.
+"""Candidates: the offers that could answer this request for this caller; an error names what none can do.
 
 Decides over values. Must never open a socket, ask a store, or prefer one candidate to another.
 """

@@ -1,8 +1,9 @@
-"""How each model at each provider has done in the last five minutes, as all workers together have seen it.
+"""Circuit breaker: take a model at a provider out of routing while it keeps failing, as all workers together see it.
 
-A worker counts what it sees and, once a second, adds it to Valkey and reads what the others have added; requests read
-this process's copy and never wait. A mapping that keeps failing is cut off (its circuit is open) until a single request
-that is sent there to find out succeeds. Knows counts and clocks. Must never know a tenant, a request or a price.
+A worker counts outcomes and, once a second, adds them to Valkey and reads what the others added; requests read this
+process's copy and never wait. The circuit of a mapping (`provider/model`) that keeps failing opens, and closes when a
+single probe request succeeds. The same counts give each mapping's statistics of the last five minutes
+(`provider_stats`). Knows counts and clocks. Must never know a tenant, a request or a price.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Which failures count against a provider: those that were not the request's own fault.
+"""Failure attribution: decide which failures count against a provider, and which may be the request's own fault.
 
 A request that another provider answered was a good one, so whoever failed it before is to blame; a connection that
 broke is nobody else's doing. Failures without such proof count when more than one tenant has them, and of each only a
-few a minute, so that nobody's bad requests take a provider away from the others; the rest of them counts in the uptime
-that everybody is shown, and opens no circuit. Must never know what was asked.
+few a minute, so that nobody's bad requests take a provider away from the others; the rest count in the uptime that
+everybody is shown, and open no circuit. Must never know what was asked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What counts say about a model at a provider: uptime, time to the first token, speed. Pure."""
+"""Provider statistics: uptime, latency (time to the first token) and throughput of a model at a provider. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which candidate first, and why: a pure ranking over prices, uptime, speed, and what the client wants.
+"""Ranking: order candidates by price, uptime, speed and session affinity (rendezvous hashing). Pure.
 
-A provider that the client named comes first and the others stand by. Must never ask a clock, a store or a die: what
-happens to be known, and the luck of the draw, are given.
+A provider that the client named comes first and the others stand by. Must never ask a clock, a store or a random
+generator: current statistics and the random draw are given.
 """
 
 from __future__ import annotations

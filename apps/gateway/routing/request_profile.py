@@ -1,6 +1,6 @@
-"""What of a request matters for choosing who answers it, read once.
+"""Request profile: the properties of a request that matter for choosing its provider, read once.
 
-Knows a call, a chat and this process's luck. Must never know a candidate.
+Knows a client's request, a chat and this process's random generator. Must never know a candidate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a chat asks of whoever answers it, each with a name for people. Decides over values; must never choose."""
+"""Requirements: what a chat needs of an offer, each with a name for people. Decides over values; must never choose."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Where finished requests wait to be settled: a Redis stream, and a spool on disk while Redis takes none.
+"""Outbox: the Redis stream in which finished requests wait for settlement, and a disk spool while Redis accepts none.
 
 A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
-leaves (docs/adr/0079); one that neither takes stays in memory and is tried again until one does (docs/adr/0087). It may
+leaves (docs/adr/0079); one that neither accepts stays in memory and is retried until one does (docs/adr/0087). It may
 come to be in the stream twice; whoever settles writes each id once. Knows streams. Must never know what a record says.
 """
 

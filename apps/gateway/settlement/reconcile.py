@@ -1,4 +1,4 @@
-"""Every night: do requests, log, ledger and balances tell the same story? What does not agree is kept and told.
+"""Nightly reconciliation: check that requests, log, ledger and balances agree; keep and report every difference.
 
 Stands above log and ledger, which do not know each other. A row and its charge are written in one transaction and a
 question is one statement, so what is being settled meanwhile is never half seen. Must never change a row, nor money.

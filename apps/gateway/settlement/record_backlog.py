@@ -1,4 +1,4 @@
-"""Backlog of records that neither the store nor the disk would take: kept in memory, tried again until one does.
+"""Record backlog (backpressure): records that neither store nor disk accepts, retried from memory until one does.
 
 While any record waits here its worker takes no new request: what has been let in already bounds the memory. Other
 processes learn of it by a lock, which takes no room on a disk that has none, and goes with the process. Knows callables

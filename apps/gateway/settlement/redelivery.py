@@ -1,4 +1,4 @@
-"""Messages that another reader has had for too long by this process's own clock, and takes over.
+"""Redelivery: claim messages that another consumer of the outbox has held for too long by this process's own clock.
 
 The store counts by a clock that may be set: one handed out before it was set back seems to be worked on for as long as
 it was set back by, though its reader is dead. Knows who has what, and since when it was seen there. Must never know

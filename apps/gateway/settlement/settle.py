@@ -1,7 +1,7 @@
-"""From the outbox to the log and the ledger: each record once, in one transaction, whatever dies in between.
+"""Settlement: move records from the outbox to the log and the ledger, each once, in one transaction, whatever dies.
 
-Knows the order that makes it safe: commit, then publish balances, release reservations, and only then take the message
-out of the stream. Everything after the commit may be repeated. Must never know HTTP.
+Knows the order that makes it safe: commit, then publish balances, release reservations, and only then acknowledge the
+message. Everything after the commit may be repeated. Must never know HTTP.
 """
 
 from __future__ import annotations

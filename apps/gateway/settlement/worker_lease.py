@@ -1,4 +1,4 @@
-"""Worker lease: the heartbeat by which this process keeps its reservations its own, and what else it does each second.
+"""Worker lease: the heartbeat that keeps a process's reservations its own, and its other periodic work.
 
 Knows the life of one process. Must never know a request.
 """

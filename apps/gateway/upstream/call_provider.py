@@ -1,4 +1,4 @@
-"""One call of one provider: the request written, sent, and its answer read, held back until its first content.
+"""Provider call: write the request, send it, and read the answer, held back until its first content.
 
 Knows the steps of a call and how it can fail. Must never know what comes after a failure.
 """

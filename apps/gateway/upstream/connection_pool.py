@@ -1,6 +1,7 @@
-"""The only file that opens sockets to providers: HTTP/1.1 over pooled sockets, cooperative under gevent's patch.
+"""Connection pool: HTTP/1.1 to providers over keep-alive sockets, cooperative under gevent.
 
-Knows addresses, headers and time budgets. Must never know a wire format, a provider or a price.
+The only file that opens sockets to providers. Knows addresses, headers and timeouts. Must never know a wire format, a
+provider or a price.
 """
 
 from __future__ import annotations

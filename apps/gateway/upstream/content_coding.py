@@ -1,4 +1,4 @@
-"""A compressed answer unpacked in small steps, as it is asked for: a megabyte of gzip may say a gigabyte.
+"""Content decoding: decompress an answer in small bounded steps; a megabyte of gzip may hold a gigabyte.
 
 Knows gzip and zlib. Must never know where the bytes come from, nor what they mean.
 """

@@ -1,6 +1,6 @@
-"""Calling providers, one candidate after another, until one begins to answer. After that there is no going back.
+"""Failover: call one candidate after another, with retries and backoff, until one begins to answer.
 
-Knows the order of things within a request's attempts. Must never know a wire format by name, a price, or a client's.
+Knows the order of the calls within a request. Must never know a wire format by name, a price, or a client's format.
 """
 
 from __future__ import annotations

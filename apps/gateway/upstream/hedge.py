@@ -1,4 +1,4 @@
-"""Two providers at once, when the first is later than usual: whoever begins to answer first wins, the other is closed.
+"""Hedging: call a second provider when the first is later than usual; the first to answer wins, the other is closed.
 
 Opted in to by a client (`X-Hedge`) or a project, for streams. What the loser has read is paid for, so a second call is
 only made when that costs no more than a cap. Knows races. Must never know what an answer says.

@@ -1,4 +1,4 @@
-"""Reading one answer of a provider, parsed by llhttp, within a budget of time for every wait.
+"""HTTP response of a provider: parsed by llhttp, bounded in size, with a timeout for every wait.
 
 Knows bytes and headers. Must never know what they mean, nor where the socket came from.
 """

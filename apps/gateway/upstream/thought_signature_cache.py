@@ -1,10 +1,11 @@
-"""What a model thought before it called tools, kept for an hour for clients that do not bring it back.
+"""Thought signature cache: keep a model's signed thinking for an hour, for clients that do not send it back.
 
-Its maker takes thinking back only under its own seal, and some do not go on without it. Most clients keep ids of calls
-and nothing else: under the first call's id the thinking is found again. A request that needs none of it costs nothing.
+A vendor accepts thinking back only with its own signature, and some models do not go on without it. Most clients keep
+the ids of tool calls and nothing else: the thinking is found again under the first call's id. A request that needs none
+of it costs nothing.
 
-Knows keys, sizes and time to live. What is kept is sealed with the kernel's encryption, so that no content lies in the
-store in clear. Must never know a wire format, nor let a failing store fail a request.
+Knows keys, sizes and time to live. What is kept is encrypted, so that no content lies in the store in clear. Must never
+know a wire format, nor let a failing store fail a request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Google Cloud's service accounts: a signed statement is exchanged for a token that opens the door for an hour.
+"""Google service accounts: exchange a signed assertion for an OAuth access token, and keep the token until it expires.
 
-A credential is the JSON of a service account, an access token (`ya29.…`), or an API key. The path of a file is one only
-in the operator's own environment: of a tenant's credential no file is read, and no address is called but Google's.
+A credential is the JSON of a service account, an access token (`ya29.…`), or an API key. A file's path is accepted only
+from the operator's own environment: for a tenant's credential no file is read, and no address but Google's is called.
 
 Knows Google's token endpoint, and keeps tokens until shortly before they expire. Must never log a key or a token, nor
 let a refusal quote one.
