@@ -52,7 +52,7 @@ def count_tokens(policy: Policy, chat: Chat, token: str, size: int) -> int:
         RequestGuard(policy.guardrails, policy.retention).screen(chat, size)
     try:
         fitting = candidates.resolve(policy, catalog, chat, estimate).eligible
-        asked = next((one for one in fitting if hasattr(_dialect_of(one), "count_request")), None)
+        asked = next((candidate for candidate in fitting if hasattr(_dialect_of(candidate), "count_request")), None)
         with gevent.Timeout(PATIENCE, UpstreamFailure("timeout", f"no count within {PATIENCE:g} s")):
             counted = None if asked is None else _ask(asked, chat, size)
     except (ApiError, UpstreamFailure) as failure:
@@ -61,9 +61,9 @@ def count_tokens(policy: Policy, chat: Chat, token: str, size: int) -> int:
     return estimate if counted is None else counted
 
 
-def _dialect_of(one: Candidate) -> Any:
+def _dialect_of(candidate: Candidate) -> Any:
     """Return the format in which a provider counts: its own unless its data file says otherwise; not all can."""
-    return find_dialect(one.offer.facts.get("count_dialect", one.offer.dialect))
+    return find_dialect(candidate.offer.facts.get("count_dialect", candidate.offer.dialect))
 
 
 def _asked_alone(chat: Chat) -> Chat:
@@ -71,11 +71,13 @@ def _asked_alone(chat: Chat) -> Chat:
     return replace(chat, stream=False, max_tokens=None, stop=None, temperature=None, top_p=None, top_k=None)
 
 
-def _ask(one: Candidate, chat: Chat, size: int) -> int | None:
+def _ask(candidate: Candidate, chat: Chat, size: int) -> int | None:
     """Return a provider's count, or None when it has none to give. Raises UpstreamFailure, InvalidRequest."""
-    dialect = _dialect_of(one)
-    provider, credential = one.offer.provider, one.credential
-    target = Target(model_name=one.model_name, facts=facts_of(one.offer), max_output=one.offer.max_output)
+    dialect = _dialect_of(candidate)
+    provider, credential = candidate.offer.provider, candidate.credential
+    target = Target(
+        model_name=candidate.model_name, facts=facts_of(candidate.offer), max_output=candidate.offer.max_output
+    )
     chat = RemoteMedia().inline(_asked_alone(chat), dialect, target.facts)
     path, body = offload(size, partial(dialect.count_request, chat, target))
     secret, own = credential.secret(), credential.own is not None
@@ -92,28 +94,28 @@ def _ask(one: Candidate, chat: Chat, size: int) -> int | None:
         headers[loop_detection.HEADER] = loop_detection.own_token()
     headers |= authorize(provider.auth, secret, SignableRequest("POST", url, headers, body))
     ip = pinned_ip(credential.base_url) if credential.base_url else None
-    budget = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)
+    timeouts = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)
     try:
-        exchange = _send(url, headers, body, budget, ip)
+        response = _send(url, headers, body, timeouts, ip)
     except StaleConnection:
-        exchange = _send(url, headers, body, budget, ip, new_connection=True)
+        response = _send(url, headers, body, timeouts, ip, new_connection=True)
     try:
-        counted = dialect.read_count(exchange.read(_MAX_BYTES)) if exchange.status == 200 else None
+        counted = dialect.read_count(response.read(_MAX_BYTES)) if response.status == 200 else None
         return None if counted is None else int(counted)
     finally:
-        exchange.close()
+        response.close()
 
 
 def _send(
-    url: str, headers: dict[str, str], body: bytes, budget: Timeouts, ip: str | None, *, new_connection: bool = False
+    url: str, headers: dict[str, str], body: bytes, timeouts: Timeouts, ip: str | None, *, new_connection: bool = False
 ) -> UpstreamResponse:
-    """Return the exchange once its head is there. Raises UpstreamFailure."""
+    """Return the response once its head is there. Raises UpstreamFailure."""
     with closing(
-        connection_pool.send("POST", url, headers, body, budget, ip, new_connection=new_connection)
+        connection_pool.send("POST", url, headers, body, timeouts, ip, new_connection=new_connection)
     ) as sending:
         while True:
             try:
                 next(sending)
             except StopIteration as done:
-                exchange: UpstreamResponse = done.value
-                return exchange
+                response: UpstreamResponse = done.value
+                return response

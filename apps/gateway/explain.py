@@ -40,17 +40,17 @@ from apps.keys.iam import first_refusal
 _MOST_NAMED = 50
 
 
-def explain(call: ClientRequest, token: str, read_request: Callable[[bytes], Chat]) -> dict[str, Any]:
+def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], Chat]) -> dict[str, Any]:
     """Return the choice as `metadata` would tell it, and what led to it. Raises ApiError as the request would."""
     policy = find_policy(token)
-    body, _ = read_body(call, policy.organization_id)
+    body, _ = read_body(request, policy.organization_id)
     chat = read_request(body)
-    profile = offload(len(body), lambda: profile_request(call, chat))
+    profile = offload(len(body), lambda: profile_request(request, chat))
     catalog = snapshot.current()
     if not admit.is_current(policy, catalog, token):
         policy, catalog = find_policy(token), snapshot.current()
     fitting = candidates.resolve(policy, catalog, chat, profile.prompt_tokens, everyones(catalog.generation))
-    ranking = rank(fitting, profile, CIRCUIT_BREAKERS.stats, no_fallback=call.is_header_true("x-no-fallback"))
+    ranking = rank(fitting, profile, CIRCUIT_BREAKERS.stats, no_fallback=request.is_header_true("x-no-fallback"))
     worst = estimate_worst_case(chat, fitting, profile.prompt_tokens)
     first = ranking.candidates[0]
     return {

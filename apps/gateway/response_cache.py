@@ -49,7 +49,7 @@ _inflight: dict[str, Signal] = {}
 
 @dataclass(slots=True)
 class CacheEntry:
-    """The place of one question's answer. Close it whatever happens: others may wait for the answer."""
+    """One request's entry in the cache. Close it whatever happens: others may wait for the answer."""
 
     key: str
     seconds: int
@@ -134,7 +134,7 @@ def find_cache_entry(
     chat: Chat,
     client_disconnect: ClientDisconnect,
 ) -> CacheEntry | None:
-    """Return the place of a chat's answer; None when the project keeps none. `provider` is the one that was named."""
+    """Return a chat's entry; None when the project keeps no answers. `provider` is the one that was named."""
     if not seconds:
         return None
     question = msgspec.structs.replace(chat, model=model_id, **_BESIDE)

@@ -81,7 +81,7 @@ def test_a_record_goes_to_the_disk_where_only_that_has_room_again(
 def test_what_the_store_refuses_later_does_not_go_down_with_its_greenlet(full: pytest.MonkeyPatch) -> None:
     """The answer is with the client; the refusal of its record comes after it."""
     outbox._push_again("worker-1", b"{}", None, ResponseError("MISCONF"))
-    outbox._AGAIN.join()
+    outbox._RETRIES.join()
     assert [one.record for one in BACKLOG.waiting] == [b"{}"]
 
 
@@ -122,7 +122,7 @@ def test_requests_under_way_when_the_disk_fills_are_all_recorded_once(
 ) -> None:
     # Let in before anybody knew.
     with monkeypatch.context() as before:
-        before.setattr(BACKLOG, "insist_on_room", lambda: None)
+        before.setattr(BACKLOG, "raise_if_backlogged", lambda: None)
         assert [caller.chat(f"question {number}").status_code for number in range(3)] == [200] * 3
     assert len(BACKLOG.waiting) == 3
     full.undo()

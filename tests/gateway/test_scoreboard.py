@@ -241,8 +241,11 @@ class TestBlame:
     def failures(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """The mappings whose failures were counted."""
         counted: list[str] = []
-        board = {"failed": staticmethod(counted.append), "failed_unproven": staticmethod(lambda mapping: None)}
-        monkeypatch.setattr(failure_attribution, "BOARD", type("Board", (), board))
+        board = {
+            "record_failure": staticmethod(counted.append),
+            "record_unproven_failure": staticmethod(lambda mapping: None),
+        }
+        monkeypatch.setattr(failure_attribution, "CIRCUIT_BREAKERS", type("Board", (), board))
         failure_attribution._counted.clear()
         return counted
 

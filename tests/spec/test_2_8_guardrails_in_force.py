@@ -53,11 +53,11 @@ def test_without_rules_in_force_no_guardrail_runs(caller: Caller, why: str, monk
 
     for name in (
         "apps.gateway.guard.request_guard.RequestGuard",
-        "apps.gateway.pipeline.Guard",
+        "apps.gateway.pipeline.RequestGuard",
         "apps.guardrails.scanning.engine.screen",
     ):
         monkeypatch.setattr(name, never)
-    monkeypatch.setattr("apps.gateway.run.ScreenedAnswer", never)
+    monkeypatch.setattr("apps.gateway.run.ResponseGuard", never)
     answer = caller.chat(f"my key {SECRET}")
     assert (answer.status_code, "guardrails" in answer.json()["metadata"]) == (200, False)
 

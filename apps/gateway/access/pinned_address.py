@@ -13,27 +13,27 @@ from apps.keys.address_guard import UnsafeAddressError, guard
 
 # Seconds for which a name that was looked up keeps its address, and how many are remembered.
 _MAX_AGE, _MOST = 30.0, 10_000
-_known: dict[str, tuple[float, str]] = {}
+_pinned: dict[str, tuple[float, str]] = {}
 
 
 def pinned_ip(url: str) -> str:
     """Return the one address at which the URL's host may be called now. Raises UpstreamFailure."""
     parts = urlsplit(url)
     url = f"{parts.scheme}://{parts.netloc}"
-    found = _known.get(url)
+    found = _pinned.get(url)
     if found is not None and time.monotonic() - found[0] < _MAX_AGE:
         return found[1]
     try:
         address = guard(url)
     except UnsafeAddressError as error:
-        _known.pop(url, None)
+        _pinned.pop(url, None)
         raise UpstreamFailure("network", f"its address cannot be called: {error}") from error
-    if len(_known) >= _MOST:
-        _known.clear()
-    _known[url] = (time.monotonic(), address.ip)
+    if len(_pinned) >= _MOST:
+        _pinned.clear()
+    _pinned[url] = (time.monotonic(), address.ip)
     return address.ip
 
 
 def forget_all() -> None:
     """Look every name up anew."""
-    _known.clear()
+    _pinned.clear()

@@ -75,7 +75,7 @@ class Policy:
     gone_reason: str | None
     generation: str
     read_at: float
-    # Whom it may ask, by the name of a model (`candidates.Reach`): found out once, forgotten with the policy.
+    # By the name of a model, the candidates it may use (`candidates.ReachableCandidates`): cached with the policy.
     reachable_models: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property

@@ -32,7 +32,7 @@ _held: defaultdict[UUID, int] = defaultdict(int)
 
 
 class ByteReservation:
-    """What one request holds of the budget of this worker and its organization's. Release it whatever happens."""
+    """One request's share of this worker's and its organization's byte budget. Release it whatever happens."""
 
     __slots__ = ("_organization_id", "size")
 
@@ -100,16 +100,16 @@ def _collect() -> None:
     gc.collect()
 
 
-def read_body(call: ClientRequest, organization_id: UUID) -> tuple[bytes, ByteReservation]:
+def read_body(request: ClientRequest, organization_id: UUID) -> tuple[bytes, ByteReservation]:
     """Return a call's body and what it holds, counted from before it is read where the client says how large it is.
 
-    Raises as `Call.body` and `ByteHold.take` do.
+    Raises as `ClientRequest.body` and `ByteReservation.reserve` do.
     """
-    call.byte_reservation = hold = ByteReservation(organization_id)
-    stated = call.content_length
-    if stated is not None and LARGE < stated <= call.body_limit:
+    request.byte_reservation = hold = ByteReservation(organization_id)
+    stated = request.content_length
+    if stated is not None and LARGE < stated <= request.body_limit:
         hold.reserve(stated)
-    body = call.body()
+    body = request.body()
     if len(body) > LARGE and not hold.size:
         hold.reserve(len(body))
     return body, hold

@@ -25,14 +25,14 @@ log = structlog.get_logger(__name__)
 # Organizations and keys that are remembered; who was heard of longest ago goes first.
 _MOST = 20_000
 # Seconds for which the database is not asked again about the same one, nor about any after it failed.
-_AGAIN = 2.0
+_RETRY_SECONDS = 2.0
 # What clients are told then, and after how many seconds they may come again.
-_SILENT = "The gateway cannot check credits right now; try again shortly"
+_UNCHECKABLE = "The gateway cannot check credits right now; try again shortly"
 RETRY_AFTER = 2.0
 
 # By organization what it can spend, by key what it has used: both with what was held at the time.
-_known: dict[UUID, int] = {}
-_asked: dict[UUID, float] = {}
+_balances: dict[UUID, int] = {}
+_asked_at: dict[UUID, float] = {}
 _failed_until = 0.0
 _reading = Lock()
 # Balances that are being read, which others who ask wait for as many seconds.
@@ -43,21 +43,21 @@ def remember(request: Request, answer: Answer) -> None:
     """Take note of what the store said beside its answer to a request."""
     limit = request.key_limit_nanos
     if answer.credits_left is not None:
-        _keep(request.organization_id, answer.credits_left)
+        _remember_balance(request.organization_id, answer.credits_left)
     elif answer.outcome is Outcome.NO_CREDITS:
-        _keep(request.organization_id, answer.left_nanos)
+        _remember_balance(request.organization_id, answer.left_nanos)
     if limit is not None:
         if answer.key_left is not None:
-            _keep(request.api_key_id, limit - answer.key_left)
+            _remember_balance(request.api_key_id, limit - answer.key_left)
         elif answer.outcome is Outcome.OVER_LIMIT:
-            _keep(request.api_key_id, limit - answer.left_nanos)
+            _remember_balance(request.api_key_id, limit - answer.left_nanos)
 
 
 def forget_all() -> None:
     """Know nothing, as at the start."""
     global _failed_until
-    _known.clear()
-    _asked.clear()
+    _balances.clear()
+    _asked_at.clear()
     _failed_until = 0.0
 
 
@@ -70,9 +70,9 @@ def read(scope: Scope, identifier: UUID) -> list[Balance]:
     try:
         found = _reads.run((scope, identifier), asked)
     except (DatabaseError, TimeoutError) as error:
-        raise Overloaded(_SILENT, retry_after=RETRY_AFTER) from error
+        raise Overloaded(_UNCHECKABLE, retry_after=RETRY_AFTER) from error
     for balance in found:
-        _keep(identifier, balance.nanos)
+        _remember_balance(identifier, balance.nanos)
     return found
 
 
@@ -82,14 +82,14 @@ def publish(scope: Scope, identifier: UUID) -> None:
     try:
         balance_copies.mend(balances.put(found))
     except DatabaseError as error:
-        raise Overloaded(_SILENT, retry_after=RETRY_AFTER) from error
+        raise Overloaded(_UNCHECKABLE, retry_after=RETRY_AFTER) from error
     finally:
-        _let_go()
+        _close_connection()
 
 
 def find(identifier: UUID) -> int | None:
     """Return what an organization can spend, or what a key has used, as far as it is known here."""
-    return _known.get(identifier)
+    return _balances.get(identifier)
 
 
 def find_in_database(scope: Scope, identifier: UUID) -> None:
@@ -100,30 +100,30 @@ def find_in_database(scope: Scope, identifier: UUID) -> None:
     global _failed_until
     with _reading:
         now = time.monotonic()
-        if now < _failed_until or now < _asked.get(identifier, 0.0) + _AGAIN:
+        if now < _failed_until or now < _asked_at.get(identifier, 0.0) + _RETRY_SECONDS:
             return
-        _asked.pop(identifier, None)
-        _asked[identifier] = now
-        _shorten(_asked)
+        _asked_at.pop(identifier, None)
+        _asked_at[identifier] = now
+        _shorten(_asked_at)
         try:
             read(scope, identifier)
         except Overloaded as error:
-            _failed_until = time.monotonic() + _AGAIN
+            _failed_until = time.monotonic() + _RETRY_SECONDS
             log.warning("balances.not_read", error=type(error.__cause__).__name__)
 
 
-def _let_go() -> None:
+def _close_connection() -> None:
     """Give the database connection back: a model may take minutes to answer."""
     if not connection.in_atomic_block:
         connection.close()
 
 
-def _keep(identifier: UUID, nanos: int) -> None:
+def _remember_balance(identifier: UUID, nanos: int) -> None:
     # Out and in again: the last one told is the last one to go.
-    _known.pop(identifier, None)
-    _known[identifier] = nanos
-    if len(_known) > _MOST:
-        del _known[next(iter(_known))]
+    _balances.pop(identifier, None)
+    _balances[identifier] = nanos
+    if len(_balances) > _MOST:
+        del _balances[next(iter(_balances))]
 
 
 def _shorten(kept: dict[UUID, float]) -> None:

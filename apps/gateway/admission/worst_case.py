@@ -85,14 +85,14 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
     spare: Decimal
     hold: Hold | OfflineHold
 
-    def tariff_of(self, one: Candidate, prompt_tokens: int | None = None) -> Tariff:
+    def tariff_of(self, candidate: Candidate, prompt_tokens: int | None = None) -> Tariff:
         """Return what a candidate charges for the request, with a prompt of so many tokens where they were counted."""
         prompt = self.prompt_tokens if prompt_tokens is None else prompt_tokens
-        return tariff_of(self.chat, one, prompt, self.retention)
+        return tariff_of(self.chat, candidate, prompt, self.retention)
 
-    def limit_of(self, one: Candidate) -> int | None:
+    def limit_of(self, candidate: Candidate) -> int | None:
         """Return the limit that a candidate is to be given, in tokens of one answer; None where it needs none."""
-        tariff = self.tariff_of(one)
+        tariff = self.tariff_of(candidate)
         if tariff.is_visible or self.chat.drawing is not None:
             return None
         covered = tariff.tokens_for(Decimal(self.hold.amount_nanos) / NANO - self.spare)
@@ -100,12 +100,12 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
             return None
         answers = self.chat.n or 1
         limit = max(covered // answers, 1)
-        if one.offer.facts.get("images"):
+        if candidate.offer.facts.get("images"):
             # Tokens of pictures count against it, and are held beside it.
             limit = min(limit + TOKENS_PER_PICTURE_MADE, tariff.max_tokens // answers)
-        if one.offer.context_length is not None:
+        if candidate.offer.context_length is not None:
             # Not every provider takes a limit for which there is no room beside the prompt.
-            limit = min(limit, max(one.offer.context_length - self.prompt_tokens * 5 // 4, LEAST))
+            limit = min(limit, max(candidate.offer.context_length - self.prompt_tokens * 5 // 4, LEAST))
         return limit
 
 
@@ -118,8 +118,8 @@ def estimate_worst_case(
     """
     cost = want = part = least = ZERO
     credits, whole = False, True
-    for one in candidates.eligible:
-        tariff = tariff_of(chat, one, prompt, retention)
+    for candidate in candidates.eligible:
+        tariff = tariff_of(chat, candidate, prompt, retention)
         most = tariff.max_tokens
         at_most = useful = lowest = tariff.cost_of(most)
         if tariff.useful_tokens != most:
@@ -131,10 +131,10 @@ def estimate_worst_case(
         want = max(want, useful if tariff.is_visible else at_most)
         part = max(part, useful)
         least = max(least, lowest)
-        credits = credits or (one.credential.mode == CREDITS and at_most > 0)
+        credits = credits or (candidate.credential.mode == CREDITS and at_most > 0)
     if hedge is None:
         return WorstCase(prompt, cost, credits, want, part, least, whole)
-    spare = min(hedge.cap, max(losing_cost(one, prompt).total for one in candidates.eligible))
+    spare = min(hedge.max_cost, max(losing_cost(candidate, prompt).total for candidate in candidates.eligible))
     return WorstCase(prompt, cost + spare, credits, want + spare, part + spare, least + spare, whole, spare)
 
 
@@ -150,37 +150,37 @@ def allowance_of(
     return SpendingAllowance(chat, worst.prompt_tokens, retention, worst.spare, hold)
 
 
-def tariff_of(chat: Chat, one: Candidate, prompt: int, retention: str) -> Tariff:
+def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> Tariff:
     """Return what a candidate charges for a chat with a prompt of about so many tokens."""
-    usage = estimate_usage_before_answer(chat, prompt, one.offer)
-    base = one.cost_of(usage).total
+    usage = estimate_usage_before_answer(chat, prompt, candidate.offer)
+    base = candidate.cost_of(usage).total
     if chat.drawing is not None:
         stored = storage_cost_of(usage.total_tokens, retention) if base else ZERO
         return Tariff(base + stored, ZERO, 0, 0, 0)
-    per_token = _per_token(chat, one, prompt)
+    per_token = _per_token(chat, candidate, prompt)
     if retention == "retain" and (base or per_token):
         base += storage_cost_of(usage.total_tokens, retention)
         per_token += STORAGE_PRICE / MILLION
     answers = chat.n or 1
-    most = _limit_of(chat, one) * answers
+    most = _limit_of(chat, candidate) * answers
     if chat.max_tokens is not None and not chat.stream:
         # What the client states itself is not lowered: it is refused, where it is not covered.
         return Tariff(base, per_token, most, most, most)
-    thinks = one.offer.reasoning and _thinks_unseen(chat, one)
-    seen = chat.stream and not thinks and not _holds_back(chat, one)
+    thinks = candidate.offer.reasoning and _thinks_unseen(chat, candidate)
+    seen = chat.stream and not thinks and not _holds_back(chat, candidate)
     useful = (USEFUL_WITH_THINKING if thinks else USEFUL) * (1 if seen else answers)
     least = LEAST if seen or not _asks_to_think(chat) else LEAST + max(_budget_of(chat), LEAST_THINKING)
     return Tariff(base, per_token, most, min(useful, most), min(least * answers, most), seen)
 
 
-def _per_token(chat: Chat, one: Candidate, prompt: int) -> Decimal:
+def _per_token(chat: Chat, candidate: Candidate, prompt: int) -> Decimal:
     """Return what a written token costs; as sound, where that is asked for."""
-    card = one.offer.prices
+    card = candidate.offer.prices
     if not card.tiers and chat.audio is None:
-        return _price_of_one(card.output, one.discount) if card.output else ZERO
-    read = one.cost_of(Usage(input=prompt)).total
+        return _price_of_one(card.output, candidate.discount) if card.output else ZERO
+    read = candidate.cost_of(Usage(input=prompt)).total
     text, sound = Usage(input=prompt, output=1_000_000), Usage(input=prompt, audio_output=1_000_000)
-    written = max(one.cost_of(usage).total for usage in (text, sound)[: 1 if chat.audio is None else 2])
+    written = max(candidate.cost_of(usage).total for usage in (text, sound)[: 1 if chat.audio is None else 2])
     return (written - read) / MILLION
 
 
@@ -189,23 +189,23 @@ def _price_of_one(price: Decimal, discount: Decimal) -> Decimal:
     return price * (1 - discount) / MILLION
 
 
-def _limit_of(chat: Chat, one: Candidate) -> int:
+def _limit_of(chat: Chat, candidate: Candidate) -> int:
     """Return how many tokens an answer has at most."""
-    most = one.offer.max_output or one.offer.context_length or UNSTATED_LIMIT
+    most = candidate.offer.max_output or candidate.offer.context_length or UNSTATED_LIMIT
     return most if chat.max_tokens is None else min(chat.max_tokens, most)
 
 
-def _holds_back(chat: Chat, one: Candidate) -> bool:
+def _holds_back(chat: Chat, candidate: Candidate) -> bool:
     """Return whether text waits for its end: JSON that is put right, or that came as something else (`healing`)."""
     form = chat.response_format
     if form is None or form.kind == "text":
         return False
-    return not one.offer.structured_outputs or PLUGIN in (chat.plugins or ())
+    return not candidate.offer.structured_outputs or PLUGIN in (chat.plugins or ())
 
 
-def _thinks_unseen(chat: Chat, one: Candidate) -> bool:
+def _thinks_unseen(chat: Chat, candidate: Candidate) -> bool:
     """Return whether an answer may hold thinking of which nothing is seen, or not all, until its usage comes."""
-    offer, asked = one.offer, _asks_to_think(chat)
+    offer, asked = candidate.offer, _asks_to_think(chat)
     if offer.facts.get("reasoning_field") or (asked is False):
         return False
     dialect = find_dialect(offer.dialect)

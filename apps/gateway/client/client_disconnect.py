@@ -27,7 +27,7 @@ _poll = get_original("select", "poll")
 
 
 class ClientDisconnect:
-    """Watches one client. Without a socket (another server, a test client) it never interrupts.
+    """Watches one client's connection. Without a socket (another server, a test client) it never interrupts.
 
     The watch begins with the first wait and goes on until `close`.
     """
@@ -36,7 +36,7 @@ class ClientDisconnect:
         self._client = client
         self._gone = False
         self._waiting: list[greenlet] = []
-        self._watch: _DisconnectPoller | None = None
+        self._poller: _DisconnectPoller | None = None
 
     def raise_while_waiting(self) -> ClientDisconnect:
         """Within this block a wait ends with ClientGone when the client closes its side."""
@@ -47,9 +47,9 @@ class ClientDisconnect:
             return
         if self._gone:
             raise ClientGone("The client closed the connection")
-        if self._watch is None:
-            self._watch = _find_poller()
-            self._watch.clients[self] = self._client
+        if self._poller is None:
+            self._poller = _find_poller()
+            self._poller.clients[self] = self._client
         self._waiting.append(getcurrent())
 
     def __exit__(
@@ -60,9 +60,9 @@ class ClientDisconnect:
 
     def close(self) -> None:
         """End the watch."""
-        if self._watch is not None:
-            self._watch.clients.pop(self, None)
-            self._watch = None
+        if self._poller is not None:
+            self._poller.clients.pop(self, None)
+            self._poller = None
         self._client = None
 
     def raise_in_waiters(self) -> None:
@@ -73,23 +73,23 @@ class ClientDisconnect:
 
 
 class _DisconnectPoller:
-    """All clients of an event loop that are being waited for: one look at all of them now and then."""
+    """Polls the sockets of all clients of an event loop that are being waited for, a few times a second."""
 
     def __init__(self, hub: Hub) -> None:
         self.clients: dict[ClientDisconnect, socket.socket] = {}
         self._timer = hub.loop.timer(POLL_SECONDS, POLL_SECONDS, ref=False)
-        self._timer.start(self._look)
+        self._timer.start(self._poll_clients)
 
-    def _look(self) -> None:
+    def _poll_clients(self) -> None:
         if not self.clients:
             return
-        kernel, watched = _poll(), {}
+        kernel, by_descriptor = _poll(), {}
         for client_disconnect, client in self.clients.items():
-            if (place := client.fileno()) >= 0:
-                kernel.register(place, POLLIN | POLLHUP | POLLERR)
-                watched[place] = client_disconnect, client
-        for place, _ in kernel.poll(0):
-            client_disconnect, client = watched[place]
+            if (descriptor := client.fileno()) >= 0:
+                kernel.register(descriptor, POLLIN | POLLHUP | POLLERR)
+                by_descriptor[descriptor] = client_disconnect, client
+        for descriptor, _ in kernel.poll(0):
+            client_disconnect, client = by_descriptor[descriptor]
             # More bytes of the client's are a pipelined request, which can wait.
             if client_disconnect in self.clients and _is_closed(client):
                 del self.clients[client_disconnect]
@@ -100,7 +100,7 @@ _pollers: WeakKeyDictionary[Hub, _DisconnectPoller] = WeakKeyDictionary()
 
 
 def _find_poller() -> _DisconnectPoller:
-    """Return the watch of the event loop that runs this."""
+    """Return the poller of the event loop that runs this."""
     hub = gevent.get_hub()
     watch = _pollers.get(hub)
     if watch is None:

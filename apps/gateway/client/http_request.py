@@ -36,7 +36,7 @@ class Releasable(Protocol):
 
 
 class ClientRequest:
-    """The client's side of a request."""
+    """A client's HTTP request."""
 
     # What of the budget of bytes its body takes up, once that is read.
     byte_reservation: Releasable | None = None
@@ -58,7 +58,7 @@ class ClientRequest:
         return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
 
     def is_header_true(self, name: str) -> bool:
-        """Return whether a header says `true`."""
+        """Return whether a header is `true`."""
         return (self.header(name) or "").strip().lower() == "true"
 
     @property
@@ -164,7 +164,7 @@ def _too_large(limit: int) -> BodyTooLarge:
 
 
 class ClientResponse(msgspec.Struct, eq=False):
-    """What goes back: a status, headers, and a body in one or more pieces."""
+    """The HTTP response: a status, headers, and a body in one or more pieces."""
 
     status: int
     headers: list[tuple[str, str]] = []

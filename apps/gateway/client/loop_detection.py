@@ -22,15 +22,15 @@ MAX_HOPS: Final = 5
 _TOKEN = re.compile(r"gw-[0-9a-f]{24}")
 
 
-def read_cdn_loop(call: ClientRequest) -> str:
+def read_cdn_loop(request: ClientRequest) -> str:
     """Return the deployments that a request has passed, for whoever it is sent on to; others' words are left out.
 
     Raises InvalidRequest when it has passed this one, or too many.
     """
-    told = call.header("cdn-loop")
-    if told is None:
+    tokens_header = request.header("cdn-loop")
+    if tokens_header is None:
         return ""
-    tokens = _TOKEN.findall(told)
+    tokens = _TOKEN.findall(tokens_header)
     if own_token() in tokens:
         raise _looping("This request has passed through this gateway before: a provider key's baseUrl leads back to it")
     if len(tokens) > MAX_HOPS:

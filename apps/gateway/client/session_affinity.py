@@ -21,7 +21,7 @@ _LONGEST_USER = 16_384
 def find_session_key(
     headers: Mapping[str, str], prompt_cache_key: str | None, metadata: Mapping[str, Any] | None
 ) -> str | None:
-    """Return a word that all requests of one conversation share, None when the client has none."""
+    """Return the key that all requests of one conversation share, None when the client sends none."""
     for name in HEADERS:
         if value := headers.get(name):
             return value[:_LONGEST]

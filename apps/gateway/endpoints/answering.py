@@ -37,7 +37,7 @@ _STREAM_HEADERS = [
 
 
 def answer_chat(
-    call: ClientRequest, route: str, dialect: Inbound, read_request: Callable[[bytes], Chat] | None = None
+    request: ClientRequest, route: str, dialect: Inbound, read_request: Callable[[bytes], Chat] | None = None
 ) -> ClientResponse:
     """Run a chat and write its answer in the client's dialect. `read_request` is the dialect's own unless given."""
 
@@ -45,18 +45,18 @@ def answer_chat(
         return offload(len(body), partial(dialect.read_request, body))
 
     def run_chat(token: str) -> ClientResponse:
-        run = open_chat(call, route, token, read_request or read)
+        run = open_chat(request, route, token, read_request or read)
         return _stream(run, dialect) if run.chat.stream else complete_response(run, dialect)
 
-    return answer_authenticated(call, route, dialect, run_chat)
+    return answer_authenticated(request, route, dialect, run_chat)
 
 
 def answer_authenticated(
-    call: ClientRequest, route: str, dialect: Whole, answer_for: Callable[[str], ClientResponse]
+    request: ClientRequest, route: str, dialect: Whole, answer_for: Callable[[str], ClientResponse]
 ) -> ClientResponse:
     """Answer a call for the token it presents; an error is written in the client's dialect."""
     try:
-        answer = answer_for(presented_token(call.headers("authorization", "x-api-key")))
+        answer = answer_for(presented_token(request.headers("authorization", "x-api-key")))
     except ApiError as error:
         answer = _error_response(error, dialect)
     except DatabaseError as error:
@@ -66,10 +66,10 @@ def answer_authenticated(
             Overloaded("The gateway cannot reach its database right now; try again shortly"), dialect
         )
     except Exception:
-        log.exception("endpoint.failed", route=route, request_id=call.request_id)
+        log.exception("endpoint.failed", route=route, request_id=request.request_id)
         answer = _error_response(InternalError("The gateway failed to answer this request"), dialect)
-    answer.headers.append(("x-request-id", call.request_id))
-    if (hold := call.byte_reservation) is not None:
+    answer.headers.append(("x-request-id", request.request_id))
+    if (hold := request.byte_reservation) is not None:
         if isinstance(answer.body, StreamBody):
             answer.body.byte_reservation = hold
         else:

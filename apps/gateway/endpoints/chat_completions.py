@@ -7,6 +7,6 @@ from apps.gateway.dialects import openai
 from apps.gateway.endpoints.answering import answer_chat
 
 
-def chat_completions(call: ClientRequest) -> ClientResponse:
+def chat_completions(request: ClientRequest) -> ClientResponse:
     """Answer a chat request, whole or streamed."""
-    return answer_chat(call, "chat_completions", openai)
+    return answer_chat(request, "chat_completions", openai)

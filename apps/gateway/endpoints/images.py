@@ -21,28 +21,30 @@ from apps.kernel.offload import offload
 _MOST_TOGETHER = 128 * 1024 * 1024
 
 
-def images_generations(call: ClientRequest) -> ClientResponse:
+def images_generations(request: ClientRequest) -> ClientResponse:
     """Answer a request for new pictures."""
-    return _answer(call, "images_generations", lambda body: offload(len(body), partial(openai.read_generation, body)))
+    return _answer(
+        request, "images_generations", lambda body: offload(len(body), partial(openai.read_generation, body))
+    )
 
 
-def images_edits(call: ClientRequest) -> ClientResponse:
+def images_edits(request: ClientRequest) -> ClientResponse:
     """Answer a request to change pictures."""
-    call.accepted_content_types = ("application/json", MULTIPART)
-    client_disconnect = call.watch_disconnect()
+    request.accepted_content_types = ("application/json", MULTIPART)
+    client_disconnect = request.watch_disconnect()
 
     def read(body: bytes) -> Chat:
-        if call.content_type == MULTIPART:
-            return offload(len(body), lambda: openai.read_edit_form(read_form(body, call.content_type_header)))
+        if request.content_type == MULTIPART:
+            return offload(len(body), lambda: openai.read_edit_form(read_form(body, request.content_type_header)))
         with closing(client_disconnect):
             return _fetched(offload(len(body), partial(openai.read_edit, body)), client_disconnect)
 
-    return _answer(call, "images_edits", read)
+    return _answer(request, "images_edits", read)
 
 
-def _answer(call: ClientRequest, route: str, read: Callable[[bytes], Chat]) -> ClientResponse:
+def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -> ClientResponse:
     return answer_authenticated(
-        call, route, openai, lambda token: complete_response(open_chat(call, route, token, read), openai)
+        request, route, openai, lambda token: complete_response(open_chat(request, route, token, read), openai)
     )
 
 

@@ -21,31 +21,31 @@ _BETA = re.compile(r"[\w.-]{1,100}")
 _MAX_BETAS = 50
 
 
-def messages(call: ClientRequest) -> ClientResponse:
+def messages(request: ClientRequest) -> ClientResponse:
     """Answer a chat request, whole or streamed."""
 
     def read_request(body: bytes) -> Chat:
         chat = offload(len(body), partial(anthropic.read_request, body))
-        chat.betas = _betas(call)
+        chat.betas = _betas(request)
         return chat
 
-    return answer_chat(call, "messages", anthropic, read_request)
+    return answer_chat(request, "messages", anthropic, read_request)
 
 
-def count_tokens(call: ClientRequest) -> ClientResponse:
+def count_tokens(request: ClientRequest) -> ClientResponse:
     """Tell how many tokens a prompt has: the provider's count, else about how many. Free, and nothing is recorded."""
 
     def count(token: str) -> ClientResponse:
         policy = find_policy(token)
-        body, _ = read_body(call, policy.organization_id)
+        body, _ = read_body(request, policy.organization_id)
         chat = offload(len(body), partial(anthropic.read_prompt, body))
-        chat.betas = _betas(call)
+        chat.betas = _betas(request)
         return json_response(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, len(body))}))
 
-    return answer_authenticated(call, "messages", anthropic, count)
+    return answer_authenticated(request, "messages", anthropic, count)
 
 
-def _betas(call: ClientRequest) -> list[str] | None:
+def _betas(request: ClientRequest) -> list[str] | None:
     """Return the previews that the client switches on: what is no name of one is left out."""
-    names = [name.strip() for name in (call.header("anthropic-beta") or "").split(",")[:_MAX_BETAS]]
+    names = [name.strip() for name in (request.header("anthropic-beta") or "").split(",")[:_MAX_BETAS]]
     return [name for name in names if _BETA.fullmatch(name)] or None

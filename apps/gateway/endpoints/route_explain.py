@@ -19,10 +19,10 @@ def read_request(body: bytes) -> Chat:
     return offload(len(body), partial(openai.read_request, body))
 
 
-def route_explain(call: ClientRequest) -> ClientResponse:
+def route_explain(request: ClientRequest) -> ClientResponse:
     """Tell who would answer, and why."""
 
     def answer_for(token: str) -> ClientResponse:
-        return json_response(msgspec.json.encode(explain(call, token, read_request)))
+        return json_response(msgspec.json.encode(explain(request, token, read_request)))
 
-    return answer_authenticated(call, "route_explain", openai, answer_for)
+    return answer_authenticated(request, "route_explain", openai, answer_for)

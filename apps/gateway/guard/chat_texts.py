@@ -69,7 +69,7 @@ class ChatTexts:
         self.files: list[AttachedDocument] = []
         self._left = MOST_VALUES
         # Strings of the body that are texts here, or stand for something.
-        self._known: set[str | None] = {chat.model, chat.user, chat.prompt_cache_key, *(chat.stop or ())}
+        self._seen_strings: set[str | None] = {chat.model, chat.user, chat.prompt_cache_key, *(chat.stop or ())}
         for number, message in enumerate(chat.messages):
             path = f"messages[{number}]"
             if message.name is not None:
@@ -108,11 +108,11 @@ class ChatTexts:
             case Reasoning():
                 self._reasoning(part, f"{here}.text", role)
             case ToolCall():
-                self._known.add(part.id)
+                self._seen_strings.add(part.id)
                 self._fixed(part.name, f"{here}.name", role)
                 self._text(part, "arguments", f"{here}.arguments", role)
             case ToolResult():
-                self._known.add(part.call_id)
+                self._seen_strings.add(part.call_id)
                 self._fixed(part.name, f"{here}.name", role)
                 self._parts(part.parts, f"{here}.content", role)
             case Image():
@@ -120,7 +120,7 @@ class ChatTexts:
             case File():
                 self._document(part, here, role)
             case Audio():
-                self._known.add(part.data)
+                self._seen_strings.add(part.data)
                 self._file(read_document(part.data, f"audio/{part.format}").named("", here), here, role)
             case Opaque():
                 self._json(part.data, here, role)
@@ -144,7 +144,7 @@ class ChatTexts:
         """Take in a text that is an owner's attribute."""
         text = getattr(owner, name)
         if text is not None:
-            self._known.add(text)
+            self._seen_strings.add(text)
             self._add(path, role, text, lambda redactions: setattr(owner, name, apply_redactions(text, redactions)))
 
     def _text(self, owner: Any, name: str, path: str, role: str) -> None:
@@ -157,7 +157,7 @@ class ChatTexts:
             self._plain(owner, name, path, role)
             return
         read = self._within(JsonText(value), path)
-        self._known.update((getattr(owner, name), *read.strings))
+        self._seen_strings.update((getattr(owner, name), *read.strings))
         self._add(path, role, read.text, lambda redactions: setattr(owner, name, encode_json(read.redact(redactions))))
         self._enclosed(read.embedded_files, path, role)
 
@@ -165,7 +165,7 @@ class ChatTexts:
         """Take in a JSON value, which is changed itself."""
         if value:
             read = self._within(JsonText(value, excluded_names=_BESIDE), path)
-            self._known.update(read.strings)
+            self._seen_strings.update(read.strings)
             self._add(path, role, read.text, read.redact)
             self._enclosed(read.embedded_files, path, role)
 
@@ -182,8 +182,8 @@ class ChatTexts:
 
     def _fixed(self, name: str | None, path: str, role: str) -> None:
         """Take in a name that something else refers to."""
-        if name is not None and name not in self._known:
-            self._known.add(name)
+        if name is not None and name not in self._seen_strings:
+            self._seen_strings.add(name)
             self._add(path, role, name, None)
 
     def _reasoning(self, part: Reasoning, path: str, role: str) -> None:
@@ -193,11 +193,11 @@ class ChatTexts:
             part.text = apply_redactions(part.text, redactions)
             part.signature = None
 
-        self._known.update((part.text, part.signature, part.data, part.id, part.format))
+        self._seen_strings.update((part.text, part.signature, part.data, part.id, part.format))
         self._add(path, role, part.text, redact)
 
     def _image(self, part: Image, here: str, role: str) -> None:
-        self._known.update((part.url, part.url.partition(",")[2]))
+        self._seen_strings.update((part.url, part.url.partition(",")[2]))
 
         def change(written: str) -> None:
             part.url = written
@@ -207,7 +207,9 @@ class ChatTexts:
     def _document(self, part: File, here: str, role: str) -> None:
         if part.filename is not None:
             self._plain(part, "filename", f"{here}.filename", role)
-        self._known.update((part.url or "", part.file_id or "", part.data or "", (part.data or "").partition(",")[2]))
+        self._seen_strings.update(
+            (part.url or "", part.file_id or "", part.data or "", (part.data or "").partition(",")[2])
+        )
 
         def change(written: str) -> None:
             part.data = written
@@ -225,7 +227,7 @@ class ChatTexts:
         text = document.text()
         if text is None:
             return
-        self._known.add(text)
+        self._seen_strings.add(text)
         try:
             value = parse_json_text(text)
         except OutOfBounds:
@@ -245,12 +247,12 @@ class ChatTexts:
 
     def _enclosed(self, files: list[EmbeddedFile], path: str, role: str) -> None:
         for media_type, data in files:
-            self._known.update((data, data.partition(",")[2]))
+            self._seen_strings.update((data, data.partition(",")[2]))
             self._file(read_document(data, media_type).named("", path), path, role)
 
     def _rest(self, body: Any) -> None:
         """Take in what else the client's bytes say. They are not sent on once anything was cut."""
-        rest = [text for text in dict.fromkeys(iterate_strings(body, _BESIDE)) if text not in self._known]
+        rest = [text for text in dict.fromkeys(iterate_strings(body, _BESIDE)) if text not in self._seen_strings]
         if words := [text for text in rest if not _WORD_OF_FORMAT.fullmatch(text)]:
             read = self._within(JsonText(words), "request")
             self._add("request", "system", read.text, read.redact)

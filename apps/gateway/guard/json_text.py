@@ -191,11 +191,11 @@ def _is_base64(text: str) -> bool:
 def _is_text(base64: str) -> bool:
     head = base64[:_HEAD].rstrip("=")
     try:
-        told = b64decode(head[: len(head) // 4 * 4].replace("-", "+").replace("_", "/"))
+        decoded = b64decode(head[: len(head) // 4 * 4].replace("-", "+").replace("_", "/"))
     except ValueError:
         return True
     # The head may end within a character.
-    return "\N{REPLACEMENT CHARACTER}" not in told.decode("utf-8", "replace")[:-1]
+    return "\N{REPLACEMENT CHARACTER}" not in decoded.decode("utf-8", "replace")[:-1]
 
 
 def _rename(value: dict[str, Any], name: str, new: str) -> None:

@@ -79,7 +79,7 @@ class Candidate:
 
 
 class ReachableCandidates(msgspec.Struct, frozen=True):
-    """Whom a caller may ask for a model by one of its names, whatever is asked: on a day, under a catalog."""
+    """The candidates for a model by one of its names that a caller may use at all: on a day, under a catalog."""
 
     catalog: Catalog
     today: date
@@ -110,13 +110,13 @@ def resolve(
             Candidate(offer, credential, offer.model_name) for offer, credential in resolve_custom(policy, chat.model)
         ]
         return Candidates(own[0].provider_id, tuple(_filter_by_access_rules(policy, own)))
-    reach = _find_reachable(policy, catalog, chat, discounts)
-    check_model_mode(reach.model, chat)
-    requested = reach.requested_provider
+    reachability = _find_reachable(policy, catalog, chat, discounts)
+    check_model_mode(reachability.model, chat)
+    requested = reachability.requested_provider
     return Candidates(
         requested,
         _filter_by_context_window(
-            chat, _filter_by_capabilities(chat, reach.candidates, requested), prompt_tokens, requested
+            chat, _filter_by_capabilities(chat, reachability.candidates, requested), prompt_tokens, requested
         ),
     )
 
@@ -136,14 +136,14 @@ def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Dis
     requested = resolved.provider.id if resolved.provider else None
     check_model_mode(resolved.model, chat)
     reachable = _reachable(policy, chat, resolved.model.offers, resolved.name, discounts)
-    reach = ReachableCandidates(
+    reachability = ReachableCandidates(
         catalog, today, resolved.model, requested, _filter_by_access_rules(policy, reachable, requested)
     )
     if chat.drawing is None and not (discounts.own or discounts.everyones):
         if len(policy.reachable_models) >= _MAX_REACHABLE_MODELS:
             policy.reachable_models.clear()
-        policy.reachable_models[chat.model] = reach
-    return reach
+        policy.reachable_models[chat.model] = reachability
+    return reachability
 
 
 def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int, discounts: Discounts) -> Candidates:

@@ -23,7 +23,7 @@ from apps.kernel.redis import client
 
 log = structlog.get_logger(__name__)
 
-# Seconds: how far back figures count, how finely they age, how long they are fresh, how often workers compare notes.
+# Seconds: how far back figures count, how finely they age, how long they are fresh, how often workers sync.
 WINDOW_SECONDS, BUCKET_SECONDS, FRESH_SECONDS, SYNC_SECONDS = 300, 10, 30, 1.0
 # A circuit opens when so many attempts failed one after the other, as one worker saw it, or when within the last two
 # buckets so many failed, as all saw it, and they are so large a share.
@@ -49,7 +49,7 @@ class OpenCircuit(msgspec.Struct):
 
 @dataclass(slots=True)
 class CircuitBreakers:
-    """This process's copy, and what it has not yet told the others. Keys are `provider/model`."""
+    """All circuits and counts as this process knows them, and what it has not yet shared. Keys are `provider/model`."""
 
     _unsent: dict[str, OutcomeCounts] = field(default_factory=lambda: defaultdict(OutcomeCounts))
     _buckets: dict[int, dict[str, OutcomeCounts]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class CircuitBreakers:
     _consecutive_failures: dict[str, int] = field(default_factory=dict)
 
     def stats(self, mapping: str) -> ProviderStats:
-        """Return how a mapping stands; a mapping nobody has asked stands well."""
+        """Return a mapping's statistics and whether its circuit is open; one without traffic counts as up."""
         known = self._stats.get(mapping, NO_TRAFFIC)
         circuit = self._circuits.get(mapping)
         if circuit is None:
@@ -105,13 +105,13 @@ class CircuitBreakers:
             self._open_if_failing(mapping)
 
     def start_probe(self, mapping: str) -> None:
-        """Note that a request is on its way through an open circuit: no other follows until it is known how it went."""
+        """Note that a probe goes through an open circuit: no other follows until its outcome is known."""
         circuit = self._circuits.get(mapping)
         if circuit is not None:
             circuit.next_probe = time.time() + circuit.pause
 
     def reset(self) -> None:
-        """Know nothing, as at the start."""
+        """Forget all counts and close all circuits, as at the start."""
         for part in (
             self._unsent,
             self._buckets,
@@ -125,7 +125,7 @@ class CircuitBreakers:
         self._changed.clear()
 
     def sync(self) -> None:
-        """Tell the others what was seen, and learn what they saw: one round trip. Raises RedisError."""
+        """Share this process's counts and read those of the others, in one round trip. Raises RedisError."""
         now = time.time()
         newest = int(now // BUCKET_SECONDS)
         oldest = newest - WINDOW_SECONDS // BUCKET_SECONDS
@@ -135,7 +135,7 @@ class CircuitBreakers:
         changed, closed = self._changed, self._closed
         self._changed, self._closed = set(), set()
         try:
-            answers = self._exchange(newest, wanted, sent, changed, closed)
+            answers = self._sync_store(newest, wanted, sent, changed, closed)
         except RedisError:
             for mapping, counts in sent.items():
                 self._unsent[mapping].add(counts)
@@ -151,7 +151,7 @@ class CircuitBreakers:
         for mapping in self._buckets.get(newest, {}):
             self._open_if_failing(mapping)
 
-    def _exchange(
+    def _sync_store(
         self, newest: int, wanted: list[int], sent: Mapping[str, OutcomeCounts], changed: set[str], closed: set[str]
     ) -> list[dict[str, str]]:
         """Write and read in one round trip; return the wanted buckets' fields and, last, the circuits."""
@@ -175,9 +175,9 @@ class CircuitBreakers:
         pipe.hgetall(CIRCUITS_KEY)
         return list(pipe.execute()[writes:])
 
-    def _merge_circuits(self, told: Mapping[str, str], now: float) -> None:
-        """Take over what the others opened and closed; one that nobody has tried for long is forgotten."""
-        circuits = {mapping: msgspec.json.decode(text, type=OpenCircuit) for mapping, text in told.items()}
+    def _merge_circuits(self, published: Mapping[str, str], now: float) -> None:
+        """Take over the circuits that others opened and closed; one that nobody has probed for long is dropped."""
+        circuits = {mapping: msgspec.json.decode(text, type=OpenCircuit) for mapping, text in published.items()}
         stale = [mapping for mapping, circuit in circuits.items() if now - circuit.next_probe > WINDOW_SECONDS]
         if stale:
             client().hdel(CIRCUITS_KEY, *stale)
@@ -228,7 +228,7 @@ CIRCUIT_BREAKERS = CircuitBreakers()
 
 
 def sync_forever() -> None:
-    """Compare notes for as long as the process lives; without Valkey each worker goes by what it sees itself."""
+    """Sync for as long as the process lives; without Valkey each worker goes by its own counts."""
     while True:
         try:
             CIRCUIT_BREAKERS.sync()

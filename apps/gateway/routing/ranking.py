@@ -108,7 +108,7 @@ def rank(candidates: Candidates, profile: RequestProfile, stats_of: StatsLookup,
 
 
 def _rank_single(one: Candidate, requested: str | None, profile: RequestProfile, stats_of: StatsLookup) -> Ranking:
-    """Return the ranking of the one candidate there is."""
+    """Rank the only candidate."""
     explanation: dict[str, Any] = {
         "availableProviders": [one.provider_id],
         "selectedProvider": one.provider_id,
@@ -215,7 +215,7 @@ def _order_credentials(fitting: Iterable[Candidate], mapping: str, profile: Requ
 
 
 def _rendezvous_score(one: str | None, other: str) -> int:
-    """Return how close two names are by chance: always the same, so that the closest to a name stays the closest."""
+    """Return the rendezvous hash of two names: the highest for a key stays the highest while others come and go."""
     return int.from_bytes(blake2b(f"{one}\0{other}".encode(), digest_size=8).digest())
 
 

@@ -21,7 +21,7 @@ USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER, LONGEST_USUAL_ANSWER = 4, 100, 2_000
 _EXPLORATION = Setting("ROUTING_EXPLORATION")
 
 
-def profile_request(call: ClientRequest, chat: Chat) -> RequestProfile:
+def profile_request(request: ClientRequest, chat: Chat) -> RequestProfile:
     """Return what of a request matters for choosing who answers it."""
     prompt = estimate_prompt_tokens(chat)
     usual = min(max(prompt // USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER), LONGEST_USUAL_ANSWER)
@@ -32,7 +32,7 @@ def profile_request(call: ClientRequest, chat: Chat) -> RequestProfile:
         streaming=chat.stream,
         # Anthropic's format has the user's id nowhere but in `metadata`, and it is read as the user.
         session=find_session_key(
-            call.headers(*SESSION_HEADERS), chat.prompt_cache_key, {"user_id": chat.user, **(chat.metadata or {})}
+            request.headers(*SESSION_HEADERS), chat.prompt_cache_key, {"user_id": chat.user, **(chat.metadata or {})}
         ),
         random_draw=random.random(),  # noqa: S311 - a draw, not a secret
         exploration=_EXPLORATION.value,

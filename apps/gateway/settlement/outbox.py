@@ -49,8 +49,8 @@ _PUSH = LuaScript(
     """
 )
 # Who pushes what the store may not have got.
-_AGAIN = Group()
-_WAITED_FOR = Setting("RECORD_BEFORE_ANSWER")
+_RETRIES = Group()
+_WAIT_FOR_STORE = Setting("RECORD_BEFORE_ANSWER")
 # A message that its reader has not finished with for so long (milliseconds) is handed to another.
 ABANDONED_AFTER = 10_000
 
@@ -70,18 +70,18 @@ def enqueue(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
     When this returns it has left this process: the store gets it though this one may die, and this one keeps it, to
     push it again, until the store has said that it has it. With `VALKEY_SYNC=always` that is waited for.
     """
-    if _WAITED_FOR.value:
+    if _WAIT_FOR_STORE.value:
         _deliver(worker, record, shrunk)
         return
     try:
-        _PUSH.tell(*_words(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
+        _PUSH.tell(*_push_arguments(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
     except RedisError:
         _deliver(worker, record, shrunk)
 
 
 def _push_again(worker: str, record: bytes, shrunk: Shrunk | None, error: RedisError) -> None:
     log.info("outbox.pushed_again", error=type(error).__name__)
-    _AGAIN.spawn(_deliver, worker, record, shrunk)
+    _RETRIES.spawn(_deliver, worker, record, shrunk)
 
 
 def _deliver(worker: str, record: bytes, shrunk: Shrunk | None) -> None:
@@ -99,14 +99,14 @@ def push(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
     neither the store nor the disk takes it.
     """
     try:
-        _PUSH.together(*_words(worker, record, shrunk))
+        _PUSH.together(*_push_arguments(worker, record, shrunk))
     except RedisError as error:
         spool.add(worker, record)
         log.warning("outbox.spooled", error=type(error).__name__)
         RECORDS_SPOOLED.inc()
 
 
-def _words(worker: str, record: bytes, shrunk: Shrunk | None) -> tuple[list[str], list[str | int | bytes]]:
+def _push_arguments(worker: str, record: bytes, shrunk: Shrunk | None) -> tuple[list[str], list[str | int | bytes]]:
     """Return keys and arguments of what is pushed."""
     keys: list[str] = [STREAM]
     args: list[str | int | bytes] = [worker, record]
@@ -122,7 +122,7 @@ def flush_pending(seconds: float) -> None:
     with suppress(gevent.Timeout), gevent.Timeout(seconds):
         with suppress(RedisError):
             heard()
-        _AGAIN.join()
+        _RETRIES.join()
         BACKLOG.drain()
     BACKLOG.dump_to_log()
 

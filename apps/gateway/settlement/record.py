@@ -33,11 +33,11 @@ _UNIFIED = {
 ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
-def open_entry(identifier: UUID, route: str, policy: Policy, call: ClientRequest, chat: Chat) -> Entry:
+def open_entry(identifier: UUID, route: str, policy: Policy, request: ClientRequest, chat: Chat) -> Entry:
     """Return the record of a request that has just been admitted, as it stands should nobody ever finish it."""
     entry = Entry(
         id=identifier,
-        request_id=call.request_id,
+        request_id=request.request_id,
         organization_id=policy.organization_id,
         project_id=policy.project_id,
         api_key_id=policy.api_key_id,
@@ -54,7 +54,7 @@ def open_entry(identifier: UUID, route: str, policy: Policy, call: ClientRequest
         retention_level=policy.retention,
     )
     if policy.retention != "none":
-        _keep_parameters(entry, chat, call)
+        _keep_parameters(entry, chat, request)
     return entry
 
 
@@ -174,12 +174,12 @@ def _unified_of(error: ApiError) -> str:
     return "gateway_error" if error.status >= 500 else "client_error"
 
 
-def _keep_parameters(entry: Entry, chat: Chat, call: ClientRequest) -> None:
+def _keep_parameters(entry: Entry, chat: Chat, request: ClientRequest) -> None:
     entry.temperature, entry.top_p, entry.max_tokens = chat.temperature, chat.top_p, chat.max_tokens
     entry.frequency_penalty, entry.presence_penalty = chat.frequency_penalty, chat.presence_penalty
     if chat.reasoning is not None:
         entry.reasoning_effort, entry.reasoning_max_tokens = chat.reasoning.effort, chat.reasoning.max_tokens
-    entry.custom_headers, entry.source = call.custom_headers, call.source
+    entry.custom_headers, entry.source = request.custom_headers, request.source
 
 
 def _keep_content(entry: Entry, chat: Chat, dialect: Inbound) -> None:

@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 
 BEAT_SECONDS, COUNT_SECONDS = 3.0, 1.0
 # Seconds that a process which ends waits for its records to have arrived, and for those that nobody took to be taken.
-_LAST_WORDS, _LAST_TRIES = 5.0, 20.0
+_FLUSH_TIMEOUT, _BACKLOG_TIMEOUT = 5.0, 20.0
 _started = False
 
 
@@ -35,7 +35,7 @@ def start() -> None:
     # Before the first wait: others ask meanwhile.
     _started = True
     atexit.register(retire)
-    _take_room()
+    _reserve_disk_space()
     _beat()
     gevent.spawn(_beat_forever)
     gevent.spawn(circuit_breaker.sync_forever)
@@ -55,7 +55,7 @@ def _beat_forever() -> None:
     """Beat, and bring in what was spooled while the store was away, for as long as the process lives."""
     while True:
         gevent.sleep(BEAT_SECONDS)
-        _take_room()
+        _reserve_disk_space()
         if _beat():
             outbox.replay_spool()
             _note_store_recovery()
@@ -74,7 +74,7 @@ def _flush_metrics() -> None:
         buffer.flush_to_prometheus()
 
 
-def _take_room() -> None:
+def _reserve_disk_space() -> None:
     """Have room on the disk for records before it is needed, and look how much else there is."""
     try:
         record_backlog.prepare()
@@ -97,7 +97,7 @@ def retire() -> None:
     """Say that this process ends: what it still holds is swept at once."""
     buffer.flush_to_prometheus()
     # Else what has been answered would be swept as if it had not.
-    outbox.flush_pending(_LAST_TRIES if BACKLOG.waiting else _LAST_WORDS)
+    outbox.flush_pending(_BACKLOG_TIMEOUT if BACKLOG.waiting else _FLUSH_TIMEOUT)
     try:
         leases.retire(leases.worker_name())
     except RedisError as error:

@@ -111,12 +111,12 @@ class ProviderCall(msgspec.Struct, eq=False):
 
     def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
         """Yield what the provider answers, as `events` does."""
-        exchange: UpstreamResponse | None = None
+        response: UpstreamResponse | None = None
         try:
-            exchange = yield from self._send(dialect, target)
+            response = yield from self._send(dialect, target)
             begun = self.has_content
             held: list[Event] = []
-            for event in restored(self._events(dialect, exchange), target):
+            for event in restored(self._events(dialect, response), target):
                 if type(event) is Failed:
                     raise failure_from_error(event.error)
                 if type(event) is ReasoningDelta:
@@ -137,12 +137,12 @@ class ProviderCall(msgspec.Struct, eq=False):
             failure.redact(collect_secrets(*self._presented))
             raise
         finally:
-            if exchange is not None:
-                self.bytes_received += exchange.bytes_received
-                exchange.close()
+            if response is not None:
+                self.bytes_received += response.bytes_received
+                response.close()
 
     def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, UpstreamResponse]:
-        """Return the exchange with a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
+        """Return the response of a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
         provider, credential = self.candidate.offer.provider, self.candidate.credential
         chat = self._with_media_and_thinking(
             as_asked(self._without_reasoning_off(self._within_limits(target)), target), dialect, target
@@ -167,7 +167,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             self._presented = secret, presented
             ip = pinned_ip(url) if own_address else None
         sending = connection_pool.send(
-            "POST", url, headers, body, self._budget(), ip, new_connection=self.new_connection
+            "POST", url, headers, body, self._timeouts(), ip, new_connection=self.new_connection
         )
         with closing(sending):
             while True:
@@ -175,25 +175,25 @@ class ProviderCall(msgspec.Struct, eq=False):
                     with self.client_disconnect.raise_while_waiting():
                         next(sending)
                 except StopIteration as done:
-                    exchange: UpstreamResponse = done.value
+                    response: UpstreamResponse = done.value
                     break
                 yield Waiting()
-        self.status = exchange.status
-        if 200 <= exchange.status < 300:
-            return exchange
+        self.status = response.status
+        if 200 <= response.status < 300:
+            return response
         try:
-            refusal = dialect.read_failure(exchange.status, exchange.read(_MAX_ERROR_BYTES))
-            status = refusal.status or exchange.status
+            refusal = dialect.read_failure(response.status, response.read(_MAX_ERROR_BYTES))
+            status = refusal.status or response.status
             raise UpstreamFailure(
                 error_type_for_status(status),
                 refusal.message,
                 status=status,
                 code=refusal.code,
                 param=refusal.param,
-                retry_after=parse_retry_after(exchange.headers.get("retry-after")),
+                retry_after=parse_retry_after(response.headers.get("retry-after")),
             )
         finally:
-            exchange.close()
+            response.close()
 
     def _with_media_and_thinking(self, chat: Chat, dialect: Outbound, target: Target) -> Chat:
         """Return the chat with what the target needs inside of it: files in place of addresses, its thinking back.
@@ -240,16 +240,16 @@ class ProviderCall(msgspec.Struct, eq=False):
                 param=target.losses[0].param,
             )
 
-    def _events(self, dialect: Outbound, exchange: UpstreamResponse) -> Iterator[Event]:
+    def _events(self, dialect: Outbound, response: UpstreamResponse) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""
         bounds = bounds_of(self.chat, self.candidate.offer)
         if not self.chat.stream:
             with self.client_disconnect.raise_while_waiting():
-                body = exchange.read(bounds.reply, self.hold_answer)
+                body = response.read(bounds.reply, self.hold_answer)
                 events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
             yield from events if self.chat.drawing is None else map(self._with_picture, events)
             return
-        pieces, look = self._interruptible(exchange), partial(check_event, bounds=bounds)
+        pieces, look = self._interruptible(response), partial(check_event, bounds=bounds)
         try:
             yield from dialect.read_events(frames_of(dialect.FRAMING)(pieces, bounds.event, look))
         except BrokenFrames as error:
@@ -265,8 +265,8 @@ class ProviderCall(msgspec.Struct, eq=False):
                 raise UpstreamFailure("network", f"an image it made cannot be had: {error}") from error
         return event
 
-    def _interruptible(self, exchange: UpstreamResponse) -> Iterator[bytes]:
-        pieces = exchange.iterate_body()
+    def _interruptible(self, response: UpstreamResponse) -> Iterator[bytes]:
+        pieces = response.iterate_body()
         while True:
             with self.client_disconnect.raise_while_waiting():
                 piece = next(pieces, None)
@@ -274,7 +274,7 @@ class ProviderCall(msgspec.Struct, eq=False):
                 return
             yield piece
 
-    def _budget(self) -> Timeouts:
+    def _timeouts(self) -> Timeouts:
         usual = default_timeouts()
         if self.first_byte_timeout is None:
             return usual

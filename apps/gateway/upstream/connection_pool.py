@@ -40,7 +40,7 @@ _ROUND_TRIP = struct.Struct("68xI")
 
 @dataclass(frozen=True, slots=True)
 class PoolKey:
-    """Where to connect: at the host, or at the one `ip` that was found safe for it."""
+    """Under what a connection is pooled, and where to connect: the host, or the one `ip` that was found safe for it."""
 
     host: str
     port: int
@@ -49,7 +49,7 @@ class PoolKey:
 
 
 class _PooledConnection:
-    """A socket and since when it has been idle."""
+    """A socket, what waits for it, and since when it has been idle."""
 
     __slots__ = ("_look", "idle_since", "reused", "sock", "waiter")
 
@@ -65,15 +65,15 @@ class _PooledConnection:
 
     @property
     def is_readable(self) -> bool:
-        """Whether it has something to say while it is idle: its end, or what nobody has asked for."""
+        """Whether an idle connection has something to read: its end, or what nobody has asked for."""
         return bool(self._look.poll(0))
 
     @property
     def stale_window(self) -> float:
-        """The seconds within which its end was on its way already."""
+        """The seconds after a request within which an end of the connection was on its way before the request."""
         try:
-            told = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ROUND_TRIP.size)
-            round_trip = float(_ROUND_TRIP.unpack(told)[0]) / 1e6
+            tcp_info = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ROUND_TRIP.size)
+            round_trip = float(_ROUND_TRIP.unpack(tcp_info)[0]) / 1e6
         except (OSError, AttributeError, struct.error):
             round_trip = 0.0
         return min(max(_STALE_WITHIN, 2 * round_trip), _STALE_WITHIN_FAR)
@@ -111,42 +111,44 @@ def send(
     url: str,
     headers: Mapping[str, str],
     body: bytes,
-    budget: Timeouts,
+    timeouts: Timeouts,
     ip: str | None = None,
     *,
     new_connection: bool = False,
 ) -> Generator[None, None, UpstreamResponse]:
-    """Send a request, wait for the head of its answer, and return the exchange. Raises UpstreamFailure.
+    """Send a request, wait for the head of the response, and return it. Raises UpstreamFailure.
 
     Yields whenever nothing has come for the timeouts' `tick` seconds. Connects to `ip` where one is given, and never
     over a pooled connection where `new_connection` is set. Nothing is ever sent twice: StaleConnection says that a
     pooled connection had been closed before the request arrived; the caller decides whether to send again.
     """
     address, path, host = split_url(url, ip)
-    deadline = time.monotonic() + budget.total
+    deadline = time.monotonic() + timeouts.total
     head = _head_of(method, path, host, headers, body)
-    connection = _PooledConnection(_connect(address, budget.connect)) if new_connection else _acquire(address, budget)
-    exchange = UpstreamResponse(connection, budget, deadline, partial(_release, address, connection))
+    connection = (
+        _PooledConnection(_connect(address, timeouts.connect)) if new_connection else _acquire(address, timeouts)
+    )
+    response = UpstreamResponse(connection, timeouts, deadline, partial(_release, address, connection))
     written_at: float | None = None
     try:
-        _write(connection.sock, head + body, min(deadline, time.monotonic() + budget.first_byte))
+        _write(connection.sock, head + body, min(deadline, time.monotonic() + timeouts.first_byte))
         written_at = time.monotonic()
-        yield from exchange.read_head()
+        yield from response.read_head()
     except UpstreamFailure as failure:
         stale = (
             failure.error_type == "network"
             and connection.reused
-            and exchange.bytes_received == 0
+            and response.bytes_received == 0
             and (written_at is None or time.monotonic() - written_at <= connection.stale_window)
         )
-        exchange.close()
+        response.close()
         if stale:
             raise StaleConnection("network", "the kept connection had been closed") from failure
         raise
     except BaseException:
-        exchange.close()
+        response.close()
         raise
-    return exchange
+    return response
 
 
 def _head_of(method: str, path: str, host: bytes, headers: Mapping[str, str], body: bytes) -> bytes:
@@ -179,8 +181,8 @@ def _write(sock: socket.socket, data: bytes, until: float) -> None:
         raise network_failure(error) from error
 
 
-def _acquire(address: PoolKey, budget: Timeouts) -> _PooledConnection:
-    """Return a kept connection that is still open, else a new one. Raises UpstreamFailure."""
+def _acquire(address: PoolKey, timeouts: Timeouts) -> _PooledConnection:
+    """Return a pooled connection that is still open, else a new one. Raises UpstreamFailure."""
     pool = _pools.get(address)
     oldest = time.monotonic() - _POOL_AGE
     while pool:
@@ -189,7 +191,7 @@ def _acquire(address: PoolKey, budget: Timeouts) -> _PooledConnection:
             connection.reused = True
             return connection
         connection.close()
-    return _PooledConnection(_connect(address, budget.connect))
+    return _PooledConnection(_connect(address, timeouts.connect))
 
 
 def _release(address: PoolKey, connection: _PooledConnection) -> None:

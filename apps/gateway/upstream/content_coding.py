@@ -27,12 +27,12 @@ class ContentDecoder:
     def __init__(self) -> None:
         # Whichever of the two it is: servers mean either by `deflate`.
         self._stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
-        self._taken = self.given = 0
+        self._encoded_bytes = self.decoded_bytes = 0
         self._full = False
 
-    def unpack(self, data: bytes) -> Iterator[bytes]:
-        """Yield what a piece becomes, at most STEP bytes at a time. Raises Unpackable."""
-        self._taken += len(data)
+    def decode(self, data: bytes) -> Iterator[bytes]:
+        """Yield what a piece becomes, at most STEP bytes at a time. Raises CorruptEncoding."""
+        self._encoded_bytes += len(data)
         while data or self._full:
             if self._stream.eof:
                 raise CorruptEncoding("goes on behind its compressed end")
@@ -43,13 +43,13 @@ class ContentDecoder:
             data = self._stream.unconsumed_tail or self._stream.unused_data
             # All may have been taken in, and not yet all been given out.
             self._full = len(piece) == STEP and not self._stream.eof
-            self.given += len(piece)
-            if self.given > _FREE and self.given > MOST_TIMES * self._taken:
+            self.decoded_bytes += len(piece)
+            if self.decoded_bytes > _FREE and self.decoded_bytes > MOST_TIMES * self._encoded_bytes:
                 raise CorruptEncoding(f"becomes more than {MOST_TIMES} times as long when it is unpacked")
             if piece:
                 yield piece
 
     def finish(self) -> None:
-        """Raise Unpackable where the compressed bytes have not come to their end; none at all are an empty body."""
-        if self._taken and not self._stream.eof:
+        """Raise CorruptEncoding where the compressed bytes were cut off; none at all are an empty body."""
+        if self._encoded_bytes and not self._stream.eof:
             raise CorruptEncoding("was cut off before its compressed end")

@@ -53,19 +53,19 @@ def _resolve(host: str, port: int, timeout: float) -> list[tuple[int, Any]]:
         except OSError:
             continue
         return [(family, (host, port))]
-    asked_at, asking = _lookups.get((host, port), (0.0, None))
-    if asking is None or asked_at < time.monotonic() - _FRESH or (asking.ready() and not asking.successful()):
+    asked_at, lookup = _lookups.get((host, port), (0.0, None))
+    if lookup is None or asked_at < time.monotonic() - _FRESH or (lookup.ready() and not lookup.successful()):
         if len(_lookups) >= _MOST:
             _lookups.clear()
-        asking = gevent.spawn(_look_up, host, port)
-        _lookups[host, port] = time.monotonic(), asking
+        lookup = gevent.spawn(_resolve_host, host, port)
+        _lookups[host, port] = time.monotonic(), lookup
     try:
-        places: list[tuple[int, Any]] = asking.get(timeout=timeout)
+        addresses: list[tuple[int, Any]] = lookup.get(timeout=timeout)
     except gevent.Timeout:
         raise TimeoutError(f"{host} was not found within {timeout:g} s") from None
-    return places
+    return addresses
 
 
-def _look_up(host: str, port: int) -> list[tuple[int, Any]]:
+def _resolve_host(host: str, port: int) -> list[tuple[int, Any]]:
     found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [(family, address) for family, _, _, _, address in found]

@@ -38,7 +38,7 @@ PROBE_PATIENCE = 5.0
 
 
 class Failover(msgspec.Struct, eq=False):
-    """What became of a request's attempts: who answered, what was tried, when the first content came."""
+    """The calls of one request: who answered, what was tried, when the first content came."""
 
     chat: Chat
     candidates: tuple[Candidate, ...]
@@ -49,7 +49,7 @@ class Failover(msgspec.Struct, eq=False):
     cdn_loop: str = ""
     # The provider that the client named: what its format cannot say is refused, and answered by nobody else.
     requested_provider: str | None = None
-    # Whether the first candidate is only tried to find out whether it works again.
+    # Whether the first candidate is a circuit breaker's probe.
     probe: bool = False
     attempt_log: list[dict[str, Any]] = []
     failure_evidence: list[FailureEvidence] = []
@@ -64,9 +64,9 @@ class Failover(msgspec.Struct, eq=False):
     # Bytes of the client's body, and who is told of those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
-    # Who was closed because another was quicker.
+    # The candidate that lost a hedging race, whose call was closed.
     hedge_loser: Candidate | None = None
-    # The attempt that answers, or was made last.
+    # The call that answers, or was made last.
     current_call: ProviderCall | None = None
 
     @property
@@ -117,16 +117,16 @@ class Failover(msgspec.Struct, eq=False):
                 yield from self._yield_current(queue)
                 return
             except UpstreamFailure as failure:
-                attempt = self.current_call
-                self._note(attempt, failure)
-                if isinstance(failure, StaleConnection) and not attempt.new_connection:
+                provider_call = self.current_call
+                self._note(provider_call, failure)
+                if isinstance(failure, StaleConnection) and not provider_call.new_connection:
                     # Nobody was at the end of a kept connection: neither the provider's fault nor one of the retries.
-                    self.current_call = self._next(deque((attempt.candidate,)), attempt.first_byte_timeout)
+                    self.current_call = self._next(deque((provider_call.candidate,)), provider_call.first_byte_timeout)
                     self.current_call.new_connection = True
                     continue
-                failed = failure.as_error(attempt.candidate.provider_id)
-                self._drop_provider(queue, attempt.candidate, failure)
-                if attempt.has_content or not failure.retryable or not queue or retries == MAX_RETRIES:
+                failed = failure.as_error(provider_call.candidate.provider_id)
+                self._drop_provider(queue, provider_call.candidate, failure)
+                if provider_call.has_content or not failure.retryable or not queue or retries == MAX_RETRIES:
                     raise failed from failure
                 with self.client_disconnect.raise_while_waiting():
                     gevent.sleep(_backoff(retries, failure.retry_after))
@@ -160,10 +160,12 @@ class Failover(msgspec.Struct, eq=False):
         """Yield the events of the current attempt, or of whoever is quicker, and write down when an answer begins."""
         events = self._events(queue)
         for event in events:
-            attempt = self.current_call
-            if attempt is not None and attempt.has_content:
-                self.attempt_log.append(_attempt_entry(attempt.candidate, attempt.status, "none", succeeded=True))
-                _count(attempt.candidate, "succeeded")
+            provider_call = self.current_call
+            if provider_call is not None and provider_call.has_content:
+                self.attempt_log.append(
+                    _attempt_entry(provider_call.candidate, provider_call.status, "none", succeeded=True)
+                )
+                _count(provider_call.candidate, "succeeded")
                 # From here on there is nothing more to write down.
                 answer = chain((event,), events)
                 yield from (
@@ -194,19 +196,19 @@ class Failover(msgspec.Struct, eq=False):
                     return running[-1]
             return None
 
-        def on_failure(attempt: ProviderCall, failure: UpstreamFailure | InvalidRequest) -> None:
-            if isinstance(failure, InvalidRequest) and self._is_named(attempt):
-                self.current_call = attempt
+        def on_failure(provider_call: ProviderCall, failure: UpstreamFailure | InvalidRequest) -> None:
+            if isinstance(failure, InvalidRequest) and self._is_named(provider_call):
+                self.current_call = provider_call
                 raise failure
-            running.remove(attempt)
+            running.remove(provider_call)
             self.current_call = running[0]
-            told = failure if isinstance(failure, UpstreamFailure) else None
-            if told is not None:
-                self._note(attempt, told)
-            if isinstance(told, StaleConnection):
-                queue.appendleft(attempt.candidate)
+            upstream_failure = failure if isinstance(failure, UpstreamFailure) else None
+            if upstream_failure is not None:
+                self._note(provider_call, upstream_failure)
+            if isinstance(upstream_failure, StaleConnection):
+                queue.appendleft(provider_call.candidate)
                 return
-            self._drop_provider(queue, attempt.candidate, told)
+            self._drop_provider(queue, provider_call.candidate, upstream_failure)
 
         for one in race(first, find_second, delay, self.client_disconnect, on_failure):
             if isinstance(one, Event):
@@ -221,20 +223,20 @@ class Failover(msgspec.Struct, eq=False):
                     )
                     _count(loser.candidate, "hedge_lost")
 
-    def _is_named(self, attempt: ProviderCall) -> bool:
-        return attempt.candidate.provider_id == self.requested_provider
+    def _is_named(self, provider_call: ProviderCall) -> bool:
+        return provider_call.candidate.provider_id == self.requested_provider
 
-    def _note(self, attempt: ProviderCall, failure: UpstreamFailure) -> None:
+    def _note(self, provider_call: ProviderCall, failure: UpstreamFailure) -> None:
         """Write down a failed attempt; one that had begun to answer is written over."""
-        line = _attempt_entry(attempt.candidate, failure.status, failure.error_type, succeeded=False)
-        if attempt.has_content:
+        line = _attempt_entry(provider_call.candidate, failure.status, failure.error_type, succeeded=False)
+        if provider_call.has_content:
             self.attempt_log[-1] = line
         else:
             self.attempt_log.append(line)
-        _count(attempt.candidate, failure.error_type)
+        _count(provider_call.candidate, failure.error_type)
 
     def _drop_provider(self, queue: deque[Candidate], candidate: Candidate, failure: UpstreamFailure | None) -> None:
-        """Take a provider's other credentials off the queue too, unless the one used was what failed."""
+        """Remove a failed provider's other credentials from the queue, unless only the one used is to blame."""
         others = [one for one in queue if one.mapping == candidate.mapping]
         rested = failure is not None and credentials.cool_down(
             candidate.credential, failure.status, failure.retry_after
@@ -243,9 +245,9 @@ class Failover(msgspec.Struct, eq=False):
             return
         for one in others:
             queue.remove(one)
-        suspicion = None if failure is None else evidence_of(candidate, failure)
-        if suspicion is not None:
-            self.failure_evidence.append(suspicion)
+        evidence = None if failure is None else evidence_of(candidate, failure)
+        if evidence is not None:
+            self.failure_evidence.append(evidence)
 
 
 def _count(candidate: Candidate, outcome: str) -> None:

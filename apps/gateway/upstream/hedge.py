@@ -38,7 +38,7 @@ class Hedge:
     and what that may add in USD."""
 
     after: float | None
-    cap: Decimal = USUAL_CAP
+    max_cost: Decimal = USUAL_CAP
 
     def delay(self, p95_latency: float | None) -> float | None:
         """Return the seconds to wait, given the first's usual latest in milliseconds; None when nobody knows."""
@@ -48,7 +48,7 @@ class Hedge:
 
     def allows(self, candidate: Candidate, prompt_tokens: int) -> bool:
         """Return whether losing the race costs no more than the cap with this candidate."""
-        return losing_cost(candidate, prompt_tokens).total <= self.cap
+        return losing_cost(candidate, prompt_tokens).total <= self.max_cost
 
 
 def losing_cost(candidate: Candidate, prompt_tokens: int) -> Cost:
@@ -56,18 +56,18 @@ def losing_cost(candidate: Candidate, prompt_tokens: int) -> Cost:
     return candidate.cost_of(Usage(input=prompt_tokens))
 
 
-def read_hedge(call: ClientRequest, *, by_default: bool) -> Hedge | None:
+def read_hedge(request: ClientRequest, *, by_default: bool) -> Hedge | None:
     """Return how a request is to be hedged, None when it is not. Raises InvalidRequest naming the header.
 
     `X-Hedge` is `true`, `false`, or milliseconds; `X-Hedge-Max-Cost` is USD.
     """
-    said = (call.header("x-hedge") or "").strip().lower()
+    said = (request.header("x-hedge") or "").strip().lower()
     wanted = _WORDS.get(said, by_default if not said else None)
     if wanted is False:
         return None
     after = None if wanted else _number(said, "X-Hedge", Decimal(1000 * _LATEST).to_integral_value()) / 1000
-    cap = call.header("x-hedge-max-cost")
-    most = USUAL_CAP if cap is None else _number(cap, "X-Hedge-Max-Cost", HIGHEST_CAP)
+    max_cost = request.header("x-hedge-max-cost")
+    most = USUAL_CAP if max_cost is None else _number(max_cost, "X-Hedge-Max-Cost", HIGHEST_CAP)
     return Hedge(None if after is None else max(float(after), _SOONEST), most)
 
 
@@ -94,9 +94,9 @@ def race(
 ) -> Iterator[ProviderCall | Event]:
     """Yield `Waiting` while nobody answers, then the attempt that won, then its events.
 
-    One that fails while another runs is told to `on_failure`. Raises what the last one running failed with.
+    `on_failure` is called with one that fails while another runs. Raises what the last one running failed with.
     """
-    runs: dict[_Run, ProviderCall] = {gevent.spawn(_begin, first): first}
+    runs: dict[_Run, ProviderCall] = {gevent.spawn(_run_to_first_content, first): first}
     second_at: float | None = time.monotonic() + delay
     silent_until = time.monotonic() + settings.HEARTBEAT_INTERVAL
     try:
@@ -106,34 +106,34 @@ def race(
             with client_disconnect.raise_while_waiting():
                 done = gevent.wait(list(runs), timeout=patience, count=1)
             if done:
-                attempt, outcome = runs.pop(done[0]), done[0].get()
+                provider_call, outcome = runs.pop(done[0]), done[0].get()
                 if not isinstance(outcome, Exception):
-                    _close(runs)
-                    yield attempt
+                    _kill_all(runs)
+                    yield provider_call
                     yield from outcome
                     return
                 if not runs or not isinstance(outcome, UpstreamFailure | InvalidRequest):
                     raise outcome
-                on_failure(attempt, outcome)
+                on_failure(provider_call, outcome)
             elif second_at is not None and time.monotonic() >= second_at:
                 second_at = None
                 second = find_second()
                 if second is not None:
-                    runs[gevent.spawn(_begin, second)] = second
+                    runs[gevent.spawn(_run_to_first_content, second)] = second
             elif time.monotonic() >= silent_until:
                 silent_until += settings.HEARTBEAT_INTERVAL
                 yield Waiting()
     finally:
-        _close(runs)
+        _kill_all(runs)
 
 
-def _begin(attempt: ProviderCall) -> Iterator[Event] | Exception:
+def _run_to_first_content(provider_call: ProviderCall) -> Iterator[Event] | Exception:
     """Run an attempt to its first content; return all of its events, or what it failed with."""
     try:
-        events = attempt.events()
+        events = provider_call.events()
         for event in events:
             if not isinstance(event, Waiting):
-                return _from(event, events)
+                return _prepend(event, events)
     except (UpstreamFailure, ApiError) as failure:
         return failure
     except Exception as error:  # noqa: BLE001 - raised again by whoever waits for it
@@ -141,12 +141,12 @@ def _begin(attempt: ProviderCall) -> Iterator[Event] | Exception:
     return iter(())
 
 
-def _from(first: Event, rest: Iterator[Event]) -> Iterator[Event]:
+def _prepend(first: Event, rest: Iterator[Event]) -> Iterator[Event]:
     yield first
     yield from rest
 
 
-def _close(runs: dict[_Run, ProviderCall]) -> None:
+def _kill_all(runs: dict[_Run, ProviderCall]) -> None:
     """End those who are still running: their providers' connections are closed on the way out."""
     gevent.killall(list(runs), timeout=1)
     runs.clear()

@@ -30,7 +30,7 @@ _MAX_BODY_BYTES = 512 * 1024 * 1024
 # Unpacked bytes after which others have their turn.
 _FAIR_SHARE = 1024 * 1024
 # Bytes of an answer after which its reader is told how many there are so far. Digits of a length that is one.
-_TOLD_EVERY, _MAX_DIGITS = 256 * 1024, 16
+_REPORT_EVERY, _MAX_DIGITS = 256 * 1024, 16
 # What a socket that does not wait says when it would have to; over TLS also of what is no whole record yet.
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -56,22 +56,23 @@ class ReadableConnection(Protocol):
 
 
 class UpstreamResponse:
-    """One request and its answer. Close it whatever happens: unread answers close the connection, read ones free it."""
+    """One HTTP response. Close it whatever happens: that frees the connection where it was read to its end, else closes
+    the connection."""
 
     def __init__(
-        self, connection: ReadableConnection, budget: Timeouts, deadline: float, free: Callable[[], None]
+        self, connection: ReadableConnection, timeouts: Timeouts, deadline: float, free: Callable[[], None]
     ) -> None:
         self.status = 0
         self.headers: dict[str, str] = {}
         self._connection = connection
         self._free = free
-        self._budget = budget
+        self._timeouts = timeouts
         self._deadline = deadline
         self._parser: Any = httptools.HttpResponseParser(self)
         self._body: list[bytes] = []
         self._head_bytes = self._headers = self._body_bytes = 0
         self._head_done = self._complete = self._closed = self._kept_alive = self._surplus = False
-        self._unpacker: ContentDecoder | None = None
+        self._decoder: ContentDecoder | None = None
         self.bytes_received = 0
 
     # --- llhttp's callbacks
@@ -97,7 +98,7 @@ class UpstreamResponse:
             self._head_done = True
             coding = self.headers.get("content-encoding", "").strip().lower()
             if coding in CODINGS:
-                self._unpacker = ContentDecoder()
+                self._decoder = ContentDecoder()
             elif coding not in {"", "identity"}:
                 raise UpstreamFailure("network", "the answer is encoded in a way that was not asked for")
         else:
@@ -121,7 +122,7 @@ class UpstreamResponse:
     # --- reading
     def read_head(self) -> Iterator[None]:
         """Wait for status and headers; yields whenever nothing has come for `tick` seconds. Raises UpstreamFailure."""
-        limit = min(self._deadline, time.monotonic() + self._budget.first_byte)
+        limit = min(self._deadline, time.monotonic() + self._timeouts.first_byte)
         while not self._head_done:
             if not self._receive_until(limit):
                 yield
@@ -136,25 +137,25 @@ class UpstreamResponse:
             if self._body:
                 piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
                 self._body.clear()
-                if self._unpacker is not None:
-                    yield from self._unpacked(self._unpacker, piece)
+                if self._decoder is not None:
+                    yield from self._decode(self._decoder, piece)
                 elif piece:
                     yield piece
                 last = time.monotonic()
             if self._complete:
-                if self._unpacker is not None:
-                    self._finish(self._unpacker)
+                if self._decoder is not None:
+                    self._finish(self._decoder)
                 return
-            if not self._receive_until(min(self._deadline, last + self._budget.idle)):
+            if not self._receive_until(min(self._deadline, last + self._timeouts.idle)):
                 yield b""
 
-    def read(self, limit: int, held: Callable[[int], object] | None = None) -> bytes:
-        """Return the whole body; `held` is told of every so many bytes more of a large one.
+    def read(self, limit: int, report_size: Callable[[int], object] | None = None) -> bytes:
+        """Return the whole body; `report_size` is told of every so many bytes more of a large one.
 
-        Raises UpstreamFailure, also when it is longer than `limit` bytes, and what `held` raises.
+        Raises UpstreamFailure, also when it is longer than `limit` bytes, and what `report_size` raises.
         """
         parts: list[bytes] = []
-        size = told = 0
+        size = reported = 0
         stated = self.headers.get("content-length", "")
         if stated.isdecimal() and (len(stated) > _MAX_DIGITS or int(stated) > limit):
             raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
@@ -163,18 +164,18 @@ class UpstreamResponse:
             if size > limit:
                 raise UpstreamFailure("network", f"the answer is longer than {limit} bytes")
             parts.append(piece)
-            if held is not None and size - told > _TOLD_EVERY:
-                held(size - told)
-                told = size
+            if report_size is not None and size - reported > _REPORT_EVERY:
+                report_size(size - reported)
+                reported = size
         return b"".join(parts)
 
-    def _unpacked(self, unpacker: ContentDecoder, data: bytes) -> Iterator[bytes]:
+    def _decode(self, decoder: ContentDecoder, data: bytes) -> Iterator[bytes]:
         """Yield what came of a compressed body, unpacked in steps. Raises UpstreamFailure."""
         since = 0
         try:
-            for piece in unpacker.unpack(data):
+            for piece in decoder.decode(data):
                 yield piece
-                if unpacker.given > _MAX_BODY_BYTES:
+                if decoder.decoded_bytes > _MAX_BODY_BYTES:
                     raise UpstreamFailure("network", f"the answer is longer than {_MAX_BODY_BYTES} bytes")
                 since += len(piece)
                 if since > _FAIR_SHARE:
@@ -183,9 +184,9 @@ class UpstreamResponse:
         except CorruptEncoding as error:
             raise UpstreamFailure("network", f"the answer {error}") from error
 
-    def _finish(self, unpacker: ContentDecoder) -> None:
+    def _finish(self, decoder: ContentDecoder) -> None:
         try:
-            unpacker.finish()
+            decoder.finish()
         except CorruptEncoding as error:
             # Whoever sends that is not asked again over the same connection.
             self._kept_alive = False
@@ -194,11 +195,11 @@ class UpstreamResponse:
     def _receive_until(self, limit: float) -> bool:
         """Take in what arrives; False when nothing has for `tick` seconds. Raises UpstreamFailure at the limit."""
         left = limit - time.monotonic()
-        patient = self._budget.tick < left
-        if not self._connection.waiter.wait(self._budget.tick if patient else max(left, 0.001)):
+        patient = self._timeouts.tick < left
+        if not self._connection.waiter.wait(self._timeouts.tick if patient else max(left, 0.001)):
             if patient:
                 return False
-            raise UpstreamFailure("timeout", self._what_was_late(limit))
+            raise UpstreamFailure("timeout", self._timeout_message(limit))
         try:
             data = self._connection.sock.recv(_READ_SIZE)
         except WOULD_BLOCK:
@@ -237,19 +238,19 @@ class UpstreamResponse:
             raise UpstreamFailure("network", "the connection was closed before the answer was complete")
         self._complete = True
 
-    def _what_was_late(self, limit: float) -> str:
+    def _timeout_message(self, limit: float) -> str:
         if limit >= self._deadline:
-            return f"the whole answer took longer than {self._budget.total:g} s"
+            return f"the whole answer took longer than {self._timeouts.total:g} s"
         if not self._head_done:
-            return f"no first byte within {self._budget.first_byte:g} s"
-        return f"silent for {self._budget.idle:g} s"
+            return f"no first byte within {self._timeouts.first_byte:g} s"
+        return f"silent for {self._timeouts.idle:g} s"
 
     def close(self) -> None:
         """Free the connection when the answer was read to its end, else close it, which tells the provider to stop."""
         if self._closed:
             return
         self._closed = True
-        # It holds this exchange's methods: let go, so that both are freed at once and not when garbage is looked for.
+        # It holds this response's methods: let go, so that both are freed at once and not when garbage is looked for.
         self._parser = None
         if self._complete and self._kept_alive and not self._surplus and not self._body:
             self._free()

@@ -46,10 +46,14 @@ def repair_json_text(text: str) -> str | None:
     if len(inner) > LONGEST_THOROUGH or sum(map(inner.count, "{[(")) > MOST_OPEN:
         return None
     try:
-        mended = repair_json(inner[begins:], ensure_ascii=False, skip_json_loads=True)
+        repaired_text = repair_json(inner[begins:], ensure_ascii=False, skip_json_loads=True)
     except (ValueError, RecursionError):
         return None
-    return mended if isinstance(mended, str) and mended.startswith(("{", "[")) and _is_json(mended) else None
+    return (
+        repaired_text
+        if isinstance(repaired_text, str) and repaired_text.startswith(("{", "[")) and _is_json(repaired_text)
+        else None
+    )
 
 
 def _closed(text: str) -> str:
@@ -86,7 +90,7 @@ def _no_constant(word: str) -> None:
 
 @dataclass(slots=True)
 class JsonRepair:
-    """The healing of one attempt's answer. `healed`: whether anything was put right.
+    """The repair of one call's answer. `repaired`: whether anything was changed.
 
     `tick` is the seconds after which a client that hears nothing gets a sign of life.
     """
@@ -101,30 +105,30 @@ class JsonRepair:
 
     def repair_events(self, events: Iterable[Event]) -> Iterator[Event]:
         """Return an answer's events, its text whole and put right before the answer's end."""
-        return iter(events) if self.chat.response_format is None else self._healed(events)
+        return iter(events) if self.chat.response_format is None else self._repair_stream(events)
 
-    def _healed(self, events: Iterable[Event]) -> Iterator[Event]:
-        heard_at = self.now()
+    def _repair_stream(self, events: Iterable[Event]) -> Iterator[Event]:
+        last_event_at = self.now()
         for event in events:
-            for one in self._passed(event):
-                heard_at = self.now()
+            for one in self._pass_on(event):
+                last_event_at = self.now()
                 yield one
-            if self.now() - heard_at >= self.tick:
-                heard_at = self.now()
+            if self.now() - last_event_at >= self.tick:
+                last_event_at = self.now()
                 yield Waiting()
         for choice in sorted(self._texts):
             yield from self._texts[choice]
 
-    def _wanted(self) -> bool:
+    def _is_wanted(self) -> bool:
         form = self.chat.response_format
         if form is None or form.kind == "text":
             return False
         return self.target.restoring.healing or PLUGIN in (self.chat.plugins or ())
 
-    def _passed(self, event: Event) -> Iterator[Event]:
+    def _pass_on(self, event: Event) -> Iterator[Event]:
         """Yield what can be said now that an event has come."""
         match event:
-            case TextDelta() | Annotated() if event.choice not in self._called and self._wanted():
+            case TextDelta() | Annotated() if event.choice not in self._called and self._is_wanted():
                 self._texts.setdefault(event.choice, []).append(event)
             case ToolCallStarted() if event.choice not in self._called:
                 # What stands beside a call is no answer yet.
@@ -132,18 +136,18 @@ class JsonRepair:
                 yield from self._texts.pop(event.choice, ())
                 yield event
             case Finished():
-                yield from self._said(event)
+                yield from self._finish_choice(event)
                 yield event
             case _:
                 yield event
 
-    def _said(self, end: Finished) -> Iterator[Event]:
+    def _finish_choice(self, end: Finished) -> Iterator[Event]:
         held = self._texts.pop(end.choice, [])
         text = "".join(event.text for event in held if isinstance(event, TextDelta))
-        mended = repair_json_text(text) if text and end.reason in _MENDABLE else None
-        if mended is None:
+        repaired_text = repair_json_text(text) if text and end.reason in _MENDABLE else None
+        if repaired_text is None:
             yield from held
             return
         self.repaired = True
-        yield TextDelta(choice=end.choice, text=mended)
+        yield TextDelta(choice=end.choice, text=repaired_text)
         yield from (event for event in held if isinstance(event, Annotated))

@@ -16,7 +16,7 @@ _READ = 1
 
 
 class SocketWaiter:
-    """One socket's; of one greenlet at a time, in the thread that made it. Close it before the socket."""
+    """Waits for one socket; for one greenlet at a time, in the thread that made it. Close it before the socket."""
 
     __slots__ = ("_hub", "_pending", "_readable", "_seconds", "_timer")
 

@@ -44,11 +44,11 @@ def cache_key_of(project_id: UUID, call_id: str) -> str:
 
 
 class ThoughtSignatureCache(msgspec.Struct, eq=False):
-    """The sealed thinking of one request: what its history lacks, and what its answer brings."""
+    """The signed thinking of one request: what its history lacks, and what its answer brings."""
 
     project_id: UUID
-    # Whose seals whoever is asked now would take back.
-    _form: str | None = None
+    # The format of signatures that the current provider would accept.
+    _format: str | None = None
     _deltas: list[ReasoningDelta] = []
     _size: int = 0
     _call_id: str | None = None
@@ -56,8 +56,8 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
     _found: dict[str, dict[int, list[Reasoning]]] = {}
 
     def record_thinking(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Return an answer's events; its thinking is kept at the end, where its maker will want it back."""
-        return events if self._form is None else self._watch_all(events)
+        """Return an answer's events; its thinking is kept at its end, where the vendor will require it again."""
+        return events if self._format is None else self._watch_all(events)
 
     def _watch_all(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -79,7 +79,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
         if self._call_id is None or not self._deltas or self._size > MOST_BYTES:
             return
         blocks = _blocks_of(self._deltas)
-        if not any(block.format == self._form and _is_sealed(block) for block in blocks):
+        if not any(block.format == self._format and _is_sealed(block) for block in blocks):
             return
         content = _encode(blocks)
         if len(content) > MOST_BYTES:
@@ -94,36 +94,36 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
 
         None, for a target that takes no thinking back, or not for this request: the chat as it is.
         """
-        self._form = form
+        self._format = form
         if form is None:
             return chat
-        places = list(_lacking(chat.messages, form))[-MOST_ANSWERS:]
-        if not places:
+        indexes = list(_lacking(chat.messages, form))[-MOST_ANSWERS:]
+        if not indexes:
             return chat
         found = self._found.get(form)
         if found is None:
-            found = self._found[form] = self._look_up(chat.messages, places, form)
+            found = self._found[form] = self._look_up(chat.messages, indexes, form)
         if not found:
             return chat
         messages = [
-            replace(message, parts=[*found[place], *message.parts]) if place in found else message
-            for place, message in enumerate(chat.messages)
+            replace(message, parts=[*found[index], *message.parts]) if index in found else message
+            for index, message in enumerate(chat.messages)
         ]
         # What the client sent lacks it: its bytes no longer say what is sent.
         return replace(chat, messages=messages, source=None)
 
-    def _look_up(self, messages: list[Message], places: list[int], form: str) -> dict[int, list[Reasoning]]:
-        keys = [cache_key_of(self.project_id, _first_call(messages[place]).id) for place in places]
+    def _look_up(self, messages: list[Message], indexes: list[int], form: str) -> dict[int, list[Reasoning]]:
+        keys = [cache_key_of(self.project_id, _first_call(messages[index]).id) for index in indexes]
         try:
             answers: Any = client().mget(keys)
         except RedisError as error:
             log.warning("seal_store.not_read", error=type(error).__name__)
             return {}
         found = {}
-        for place, answer in zip(places, answers, strict=True):
+        for index, answer in zip(indexes, answers, strict=True):
             blocks = _read(answer)
             if any(block.format == form and _is_sealed(block) for block in blocks):
-                found[place] = blocks
+                found[index] = blocks
         return found
 
 
@@ -134,7 +134,7 @@ def _first_call(message: Message) -> ToolCall:
 def _lacking(messages: list[Message], form: str) -> Iterable[int]:
     """Yield the places of answers with calls and without thinking of the format. A call that carries its own seal lacks
     nothing."""
-    for place, message in enumerate(messages):
+    for index, message in enumerate(messages):
         if message.role != "assistant":
             continue
         first = next((part for part in message.parts if isinstance(part, ToolCall)), None)
@@ -143,7 +143,7 @@ def _lacking(messages: list[Message], form: str) -> Iterable[int]:
             and not _is_sealed_call(first)
             and not any(_has_seal(part, form) for part in message.parts)
         ):
-            yield place
+            yield index
 
 
 def _is_sealed_call(call: ToolCall) -> bool:

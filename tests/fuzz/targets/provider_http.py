@@ -38,7 +38,7 @@ class _Connection:
 
     def close(self) -> None:
         """Close both."""
-        self.readiness.close()
+        self.waiter.close()
         self.sock.close()
         self.closed = True
 

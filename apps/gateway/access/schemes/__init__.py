@@ -35,8 +35,9 @@ class AuthScheme(Protocol):
     def authorize(self, secret: str, request: SignableRequest) -> dict[str, str]:
         """Return the headers that present the credential. Raises UpstreamFailure when it is of no use.
 
-        Optional beside it: `split_secrets(value)`, the credentials in an environment variable; `FILLS`, the names of
-        the placeholders that a credential fills in an address, and `address_of(secret, base_url, own=…)`, which does.
+        Optional beside it: `split_secrets(value)`, the credentials in an environment variable; `FILLED_PLACEHOLDERS`,
+        the names of the placeholders that a credential fills in an address, and `fill_base_url(secret, base_url,
+        own=…)`, which fills them.
         """
 
 
@@ -82,7 +83,7 @@ def service_secrets(kind: str, variable: str, environ: Mapping[str, str]) -> lis
 
 def can_fill_placeholders(kind: str, base_url: str) -> bool:
     """Return whether every placeholder of an address is one that the credential itself fills."""
-    return set(_PLACEHOLDER.findall(base_url)) <= getattr(_find_scheme(kind), "FILLS", frozenset())
+    return set(_PLACEHOLDER.findall(base_url)) <= getattr(_find_scheme(kind), "FILLED_PLACEHOLDERS", frozenset())
 
 
 def fill_base_url(kind: str, secret: str, base_url: str, *, own: bool) -> str:
@@ -99,7 +100,7 @@ def fill_base_url(kind: str, secret: str, base_url: str, *, own: bool) -> str:
 
 @cache
 def _filler_of(kind: str) -> Any:
-    return getattr(_find_scheme(kind), "address_of", None)
+    return getattr(_find_scheme(kind), "fill_base_url", None)
 
 
 @cache
