@@ -22,10 +22,8 @@ from django.utils import timezone
 from apps.billing import reconciliation
 from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFERENCES
 from apps.gateway.models import Difference, Reconciliation
-from apps.gateway.settlement import outbox
-from apps.gateway.settlement.settle import DEAD_LETTERS
+from apps.gateway.settlement import dead_letters, outbox
 from apps.kernel.money import plain
-from apps.kernel.redis import client
 from apps.logs import store
 from apps.organizations.plans import PLANS
 
@@ -172,7 +170,7 @@ def _all(days: Iterable[date], now: datetime) -> Iterator[FoundDifference]:
     waiting, age = outbox.depth()
     if age > PATIENCE:
         yield FoundDifference("waiting", None, None, "0 records", f"{waiting} records, the oldest for {age:.0f} s")
-    if broken := int(client().xlen(DEAD_LETTERS)):
+    if broken := dead_letters.count():
         yield FoundDifference("unreadable", None, None, "0 records", f"{broken} records")
 
 
