@@ -27,7 +27,7 @@ GC_THRESHOLD: Final = 20_000
 
 
 def warm_up_soon() -> None:
-    """Have the worker made ready in the background. Returns at once."""
+    """Warm the worker up in the background. Returns at once."""
     # Its room on the disk is taken while there is some.
     gevent.spawn(worker_lease.start)
     gevent.spawn_later(WARMUP_DELAY, _warm_up)

@@ -83,7 +83,7 @@ def on_heartbeat() -> None:
 
 
 def forget_all() -> None:
-    """Know nothing, as at the start."""
+    """Forget everything, as at the start."""
     _forget(kept={})
     _unanswered.clear()
     OUTAGE.forget()
@@ -184,7 +184,7 @@ def _headroom(hold: OfflineHold) -> int:
 
 
 def _too_many(request: Request, account: OfflineAccount) -> Answer | None:
-    """Return the refusal that a rate or the number of requests at once calls for, if one does."""
+    """Return the refusal by a rate limit or the concurrency limit, if either is reached."""
     for rate in request.rates:
         if (used_up := _check_token_bucket(rate)) is not None:
             return Answer(Outcome.TOO_FAST, rate=used_up)
@@ -219,7 +219,7 @@ def _count_in(hold: OfflineHold, rates: tuple[Rate, ...]) -> None:
 
 
 def _check_token_bucket(rate: Rate) -> RateLeft | None:
-    """Return how a rate stands that is used up; a bucket of a minute's requests that fills evenly, in this process."""
+    """Return the state of a rate limit that is used up, else None: a token bucket of this process alone."""
     each = 60 / rate.per_minute
     now = time.monotonic()
     full_in = max(_full_at.get(rate.bucket, 0.0) - now, 0.0)

@@ -51,7 +51,7 @@ class StoreOutage:
         self.forget()
 
     def forget(self) -> None:
-        """Know of none, as at the start."""
+        """Forget any outage, as at the start."""
         self.began_at: float | None = None
         self.ended_at = 0.0
         self.admitted = self.refused = 0

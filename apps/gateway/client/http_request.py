@@ -70,7 +70,7 @@ class ClientRequest:
 
     @property
     def source(self) -> str | None:
-        """Who the request comes from, in the client's own words (`x-source`)."""
+        """The client's own name for where the request comes from (`x-source`)."""
         value = self.header("x-source")
         return value[:_MAX_TAG_LENGTH] if value else None
 

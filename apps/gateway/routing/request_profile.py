@@ -22,7 +22,7 @@ _EXPLORATION = Setting("ROUTING_EXPLORATION")
 
 
 def profile_request(request: ClientRequest, chat: Chat) -> RequestProfile:
-    """Return what of a request matters for choosing who answers it."""
+    """Return the profile of a request."""
     prompt = estimate_prompt_tokens(chat)
     usual = min(max(prompt // USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER), LONGEST_USUAL_ANSWER)
     return RequestProfile(

@@ -19,7 +19,7 @@ _seen: dict[tuple[str, str, int], float] = {}
 
 
 def claim_pending(stream: str, group: str, reader: str, after: float) -> list[tuple[str, dict[str, str]]]:
-    """Take over, and return, what others were seen with for so many seconds, unchanged. Raises RedisError.
+    """Claim and return the messages that other consumers have held, unchanged, for so many seconds. Raises RedisError.
 
     Whoever works on one of them after all does nothing that may not be done twice.
     """

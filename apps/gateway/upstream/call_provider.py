@@ -90,7 +90,7 @@ class ProviderCall(msgspec.Struct, eq=False):
 
     @property
     def has_content(self) -> bool:
-        """Whether content has come: from then on nobody else can take over."""
+        """Whether content has come: from then on there is no failover."""
         return self.first_content_at is not None
 
     def events(self) -> Iterator[Event]:

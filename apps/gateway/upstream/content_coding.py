@@ -22,7 +22,7 @@ class CorruptEncoding(Exception):
 
 
 class ContentDecoder:
-    """Unpacks one body, which comes in pieces."""
+    """Decompresses one body, which comes in pieces."""
 
     def __init__(self) -> None:
         # Whichever of the two it is: servers mean either by `deflate`.
@@ -31,7 +31,7 @@ class ContentDecoder:
         self._full = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield what a piece becomes, at most STEP bytes at a time. Raises CorruptEncoding."""
+        """Yield a piece decompressed, at most STEP bytes at a time. Raises CorruptEncoding."""
         self._encoded_bytes += len(data)
         while data or self._full:
             if self._stream.eof:

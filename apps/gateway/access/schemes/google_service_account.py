@@ -62,7 +62,7 @@ class _Account(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _CachedToken:
-    """What is known of an account: its token, until when (monotonic), and who renews it."""
+    """An account's access token, when it expires (monotonic), and the lock of whoever renews it."""
 
     lock: BoundedSemaphore = field(default_factory=BoundedSemaphore)
     token: str = ""
@@ -142,7 +142,7 @@ def _find_account(secret: str) -> _Account | None:
 
 
 def _token_of(secret: str) -> str:
-    """Return a token that is good for a while, renewed by one greenlet at a time. Raises UpstreamFailure."""
+    """Return a valid access token, renewed by one greenlet at a time. Raises UpstreamFailure."""
     digest = _digest(secret)
     kept = _tokens.get(digest)
     if kept is None:
