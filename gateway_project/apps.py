@@ -13,7 +13,7 @@ class WiringConfig(AppConfig):
     def ready(self) -> None:
         """Have the settings checked wherever Django checks."""
         from gateway_project.checks import check_settings
-        from gateway_project.store_checks import check_store
+        from gateway_project.redis_checks import check_store
 
         register(check_settings, Tags.security)
         # Asked before the product is brought up (`prepare`), and by `check --deploy`: who runs already goes on.

@@ -9,8 +9,8 @@ import os
 import resource
 from typing import Any
 
-from gateway_project.handover import BACKLOG, DRAIN, LISTEN, STOP_TIMEOUT, tell_ready
-from gateway_project.memory import give_back_what_is_freed
+from gateway_project.malloc_tuning import return_freed_memory
+from gateway_project.socket_handover import BACKLOG, DRAIN, LISTEN, STOP_TIMEOUT, report_ready
 
 
 def _count(name: str, default: int) -> int:
@@ -26,7 +26,7 @@ _host = os.environ.get("GATEWAY_HOST") or "127.0.0.1"
 _place = f"{f'[{_host}]' if ':' in _host else _host}:{_count('PORT', 8000)}"
 bind = f"fd://{_listening}" if _listening else _place
 
-worker_class = "gateway_project.serving.Worker"
+worker_class = "gateway_project.gunicorn_worker.GatewayWorker"
 workers = _count("WEB_WORKERS", min(os.cpu_count() or 1, 4))
 _DESCRIPTORS = 256  # Of a worker, besides those of its connections.
 
@@ -74,11 +74,11 @@ control_socket_disable = True
 
 def post_worker_init(worker: Any) -> None:
     """Let the application begin what it does beside answering, if it has anything."""
-    give_back_what_is_freed()
+    return_freed_memory()
     begin = getattr(worker.wsgi, "begin", None)
     if begin is not None:
         begin()
-    tell_ready(worker.cfg.workers)
+    report_ready(worker.cfg.workers)
 
 
 def child_exit(server: Any, worker: Any) -> None:

@@ -17,10 +17,10 @@ from prometheus_client import mmap_dict, values
 def install() -> None:
     """Have this process's metrics kept so. To be called before the first metric is made."""
     # The library offers no other way in.
-    vars(values)["MmapedDict"] = SolidDict
+    vars(values)["MmapedDict"] = PreallocatedMetricFile
 
 
-class SolidDict(mmap_dict.MmapedDict):
+class PreallocatedMetricFile(mmap_dict.MmapedDict):
     """The library's mapped file, without holes."""
 
     def __init__(self, filename: str, read_mode: bool = False) -> None:

@@ -18,13 +18,13 @@ from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from gateway_project import embedded, home
-from gateway_project.children import Child, Role, listen, stop
-from gateway_project.embedded.leash import spawn
-from gateway_project.handover import Handover, Listener
-from gateway_project.place import Place, StartError, answers_ok, free_port, has_terminal
-from gateway_project.reload import Web, WebProcess, ask_to_reload
-from gateway_project.terminal import say, say_for
+from gateway_project import data_directory, embedded
+from gateway_project.embedded.child_process import spawn
+from gateway_project.graceful_reload import WebProcess, WebProcesses, request_reload
+from gateway_project.process_supervisor import ProcessSpec, SupervisedProcess, forward_output, stop_processes
+from gateway_project.server_config import ServerConfig, StartError, free_port, has_terminal, is_healthy
+from gateway_project.socket_handover import Handover, Listener
+from gateway_project.terminal_output import print_line, print_process_line
 
 # Seconds for the web process to answer.
 _READY_PATIENCE = 60.0
@@ -41,17 +41,17 @@ class StopRequestedError(Exception):
 class Server:
     """One server, from `run` to its end."""
 
-    def __init__(self, place: Place, listener: Listener, procfile: Path, prepare: Sequence[str]) -> None:
+    def __init__(self, place: ServerConfig, listener: Listener, procfile: Path, prepare: Sequence[str]) -> None:
         """Take the processes from `procfile`; `prepare` is run once, to its end, before them."""
         self._listener = listener
         self._place = place
         self._commands = _commands_of(procfile)
         self._prepare_command = prepare
         self._environment = _environment(place)
-        self._stores: list[Child] = []
-        self._sandbox: list[Child] = []
-        self._web: Web | None = None
-        self._processes: list[Child] = []
+        self._stores: list[SupervisedProcess] = []
+        self._sandbox: list[SupervisedProcess] = []
+        self._web: WebProcesses | None = None
+        self._processes: list[SupervisedProcess] = []
         self._stop_requests = self._reload_requests = 0
 
     def run(self) -> int:
@@ -64,16 +64,16 @@ class Server:
             signal.signal(signal.SIGHUP, self._on_signal if has_terminal() else self._on_reload)
         try:
             self._start_everything()
-            say(f"ready {self._place.url}")
+            print_line(f"ready {self._place.url}")
             while True:
                 self._turn(0.2)
                 for child in self._children:
-                    child.revive(say)
+                    child.restart_if_ended(print_line)
                 self._reload()
         except StopRequestedError:
             return 0
         except StartError as error:
-            say(f"the server cannot start: {error}")
+            print_line(f"the server cannot start: {error}")
             return 1
         finally:
             self._stop()
@@ -89,28 +89,32 @@ class Server:
 
     def _start_stores(self) -> None:
         _refuse_shared_database(self._place)
-        stores = embedded.chosen(self._place.home)
+        stores = embedded.choose_stores(self._place.data_directory)
         for store in stores:
-            say(f"starting {store.title} …")
-            if self._place.home not in store.data.parents:
-                say(f"its data are in {store.data}, where the user it runs as can reach them")
-            role = Role(store.name, store.start, store.stop_signal, store.force_signal, embedded.STOP_PATIENCE)
+            print_line(f"starting {store.title} …")
+            if self._place.data_directory not in store.data.parents:
+                print_line(f"its data are in {store.data}, where the user it runs as can reach them")
+            role = ProcessSpec(store.name, store.start, store.stop_signal, store.force_signal, embedded.STOP_PATIENCE)
             self._stores.append(self._start(role, shown=False))
         for store, child in zip(stores, self._stores, strict=True):
             self._wait(store.answers, child, embedded.START_PATIENCE, f"{store.title} does not answer")
         for flusher in embedded.flushers(stores):
-            self._stores.append(self._start(Role(flusher.name, flusher.start), shown=False))
+            self._stores.append(self._start(ProcessSpec(flusher.name, flusher.start), shown=False))
         urls = {store.url_variable: store.url for store in stores}
         self._environment |= urls
-        home.write_stores(self._place.home, {variable.lower(): url for variable, url in urls.items()})
+        data_directory.write_store_urls(
+            self._place.data_directory, {variable.lower(): url for variable, url in urls.items()}
+        )
 
     def _prepare(self) -> None:
         """Run the set-up command; what it says is for people and goes to the terminal as it is."""
         metrics = Path(self._environment["PROMETHEUS_MULTIPROC_DIR"])
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir(mode=0o700)
-        say("preparing the database …")
-        process = spawn(self._prepare_command, output=sys.stdout.fileno(), env=self._environment, cwd=home.PROJECT)
+        print_line("preparing the database …")
+        process = spawn(
+            self._prepare_command, output=sys.stdout.fileno(), env=self._environment, cwd=data_directory.PROJECT
+        )
         try:
             while process.poll() is None:
                 self._turn(0.02)
@@ -128,15 +132,15 @@ class Server:
             # It takes any credential; a provider without one is not routed to.
             self._environment.setdefault("SANDBOX_API_KEY", "sandbox")
             self._sandbox.append(self._start(self._role("sandbox", f"python -m apps.sandbox --port {port}")))
-        say(f"starting {', '.join(self._commands)} …")
+        print_line(f"starting {', '.join(self._commands)} …")
         for name, command in self._commands.items():
             if name == _WEB:
-                self._web = Web(partial(self._web_child, command), say)
+                self._web = WebProcesses(partial(self._web_child, command), print_line)
                 self._web.serving.child.start()
             else:
                 self._processes.append(self._start(self._role(name, command)))
 
-    def _web_child(self, command: str, process: WebProcess) -> Child:
+    def _web_child(self, command: str, process: WebProcess) -> SupervisedProcess:
         """Return a web process that has yet to be started: it listens on the supervisor's socket."""
 
         def start(output: int) -> subprocess.Popen[bytes]:
@@ -146,7 +150,7 @@ class Server:
             finally:
                 handover.started()
 
-        return self._child(Role(_WEB, start, first_delay=0.0))
+        return self._child(ProcessSpec(_WEB, start, first_delay=0.0))
 
     def _reload(self) -> None:
         """Begin what was asked for, and go on with what has begun."""
@@ -157,8 +161,8 @@ class Server:
             self._web.reload()
         self._web.look()
 
-    def _role(self, name: str, command: str) -> Role:
-        return Role(name, lambda output: self._spawn(name, command, output))
+    def _role(self, name: str, command: str) -> ProcessSpec:
+        return ProcessSpec(name, lambda output: self._spawn(name, command, output))
 
     def _spawn(
         self,
@@ -172,22 +176,22 @@ class Server:
             ["/bin/sh", "-c", f"exec {command}"],
             output=output,
             env={**self._environment, **(variables or {})},
-            cwd=home.PROJECT,
+            cwd=data_directory.PROJECT,
             # The web process then ends its own children; others have no one to wait for without the stores.
             orphan_signal=signal.SIGTERM if name == _WEB else signal.SIGKILL,
             background=name not in _ANSWERING,
             descriptors=descriptors,
         )
 
-    def _start(self, role: Role, *, shown: bool = True) -> Child:
+    def _start(self, role: ProcessSpec, *, shown: bool = True) -> SupervisedProcess:
         child = self._child(role, shown=shown)
         child.start()
         return child
 
-    def _child(self, role: Role, *, shown: bool = True) -> Child:
+    def _child(self, role: ProcessSpec, *, shown: bool = True) -> SupervisedProcess:
         width = max(map(len, [*self._commands, "sandbox"]))
-        show = partial(say_for, role.name.ljust(width)) if shown else None
-        return Child(role, self._place.home / "logs" / f"{role.name}.log", show)
+        show = partial(print_process_line, role.name.ljust(width)) if shown else None
+        return SupervisedProcess(role, self._place.data_directory / "logs" / f"{role.name}.log", show)
 
     def _wait_until_ready(self) -> None:
         web, failure = self._web, f"{self._place.url} does not answer 200"
@@ -195,9 +199,9 @@ class Server:
             raise StartError("the Procfile names no web process")
         # Connections are taken from the start: to ask before somebody accepts them would be to wait.
         self._wait(lambda: web.serving.ready, web.serving.child, _READY_PATIENCE, failure)
-        self._wait(lambda: answers_ok(self._place), web.serving.child, _READY_PATIENCE, failure)
+        self._wait(lambda: is_healthy(self._place), web.serving.child, _READY_PATIENCE, failure)
 
-    def _wait(self, condition: Callable[[], bool], blamed: Child, patience: float, failure: str) -> None:
+    def _wait(self, condition: Callable[[], bool], blamed: SupervisedProcess, patience: float, failure: str) -> None:
         """Wait until the condition holds. Raises StartError when a child ends, or patience does."""
         deadline = time.monotonic() + patience
         while not condition():
@@ -210,21 +214,21 @@ class Server:
         """Raise StartError with its last words when a child has ended: nothing is started again before all is well."""
         for child in self._children:
             if not child.alive:
-                child.bury()
-                raise StartError("\n".join([f"{child.role.name} ended ({child.end}):", *child.last_lines]))
+                child.reap()
+                raise StartError("\n".join([f"{child.spec.name} ended ({child.end}):", *child.last_lines]))
 
     @property
-    def _children(self) -> list[Child]:
+    def _children(self) -> list[SupervisedProcess]:
         web = [self._web.serving.child] if self._web else []
         return [*self._stores, *self._sandbox, *web, *self._processes]
 
     @property
-    def _everyone(self) -> list[Child]:
+    def _everyone(self) -> list[SupervisedProcess]:
         """The children, and the web processes that come and go at a reload."""
         return [*self._children, *(self._web.others if self._web else [])]
 
     def _turn(self, seconds: float) -> None:
-        listen(self._everyone, seconds)
+        forward_output(self._everyone, seconds)
         if self._stop_requests:
             raise StopRequestedError
 
@@ -237,29 +241,29 @@ class Server:
     def _stop(self) -> None:
         """Stop who takes requests first, then who works on what they left, then what both of them need."""
         if self._children:
-            say("stopping …")
-        web: list[Child] = []
+            print_line("stopping …")
+        web: list[SupervisedProcess] = []
         if self._web is not None:
-            self._web.hurry()
+            self._web.cut_drain_short()
             web = [self._web.serving.child, *self._web.others]
         for children in (web, self._processes, self._sandbox, self._stores):
-            stop(children, self._everyone, forced=lambda: self._stop_requests > 1)
-        home.forget_stores(self._place.home)
+            stop_processes(children, self._everyone, forced=lambda: self._stop_requests > 1)
+        data_directory.remove_store_urls(self._place.data_directory)
 
 
-def main(procfile: Path = home.PROJECT / "Procfile", prepare: Sequence[str] = _PREPARE) -> int:
+def main(procfile: Path = data_directory.PROJECT / "Procfile", prepare: Sequence[str] = _PREPARE) -> int:
     """Run the server on the environment's home and port. Return the exit code."""
     try:
-        place = Place.of_environment()
-        home.make(place.home)
-        with home.held(place.home), closing(Listener(place)) as listener:
+        place = ServerConfig.from_environment()
+        data_directory.create(place.data_directory)
+        with data_directory.hold_lock(place.data_directory), closing(Listener(place)) as listener:
             return Server(place, listener, procfile, prepare).run()
     except (StartError, OSError) as error:
-        say(f"the server cannot start: {error}")
+        print_line(f"the server cannot start: {error}")
         return 1
 
 
-def _refuse_shared_database(place: Place) -> None:
+def _refuse_shared_database(place: ServerConfig) -> None:
     """Raise StartError for a database of production that others on the machine could reach."""
     if place.mode == "production" and os.geteuid() == 0 and not os.environ.get("DATABASE_URL"):
         raise StartError(
@@ -274,19 +278,19 @@ def _commands_of(procfile: Path) -> dict[str, str]:
     return {name.strip(): command.strip() for name, _, command in lines if command and not name.startswith("#")}
 
 
-def _environment(place: Place) -> dict[str, str]:
+def _environment(place: ServerConfig) -> dict[str, str]:
     """Return what every process is told, besides the stores."""
     return {
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         "PYTHONUNBUFFERED": "1",
-        "GATEWAY_HOME": str(place.home),
+        "GATEWAY_HOME": str(place.data_directory),
         "GATEWAY_MODE": place.mode,
         "GATEWAY_HOST": place.host,
         "PORT": str(place.port),
-        "PROMETHEUS_MULTIPROC_DIR": str(place.home / "run" / "metrics"),
+        "PROMETHEUS_MULTIPROC_DIR": str(place.data_directory / "run" / "metrics"),
     }
 
 
 if __name__ == "__main__":
-    raise SystemExit(ask_to_reload(say) if sys.argv[1:] == ["reload"] else main())
+    raise SystemExit(request_reload(print_line) if sys.argv[1:] == ["reload"] else main())

@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from apps.organizations.plans import PLANS
-from gateway_project import env, home, metric_files
+from gateway_project import data_directory, env, metric_files
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
 
@@ -23,7 +23,7 @@ VERSION = "0.1.0"
 
 GATEWAY_MODE = env.choice("GATEWAY_MODE", (env.DEVELOPMENT, env.PRODUCTION), env.DEVELOPMENT)
 DEVELOPMENT = GATEWAY_MODE == env.DEVELOPMENT
-GATEWAY_HOME = home.path()
+GATEWAY_HOME = data_directory.path()
 PORT = env.integer("PORT", 8000, 1, 65535)
 
 # --- secrets ------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 UNFOLD = {"SITE_TITLE": "Model gateway", "SITE_HEADER": "Model gateway"}
 
 # --- stores -------------------------------------------------------------------------------------------------------
-_stores = home.read_stores()
+_stores = data_directory.read_store_urls()
 DATABASE_URL = str(env.env.str("DATABASE_URL", default=_stores.get("database_url", "")))
 REDIS_URL = str(env.env.str("REDIS_URL", default=_stores.get("redis_url", "")))
 # Whether an answer waits until the store has its record, and has it on the disk.

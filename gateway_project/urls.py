@@ -10,9 +10,9 @@ from django.views.generic import RedirectView
 from apps.billing import payment_views as payments
 from apps.billing import views as billing
 from apps.billing import webhooks
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.catalog import views as catalog
-from apps.catalog.offers import Provider
+from apps.catalog.offers import CatalogProvider
 from apps.gateway.endpoints.chat_completions import chat_completions
 from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
@@ -31,9 +31,9 @@ from gateway_project import health
 from gateway_project.openapi import views as openapi
 
 
-def _find_provider(provider_id: str) -> Provider | None:
+def _find_provider(provider_id: str) -> CatalogProvider | None:
     """Show the keys' app a provider of the catalog, which it cannot see itself."""
-    return snapshot.current().providers.get(provider_id)
+    return catalog_cache.current().providers.get(provider_id)
 
 
 urlpatterns = [
@@ -53,7 +53,7 @@ urlpatterns = [
     path("auth/sign-in/email", organizations.SignIn.as_view()),
     path("auth/verify-email", accounts.VerifyEmail.as_view()),
     path("auth/send-verification-email", accounts.SendVerificationEmail.as_view()),
-    path("auth/two-factor", two_factor.TwoFactor.as_view()),
+    path("auth/two-factor", two_factor.TwoFactorEndpoint.as_view()),
     path("auth/two-factor/confirm", two_factor.ConfirmTwoFactor.as_view()),
     path("auth/two-factor/disable", two_factor.DisableTwoFactor.as_view()),
     path("auth/sign-out", organizations.SignOut.as_view()),

@@ -11,7 +11,7 @@ from django.urls import get_resolver
 from pytest_django import Settings
 
 from apps.billing import cards
-from apps.billing.audit import differences
+from apps.billing.ledger_audit import find_mismatches
 from apps.billing.models import PaymentMethod, Transaction
 from apps.organizations.models import Organization
 from tests.stripe_stub import PRO_PRICE, SECRET, StripeStub
@@ -47,8 +47,8 @@ def add_card(stripe: StripeStub, organization: Organization, kind: str = "good",
 def books(organization: Organization) -> tuple[Decimal, list[tuple[str, str, str]]]:
     """Return the organization's credits, and type, amount and status of its transactions; the ledger agrees."""
     organization.refresh_from_db()
-    if differences():
-        raise AssertionError(differences())
+    if find_mismatches():
+        raise AssertionError(find_mismatches())
     rows = Transaction.objects.filter(organization=organization).order_by("id")
     return organization.credits, [(row.type, f"{row.amount.normalize():f}", row.status) for row in rows]
 

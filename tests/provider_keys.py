@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.kernel import generation
 from apps.organizations.models import Plan
 from tests.stock import stock
@@ -34,7 +34,7 @@ def administrator(world: World) -> Caller:
 def with_catalog(world: World) -> None:
     """The catalog as its files have it."""
     stock()
-    snapshot.refresh(generation.read(generation.CATALOG))
+    catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
 
 
 def create(caller: Caller, world: World, query: str = "", **changes: Any) -> Any:

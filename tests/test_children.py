@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project.children import Child, Role, listen
+from gateway_project.process_supervisor import ProcessSpec, SupervisedProcess, forward_output
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
@@ -20,11 +20,11 @@ def test_a_log_that_cannot_be_written_ends_nothing(tmp_path: Path, capfd: pytest
     def start(output: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-c", "for n in range(500): print('line', n)"], stdout=output)
 
-    child = Child(Role("web", start), log, said.append)
+    child = SupervisedProcess(ProcessSpec("web", start), log, said.append)
     child.start()
     while child.talking:
-        listen([child], 5)
+        forward_output([child], 5)
     assert said == [f"line {number}" for number in range(500)]
     assert child.last_lines[-1] == "line 499"
     assert capfd.readouterr().err == f"{log} cannot be written ([Errno 28] No space left on device); lines are lost\n"
-    child.bury()
+    child.reap()

@@ -19,9 +19,9 @@ import pytest
 from kombu import Connection
 from redis import Redis
 
-from gateway_project import embedded, env, home
+from gateway_project import data_directory, embedded, env
 from gateway_project.embedded import Postgres, Store, Valkey, programs
-from gateway_project.embedded.leash import end
+from gateway_project.embedded.child_process import stop_child
 
 only_for_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root has to become someone else")
 
@@ -120,13 +120,13 @@ def test_durable_settings_and_no_network(place: Path) -> None:
 @pytest.mark.parametrize("kind", [Postgres, Valkey])
 def test_what_was_acknowledged_survives_a_kill_and_a_crash_of_the_parent(place: Path, kind: type[Store]) -> None:
     """A server on the same data is ended first, were it alive: nobody else may write there."""
-    home.make(place)
+    data_directory.create(place)
     with ExitStack() as ends:
 
         def start() -> tuple[Store, subprocess.Popen[bytes]]:
             store = kind(place)
             process = store.start(subprocess.DEVNULL)
-            ends.callback(end, process, store.stop_signal, store.force_signal, 10)
+            ends.callback(stop_child, process, store.stop_signal, store.force_signal, 10)
             wait_until(store.answers)
             return store, process
 
@@ -172,16 +172,18 @@ def test_killing_the_parent_leaves_nothing_behind_and_the_home_usable(place: Pat
         "import sys, time; from pathlib import Path; from gateway_project import embedded\n"
         "with embedded.running(Path(sys.argv[1])): print('up', flush=True); time.sleep(60)"
     )
-    parent = subprocess.Popen([sys.executable, "-c", program, str(place)], stdout=subprocess.PIPE, cwd=home.PROJECT)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program, str(place)], stdout=subprocess.PIPE, cwd=data_directory.PROJECT
+    )
     assert parent.stdout
     assert parent.stdout.readline() == b"up\n"
     assert len([line for line in processes_on(place) if "-server" in line or "postgres -D" in line]) == 2
-    assert set(home.read_stores()) == {"database_url", "redis_url"}
+    assert set(data_directory.read_store_urls()) == {"database_url", "redis_url"}
     parent.send_signal(signal.SIGKILL)
     parent.wait()
     parent.stdout.close()
     wait_until(lambda: processes_on(place) == [])
-    assert home.read_stores() == {}
+    assert data_directory.read_store_urls() == {}
 
     with embedded.running(place) as stores:
         write_something(stores)
@@ -189,25 +191,28 @@ def test_killing_the_parent_leaves_nothing_behind_and_the_home_usable(place: Pat
 
 def test_a_second_server_on_one_home_is_refused(place: Path) -> None:
     with embedded.running(place, durable=False) as stores:
-        with pytest.raises(home.HomeInUseError, match=f"process {os.getpid()}.*{place}"), embedded.running(place):
+        with (
+            pytest.raises(data_directory.HomeInUseError, match=f"process {os.getpid()}.*{place}"),
+            embedded.running(place),
+        ):
             pass
         write_something(stores)
         assert_kept(stores)
 
 
 def test_other_processes_learn_where_the_stores_are_while_they_run(place: Path) -> None:
-    assert home.read_stores() == {}
+    assert data_directory.read_store_urls() == {}
     with embedded.running(place, durable=False) as stores:
-        assert home.read_stores() == {"database_url": stores.database_url, "redis_url": stores.redis_url}
+        assert data_directory.read_store_urls() == {"database_url": stores.database_url, "redis_url": stores.redis_url}
         assert (place / "run" / "stores.json").stat().st_mode & 0o777 == 0o600
-    assert home.read_stores() == {}
+    assert data_directory.read_store_urls() == {}
 
 
 def test_a_url_in_the_environment_is_used_instead(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", "postgresql://elsewhere/db")
     with embedded.running(place, durable=False) as stores:
         assert stores.database_url == "postgresql://elsewhere/db"
-        assert home.read_stores() == {"redis_url": stores.redis_url}
+        assert data_directory.read_store_urls() == {"redis_url": stores.redis_url}
     assert not (place / "postgres").exists()
 
 
@@ -223,7 +228,7 @@ def test_a_throw_away_home_is_gone_afterwards(place: Path) -> None:
 def test_where_a_store_cannot_be_run_the_message_names_the_variable(
     place: Path, kind: type[Store], variable: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home.make(place)
+    data_directory.create(place)
     monkeypatch.setattr(programs, "find_spec", lambda package: None)
     monkeypatch.setenv("PATH", str(place))
     monkeypatch.setattr(programs, "DEBIAN_POSTGRES", place)
@@ -232,7 +237,7 @@ def test_where_a_store_cannot_be_run_the_message_names_the_variable(
 
 
 def test_data_of_a_version_that_is_not_installed_are_not_touched(place: Path) -> None:
-    home.make(place)
+    data_directory.create(place)
     data = place / "postgres"
     data.mkdir()
     if os.geteuid() == 0:

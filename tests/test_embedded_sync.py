@@ -12,7 +12,7 @@ import psutil
 import pytest
 from redis import Redis
 
-from gateway_project import embedded, home
+from gateway_project import data_directory, embedded
 from gateway_project.embedded import flushing
 
 
@@ -51,7 +51,7 @@ def test_valkey_itself_may_wait_for_the_disk(place: Path, monkeypatch: pytest.Mo
 def test_another_word_for_when_to_sync_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VALKEY_SYNC", "never")
     with pytest.raises(embedded.StoreError, match="VALKEY_SYNC is 'never': make it second or always"):
-        embedded.chosen(place)
+        embedded.choose_stores(place)
     assert list(place.iterdir()) == []
 
 
@@ -80,7 +80,7 @@ def test_a_disk_that_fails_is_told_of_once(tmp_path: Path) -> None:
         "import sys; from gateway_project.embedded import flushing as f; f.PAUSE = 0.01; f.main(f.Path(sys.argv[1]))"
     )
     flusher = subprocess.Popen(
-        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=home.PROJECT
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=data_directory.PROJECT
     )
     assert flusher.stdout
     assert "does not get to the disk: [Errno" in flusher.stdout.readline()

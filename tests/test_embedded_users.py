@@ -10,7 +10,7 @@ import pytest
 
 from gateway_project import server
 from gateway_project.embedded import postgres
-from gateway_project.place import Place, StartError
+from gateway_project.server_config import ServerConfig, StartError
 
 
 def known_users(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -53,7 +53,7 @@ def test_production_started_by_root_brings_no_database_along(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.setenv("DATABASE_URL", url)
-    place = Place(Path("/nowhere"), mode, "127.0.0.1", 8000)
+    place = ServerConfig(Path("/nowhere"), mode, "127.0.0.1", 8000)
     if refused:
         with pytest.raises(StartError, match="set DATABASE_URL, or start the server as a user of its own"):
             server._refuse_shared_database(place)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 
 LONGEST = 300
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "managers", "service", "services"}

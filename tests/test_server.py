@@ -23,8 +23,8 @@ import psycopg
 import pytest
 from redis import Redis
 
-from gateway_project import home
-from gateway_project.place import free_port
+from gateway_project import data_directory
+from gateway_project.server_config import free_port
 
 WEB = """
 import http.server, os, signal, socket, sys
@@ -70,7 +70,7 @@ class Server:
             [sys.executable, "-c", program, folder / "Procfile", *prepare],
             stdout=subprocess.PIPE,
             text=True,
-            cwd=home.PROJECT,
+            cwd=data_directory.PROJECT,
             env=environment,
         )
 
@@ -166,7 +166,7 @@ def test_who_dies_is_started_again_and_stores_keep_their_data(start: Callable[..
     server = start(stores=True)
     first = int(server.read_until("web started as").split()[-1])
     server.read_until("ready")
-    urls = home.read_stores()
+    urls = data_directory.read_store_urls()
     Redis.from_url(urls["redis_url"]).set("kept", 1)
     with psycopg.connect(urls["database_url"]) as connection:
         connection.execute("CREATE TABLE kept ()")
@@ -233,7 +233,7 @@ def test_a_reload_starts_the_next_web_process_before_it_stops_the_last(
         environment = {**os.environ, "GATEWAY_HOME": str(server.home)}
         done = subprocess.run(
             [sys.executable, "-m", "gateway_project.server", "reload"],
-            cwd=home.PROJECT,
+            cwd=data_directory.PROJECT,
             env=environment,
             capture_output=True,
             text=True,
@@ -277,7 +277,7 @@ def test_a_reload_that_fails_leaves_the_last_web_process_serving(start: Callable
 def test_there_is_nothing_to_reload_without_a_server(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "gateway_project.server", "reload"],
-        cwd=home.PROJECT,
+        cwd=data_directory.PROJECT,
         env={**os.environ, "GATEWAY_HOME": str(tmp_path)},
         capture_output=True,
         text=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 
 SAFE = {
     "GATEWAY_MODE": "production",

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from redis import Redis
 
 from apps.kernel.redis import client
-from gateway_project import store_checks
+from gateway_project import redis_checks
 
 NAMES = ("maxmemory-policy", "appendonly", "save")
 
@@ -34,7 +34,7 @@ def tell(**changes: str) -> None:
 
 
 def found() -> list[str | None]:
-    return [message.id for message in store_checks.check_store()]
+    return [message.id for message in redis_checks.check_store()]
 
 
 def test_a_store_that_keeps_what_it_is_given_is_fit() -> None:
@@ -44,7 +44,7 @@ def test_a_store_that_keeps_what_it_is_given_is_fit() -> None:
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
 def test_an_evicting_store_is_refused(policy: str) -> None:
     tell(maxmemory_policy=policy)
-    (message,) = store_checks.check_store()
+    (message,) = redis_checks.check_store()
     assert (message.id, policy in message.msg, message.is_serious()) == ("gateway.E011", True, True)
 
 
@@ -80,7 +80,7 @@ def test_a_hosted_store_that_does_not_tell_all_is_asked_otherwise(
         "ACL", "SETUSER", "hosted", "reset", "on", ">hosted", "~*", "&*", "+@all", *refused.split()
     )
     hosted = Redis.from_url(django_settings.REDIS_URL, username="hosted", password="hosted", decode_responses=True)
-    monkeypatch.setattr(store_checks, "client", lambda: hosted)
+    monkeypatch.setattr(redis_checks, "client", lambda: hosted)
     try:
         assert found() == expected
     finally:
@@ -89,7 +89,7 @@ def test_a_hosted_store_that_does_not_tell_all_is_asked_otherwise(
 
 
 def test_a_store_that_is_away_keeps_nobody_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_checks, "client", lambda: Redis(port=1, socket_connect_timeout=0.1))
+    monkeypatch.setattr(redis_checks, "client", lambda: Redis(port=1, socket_connect_timeout=0.1))
     assert found() == []
 
 

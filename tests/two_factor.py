@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.hashes import SHA1
 from cryptography.hazmat.primitives.twofactor.totp import TOTP
 from django.utils import timezone
 
-from apps.kernel.sealing import seal
+from apps.kernel.encryption import encrypt
 from apps.organizations.models import TwoFactor, User
 
 SECRET = b"a secret of 20 bytes"
@@ -20,7 +20,7 @@ SECRET = b"a secret of 20 bytes"
 def enrol(user: User, *, confirmed: bool = True) -> TwoFactor:
     """Give the user the app."""
     return TwoFactor.objects.create(
-        user=user, sealed_secret=seal(SECRET), confirmed_at=timezone.now() if confirmed else None
+        user=user, sealed_secret=encrypt(SECRET), confirmed_at=timezone.now() if confirmed else None
     )
 
 

@@ -19,7 +19,7 @@ import requests
 from django.test import Client
 
 from apps.billing import balances, reservations
-from apps.billing.leases import worker_name
+from apps.billing.worker_leases import worker_name
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import credentials, policy
 from apps.gateway.admission import last_balances, offline_admission

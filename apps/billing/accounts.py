@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from apps.billing import processor
+from apps.billing import payment_processor
 from apps.billing.models import BillingAccount, Transaction
 from apps.organizations.models import Organization
 
@@ -43,7 +43,9 @@ def customer_of(organization: Organization) -> str:
     """
     account = account_of(organization.id)
     if account.processor_customer_id is None:
-        made = processor.create_customer(str(organization.id), organization.billing_email or "", organization.name)
+        made = payment_processor.create_customer(
+            str(organization.id), organization.billing_email or "", organization.name
+        )
         with transaction.atomic():
             account = locked_account(organization.id)
             account.processor_customer_id = account.processor_customer_id or made

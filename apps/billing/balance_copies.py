@@ -16,7 +16,7 @@ import structlog
 
 from apps.billing import balances, ledger, ledger_epoch
 from apps.billing.balances import Balance, Scope
-from apps.billing.leases import PROMISED
+from apps.billing.worker_leases import SUM_HOLDS_LUA
 from apps.kernel.ids import find_id
 from apps.kernel.redis import LuaScript, client
 
@@ -27,7 +27,7 @@ BATCH = 1_000
 _SCOPES: tuple[Scope, ...] = ("organization", "key")
 
 _HOLD = LuaScript(
-    PROMISED
+    SUM_HOLDS_LUA
     + """
     -- KEYS: copies. Makes what is held on each what open reservations hold there; returns how many were wrong.
     local sums, wrong = promised(), 0
@@ -43,7 +43,7 @@ _HOLD = LuaScript(
 )
 
 
-class Stray(NamedTuple):
+class DivergentCopy(NamedTuple):
     """A balance, and what its copy says: amount (1e-9 USD), version and epoch."""
 
     true: Balance
@@ -69,7 +69,7 @@ class Resynced(NamedTuple):
     """
 
     compared: int
-    changed: list[Stray]
+    changed: list[DivergentCopy]
     holds: int
     epoch: int | None
 
@@ -79,68 +79,68 @@ def resync() -> Resynced:
 
     Raises DatabaseError, RedisError; then it may be repeated.
     """
-    present, compared = ledger_epoch.current(), 0
+    present, compared = ledger_epoch.read_epoch(), 0
     began = None
-    changed: list[Stray] = []
-    if ledger_epoch.known_to_the_store() > present:
-        began = present = ledger_epoch.begin("the store knew a later epoch", instead_of=present)
-    for names in batches(copies()):
-        strays = strayed(names)
+    changed: list[DivergentCopy] = []
+    if ledger_epoch.read_epoch_in_redis() > present:
+        began = present = ledger_epoch.begin_epoch("the store knew a later epoch", instead_of=present)
+    for names in batches(scan_copy_keys()):
+        strays = find_divergent_copies(names)
         if began is None and (ahead := [one for one in strays if one.is_ahead]):
             began = _begin_instead_of(ahead)
         compared += len(names)
         changed += [one for one in strays if one.amount != one.true.nanos]
         # As they are by now, and of the epoch that may just have begun.
-        balances.put([one.true for one in strayed(names)])
+        balances.publish_or_raise([one.true for one in find_divergent_copies(names)])
     if began is not None:
         # Those that agreed before it began are void since.
-        for names in batches(copies()):
-            balances.put([one.true for one in strayed(names)])
-    balances.void_before(began or present)
-    holds = sum(int(_HOLD(names, [])) for names in batches(copies()))
+        for names in batches(scan_copy_keys()):
+            balances.publish_or_raise([one.true for one in find_divergent_copies(names)])
+    balances.void_epochs_before(began or present)
+    holds = sum(int(_HOLD(names, [])) for names in batches(scan_copy_keys()))
     done = Resynced(compared, changed, holds, began)
     if changed or holds or began:
         log.warning("balances.resynced", compared=compared, changed=len(changed), holds=holds, epoch=began)
     return done
 
 
-def mend(suspects: Iterable[Balance]) -> None:
+def repair_copies(suspects: Iterable[Balance]) -> None:
     """Look into balances whose copies knew something newer, and make them copies again. Raises as `resync` does."""
     names = [balances.key(one.scope, one.id) for one in suspects]
     if not names:
         return
-    known, present = ledger_epoch.known_to_the_store(), ledger_epoch.current()
+    known, present = ledger_epoch.read_epoch_in_redis(), ledger_epoch.read_epoch()
     if known > present:
-        ledger_epoch.begin("the store knew a later epoch", instead_of=present)
-    elif ahead := [one for one in strayed(names) if one.is_ahead]:
+        ledger_epoch.begin_epoch("the store knew a later epoch", instead_of=present)
+    elif ahead := [one for one in find_divergent_copies(names) if one.is_ahead]:
         _begin_instead_of(ahead)
     for scope, identifiers in _by_scope(names).items():
-        balances.put(ledger.balances_of(scope, identifiers))
+        balances.publish_or_raise(ledger.balances_of(scope, identifiers))
 
 
-def _begin_instead_of(ahead: Sequence[Stray]) -> int:
+def _begin_instead_of(ahead: Sequence[DivergentCopy]) -> int:
     worst = ahead[0]
     where = f"{worst.true.scope} {worst.true.id}"
     reason = f"{where}: the store knew version {worst.version}, the database {worst.true.version}"
-    return ledger_epoch.begin(reason, instead_of=worst.true.epoch)
+    return ledger_epoch.begin_epoch(reason, instead_of=worst.true.epoch)
 
 
-def strayed(names: Sequence[str]) -> list[Stray]:
+def find_divergent_copies(names: Sequence[str]) -> list[DivergentCopy]:
     """Return the balances whose copies are not they; of those that exist."""
     said: dict[tuple[Scope, UUID], tuple[int, int, int]] = {}
-    for name, (amount, version, epoch) in zip(names, ask(names, "amount", "version", "epoch"), strict=True):
-        scope, identifier = named(name)
+    for name, (amount, version, epoch) in zip(names, read_fields(names, "amount", "version", "epoch"), strict=True):
+        scope, identifier = parse_copy_key(name)
         if identifier is not None and amount is not None:
             said[scope, identifier] = (int(amount), int(version or 0), int(epoch or 0))
     return [
-        Stray(true, *said[scope, true.id])
+        DivergentCopy(true, *said[scope, true.id])
         for scope in _SCOPES
         for true in ledger.balances_of(scope, [identifier for of, identifier in said if of == scope])
         if said[scope, true.id] != (true.nanos, true.version, true.epoch)
     ]
 
 
-def copies() -> Iterator[str]:
+def scan_copy_keys() -> Iterator[str]:
     """Yield the names of all copies. Raises RedisError."""
     return (str(name) for name in client().scan_iter(match="balance:*", count=BATCH))
 
@@ -152,7 +152,7 @@ def batches(names: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def ask(names: Sequence[str], *fields: str) -> list[list[str | None]]:
+def read_fields(names: Sequence[str], *fields: str) -> list[list[str | None]]:
     """Return fields of each copy; None for those that it does not have. Raises RedisError."""
     pipe = client().pipeline(transaction=False)
     for name in names:
@@ -160,7 +160,7 @@ def ask(names: Sequence[str], *fields: str) -> list[list[str | None]]:
     return list(pipe.execute())
 
 
-def named(name: str) -> tuple[Scope, UUID | None]:
+def parse_copy_key(name: str) -> tuple[Scope, UUID | None]:
     """Return whose balance a copy is."""
     _, scope, identifier = name.split(":", 2)
     return ("organization" if scope == "organization" else "key"), find_id(identifier)
@@ -168,7 +168,7 @@ def named(name: str) -> tuple[Scope, UUID | None]:
 
 def _by_scope(names: Iterable[str]) -> dict[Scope, list[UUID]]:
     found: dict[Scope, list[UUID]] = {scope: [] for scope in _SCOPES}
-    for scope, identifier in map(named, names):
+    for scope, identifier in map(parse_copy_key, names):
         if identifier is not None:
             found[scope].append(identifier)
     return found

@@ -17,7 +17,7 @@ from uuid import UUID
 import structlog
 from redis.exceptions import RedisError
 
-from apps.billing.leases import PROMISED
+from apps.billing.worker_leases import SUM_HOLDS_LUA
 from apps.kernel.money import nanos_down, nanos_up
 from apps.kernel.redis import LuaScript
 
@@ -32,7 +32,7 @@ EPOCH, MOVED = "ledger:epoch", "ledger:moved"
 MOST_MOVED = 500
 
 _PUBLISH = LuaScript(
-    PROMISED
+    SUM_HOLDS_LUA
     + f"""
     -- KEYS: the ledger's epoch, the copies that moved last, then copies; ARGV: each one's amount, version and epoch
     -- Returns the places, from 0, of those that say something older than what is known.
@@ -107,17 +107,17 @@ def publish(balances: Sequence[Balance]) -> None:
     moved by the next settlement.
     """
     try:
-        put(balances)
+        publish_or_raise(balances)
     except RedisError as error:
         log.warning("balances.not_published", count=len(balances), error=str(error))
 
 
-def void_before(epoch: int) -> None:
+def void_epochs_before(epoch: int) -> None:
     """Let copies of earlier epochs count for nothing. Raises RedisError."""
     _BEGIN([EPOCH], [epoch])
 
 
-def put(balances: Sequence[Balance]) -> list[Balance]:
+def publish_or_raise(balances: Sequence[Balance]) -> list[Balance]:
     """Move the copies forward; return the balances whose copies know something newer. Raises RedisError.
 
     That is so where another was quicker, and where the database has forgotten what it told before: whoever can ask it

@@ -10,10 +10,10 @@ from datetime import timedelta
 from django.db import transaction
 from django.utils import timezone
 
-from apps.billing import processor
+from apps.billing import payment_processor
 from apps.billing.accounts import account_of, customer_of, find_account, locked_account
 from apps.billing.models import PaymentMethod, Transaction
-from apps.billing.processor_answers import Card, Missing
+from apps.billing.payment_processor_types import Card, Missing
 from apps.kernel.errors import InvalidRequest, NotFound, RateLimited
 from apps.organizations import audit
 from apps.organizations.models import Organization
@@ -27,7 +27,7 @@ MOST_DECLINES = 10
 
 def begin(organization: Organization) -> str:
     """Begin taking a card; return the secret with which the processor's own form in the browser finishes it."""
-    return processor.set_up_card(customer_of(organization))
+    return payment_processor.set_up_card(customer_of(organization))
 
 
 def fetch(organization: Organization, identifier: str) -> Card:
@@ -39,13 +39,13 @@ def fetch(organization: Organization, identifier: str) -> Card:
     if others.count() >= MOST:
         raise InvalidRequest(f"Maximum {MOST} payment methods per organization", code="too_many_payment_methods")
     customer = customer_of(organization)
-    found = processor.card(identifier)
+    found = payment_processor.card(identifier)
     if found.customer is None:
-        found = processor.attach_card(identifier, customer)
+        found = payment_processor.attach_card(identifier, customer)
     if found.customer != customer:
         raise InvalidRequest("There is no such card", code="payment_method_unknown", param="paymentMethodId")
     if not others.exists():
-        processor.set_default_card(identifier, customer)
+        payment_processor.set_default_card(identifier, customer)
     return found
 
 
@@ -80,7 +80,7 @@ def keep(organization: Organization, card: Card) -> PaymentMethod:
 
 def make_default(row: PaymentMethod) -> PaymentMethod:
     """Let a card be the one that is charged. Raises NotFound when it is gone."""
-    processor.set_default_card(row.processor_payment_method_id, row.processor_customer_id)
+    payment_processor.set_default_card(row.processor_payment_method_id, row.processor_customer_id)
     with transaction.atomic():
         account = locked_account(row.organization_id)
         rows = PaymentMethod.objects.filter(organization=row.organization_id)
@@ -112,7 +112,7 @@ def remove(row: PaymentMethod) -> None:
         )
     if heir is not None and row.is_default:
         make_default(heir)
-    processor.detach_card(row.processor_payment_method_id)
+    payment_processor.detach_card(row.processor_payment_method_id)
     _forget(row)
 
 
@@ -121,7 +121,7 @@ def follow(identifier: str, customer: str) -> None:
     account = find_account(customer)
     row = PaymentMethod.objects.filter(processor_payment_method_id=identifier).first()
     try:
-        card = processor.card(identifier)
+        card = payment_processor.card(identifier)
     except Missing:
         card = None
     if card is None or card.customer is None:

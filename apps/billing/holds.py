@@ -12,15 +12,15 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from apps.billing import balances
-from apps.billing.leases import notes_key
 from apps.billing.ledger import Charge
-from apps.billing.limit_scripts import LIMITS
+from apps.billing.limit_scripts import LIMITS_LUA
+from apps.billing.worker_leases import notes_key
 from apps.kernel.money import nanos_up
 from apps.kernel.redis import LuaScript
 
 # What is granted of more than a 64th of what is left: a useful part of up to an eighth of it, or that 64th, whichever
 # is more. So any number of requests at once leave each other room, and one alone may come to have nearly all.
-GRANT: Final = """
+PARTIAL_GRANT_LUA: Final = """
     local function granted(want, part, least, left)
       if not left or want <= left / 64 then return want end
       return math.floor(math.max(least, math.min(want, math.max(left / 64, math.min(part, left / 8)))))
@@ -28,8 +28,8 @@ GRANT: Final = """
 """
 
 _EXTEND = LuaScript(
-    LIMITS
-    + GRANT
+    LIMITS_LUA
+    + PARTIAL_GRANT_LUA
     + """
     -- KEYS: the worker's notes, and the balances that the reservation is held on
     -- ARGV: its id, the amount that it is known to hold, how much more is wanted, a useful part of it, and the least;
@@ -88,7 +88,7 @@ class Hold(msgspec.Struct, frozen=True):
     key_limit_nanos: int | None = None
 
 
-class Shrunk(msgspec.Struct, frozen=True):
+class SettledHold(msgspec.Struct, frozen=True):
     """A reservation once the cost is known: its note from now on, and what each of its balances holds (1e-9 USD)."""
 
     hold: Hold
@@ -96,7 +96,7 @@ class Shrunk(msgspec.Struct, frozen=True):
     stays: tuple[int, ...]
 
 
-class Growth(StrEnum):
+class ExtensionOutcome(StrEnum):
     """What came of asking for more: it is held, not covered by what is left, or there is no reservation any more."""
 
     HELD = "held"
@@ -105,23 +105,23 @@ class Growth(StrEnum):
     UNKNOWN = "unknown"
 
 
-Grown_co = TypeVar("Grown_co", covariant=True)
+Hold_co = TypeVar("Grown_co", covariant=True)
 
 
-class Extended(msgspec.Struct, Generic[Grown_co], frozen=True):
+class HoldExtension(msgspec.Struct, Generic[Hold_co], frozen=True):
     """The outcome, the hold as it is now, and the Redis key of the balance that was short or has no copy."""
 
-    growth: Growth
-    hold: Grown_co
+    growth: ExtensionOutcome
+    hold: Hold_co
     balance: str = ""
 
 
-def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> Extended[Hold]:
+def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> HoldExtension[Hold]:
     """Hold more: all that is wanted, or as much of it as leaves room for others, but no less than the least.
 
     May be repeated with the same hold. One atomic round trip. Raises RedisError; then nobody knows whether it was done.
     """
-    outcome, *rest = _EXTEND.together(
+    outcome, *rest = _EXTEND.run_batched(
         [notes_key(hold.worker), *hold.balances],
         [
             hold.id,
@@ -132,13 +132,13 @@ def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> Ex
             "" if hold.key_limit_nanos is None else hold.key_limit_nanos,
         ],
     )
-    growth = Growth(outcome)
-    if growth is Growth.HELD:
-        return Extended(growth, msgspec.structs.replace(hold, amount_nanos=int(rest[0])))
-    return Extended(growth, hold, rest[0] if rest else "")
+    growth = ExtensionOutcome(outcome)
+    if growth is ExtensionOutcome.HELD:
+        return HoldExtension(growth, msgspec.structs.replace(hold, amount_nanos=int(rest[0])))
+    return HoldExtension(growth, hold, rest[0] if rest else "")
 
 
-def shrink(hold: Hold, charge: Charge) -> Shrunk:
+def reduce_to_cost(hold: Hold, charge: Charge) -> SettledHold:
     """Return what stays of a reservation once it is known what its request is charged, until that has been done."""
     credits, usage = nanos_up(charge.storage - charge.credits), nanos_up(charge.usage)
     stays = max(credits, usage)
@@ -149,4 +149,4 @@ def shrink(hold: Hold, charge: Charge) -> Shrunk:
         amounts.append(stays if owed else 0)
         if owed:
             kept.append(name)
-    return Shrunk(hold, _encode(Note(str(stays), tuple(kept))), tuple(amounts))
+    return SettledHold(hold, _encode(Note(str(stays), tuple(kept))), tuple(amounts))

@@ -19,9 +19,9 @@ from django.db.models import F
 from apps.billing import balances
 from apps.billing.balances import Balance, Scope
 from apps.billing.models import LedgerEntry, Transaction
-from apps.kernel.arrays import array_of
 from apps.kernel.ids import new_id
 from apps.kernel.money import LARGEST, ZERO, exact, storable
+from apps.kernel.postgres_arrays import write_array
 from apps.organizations.models import Organization
 
 # Where a scope's balance is kept; its version counts beside it.
@@ -175,7 +175,7 @@ def _append(movements: Iterable[_Movement]) -> list[tuple[UUID, UUID | None, Dec
             )
             ON CONFLICT (kind, reference) DO NOTHING RETURNING organization_id, api_key_id, credits, usage
             """,
-            [array_of([new_id() for _ in moving]), *map(array_of, zip(*moving, strict=True))],
+            [write_array([new_id() for _ in moving]), *map(write_array, zip(*moving, strict=True))],
         )
         return list(cursor.fetchall())
 

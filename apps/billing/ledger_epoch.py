@@ -21,27 +21,27 @@ from apps.kernel.redis import client
 log = structlog.get_logger(__name__)
 
 
-def current() -> int:
+def read_epoch() -> int:
     """Return the database's epoch. Raises DatabaseError."""
     return int(LedgerEpoch.objects.aggregate(latest=Max("number"))["latest"] or 0)
 
 
-def known_to_the_store() -> int:
+def read_epoch_in_redis() -> int:
     """Return the epoch that copies must be of; 0 where nothing was published. Raises RedisError."""
     return int(client().get(EPOCH) or 0)
 
 
-def begin(reason: str, *, instead_of: int) -> int:
+def begin_epoch(reason: str, *, instead_of: int) -> int:
     """Begin another epoch in place of `instead_of`, unless somebody has; return the present one.
 
     It is higher than what the database and the store know. Policies and the catalog, which came from the same database,
     are to be read anew as well. Raises DatabaseError, RedisError.
     """
-    known = known_to_the_store()
+    known = read_epoch_in_redis()
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("LOCK TABLE billing_ledgerepoch IN SHARE ROW EXCLUSIVE MODE")
-        if (present := current()) != instead_of:
+        if (present := read_epoch()) != instead_of:
             return present
         number = max(present + 1, known + 1, time.time_ns() // 1000)
         LedgerEpoch.objects.create(number=number, reason=reason)

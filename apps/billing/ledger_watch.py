@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 _LATEST = 100
 
 
-class Watch:
+class LedgerWatch:
     """What is remembered between two looks: which server it was, and which copies were behind."""
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Watch:
         return done
 
     def _falls_back(self) -> bool:
-        if ledger_epoch.known_to_the_store() != ledger_epoch.current():
+        if ledger_epoch.read_epoch_in_redis() != ledger_epoch.read_epoch():
             return True
         latest = {str(name) for name in client().lrange(balances.MOVED, 0, _LATEST - 1)}
         latest.update(balances.key(one.scope, one.id) for one in ledger.moved_last(_LATEST))
-        strays = balance_copies.strayed(sorted(latest))
+        strays = balance_copies.find_divergent_copies(sorted(latest))
         # Behind once is being settled; behind with the same version twice is what nobody will publish any more.
         behind = {(balances.key(one.true.scope, one.true.id), one.version) for one in strays}
         stuck, self._behind = behind & self._behind, behind

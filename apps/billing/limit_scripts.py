@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from apps.billing.balances import EPOCH
 
-LIMITS = f"""
+LIMITS_LUA = f"""
     -- When a bucket of a minute's requests, kept under a name, will be full again; never later than an empty one would.
     local function bucket_of(name, now)
       local full = tonumber(redis.call('GET', name) or '0')

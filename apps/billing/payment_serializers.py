@@ -9,7 +9,7 @@ from rest_framework import serializers
 
 from apps.billing.auto_topup import CENT, HIGHEST, LOWEST
 from apps.billing.models import PaymentMethod
-from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Money, Text
+from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, DecimalTextField, TextField
 from apps.organizations.serializers import Amount
 
 
@@ -27,7 +27,7 @@ class PaymentMethodShape(CamelModelSerializer):
 class NewPaymentMethodShape(CamelSerializer):
     """`POST /organization/{orgId}/payment-methods`: the card that the processor's form in the browser brought about."""
 
-    payment_method_id = Text(max_length=255)
+    payment_method_id = TextField(max_length=255)
 
 
 class CardSetupShape(CamelSerializer):
@@ -61,7 +61,7 @@ class SubscriptionShape(CamelSerializer):
 
     plan = serializers.CharField()
     status = serializers.CharField()
-    amount = Money()
+    amount = DecimalTextField()
     currency = serializers.CharField()
     current_period_end = serializers.DateTimeField(allow_null=True)
     cancel_at_period_end = serializers.BooleanField()

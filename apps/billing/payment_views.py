@@ -13,9 +13,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.billing import cards, processor, subscription, topup
+from apps.billing import cards, payment_processor, subscription, topup
 from apps.billing.access import access_payment_method
 from apps.billing.models import BillingAccount, PaymentMethod
+from apps.billing.payment_processor_types import Declined, ProcessorAway, ProcessorOff, Refused
 from apps.billing.payment_serializers import (
     CardSetupShape,
     NewPaymentMethodShape,
@@ -23,10 +24,9 @@ from apps.billing.payment_serializers import (
     PaymentMethodShape,
     SubscriptionShape,
 )
-from apps.billing.processor_answers import Declined, ProcessorAway, ProcessorOff, Refused
 from apps.billing.serializers import TransactionShape
 from apps.kernel.errors import InvalidRequest, Overloaded, PaymentRequired
-from apps.kernel.rest.describe import described, said
+from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations import idempotency
 from apps.organizations.access import access_organization
@@ -60,8 +60,8 @@ class PaymentEndpoint(MemberEndpoint):
         claim = idempotency.claim_of(self.request, self.user.id)
         if claim is None:
             return None
-        said = "\n".join((str(claim.user_id), claim.route, str(organization.id), claim.key))
-        return sha256(said.encode()).hexdigest()
+        message_field = "\n".join((str(claim.user_id), claim.route, str(organization.id), claim.key))
+        return sha256(message_field.encode()).hexdigest()
 
 
 class PaymentMethods(PaymentEndpoint):
@@ -110,7 +110,7 @@ class CardSetup(PaymentEndpoint):
 class OnePaymentMethod(PaymentEndpoint):
     """`DELETE /organization/{orgId}/payment-methods/{id}`."""
 
-    @described({"message": said()}, refuses=(403, 404, 409, 503))
+    @described({"message": message_field()}, refuses=(403, 404, 409, 503))
     def delete(self, request: Request, organization_id: str, payment_method_id: str) -> Response:
         """Forget a card."""
         cards.remove(access_payment_method(self.user, organization_id, payment_method_id))
@@ -125,7 +125,9 @@ class DefaultPaymentMethod(PaymentEndpoint):
         self.read(Nothing)
         self.row = cards.make_default(access_payment_method(self.user, **self.kwargs))
 
-    @described({"message": said(), "paymentMethod": PaymentMethodShape()}, body=Nothing, refuses=(403, 404, 503))
+    @described(
+        {"message": message_field(), "paymentMethod": PaymentMethodShape()}, body=Nothing, refuses=(403, 404, 503)
+    )
     def post(self, request: Request, organization_id: str, payment_method_id: str) -> Response:
         """Let a card be the one that is charged."""
         return Response({"message": "Default changed", "paymentMethod": PaymentMethodShape(self.row).data})
@@ -138,7 +140,7 @@ class TopUps(PaymentEndpoint):
         """Charge the card. Under an `Idempotency-Key` the same row is gone on with, even where the answer was lost."""
         organization = self.access()
         amount = self.read(NewTopUpShape)["amount"]
-        processor.require()
+        payment_processor.require()
         self.attempt = topup.pay(topup.begin(organization, amount, self.request_key(organization)))
         topup.require_paid(self.attempt)
 
@@ -177,7 +179,7 @@ class ProSubscription(PaymentEndpoint):
         row = TransactionShape(self.begun).data if self.begun else None
         return Response({"subscription": _subscription_of(self.organization), "transaction": row})
 
-    @described({"message": said(), "subscription": SubscriptionShape()}, refuses=(403, 404, 503))
+    @described({"message": message_field(), "subscription": SubscriptionShape()}, refuses=(403, 404, 503))
     def delete(self, request: Request, organization_id: str) -> Response:
         """Cancel: the plan stays until the end of what is paid for."""
         organization = self.access()

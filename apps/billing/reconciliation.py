@@ -17,10 +17,10 @@ from uuid import UUID
 
 import msgspec
 
-from apps.billing import audit, balance_copies, balances
-from apps.billing.balance_copies import BATCH, ask, batches, named
+from apps.billing import balance_copies, balances, ledger_audit
+from apps.billing.balance_copies import BATCH, batches, parse_copy_key, read_fields
 from apps.billing.holds import Note
-from apps.billing.leases import PROMISED, notes_key
+from apps.billing.worker_leases import SUM_HOLDS_LUA, notes_key
 from apps.kernel.ids import time_of
 from apps.kernel.money import NANO, plain
 from apps.kernel.redis import LuaScript, client
@@ -29,7 +29,7 @@ from apps.kernel.redis import LuaScript, client
 PATIENCE = 3.0
 
 _HELD = LuaScript(
-    PROMISED
+    SUM_HOLDS_LUA
     + """
     -- KEYS: balances. Returns, for each, what is held on it and what open notes hold there.
     local sums, answer = promised(), {}
@@ -44,7 +44,7 @@ Kind = Literal["credits", "usage", "open", "held", "copy"]
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class AmountMismatch:
     """Two amounts that should be one, of an organization or a key; `open` is about a request."""
 
     kind: Kind
@@ -54,15 +54,15 @@ class Difference:
     found: str
 
 
-def sums() -> Iterator[Difference]:
+def compare_balances_with_ledger() -> Iterator[AmountMismatch]:
     """Yield every balance that the ledger contradicts. Raises DatabaseError."""
-    for one in audit.differences():
+    for one in ledger_audit.find_mismatches():
         kind: Kind = "credits" if one.scope == "organization" else "usage"
         organization = one.id if one.scope == "organization" else None
-        yield Difference(kind, one.id, organization, plain(one.entries), plain(one.balance))
+        yield AmountMismatch(kind, one.id, organization, plain(one.entries), plain(one.balance))
 
 
-def left_open(before: datetime) -> Iterator[Difference]:
+def find_unrecorded_requests(before: datetime) -> Iterator[AmountMismatch]:
     """Yield the requests let in before a moment whose notes are still there: nobody has recorded them.
 
     A note goes when its request's row is in the log, so these are all there are. Raises RedisError.
@@ -72,11 +72,11 @@ def left_open(before: datetime) -> Iterator[Difference]:
             request = UUID(str(identifier))
             if time_of(request) < before:
                 note = msgspec.json.decode(text, type=Note)
-                held = plain(Decimal(note.amount) / NANO)
-                yield Difference("open", request, _organization_of(note), "0", held)
+                compare_holds = plain(Decimal(note.amount) / NANO)
+                yield AmountMismatch("open", request, _organization_of(note), "0", compare_holds)
 
 
-def held() -> Iterator[Difference]:
+def compare_holds() -> Iterator[AmountMismatch]:
     """Yield the balances on which something else is held than open requests hold. Raises RedisError.
 
     Suspects are found by reading around, and asked about in one step, so that nothing moves in between.
@@ -88,44 +88,44 @@ def held() -> Iterator[Difference]:
             for balance in note.holds:
                 promised[balance] += int(note.amount)
     suspects = []
-    for names in batches(balance_copies.copies()):
-        amounts = ask(names, "held")
+    for names in batches(balance_copies.scan_copy_keys()):
+        amounts = read_fields(names, "held")
         suspects += [name for name, (amount,) in zip(names, amounts, strict=True) if int(amount or 0) != promised[name]]
     for some in batches(suspects):
         answers = _HELD(some, [])
         for name, (found, expected) in zip(some, answers, strict=True):
-            scope, identifier = named(name)
+            scope, identifier = parse_copy_key(name)
             if int(found) != int(expected) and identifier is not None:
                 organization = identifier if scope == "organization" else None
-                yield Difference("held", identifier, organization, _usd(expected), _usd(found))
+                yield AmountMismatch("held", identifier, organization, _usd(expected), _usd(found))
 
 
-def copies() -> Iterator[Difference]:
+def compare_copies() -> Iterator[AmountMismatch]:
     """Yield the copies of balances that are not the balance, after a while in which they might have become it.
 
     They are mended as well. Raises RedisError and DatabaseError.
     """
     suspects = {
         (one.true.scope, one.true.id, one.version)
-        for names in batches(balance_copies.copies())
-        for one in balance_copies.strayed(names)
+        for names in batches(balance_copies.scan_copy_keys())
+        for one in balance_copies.find_divergent_copies(names)
     }
     if not suspects:
         return
     time.sleep(PATIENCE)
     for names in batches(balances.key(scope, identifier) for scope, identifier, _ in suspects):
-        again = balance_copies.strayed(names)
+        again = balance_copies.find_divergent_copies(names)
         # One whose version has moved on is being settled this moment.
         for one in again:
             true, known = one.true, (one.amount, one.version)
             if (true.scope, true.id, one.version) in suspects and known != (true.nanos, true.version):
                 organization = true.id if true.scope == "organization" else None
-                yield Difference("copy", true.id, organization, _usd(true.nanos), _usd(one.amount))
-        balance_copies.mend([one.true for one in again])
+                yield AmountMismatch("copy", true.id, organization, _usd(true.nanos), _usd(one.amount))
+        balance_copies.repair_copies([one.true for one in again])
 
 
 def _organization_of(note: Note) -> UUID | None:
-    owners = map(named, note.holds)
+    owners = map(parse_copy_key, note.holds)
     return next((identifier for scope, identifier in owners if scope == "organization"), None)
 
 

@@ -18,7 +18,7 @@ from django.urls import reverse
 from unfold.decorators import action
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextInputWidget
 
-from apps.billing import processor, refunds
+from apps.billing import payment_processor, refunds
 from apps.billing.models import Transaction
 from apps.kernel.admin import RecordAdmin
 from apps.kernel.errors import ApiError
@@ -61,7 +61,7 @@ class RefundingAdmin(RecordAdmin):
         payment = get_object_or_404(Transaction, pk=object_id)
         back = reverse("admin:billing_transaction_change", args=[payment.pk])
         left = refunds.refundable(payment)
-        if not left or not processor.is_on():
+        if not left or not payment_processor.is_on():
             messages.error(request, "There is nothing to refund here" if not left else "Payments are not set up here")
             return HttpResponseRedirect(back)
         form = RefundForm(request.POST or None, initial={"amount": f"{left:.2f}"})

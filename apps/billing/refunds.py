@@ -14,10 +14,10 @@ from django.db import transaction
 from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
-from apps.billing import ledger, processor
+from apps.billing import ledger, payment_processor
 from apps.billing.accounts import locked_account, locked_transaction
 from apps.billing.models import Transaction
-from apps.billing.processor_answers import ProcessorAway, Refund, Refused
+from apps.billing.payment_processor_types import ProcessorAway, Refund, Refused
 from apps.billing.topup import FRESH, MAX_DESCRIPTION
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.ids import find_id
@@ -55,7 +55,7 @@ def pay(row: Transaction) -> Transaction:
     if row.status != Transaction.Status.PENDING or payment is None:
         return row
     try:
-        made = processor.refund(
+        made = payment_processor.refund(
             key=str(row.id),
             payment=payment.processor_payment_intent_id or "",
             amount=row.amount,
@@ -73,7 +73,7 @@ def recover(row: Transaction) -> Transaction:
     payment = row.related_transaction
     if payment is None or not payment.processor_payment_intent_id:
         return row
-    for made in processor.refunds_of(payment.processor_payment_intent_id):
+    for made in payment_processor.refunds_of(payment.processor_payment_intent_id):
         if made.transaction == str(row.id):
             return _take_over(row, made)
     if row.created_at > timezone.now() - FRESH:
@@ -91,7 +91,7 @@ def follow(payment_id: str) -> None:
     ).first()
     if payment is None:
         return
-    for made in processor.refunds_of(payment_id):
+    for made in payment_processor.refunds_of(payment_id):
         row = _refunds(payment).filter(processor_refund_id=made.id).first()
         row = row or _refunds(payment).filter(pk__in=[find_id(made.transaction)]).first()
         if row is None and made.status == "succeeded":

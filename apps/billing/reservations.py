@@ -15,15 +15,15 @@ from uuid import UUID
 import msgspec
 
 from apps.billing import balances
-from apps.billing.holds import GRANT, Hold, Note
-from apps.billing.leases import WORKERS, notes_key
-from apps.billing.limit_scripts import LIMITS
+from apps.billing.holds import PARTIAL_GRANT_LUA, Hold, Note
+from apps.billing.limit_scripts import LIMITS_LUA
+from apps.billing.worker_leases import WORKERS, notes_key
 from apps.kernel import generation, ids
 from apps.kernel.redis import LuaScript, client
 
 _RESERVE = LuaScript(
-    LIMITS
-    + GRANT
+    LIMITS_LUA
+    + PARTIAL_GRANT_LUA
     + """
     -- KEYS: two generations, the organization's and the key's balance, the worker's notes, the requests in flight,
     --       the workers, and a bucket for each rate
@@ -114,7 +114,7 @@ _RELEASE = LuaScript(
 _encode = msgspec.json.Encoder().encode
 
 
-class Outcome(StrEnum):
+class ReservationOutcome(StrEnum):
     """What came of asking for a reservation."""
 
     HELD = "held"
@@ -126,14 +126,14 @@ class Outcome(StrEnum):
     TOO_MANY = "too_many"
 
 
-class Rate(msgspec.Struct, frozen=True):
+class RateLimit(msgspec.Struct, frozen=True):
     """A limit of so many requests a minute; requests with the same bucket count together."""
 
     bucket: str
     per_minute: int
 
 
-class RateLeft(msgspec.Struct, frozen=True):
+class RateLimitStatus(msgspec.Struct, frozen=True):
     """How the tightest rate stands: requests a minute, how many are left, seconds until all are again.
 
     `retry_after` is the seconds until the next one, when there is none left.
@@ -145,7 +145,7 @@ class RateLeft(msgspec.Struct, frozen=True):
     retry_after: float = 0.0
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ReservationResult(msgspec.Struct, frozen=True):
     """The outcome, and what goes with it.
 
     `hold` is what was reserved, `words` are the current generations (catalog, organization) when stale, `unknown` the
@@ -153,17 +153,17 @@ class Answer(msgspec.Struct, frozen=True):
     held or too fast; `credits_left` and `key_left` what can be spent beside what was held, where that was looked at.
     """
 
-    outcome: Outcome
+    outcome: ReservationOutcome
     hold: Hold | None = None
-    words: tuple[str, str] | None = None
+    generation_tokens: tuple[str, str] | None = None
     unknown: balances.Scope | None = None
     left_nanos: int = 0
-    rate: RateLeft | None = None
+    rate: RateLimitStatus | None = None
     credits_left: int | None = None
     key_left: int | None = None
 
 
-class Request(msgspec.Struct, frozen=True):
+class ReservationRequest(msgspec.Struct, frozen=True):
     """A reservation to be made, of an amount in 1e-9 USD; a limit that is None is none.
 
     Of `amount_nanos` at least `least_nanos` are granted (None: all of it), and where that is much of what is left,
@@ -179,10 +179,10 @@ class Request(msgspec.Struct, frozen=True):
     amount_nanos: int
     from_credits: bool
     key_limit_nanos: int | None
-    catalog_word: str
-    organization_word: str
+    catalog_token: str
+    organization_token: str
     payload: str
-    rates: tuple[Rate, ...] = ()
+    rates: tuple[RateLimit, ...] = ()
     most_in_flight: int | None = None
     flight_seconds: int = 3_600
     part_nanos: int | None = None
@@ -195,7 +195,7 @@ def flight_key(organization_id: UUID) -> str:
     return f"flight:{organization_id}"
 
 
-def reserve(request: Request) -> Answer:
+def reserve(request: ReservationRequest) -> ReservationResult:
     """Hold the amount, or a part of it, or say why not; one atomic round trip. Raises RedisError."""
     identifier = ids.text_of(request.id)
     organization = balances.key("organization", request.organization_id)
@@ -205,7 +205,7 @@ def reserve(request: Request) -> Answer:
     counted = "" if request.most_in_flight is None else flight
     least = request.amount_nanos if request.least_nanos is None else request.least_nanos
     note = Note("0", holds, request.payload, counted)
-    answer = _RESERVE.together(
+    answer = _RESERVE.run_batched(
         [
             generation.key(generation.CATALOG),
             generation.key(generation.organization(request.organization_id)),
@@ -217,10 +217,10 @@ def reserve(request: Request) -> Answer:
             *(f"rate:{rate.bucket}" for rate in request.rates),
         ],
         [
-            request.catalog_word,
-            request.organization_word,
+            request.catalog_token,
+            request.organization_token,
             # Not the request's id: it may be asked for again after the store has lost what it knew.
-            generation.fresh_word(),
+            generation.new_generation_token(),
             request.amount_nanos,
             "1" if request.from_credits else "",
             "" if request.key_limit_nanos is None else request.key_limit_nanos,
@@ -234,23 +234,25 @@ def reserve(request: Request) -> Answer:
             *(rate.per_minute for rate in request.rates),
         ],
     )
-    if answer[0] == Outcome.HELD:
+    if answer[0] == ReservationOutcome.HELD:
         hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos)
         lefts = [int(text) if text else None for text in answer[2:4]]
-        rate = RateLeft(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
-        return Answer(Outcome.HELD, hold, None, None, 0, rate, *lefts)
-    outcome = Outcome(answer[0])
+        rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
+        return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, *lefts)
+    outcome = ReservationOutcome(answer[0])
     match outcome:
-        case Outcome.STALE:
-            return Answer(outcome, words=(answer[1], answer[2]))
-        case Outcome.UNKNOWN:
-            return Answer(outcome, unknown=answer[1])
-        case Outcome.OVER_LIMIT | Outcome.NO_CREDITS:
-            return Answer(outcome, left_nanos=int(answer[1]))
-        case Outcome.TOO_FAST:
-            return Answer(outcome, rate=RateLeft(int(answer[1]), 0, float(answer[3]), retry_after=float(answer[2])))
+        case ReservationOutcome.STALE:
+            return ReservationResult(outcome, generation_tokens=(answer[1], answer[2]))
+        case ReservationOutcome.UNKNOWN:
+            return ReservationResult(outcome, unknown=answer[1])
+        case ReservationOutcome.OVER_LIMIT | ReservationOutcome.NO_CREDITS:
+            return ReservationResult(outcome, left_nanos=int(answer[1]))
+        case ReservationOutcome.TOO_FAST:
+            return ReservationResult(
+                outcome, rate=RateLimitStatus(int(answer[1]), 0, float(answer[3]), retry_after=float(answer[2]))
+            )
         case _:
-            return Answer(outcome)
+            return ReservationResult(outcome)
 
 
 def release(reservations: Sequence[tuple[str, UUID]]) -> int:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from apps.billing.models import Transaction
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
-from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, Cursor, QueryWhole
+from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, CursorField, QueryIntegerField
 
 
 class TransactionsQuery(CamelSerializer):
     """The query of `GET /organization/{orgId}/transactions`."""
 
-    cursor = Cursor(required=False)
-    limit = QueryWhole(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
+    cursor = CursorField(required=False)
+    limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
 
 
 class TransactionShape(CamelModelSerializer):

@@ -14,6 +14,6 @@ PRICE = Decimal("0.01")
 _MILLION = Decimal(1_000_000)
 
 
-def storage_cost_of(tokens: int, retention_level: str) -> Decimal:
+def price_storage(tokens: int, retention_level: str) -> Decimal:
     """Return what keeping a request of so many tokens costs in USD; only `retain` keeps what was said."""
     return exact(tokens * PRICE / _MILLION) if retention_level == "retain" else ZERO

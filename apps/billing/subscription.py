@@ -16,11 +16,11 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from apps.billing import processor
+from apps.billing import payment_processor
 from apps.billing.accounts import account_of, locked_account
 from apps.billing.cards import default_card, refuse_card_testing
 from apps.billing.models import BillingAccount, Transaction
-from apps.billing.processor_answers import Invoice, Missing, ProcessorAway, ProcessorOff, Refused, Subscription
+from apps.billing.payment_processor_types import Invoice, Missing, ProcessorAway, ProcessorOff, Refused, Subscription
 from apps.billing.topup import FRESH, MAX_DESCRIPTION
 from apps.kernel.errors import InvalidRequest, NotFound, PaymentRequired
 from apps.kernel.ids import find_id
@@ -46,12 +46,12 @@ def start(organization: Organization, request_key: str | None = None) -> Transac
     The same request again is the same row. It stays pending when the processor gave no answer. Raises InvalidRequest
     (409) where there is nothing to begin, PaymentRequired for a decline, ProcessorOff, ProcessorAway.
     """
-    processor.require()
+    payment_processor.require()
     if not settings.STRIPE_PRO_PRICE:
         raise ProcessorOff
     account = account_of(organization.id)
     if account.subscription_status and account.cancels_at_period_end and account.subscription_id:
-        processor.cancel_at_period_end(account.subscription_id, cancels=False)
+        payment_processor.cancel_at_period_end(account.subscription_id, cancels=False)
         sync(account)
         return None
     row = pay(_begin(organization, request_key))
@@ -66,7 +66,7 @@ def pay(row: Transaction) -> Transaction:
         return row
     account = account_of(row.organization_id)
     try:
-        made = processor.subscribe(
+        made = payment_processor.subscribe(
             key=str(row.id),
             customer=account.processor_customer_id or "",
             metadata={"transaction": str(row.id), "organization": str(row.organization_id)},
@@ -96,7 +96,7 @@ def cancel(organization: Organization) -> None:
     account = account_of(organization.id)
     if not account.subscription_status or not account.subscription_id:
         raise NotFound(NO_SUBSCRIPTION)
-    processor.cancel_at_period_end(account.subscription_id, cancels=True)
+    payment_processor.cancel_at_period_end(account.subscription_id, cancels=True)
     sync(account)
 
 
@@ -110,7 +110,7 @@ def refresh(account: BillingAccount) -> None:
     paid_until = account.organization.plan_expires_at
     overdue = paid_until is not None and paid_until + GRACE < timezone.now()
     if account.subscription_status == UNPAID and overdue and account.subscription_id:
-        processor.end_subscription(account.subscription_id)
+        payment_processor.end_subscription(account.subscription_id)
         sync(account)
 
 
@@ -118,7 +118,7 @@ def sync(account: BillingAccount) -> None:
     """Take over what is true of an organization's subscription now. Raises ProcessorAway, Refused."""
     for _ in range(_TRIES):
         found = _find(account)
-        invoices = processor.paid_invoices(found.id) if found else []
+        invoices = payment_processor.paid_invoices(found.id) if found else []
         if _take_over(account, found, invoices):
             return
         account = account_of(account.organization_id)
@@ -133,7 +133,7 @@ def _settle(row: Transaction, account: BillingAccount, found: list[Subscription]
     if row.status != Transaction.Status.PENDING or any(one.status in _GIVING for one in begun):
         return
     for one in begun:
-        processor.end_subscription(one.id)
+        payment_processor.end_subscription(one.id)
     _fail(row.id, "the payment was not made")
 
 
@@ -142,7 +142,7 @@ def _found(account: BillingAccount) -> list[Subscription]:
     if account.processor_customer_id is None:
         return []
     known = account.subscription_id
-    every = processor.subscriptions_of(account.processor_customer_id)
+    every = payment_processor.subscriptions_of(account.processor_customer_id)
     return [one for one in every if one.id == known or (one.price == settings.STRIPE_PRO_PRICE and one.transaction)]
 
 
@@ -155,7 +155,7 @@ def _find(account: BillingAccount) -> Subscription | None:
     if account.subscription_id is None:
         return None
     with suppress(Missing):
-        return processor.subscription(account.subscription_id)
+        return payment_processor.subscription(account.subscription_id)
     return None
 
 

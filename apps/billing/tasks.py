@@ -13,9 +13,19 @@ from django.db import DatabaseError
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.billing import auto_topup, closing, notices, processor, referrals, refunds, subscription, topup, webhooks
+from apps.billing import (
+    account_closure,
+    auto_topup,
+    payment_emails,
+    payment_processor,
+    referrals,
+    refunds,
+    subscription,
+    topup,
+    webhooks,
+)
 from apps.billing.models import BillingAccount, Transaction
-from apps.billing.processor_answers import ProcessorAway, ProcessorOff, Refused
+from apps.billing.payment_processor_types import ProcessorAway, ProcessorOff, Refused
 
 log = structlog.get_logger(__name__)
 Thing = TypeVar("Thing")
@@ -32,7 +42,7 @@ def top_up_automatically() -> None:
         if row is not None:
             topup.pay(row)
 
-    _each("top_up.automatic", auto_topup.due() if processor.is_on() else (), charge)
+    _each("top_up.automatic", auto_topup.due() if payment_processor.is_on() else (), charge)
 
 
 @shared_task(name="billing.recover_payments", time_limit=600)
@@ -50,24 +60,28 @@ def recover_payments() -> None:
         type__in=recover,
         created_at__lt=timezone.now() - UNDER_WAY,
     )
-    _each("payment.recovered", rows.order_by("id") if processor.is_on() else (), lambda row: recover[row.type](row))
+    _each(
+        "payment.recovered",
+        rows.order_by("id") if payment_processor.is_on() else (),
+        lambda row: recover[row.type](row),
+    )
 
 
 @shared_task(name="billing.sync_subscriptions", time_limit=1800)
 def sync_subscriptions() -> None:
     """Look at subscriptions whose paid time is over, and close the accounts of deleted organizations."""
-    if not processor.is_on():
+    if not payment_processor.is_on():
         return
     living = BillingAccount.objects.exclude(subscription_status="").select_related("organization")
     over = Q(organization__plan_expires_at__lte=timezone.now()) | Q(subscription_status=subscription.UNPAID)
     _each("subscription.synced", living.filter(over), subscription.refresh)
-    _each("account.closed", closing.waiting(), closing.close)
+    _each("account.closed", account_closure.accounts_to_close(), account_closure.close_account)
 
 
 @shared_task(name="billing.tell_owners", time_limit=600)
 def tell_owners() -> None:
     """Send the e-mail that is waiting to be sent."""
-    log.info("owners.told", organizations=notices.tell_owners())
+    log.info("owners.told", organizations=payment_emails.tell_owners())
 
 
 @shared_task(name="billing.pay_referrers", time_limit=1800)

@@ -16,11 +16,11 @@ import structlog
 from django.db import transaction
 from django.utils import timezone
 
-from apps.billing import auto_topup, ledger, processor
+from apps.billing import auto_topup, ledger, payment_processor
 from apps.billing.accounts import account_of, locked_account, locked_transaction
 from apps.billing.cards import default_card, refuse_card_testing
 from apps.billing.models import Transaction
-from apps.billing.processor_answers import Payment, ProcessorAway, Refused
+from apps.billing.payment_processor_types import Payment, ProcessorAway, Refused
 from apps.kernel.errors import InvalidRequest, PaymentRequired
 from apps.kernel.ids import find_id
 from apps.organizations import audit
@@ -35,7 +35,7 @@ CONFIRMING = timedelta(hours=23)
 MAX_DESCRIPTION = 500
 
 
-class Attempt(NamedTuple):
+class TopUpResult(NamedTuple):
     """A top-up as it stands; `client_secret` is there when the card's holder has to confirm."""
 
     transaction: Transaction
@@ -76,16 +76,16 @@ def begin(organization: Organization, amount: Decimal, request_key: str | None =
     return row
 
 
-def pay(row: Transaction) -> Attempt:
+def pay(row: Transaction) -> TopUpResult:
     """Charge for a row, once however often it is called; return what has become of it.
 
     It stays pending when the processor gave no answer. A decline makes it failed; nothing is raised for it.
     """
     if row.status != Transaction.Status.PENDING:
-        return Attempt(row)
+        return TopUpResult(row)
     account = account_of(row.organization_id)
     try:
-        payment = processor.charge(
+        payment = payment_processor.charge(
             key=str(row.id),
             customer=account.processor_customer_id or "",
             card=row.processor_payment_method_id or "",
@@ -95,12 +95,12 @@ def pay(row: Transaction) -> Attempt:
         )
         return follow(row, payment)
     except Refused as refusal:
-        return Attempt(_fail(row.id, refusal.message))
+        return TopUpResult(_fail(row.id, refusal.message))
     except ProcessorAway:
-        return Attempt(row)
+        return TopUpResult(row)
 
 
-def require_paid(attempt: Attempt) -> None:
+def require_paid(attempt: TopUpResult) -> None:
     """Raise PaymentRequired for a top-up that was declined."""
     if attempt.transaction.status == Transaction.Status.FAILED:
         raise PaymentRequired(attempt.transaction.description, code="card_declined")
@@ -109,17 +109,17 @@ def require_paid(attempt: Attempt) -> None:
 def recover(row: Transaction) -> Transaction:
     """Find out what became of a row that is still pending. Raises ProcessorAway, Refused."""
     if row.processor_payment_intent_id:
-        return follow(row, processor.payment(row.processor_payment_intent_id)).transaction
+        return follow(row, payment_processor.payment(row.processor_payment_intent_id)).transaction
     if row.created_at > timezone.now() - FRESH:
         return pay(row).transaction
     customer = account_of(row.organization_id).processor_customer_id
-    payment = processor.find_payment(customer, str(row.id), row.created_at) if customer else None
+    payment = payment_processor.find_payment(customer, str(row.id), row.created_at) if customer else None
     if payment is None:
         return _fail(row.id, "the payment processor was not reached")
     return follow(row, payment).transaction
 
 
-def follow(row: Transaction, payment: Payment) -> Attempt:
+def follow(row: Transaction, payment: Payment) -> TopUpResult:
     """Take over what the processor says of a row's payment. Raises ProcessorAway, Refused.
 
     Nothing that is not exactly what was asked for changes anything. A payment that failed, or that nobody will confirm,
@@ -129,16 +129,16 @@ def follow(row: Transaction, payment: Payment) -> Attempt:
     asked = (str(row.id), row.amount, row.currency, customer)
     if (payment.transaction, payment.amount, payment.currency, payment.customer) != asked:
         log.error("payment.differs", transaction=str(row.id), payment=payment.id)
-        return Attempt(row)
+        return TopUpResult(row)
     if payment.status == "failed" or (payment.status == "requires_action" and _is_abandoned(row)):
-        processor.cancel_payment(payment.id)
-        problem, payment = payment.problem, processor.payment(payment.id)
+        payment_processor.cancel_payment(payment.id)
+        problem, payment = payment.problem, payment_processor.payment(payment.id)
         if payment.status == "failed":
-            return Attempt(_fail(row.id, problem or "the payment was not confirmed", payment.id))
+            return TopUpResult(_fail(row.id, problem or "the payment was not confirmed", payment.id))
     if payment.status == "succeeded":
-        return Attempt(_complete(row.id, payment.id))
+        return TopUpResult(_complete(row.id, payment.id))
     changed = _note(row.id, payment.id)
-    return Attempt(changed, payment.client_secret if payment.status == "requires_action" else "")
+    return TopUpResult(changed, payment.client_secret if payment.status == "requires_action" else "")
 
 
 def find_row(payment: Payment) -> Transaction | None:

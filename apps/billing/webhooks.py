@@ -14,10 +14,10 @@ from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
 
-from apps.billing import cards, processor, refunds, subscription, topup
+from apps.billing import cards, payment_processor, refunds, subscription, topup
 from apps.billing.accounts import find_account
 from apps.billing.models import ProcessorEvent, Transaction
-from apps.billing.processor_answers import Event, Forged, Missing, ProcessorAway, Refused
+from apps.billing.payment_processor_types import Forged, Missing, ProcessorAway, ProcessorWebhook, Refused
 from apps.kernel.errors import BodyTooLarge, InvalidRequest, Overloaded
 from apps.organizations import audit
 
@@ -38,14 +38,14 @@ def stripe(request: HttpRequest) -> HttpResponse:
     if int(request.META.get("CONTENT_LENGTH") or 0) > MOST_BYTES or len(request.body) > MOST_BYTES:
         raise BodyTooLarge(f"A message is at most {MOST_BYTES} bytes")
     try:
-        event = processor.read_event(request.body, request.headers.get("Stripe-Signature", ""))
+        event = payment_processor.read_event(request.body, request.headers.get("Stripe-Signature", ""))
     except (Forged, ValueError) as error:
         raise InvalidRequest("The message is not signed by the payment processor") from error
     take_in(event)
     return JsonResponse({"received": True})
 
 
-def take_in(event: Event) -> None:
+def take_in(event: ProcessorWebhook) -> None:
     """Follow a message that is genuine, unless that was done before. Raises Overloaded when it cannot be now."""
     row, _ = ProcessorEvent.objects.get_or_create(id=event.id[:255], defaults={"type": event.type[:100]})
     if row.done_at is not None:
@@ -67,11 +67,11 @@ def sweep() -> int:
     return ProcessorEvent.objects.filter(received_at__lt=timezone.now() - KEPT).delete()[0]
 
 
-def _follow(event: Event) -> None:
+def _follow(event: ProcessorWebhook) -> None:
     """Look at what the message is about."""
     match event.subject:
         case "payment_intent":
-            payment = processor.payment(event.subject_id)
+            payment = payment_processor.payment(event.subject_id)
             row = topup.find_row(payment)
             if row is not None:
                 topup.follow(row, payment)
@@ -87,7 +87,7 @@ def _follow(event: Event) -> None:
             cards.follow(event.subject_id, event.customer)
 
 
-def _note_dispute(event: Event) -> None:
+def _note_dispute(event: ProcessorWebhook) -> None:
     """Tell operators that a payment is contested: what becomes of the credits is theirs to decide."""
     row = Transaction.objects.filter(
         type=Transaction.Type.CREDIT_TOPUP, processor_payment_intent_id=event.payment or None

@@ -8,8 +8,8 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from apps.catalog.cards import read_card
 from apps.catalog.models import CatalogRow, Model, ModelProvider, Provider
+from apps.catalog.price_cards import read_card
 from apps.kernel.admin import KeptAdmin
 
 # What operators change of a row that a data file states; all the rest is the file's.

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from apps.catalog.cards import read_card
 from apps.catalog.image_facts import Images
+from apps.catalog.price_cards import read_card
 from apps.kernel.prices import PriceCard
 
 FOLDER = Path(__file__).parent
@@ -107,7 +107,7 @@ class Facts(_Table, frozen=True):
     images: Images | UnsetType = UNSET
 
 
-class Budget(_Table, frozen=True):
+class ReasoningBudget(_Table, frozen=True):
     """Bounds in tokens of the reasoning that a request may ask for; a bound that is not known is not said."""
 
     min: int | UnsetType = UNSET
@@ -130,7 +130,7 @@ class Mapping(_Table, frozen=True):
     cancellation: bool | None = None
     temperature: bool = True
     reasoning_efforts: list[Text] | UnsetType = UNSET
-    reasoning_budget: Budget | UnsetType = UNSET
+    reasoning_budget: ReasoningBudget | UnsetType = UNSET
     # Another wire format than the provider's usual one.
     dialect: Dialect | UnsetType = UNSET
     dimensions: Tokens | UnsetType = UNSET

@@ -14,9 +14,9 @@ import msgspec
 from django.db import transaction
 
 from apps.catalog import files, models
-from apps.catalog.cards import write_card
+from apps.catalog.price_cards import write_card
 from apps.kernel import generation
-from apps.kernel.advisory_lock import Job, alone_in_transaction
+from apps.kernel.advisory_lock import AdvisoryLock, lock_in_transaction
 
 _KEPT_AS_FACTS = ("aliases", "reasoning_efforts", "reasoning_budget", "dialect", "dimensions")
 
@@ -59,7 +59,7 @@ def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
     withdrawal = {"deactivated_at": today or datetime.now(UTC).date()}
     with transaction.atomic():
         # Servers that start together load one after the other.
-        alone_in_transaction(Job.LOAD_CATALOG)
+        lock_in_transaction(AdvisoryLock.LOAD_CATALOG)
         done = [
             _write(models.Provider, ("id",), providers, {}),
             _write(models.Model, ("id",), entries, {}),

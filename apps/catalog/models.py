@@ -12,8 +12,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
-from apps.catalog.cards import read_card
 from apps.catalog.offers import MODES, STABILITIES
+from apps.catalog.price_cards import read_card
 from apps.kernel import generation
 
 _WEIGHT = [MinValueValidator(0), MaxValueValidator(1)]

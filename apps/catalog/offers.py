@@ -19,7 +19,7 @@ STABILITIES = ("stable", "beta", "unstable", "experimental")
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
+class CatalogProvider:
     """Who serves models; `base_url` is as the environment has it, without a slash at its end."""
 
     id: str
@@ -36,7 +36,7 @@ class Provider:
 class Offer:
     """A model at a provider, at the prices that are charged; token limits are None where nobody states them."""
 
-    provider: Provider
+    provider: CatalogProvider
     model_id: str
     model_name: str
     prices: PriceCard
@@ -90,7 +90,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class CatalogModel:
     """A model and who offers it; never without an offer. `created` is in Unix seconds."""
 
     id: str
@@ -128,8 +128,8 @@ class Model:
 class Catalog:
     """All models by id, and every other name that leads to them; `generation` is the word it was read under."""
 
-    models: Mapping[str, Model]
-    providers: Mapping[str, Provider]
+    models: Mapping[str, CatalogModel]
+    providers: Mapping[str, CatalogProvider]
     generation: str
     # Alias -> model id.
     aliases: Mapping[str, str] = field(init=False)

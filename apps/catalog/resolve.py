@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
 
-from apps.catalog.offers import Catalog, Model, Provider
+from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider
 from apps.kernel.errors import Gone, InvalidRequest
 
 LONGEST_NAME = 255
@@ -22,8 +22,8 @@ _SUGGESTIONS = 3
 class Resolved:
     """What a name means. `name` is the part without a provider's prefix: `Offer.name_for(name)` is what to send."""
 
-    model: Model
-    provider: Provider | None
+    model: CatalogModel
+    provider: CatalogProvider | None
     name: str
 
 
@@ -47,11 +47,11 @@ def resolve(catalog: Catalog, requested: str, today: date | None = None) -> Reso
     return Resolved(model, provider, name)
 
 
-def _model(catalog: Catalog, name: str) -> Model | None:
+def _model(catalog: Catalog, name: str) -> CatalogModel | None:
     return catalog.models.get(name) or catalog.models.get(catalog.aliases.get(name, ""))
 
 
-def _served(catalog: Catalog, provider: Provider, name: str) -> Model | None:
+def _served(catalog: Catalog, provider: CatalogProvider, name: str) -> CatalogModel | None:
     """Return the model that `name` means at a provider. Raises InvalidRequest naming who else serves it."""
     if own := catalog.prefixed.get(f"{provider.id}/{name}"):
         return catalog.models[own]

@@ -12,8 +12,8 @@ import msgspec
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from apps.catalog import snapshot
-from apps.catalog.listing import entry_of, list_of
+from apps.catalog import catalog_cache
+from apps.catalog.model_listing import build_entry, build_listing
 from apps.catalog.offers import Catalog
 from apps.catalog.resolve import resolve
 from apps.kernel.errors import InvalidRequest, NotFound
@@ -26,7 +26,7 @@ def list_models(request: HttpRequest) -> HttpResponse:
     """Answer with every model, whoever asks. Query: `include_deactivated`, `exclude_deprecated`."""
     include_deactivated = _flag(request, "include_deactivated")
     exclude_deprecated = _flag(request, "exclude_deprecated")
-    return _answer(_listing(snapshot.current(), _today(), include_deactivated, exclude_deprecated))
+    return _answer(_listing(catalog_cache.current(), _today(), include_deactivated, exclude_deprecated))
 
 
 @require_safe
@@ -34,18 +34,18 @@ def read_model(request: HttpRequest, model_id: str) -> HttpResponse:
     """Answer with one model, by any name that chat completions would take."""
     today = _today()
     try:
-        resolved = resolve(snapshot.current(), model_id, today)
+        resolved = resolve(catalog_cache.current(), model_id, today)
     except InvalidRequest as error:
         raise NotFound(error.message) from error
     live = [offer for offer in resolved.model.offers if offer.is_live(today)]
-    return _answer(msgspec.json.encode(entry_of(resolved.model, live)))
+    return _answer(msgspec.json.encode(build_entry(resolved.model, live)))
 
 
 @lru_cache(maxsize=4)
 def _listing(catalog: Catalog, today: date, include_deactivated: bool, exclude_deprecated: bool) -> bytes:
     """Return the answer's bytes; a catalog is its own key, being one per generation and compared by identity."""
     return msgspec.json.encode(
-        list_of(catalog, today, include_deactivated=include_deactivated, exclude_deprecated=exclude_deprecated)
+        build_listing(catalog, today, include_deactivated=include_deactivated, exclude_deprecated=exclude_deprecated)
     )
 
 

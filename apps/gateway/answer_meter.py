@@ -17,8 +17,8 @@ import msgspec
 import structlog
 from msgspec.structs import replace
 
-from apps.billing.holds import Growth, Hold
-from apps.billing.storage import storage_cost_of
+from apps.billing.holds import ExtensionOutcome, Hold
+from apps.billing.storage import price_storage
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.offline_hold import OfflineHold
@@ -176,7 +176,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
         if early and self.allowance is not None:
             # A longer prompt may have other prices.
             tariff = self._tariff = self.allowance.tariff_of(self.attempts.latest_candidate, usage.prompt_tokens)
-        cost = self.attempts.latest_candidate.cost_of(usage).total + storage_cost_of(
+        cost = self.attempts.latest_candidate.cost_of(usage).total + price_storage(
             usage.total_tokens, self.policy.retention
         )
         if tariff.is_visible:
@@ -219,14 +219,14 @@ class AnswerMeter(msgspec.Struct, eq=False):
             self._trusted += tokens
             return True
         self.hold = extended.hold
-        if extended.growth is Growth.HELD:
+        if extended.growth is ExtensionOutcome.HELD:
             self._trusted = 0
-        elif extended.growth is Growth.GONE:
+        elif extended.growth is ExtensionOutcome.GONE:
             # Taken for lost and released: nothing can be added to it any more.
             log.warning("answer_meter.unreserved", error="gone")
             UNRESERVED.inc()
             self._watching, self._tariff, self._covered = False, None, _ENDLESS
-        return extended.growth is not Growth.SHORT
+        return extended.growth is not ExtensionOutcome.SHORT
 
     def _cover(self) -> None:
         """Work out what may be written for what is held."""

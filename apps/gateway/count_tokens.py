@@ -13,7 +13,7 @@ import gevent
 import structlog
 from msgspec.structs import replace
 
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.gateway.access.pinned_address import pinned_ip
 from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.access.schemes import SignableRequest, authorize, fill_base_url
@@ -44,9 +44,9 @@ def count_tokens(policy: Policy, chat: Chat, token: str, size: int) -> int:
     """Return how many tokens a prompt of so many bytes has, at least about. Raises ApiError when the token is no longer
     good, and for what a guardrail blocks."""
     estimate = offload(size, partial(estimate_prompt_tokens, chat))
-    catalog = snapshot.current()
+    catalog = catalog_cache.current()
     if not admit.is_current(policy, catalog, token):
-        policy, catalog = find_policy(token), snapshot.current()
+        policy, catalog = find_policy(token), catalog_cache.current()
     if policy.guardrails is not None:
         # Who counts reads it all.
         RequestGuard(policy.guardrails, policy.retention).screen(chat, size)

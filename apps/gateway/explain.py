@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from apps.billing.discounts import everyones
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
+from apps.catalog.catalog_cache import Catalog, Offer
 from apps.catalog.resolve import resolve as resolve_name
-from apps.catalog.snapshot import Catalog, Offer
 from apps.gateway.access.credentials import credentials_for
 from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission import admit
@@ -46,9 +46,9 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
     body, _ = read_body(request, policy.organization_id)
     chat = read_request(body)
     profile = offload(len(body), lambda: profile_request(request, chat))
-    catalog = snapshot.current()
+    catalog = catalog_cache.current()
     if not admit.is_current(policy, catalog, token):
-        policy, catalog = find_policy(token), snapshot.current()
+        policy, catalog = find_policy(token), catalog_cache.current()
     fitting = candidates.resolve(policy, catalog, chat, profile.prompt_tokens, everyones(catalog.generation))
     ranking = rank(fitting, profile, CIRCUIT_BREAKERS.stats, no_fallback=request.is_header_true("x-no-fallback"))
     worst = estimate_worst_case(chat, fitting, profile.prompt_tokens)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from apps.billing.pricing import cost_of
-from apps.catalog.offers import Model, Offer
+from apps.catalog.offers import CatalogModel, Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Finished
 from apps.gateway.canonical.images import Drawing
@@ -25,18 +25,18 @@ def dialect_of(chat: Chat, offer: Offer) -> Outbound | None:
     return find_dialect(offer.dialect) if chat.drawing is None else find_image_dialect(offer.facts, offer.dialect)
 
 
-def draws(model: Model) -> bool:
+def draws(model: CatalogModel) -> bool:
     """Return whether somebody offers to make pictures with the model."""
     return any(abilities_of(offer.facts) is not None for offer in model.offers)
 
 
-def draws_in_chat(model: Model) -> bool:
+def draws_in_chat(model: CatalogModel) -> bool:
     """Return whether a model that makes pictures does it when it is chatted to."""
     stated = [abilities for offer in model.offers if (abilities := abilities_of(offer.facts)) is not None]
     return any(abilities.dialect == IN_CHAT for abilities in stated)
 
 
-def check_draws(model: Model) -> None:
+def check_draws(model: CatalogModel) -> None:
     """Raise InvalidRequest unless the model makes pictures in a way that is known here."""
     if not draws(model):
         raise InvalidRequest(

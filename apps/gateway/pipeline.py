@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from apps.billing.discounts import everyones
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.gateway.access.policy import find_policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.byte_budget import read_body
@@ -53,7 +53,7 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
     hedge = read_hedge(call, by_default=policy.hedging)
     identifier = new_id()
     for _ in range(_MAX_READINGS):
-        catalog = snapshot.current()
+        catalog = catalog_cache.current()
         try:
             fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
         except ApiError:

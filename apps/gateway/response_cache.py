@@ -23,8 +23,8 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Finished, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.kernel.content_encryption import decrypt_content, encrypt_content, keyed_digest
+from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.redis import client
-from apps.kernel.sealing import UnreadableSecretError
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Generator, Iterator
 import msgspec
 import structlog
 
-from apps.billing.leases import worker_name
 from apps.billing.pricing import FREE, Bill, bill_at
+from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.admit import AdmissionGrant

@@ -14,8 +14,8 @@ import structlog
 from django.db import DatabaseError, connection
 
 from apps.gateway.settlement import worker_lease
-from apps.guardrails.configuration.active_guardrails import is_anybody_guarded
-from apps.guardrails.configuration.rule_warmup import make_ready
+from apps.guardrails.configuration.compiled_cache import is_any_organization_guarded
+from apps.guardrails.configuration.rule_warmup import warm_up_rules
 
 log = structlog.get_logger(__name__)
 
@@ -52,7 +52,7 @@ def freeze_loaded_objects() -> None:
 def warm_up_guardrails() -> None:
     """Make guardrails ready, if anybody has any: on a thread, so that requests go on meanwhile."""
     try:
-        wanted = is_anybody_guarded()
+        wanted = is_any_organization_guarded()
     except DatabaseError as error:
         # The first request that needs them loads them.
         log.warning("guardrails.not_readied", error=type(error).__name__)
@@ -61,4 +61,4 @@ def warm_up_guardrails() -> None:
         if not connection.in_atomic_block:
             connection.close()
     if wanted:
-        gevent.get_hub().threadpool.apply(make_ready)
+        gevent.get_hub().threadpool.apply(warm_up_rules)

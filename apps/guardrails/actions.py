@@ -11,10 +11,10 @@ from typing import Any
 from django.db import transaction
 
 from apps.guardrails.access import NO_RULE
-from apps.guardrails.configuration.config_values import issues_of_rules, merged_rules
-from apps.guardrails.configuration.custom_rule_config import read_config, require_room
-from apps.guardrails.configuration.read_config import PII, states_of
-from apps.guardrails.custom import MOST_RULES
+from apps.guardrails.configuration.config_validation import find_rule_issues, merge_system_rules
+from apps.guardrails.configuration.custom_rule_validation import require_capacity, validate_config
+from apps.guardrails.configuration.load_config import PII, system_rule_states
+from apps.guardrails.custom import MAX_RULES
 from apps.guardrails.models import CustomRule, GuardrailConfig
 from apps.guardrails.rules import system_rules
 from apps.kernel.errors import InvalidRequest, NotFound
@@ -36,14 +36,14 @@ def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> 
     """
     given = dict(changes)
     rules = given.pop("system_rules", {})
-    if issues := issues_of_rules(rules, system_rules()):
+    if issues := find_rule_issues(rules, system_rules()):
         raise InvalidFields(issues)
     _lock(organization)
     row = GuardrailConfig.objects.filter(organization=organization).first() or GuardrailConfig(
         organization=organization
     )
     if rules:
-        given["system_rules"] = merged_rules(states_of(row), rules)
+        given["system_rules"] = merge_system_rules(system_rule_states(row), rules)
         said = rules.get(PII, {}).get("action")
         if said is not None and row.pii_action is not None:
             given.setdefault("pii_action", said)
@@ -71,10 +71,10 @@ def create_rule(*, organization: Organization, type: str, config: Mapping[str, A
     Raises InvalidFields for a configuration that is not of the type, or that is too much beside the other rules,
     InvalidRequest for one rule too many, NotFound when the organization was deleted meanwhile.
     """
-    rule = CustomRule(organization=organization, type=type, config=read_config(type, config), **columns)
+    rule = CustomRule(organization=organization, type=type, config=validate_config(type, config), **columns)
     _lock(organization)
-    if CustomRule.objects.filter(organization=organization).count() >= MOST_RULES:
-        raise InvalidRequest(f"Maximum {MOST_RULES} guardrail rules per organization", code="guardrail_rule_limit")
+    if CustomRule.objects.filter(organization=organization).count() >= MAX_RULES:
+        raise InvalidRequest(f"Maximum {MAX_RULES} guardrail rules per organization", code="guardrail_rule_limit")
     _require_room(rule)
     rule.save(force_insert=True)
     told = {name: getattr(rule, name) for name in ("name", "type", "config", "priority", "enabled", "action")}
@@ -93,7 +93,7 @@ def change_rule(*, rule: CustomRule, changes: Mapping[str, Any]) -> CustomRule:
     if given.pop("type", rule.type) != rule.type:
         raise InvalidFields([Issue("type", "Cannot be changed; create another rule")])
     if "config" in given:
-        given["config"] = read_config(rule.type, given["config"])
+        given["config"] = validate_config(rule.type, given["config"])
         _lock(rule.organization)
     row = CustomRule.objects.select_for_update().filter(pk=rule.pk).first()
     if row is None:
@@ -121,7 +121,7 @@ def delete_rule(*, rule: CustomRule) -> None:
 def _require_room(rule: CustomRule) -> None:
     """Hold a rule to what can be looked for together; one that is switched off counts, for it may be switched on."""
     others = CustomRule.objects.filter(organization=rule.organization_id, type=rule.type).exclude(pk=rule.pk)
-    require_room(rule.type, [*others.values_list("config", flat=True), rule.config])
+    require_capacity(rule.type, [*others.values_list("config", flat=True), rule.config])
 
 
 def _find_or_new(organization: Organization) -> GuardrailConfig:
@@ -151,7 +151,9 @@ def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, A
 def _brief(columns: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns with what is long in a rule's configuration cut short."""
     return {
-        name: {inner: audit.told(one) for inner, one in value.items()} if isinstance(value, dict) else audit.told(value)
+        name: {inner: audit.audit_value(one) for inner, one in value.items()}
+        if isinstance(value, dict)
+        else audit.audit_value(value)
         for name, value in columns.items()
     }
 

@@ -10,16 +10,16 @@ from django.contrib import admin
 from django.db.models import Model
 from django.http import HttpRequest
 
-from apps.guardrails.configuration.config_values import (
+from apps.guardrails.configuration.config_validation import (
     LARGEST_FILE,
     SMALLEST_FILE,
-    issues_of_rules,
-    issues_of_types,
-    merged_rules,
-    read_types,
+    find_file_type_issues,
+    find_rule_issues,
+    merge_system_rules,
+    normalize_file_types,
 )
-from apps.guardrails.configuration.custom_rule_config import read_config
-from apps.guardrails.custom import MOST_RULES
+from apps.guardrails.configuration.custom_rule_validation import validate_config
+from apps.guardrails.custom import MAX_RULES
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.guardrails.rules import system_rules
 from apps.kernel.admin import LongTableAdmin
@@ -45,14 +45,14 @@ class GuardrailConfigForm(_Form):
     def clean_system_rules(self) -> dict[str, dict[str, Any]]:
         """Return the rules; those that are not named have their defaults. Raises ValidationError."""
         given = self.cleaned_data["system_rules"]
-        _refuse(issues_of_rules(given, system_rules(), ""))
-        return merged_rules({}, given)
+        _refuse(find_rule_issues(given, system_rules(), ""))
+        return merge_system_rules({}, given)
 
     def clean_allowed_file_types(self) -> list[str]:
         """Return the types as they are compared. Raises ValidationError."""
         given = self.cleaned_data["allowed_file_types"]
-        _refuse(issues_of_types(given, ""))
-        return read_types(given)
+        _refuse(find_file_type_issues(given, ""))
+        return normalize_file_types(given)
 
 
 class CustomRuleForm(_Form):
@@ -65,15 +65,15 @@ class CustomRuleForm(_Form):
         if rule_type and "config" in cleaned:
             cleaned["config"] = self._config(rule_type, cleaned["config"])
         organization = cleaned.get("organization")
-        if organization and CustomRule.objects.filter(organization=organization).count() >= MOST_RULES:
-            raise forms.ValidationError(f"Maximum {MOST_RULES} guardrail rules per organization")
+        if organization and CustomRule.objects.filter(organization=organization).count() >= MAX_RULES:
+            raise forms.ValidationError(f"Maximum {MAX_RULES} guardrail rules per organization")
         return cleaned
 
     def _config(self, rule_type: str, given: Any) -> Any:
         try:
             if not isinstance(given, dict):
                 raise InvalidFields([Issue("config", "Must be an object")])
-            return read_config(rule_type, given)
+            return validate_config(rule_type, given)
         except InvalidFields as error:
             self.add_error("config", [f"{issue.path}: {issue.message}" for issue in error.issues])
             return given

@@ -18,14 +18,14 @@ from apps.guardrails.models import Violation
 
 Taken = Violation.ActionTaken
 # What was done to requests; what a rule in observe mode would have done is asked for by its name.
-ACTED = (Taken.BLOCKED, Taken.REDACTED, Taken.WARNED)
+ENFORCED_ACTIONS = (Taken.BLOCKED, Taken.REDACTED, Taken.WARNED)
 # Microseconds since 1970 in eight bytes, of which the first is empty until the year 4253, then the id: in 32 letters.
-PLACE = r"A[A-P][A-Za-z0-9_-]{30}"
+CURSOR_PATTERN = r"A[A-P][A-Za-z0-9_-]{30}"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK = timedelta(microseconds=1)
 
 
-class Place(NamedTuple):
+class ViolationCursor(NamedTuple):
     """Where a violation stands in time; equal moments are told apart by their ids."""
 
     moment: datetime
@@ -39,7 +39,7 @@ class Place(NamedTuple):
     @classmethod
     def read(cls, cursor: str) -> Self:
         """Return the place that a cursor stands for. Raises ValueError for anything that is not one."""
-        if not re.fullmatch(PLACE, cursor):
+        if not re.fullmatch(CURSOR_PATTERN, cursor):
             raise ValueError(cursor)
         raw = urlsafe_b64decode(cursor)
         return cls(_EPOCH + int.from_bytes(raw[:8], "big") * _TICK, UUID(bytes=raw[8:]))
@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class ViolationFilters:
     """What violations must be like; None asks for nothing. `start` and `end` are included."""
 
     action_taken: str | None = None
@@ -59,13 +59,15 @@ class Filters:
     end: datetime | None = None
 
 
-def find_page(organization_id: UUID, filters: Filters, *, count: int, after: Place | None) -> list[Violation]:
+def find_page(
+    organization_id: UUID, filters: ViolationFilters, *, count: int, after: ViolationCursor | None
+) -> list[Violation]:
     """Return at most `count` violations, newest first: those that come after a place.
 
     Each kind of action is one walk through an index, cut short; what they find is merged.
     """
     wanted = Q(organization_id=organization_id) & _conditions_of(filters, after)
-    kinds = ACTED if filters.action_taken is None else (filters.action_taken,)
+    kinds = ENFORCED_ACTIONS if filters.action_taken is None else (filters.action_taken,)
     walks = [
         Violation.objects.filter(wanted, action_taken=kind).order_by("-created_at", "-id")[:count] for kind in kinds
     ]
@@ -84,7 +86,7 @@ def count_since(organization_id: UUID, since: datetime) -> dict[str, int]:
     return {kind.value: counted.get(kind.value, 0) for kind in Taken}
 
 
-def _conditions_of(filters: Filters, after: Place | None) -> Q:
+def _conditions_of(filters: ViolationFilters, after: ViolationCursor | None) -> Q:
     wanted = Q()
     if filters.rule_id is not None:
         wanted &= Q(rule_id=filters.rule_id)

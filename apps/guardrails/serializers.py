@@ -8,21 +8,26 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.guardrails.configuration.config_values import issues_of_types, merged_rules, read_megabytes, read_types
-from apps.guardrails.configuration.read_config import states_of
+from apps.guardrails.configuration.config_validation import (
+    find_file_type_issues,
+    merge_system_rules,
+    normalize_file_types,
+    read_megabytes,
+)
+from apps.guardrails.configuration.load_config import system_rule_states
 from apps.guardrails.models import Action, CustomRule, GuardrailConfig, Violation
-from apps.guardrails.search import PLACE, Filters, Place
+from apps.guardrails.search import CURSOR_PATTERN, ViolationCursor, ViolationFilters
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import (
+    BooleanField,
     CamelModelSerializer,
     CamelSerializer,
-    Choice,
-    Flag,
-    Moment,
-    QueryWhole,
-    Text,
-    Whole,
+    ChoiceField,
+    DateTimeField,
+    IntegerField,
+    QueryIntegerField,
+    TextField,
 )
 
 # What a column of whole numbers holds is more; nobody needs it.
@@ -52,9 +57,9 @@ class FileTypes(serializers.Field[list[str], Any, Any, Any]):
 
     def to_internal_value(self, data: Any) -> list[str]:
         """Return the types as they are compared. Raises InvalidFields."""
-        if issues := issues_of_types(data):
+        if issues := find_file_type_issues(data):
             raise InvalidFields(issues)
-        return read_types(data)
+        return normalize_file_types(data)
 
     def to_representation(self, value: list[str]) -> list[str]:
         """Return the types."""
@@ -64,12 +69,12 @@ class FileTypes(serializers.Field[list[str], Any, Any, Any]):
 class GuardrailChangesShape(CamelSerializer):
     """`PUT /guardrails/config/{orgId}`: whatever is to be changed, down to a field of one system rule."""
 
-    enabled = Flag(required=False)
+    enabled = BooleanField(required=False)
     system_rules = serializers.DictField(required=False)
     max_file_size_mb = Megabytes(required=False)
     allowed_file_types = FileTypes(required=False)
-    pii_action = Choice(Action.choices, required=False, allow_null=True)
-    scan_output = Flag(required=False)
+    pii_action = ChoiceField(Action.choices, required=False, allow_null=True)
+    scan_output = BooleanField(required=False)
 
 
 class GuardrailConfigShape(CamelModelSerializer):
@@ -95,31 +100,31 @@ class GuardrailConfigShape(CamelModelSerializer):
 
     def system_rules_of(self, row: GuardrailConfig) -> dict[str, dict[str, Any]]:
         """Return every system rule; `observe` where it is so."""
-        return merged_rules(states_of(row), {})
+        return merge_system_rules(system_rule_states(row), {})
 
 
 class NewCustomRuleShape(CamelSerializer):
     """`POST /guardrails/rules/{orgId}`."""
 
-    name = Text(max_length=255)
-    type = Choice(CustomRule.Type.choices)
+    name = TextField(max_length=255)
+    type = ChoiceField(CustomRule.Type.choices)
     config = serializers.DictField()
-    priority = Whole(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
-    enabled = Flag(required=False)
-    action = Choice(Action.choices, required=False)
-    observe = Flag(required=False, source="observe_only")
+    priority = IntegerField(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
+    enabled = BooleanField(required=False)
+    action = ChoiceField(Action.choices, required=False)
+    observe = BooleanField(required=False, source="observe_only")
 
 
 class CustomRuleChangesShape(CamelSerializer):
     """`PATCH /guardrails/rules/{orgId}/{ruleId}`: whatever is to be changed; the type can only be repeated."""
 
-    name = Text(max_length=255, required=False)
-    type = Choice(CustomRule.Type.choices, required=False)
+    name = TextField(max_length=255, required=False)
+    type = ChoiceField(CustomRule.Type.choices, required=False)
     config = serializers.DictField(required=False)
-    priority = Whole(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
-    enabled = Flag(required=False)
-    action = Choice(Action.choices, required=False)
-    observe = Flag(required=False, source="observe_only")
+    priority = IntegerField(low=LOWEST_PRIORITY, high=HIGHEST_PRIORITY, required=False)
+    enabled = BooleanField(required=False)
+    action = ChoiceField(Action.choices, required=False)
+    observe = BooleanField(required=False, source="observe_only")
 
 
 class CustomRuleShape(CamelModelSerializer):
@@ -155,15 +160,15 @@ class SystemRuleShape(serializers.Serializer[Any]):
     defaultAction = serializers.ChoiceField(Action.choices, source="default_action")  # noqa: N815 - the name on the wire
 
 
-class PlaceCursor(Text):
+class ViolationCursorField(TextField):
     """Where a page of violations goes on: the `nextCursor` of an earlier answer."""
 
-    pattern = f"^{PLACE}$"
+    pattern = f"^{CURSOR_PATTERN}$"
 
     def to_internal_value(self, data: Any) -> Any:
         """Return the place. Raises InvalidFields."""
         try:
-            return Place.read(super().to_internal_value(data))
+            return ViolationCursor.read(super().to_internal_value(data))
         except ValueError as error:
             raise InvalidFields([Issue("cursor", "Must be the nextCursor of an earlier answer")]) from error
 
@@ -171,18 +176,18 @@ class PlaceCursor(Text):
 class ViolationsQuery(CamelSerializer):
     """The query of `GET /guardrails/violations/{orgId}`."""
 
-    action_taken = Choice(Violation.ActionTaken.choices, required=False)
-    rule_id = Text(max_length=60, required=False)
-    start_date = Moment(required=False)
-    end_date = Moment(required=False, of_a_day=time.max)
-    cursor = PlaceCursor(required=False)
-    limit = QueryWhole(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
+    action_taken = ChoiceField(Violation.ActionTaken.choices, required=False)
+    rule_id = TextField(max_length=60, required=False)
+    start_date = DateTimeField(required=False)
+    end_date = DateTimeField(required=False, of_a_day=time.max)
+    cursor = ViolationCursorField(required=False)
+    limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
 
 
 class StatsQuery(CamelSerializer):
     """The query of `GET /guardrails/stats/{orgId}`: how many times 24 hours to look back."""
 
-    days = QueryWhole(low=1, high=MAX_DAYS, default=7)
+    days = QueryIntegerField(low=1, high=MAX_DAYS, default=7)
 
 
 class ViolationShape(CamelModelSerializer):
@@ -207,7 +212,7 @@ class ViolationShape(CamelModelSerializer):
         ]
 
 
-class Content(Text):
+class ContentField(TextField):
     """A text as it is, white space included."""
 
     pattern = r"^[^\x00]*$"
@@ -219,7 +224,7 @@ class Content(Text):
 class TriedContentShape(CamelSerializer):
     """`POST /guardrails/test/{orgId}`."""
 
-    content = Content(max_length=MAX_CONTENT)
+    content = ContentField(max_length=MAX_CONTENT)
 
 
 class TriedFindingShape(CamelSerializer):
@@ -234,9 +239,9 @@ class TriedFindingShape(CamelSerializer):
     observed = serializers.BooleanField()
 
 
-def filters_of(query: dict[str, Any]) -> Filters:
+def filters_of(query: dict[str, Any]) -> ViolationFilters:
     """Return what a query asks violations to be like."""
-    return Filters(
+    return ViolationFilters(
         action_taken=query.get("action_taken"),
         rule_id=query.get("rule_id"),
         start=query.get("start_date"),

@@ -10,16 +10,16 @@ from uuid import UUID
 
 import msgspec
 
-from apps.guardrails.configuration.read_config import config_of, rules_of
-from apps.guardrails.findings.finding import Finding, Segment, Verdict
+from apps.guardrails.configuration.load_config import list_custom_rules, to_engine_config
+from apps.guardrails.findings.scan_types import Finding, Segment, Verdict
 from apps.guardrails.models import GuardrailConfig
 from apps.guardrails.scanning import engine
-from apps.guardrails.scanning.violations import MOST, shown, taken_of
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.scanning.violations import MAX_VIOLATIONS, action_taken_of, mask_private_content
+from apps.guardrails.text.scanned_text import ScannedText
 
 
 @dataclass(frozen=True, slots=True)
-class TriedFinding:
+class TrialFinding:
     """What a rule found. `action` is what it does, or, where it was `observed`, would do."""
 
     rule_id: str
@@ -32,11 +32,11 @@ class TriedFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TrialResult:
     """What would become of a request with this text; it has passed when it would reach a model, masked or not."""
 
     blocked: bool
-    findings: list[TriedFinding]
+    findings: list[TrialFinding]
     rules_checked: int
 
     @property
@@ -45,31 +45,31 @@ class Tried:
         return not self.blocked
 
 
-def try_out(organization_id: UUID, content: str) -> Tried:
+def try_guardrails(organization_id: UUID, content: str) -> TrialResult:
     """Return what the organization's rules say of a text, as if they were switched on; the defaults without any."""
     row = GuardrailConfig.objects.filter(organization=organization_id).first() or GuardrailConfig()
-    config = config_of(row, rules_of(organization_id))
-    compiled = engine.compile(msgspec.structs.replace(config, enabled=True))
-    verdict = engine.screen(compiled, [Segment(Text(content), "user", "content")])
-    return Tried(verdict.blocked is not None, _findings_of(verdict, content), compiled.rules_checked)
+    config = to_engine_config(row, list_custom_rules(organization_id))
+    compiled = engine.compile_guardrails(msgspec.structs.replace(config, enabled=True))
+    verdict = engine.screen(compiled, [Segment(ScannedText(content), "user", "content")])
+    return TrialResult(verdict.blocked is not None, _findings_of(verdict, content), compiled.rules_checked)
 
 
-def _findings_of(verdict: Verdict, content: str) -> list[TriedFinding]:
+def _findings_of(verdict: Verdict, content: str) -> list[TrialFinding]:
     """Return what would be recorded of a verdict: each content that a rule found once, private ones masked."""
-    told: dict[tuple[str, str, str], TriedFinding] = {}
+    told: dict[tuple[str, str, str], TrialFinding] = {}
     for finding in verdict.findings:
-        if taken_of(finding) is None:
+        if action_taken_of(finding) is None:
             continue
         for span in finding.spans:
             matched = content[span.start : span.end]
             key = finding.rule_id, span.pattern, matched
-            if key not in told and len(told) < MOST:
-                told[key] = _tried(finding, span.pattern, shown(finding, matched))
+            if key not in told and len(told) < MAX_VIOLATIONS:
+                told[key] = _tried(finding, span.pattern, mask_private_content(finding, matched))
     return list(told.values())
 
 
-def _tried(finding: Finding, pattern: str, matched: str) -> TriedFinding:
-    return TriedFinding(
+def _tried(finding: Finding, pattern: str, matched: str) -> TrialFinding:
+    return TrialFinding(
         rule_id=finding.rule_id,
         rule_name=finding.rule_name,
         category=finding.category,

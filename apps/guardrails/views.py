@@ -14,10 +14,10 @@ from rest_framework.response import Response
 
 from apps.guardrails import actions
 from apps.guardrails.access import access_custom_rule, access_guarded
-from apps.guardrails.configuration.read_config import rules_of
+from apps.guardrails.configuration.load_config import list_custom_rules
 from apps.guardrails.models import GuardrailConfig
 from apps.guardrails.rules import system_rules
-from apps.guardrails.search import ACTED, Place, count_since, find_page
+from apps.guardrails.search import ENFORCED_ACTIONS, ViolationCursor, count_since, find_page
 from apps.guardrails.serializers import (
     CustomRuleChangesShape,
     CustomRuleShape,
@@ -32,7 +32,7 @@ from apps.guardrails.serializers import (
     ViolationsQuery,
     filters_of,
 )
-from apps.guardrails.trial import try_out
+from apps.guardrails.trial import try_guardrails
 from apps.kernel.rest.describe import PaginationShape, described
 from apps.kernel.rest.pages import Page
 from apps.kernel.rest.serializers import Nothing
@@ -76,7 +76,7 @@ class GuardrailRules(MemberEndpoint):
     def get(self, request: Request, organization_id: str) -> Response:
         """List the organization's own rules, in the order in which they are looked at."""
         organization = access_guarded(self.user, organization_id)
-        return Response({"rules": CustomRuleShape(rules_of(organization.id), many=True).data})
+        return Response({"rules": CustomRuleShape(list_custom_rules(organization.id), many=True).data})
 
     @described("CustomRule", body=NewCustomRuleShape, refuses=(403, 404))
     def post(self, request: Request, organization_id: str) -> Response:
@@ -120,7 +120,7 @@ class GuardrailViolations(MemberEndpoint):
         limit = query["limit"]
         # One more tells whether there are more.
         rows = find_page(organization.id, filters_of(query), count=limit + 1, after=query.get("cursor"))
-        page = Page(rows[:limit], limit, Place.of(rows[limit - 1]).write() if len(rows) > limit else None)
+        page = Page(rows[:limit], limit, ViolationCursor.of(rows[limit - 1]).write() if len(rows) > limit else None)
         return Response({"violations": ViolationShape(page.rows, many=True).data, "pagination": page.pagination})
 
 
@@ -140,7 +140,7 @@ class GuardrailStats(MemberEndpoint):
         organization = access_guarded(self.user, organization_id)
         days = self.read_query(StatsQuery)["days"]
         counted = count_since(organization.id, timezone.now() - timedelta(days=days))
-        return Response({**counted, "total": sum(counted[kind] for kind in ACTED)})
+        return Response({**counted, "total": sum(counted[kind] for kind in ENFORCED_ACTIONS)})
 
 
 class GuardrailTest(MemberEndpoint):
@@ -162,7 +162,7 @@ class GuardrailTest(MemberEndpoint):
         Where nothing was ever configured, the defaults are tried.
         """
         organization = access_guarded(self.user, organization_id)
-        tried = try_out(organization.id, self.read(TriedContentShape)["content"])
+        tried = try_guardrails(organization.id, self.read(TriedContentShape)["content"])
         return Response(
             {
                 "passed": tried.passed,

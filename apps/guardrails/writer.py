@@ -11,23 +11,23 @@ from hashlib import sha256
 from uuid import UUID
 
 from apps.guardrails.models import Violation
-from apps.guardrails.scanning.violations import Noted
+from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.ids import time_of
 from apps.organizations.models import Organization
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ScreenedRequest:
     """A request that rules found something in: its log's id, whose it is, and what was asked of which model."""
 
     log_id: UUID
     organization_id: UUID
     api_key_id: UUID
     model: str
-    noted: tuple[Noted, ...]
+    noted: tuple[ViolationDraft, ...]
 
 
-def write(requests: Iterable[Request]) -> int:
+def write(requests: Iterable[ScreenedRequest]) -> int:
     """Write what was found, inside the caller's transaction; return how much there was. Of organizations that are
     deleted nothing is written. Raises DatabaseError."""
     found = list(requests)
@@ -46,7 +46,7 @@ def id_of(log_id: UUID, index: int) -> UUID:
     return UUID(int=(log_id.int >> 64 << 64) | (0b10 << 62) | (beyond >> 2))
 
 
-def _rows_of(request: Request) -> Iterable[Violation]:
+def _rows_of(request: ScreenedRequest) -> Iterable[Violation]:
     for index, noted in enumerate(request.noted):
         yield Violation(
             id=id_of(request.log_id, index),

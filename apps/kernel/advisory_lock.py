@@ -14,7 +14,7 @@ from django.db import connection
 
 
 @unique
-class Job(IntEnum):
+class AdvisoryLock(IntEnum):
     """What is done by one at a time."""
 
     MAKE_PARTITIONS = 7_301_001
@@ -24,7 +24,7 @@ class Job(IntEnum):
 
 
 @contextmanager
-def alone_at(job: Job) -> Iterator[None]:
+def hold_lock(job: AdvisoryLock) -> Iterator[None]:
     """Do the block while nobody else does the job, waiting for whoever does. Held by the connection, not a transaction:
     it ends with the block, or when the process dies."""
     with connection.cursor() as cursor:
@@ -36,7 +36,7 @@ def alone_at(job: Job) -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [job.value])
 
 
-def alone_in_transaction(job: Job) -> None:
+def lock_in_transaction(job: AdvisoryLock) -> None:
     """Wait for whoever does the job, and be the only one until the transaction under way ends."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [job.value])

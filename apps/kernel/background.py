@@ -14,7 +14,7 @@ from gevent.monkey import is_module_patched
 log = structlog.get_logger(__name__)
 
 
-def in_background(work: Callable[[], object]) -> None:
+def run_in_background(work: Callable[[], object]) -> None:
     """Do the work without letting the caller wait for it, nor see it fail."""
     if is_module_patched("socket"):
         gevent.spawn(_contained, work)

@@ -18,10 +18,10 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from apps.kernel.sealing import UnreadableSecretError
-from apps.kernel.setting import Setting
+from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.encryption import UnreadableSecretError
 
-_KEYS: Final = Setting("ENCRYPTION_KEYS")
+_KEYS: Final = CachedSetting("ENCRYPTION_KEYS")
 # Written before each text: this layout, and by which key.
 _VERSION: Final = b"e1"
 _ID_BYTES: Final = 4

@@ -29,11 +29,11 @@ Found = TypeVar("Found")
 
 # Seconds that a read on a request's path waits for a connection that answers, then for all answers together, and
 # before both for its turn, while others read.
-CONNECTION_PATIENCE, ANSWER_PATIENCE, TURN_PATIENCE = 0.5, 2.0, 5.0
+CONNECTION_TIMEOUT, ANSWER_TIMEOUT, TURN_TIMEOUT = 0.5, 2.0, 5.0
 # Connections of the pool that are left to everybody else, and how many of its own reads use at most.
 _LEFT_TO_OTHERS, _MOST_READERS = 2, 8
 # Seconds for a connection in a process that never had one: it has to be made, on a machine that may be busy starting.
-_FIRST_PATIENCE = 2.0
+_FIRST_CONNECTION_TIMEOUT = 2.0
 # Seconds between tries while the database is away.
 _PAUSES = (0.2, 1.0, 2.0, 4.0, 5.0)
 # How often psycopg looks up while it waits, and so the grain of all patience. Counted in looks and not by the clock: a
@@ -47,7 +47,7 @@ class DatabaseAwayError(OperationalError):
     """The database is known not to answer, or there was no turn to ask it."""
 
 
-class Patience:
+class DatabaseTimeouts:
     """How long one piece of work may wait: seconds for a connection, and seconds of silence in all its statements."""
 
     __slots__ = ("connection", "silence")
@@ -56,16 +56,16 @@ class Patience:
         self.connection, self.silence = connection, silence
 
 
-_patience: ContextVar[Patience | None] = ContextVar("database_patience", default=None)
+_patience: ContextVar[DatabaseTimeouts | None] = ContextVar("database_patience", default=None)
 
 
-def patience() -> Patience | None:
+def current_timeouts() -> DatabaseTimeouts | None:
     """Return what holds for the work at hand; None where nothing but the usual does."""
     return _patience.get()
 
 
 @contextmanager
-def limited(to: Patience | None) -> Iterator[None]:
+def apply_timeouts(to: DatabaseTimeouts | None) -> Iterator[None]:
     """Let database work within the block wait no longer than this; past it, it raises OperationalError.
 
     With None the usual holds: for what is begun here and goes on afterwards, since greenlets inherit what holds.
@@ -77,14 +77,14 @@ def limited(to: Patience | None) -> Iterator[None]:
         _patience.reset(token)
 
 
-class PatientConnection(psycopg.Connection[Any]):
+class TimeoutConnection(psycopg.Connection[Any]):
     """A connection that does not wait for a silent server for ever: neither on a request's path nor in any web worker.
 
     One that was given up in the middle of a statement is closed by the pool when it is given back.
     """
 
     @classmethod
-    def connect(cls, conninfo: str = "", **kwargs: Any) -> PatientConnection:
+    def connect(cls, conninfo: str = "", **kwargs: Any) -> TimeoutConnection:
         """Connect. In a web worker the server ends statements that take longer than DATABASE_STATEMENT_TIMEOUT."""
         if is_module_patched("socket") and settings.DATABASE_STATEMENT_TIMEOUT:
             limit = f"-c statement_timeout={int(settings.DATABASE_STATEMENT_TIMEOUT * 1000)}"
@@ -97,22 +97,22 @@ class PatientConnection(psycopg.Connection[Any]):
         if limit is None:
             if not is_module_patched("socket") or not settings.DATABASE_STATEMENT_TIMEOUT:
                 return super().wait(gen, interval, timeout)
-            limit = Patience(0.0, settings.DATABASE_STATEMENT_TIMEOUT + _GRACE)
+            limit = DatabaseTimeouts(0.0, settings.DATABASE_STATEMENT_TIMEOUT + _GRACE)
         return super().wait(_until_silent(gen, limit), _LOOK, timeout)
 
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Execute. Nothing (`""`) is what the pool asks to learn whether the server is there: now or never."""
         if query == "":
             limit = _patience.get()
-            with limited(Patience(0.0, (limit or _CHECK).connection)):
+            with apply_timeouts(DatabaseTimeouts(0.0, (limit or _CHECK).connection)):
                 return super().execute(query, *args, **kwargs)
         return super().execute(query, *args, **kwargs)
 
 
-_CHECK = Patience(2.0, 2.0)
+_CHECK = DatabaseTimeouts(2.0, 2.0)
 
 
-def _until_silent(gen: PQGen[Found], limit: Patience) -> Generator[Any, Any, Found]:
+def _until_silent(gen: PQGen[Found], limit: DatabaseTimeouts) -> Generator[Any, Any, Found]:
     """Yield what `gen` waits for, and pass on what came; end it when nothing has come for too long."""
     try:
         wanted = next(gen)
@@ -128,7 +128,7 @@ def _until_silent(gen: PQGen[Found], limit: Patience) -> Generator[Any, Any, Fou
         return found
 
 
-class Circuit:
+class DatabaseCircuitBreaker:
     """Whether the database is known to be away, and who tries it meanwhile: one greenlet, later each time."""
 
     def __init__(self) -> None:
@@ -169,7 +169,7 @@ class Circuit:
         while self._away:
             gevent.sleep(max(0.0, self._next_try - time.monotonic()))
             try:
-                with limited(Patience(ANSWER_PATIENCE, ANSWER_PATIENCE)):
+                with apply_timeouts(DatabaseTimeouts(ANSWER_TIMEOUT, ANSWER_TIMEOUT)):
                     connection.ensure_connection()
                 self.succeeded()
             except Exception:  # noqa: BLE001 - whatever it is, it is tried again
@@ -184,14 +184,14 @@ class Circuit:
         self._next_try = time.monotonic() + pause
 
 
-CIRCUIT = Circuit()
+CIRCUIT_BREAKER = DatabaseCircuitBreaker()
 _size = settings.DATABASE_POOL_SIZE or _MOST_READERS
 _turns = BoundedSemaphore(max(1, min(_MOST_READERS, _size - _LEFT_TO_OTHERS)))
 
 
 def is_away() -> bool:
     """Tell whether the database is known not to answer: then nobody need wait to find out."""
-    return CIRCUIT.open
+    return CIRCUIT_BREAKER.open
 
 
 def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
@@ -203,14 +203,14 @@ def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
     """
     if connection.in_atomic_block:
         return work()
-    _insist()
-    if not _turns.acquire(timeout=TURN_PATIENCE):
+    _refuse_while_open()
+    if not _turns.acquire(timeout=TURN_TIMEOUT):
         raise DatabaseAwayError("Too many others wait to read from the database")
     try:
         # Others may have found out meanwhile.
-        _insist()
-        connecting = CONNECTION_PATIENCE if CIRCUIT.reached else _FIRST_PATIENCE
-        with limited(Patience(connecting, ANSWER_PATIENCE)):
+        _refuse_while_open()
+        connecting = CONNECTION_TIMEOUT if CIRCUIT_BREAKER.reached else _FIRST_CONNECTION_TIMEOUT
+        with apply_timeouts(DatabaseTimeouts(connecting, ANSWER_TIMEOUT)):
             _connect()
             return work() if brief else _within_time(work)
     finally:
@@ -219,8 +219,8 @@ def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
         _turns.release()
 
 
-def _insist() -> None:
-    if CIRCUIT.open:
+def _refuse_while_open() -> None:
+    if CIRCUIT_BREAKER.open:
         raise DatabaseAwayError("The database did not answer a moment ago")
 
 
@@ -228,14 +228,14 @@ def _connect() -> None:
     try:
         connection.ensure_connection()
     except (OperationalError, InterfaceError) as error:
-        CIRCUIT.failed(error)
+        CIRCUIT_BREAKER.failed(error)
         raise
-    CIRCUIT.succeeded()
+    CIRCUIT_BREAKER.succeeded()
 
 
 def _within_time(work: Callable[[], Found]) -> Found:
     """Read with a limit that the server keeps too: what nobody waits for any more must not go on there."""
     with transaction.atomic():
         with connection.cursor() as cursor:
-            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(int(ANSWER_PATIENCE * 1000))])
+            cursor.execute("SELECT set_config('statement_timeout', %s, true)", [str(int(ANSWER_TIMEOUT * 1000))])
         return work()

@@ -34,17 +34,17 @@ def organization(organization_id: UUID) -> str:
     return f"org:{organization_id}"
 
 
-def fresh_word() -> str:
+def new_generation_token() -> str:
     """Return a new generation word."""
     return f"{random_number():016x}"
 
 
-def read(scope: str) -> str:
+def read_generation_token(scope: str) -> str:
     """Return the scope's current generation, making one when there is none. Raises RedisError."""
     redis = client()
     word = redis.get(key(scope))
     if word is None:
-        redis.set(key(scope), fresh_word(), nx=True)
+        redis.set(key(scope), new_generation_token(), nx=True)
         word = redis.get(key(scope))
     return str(word)
 
@@ -55,7 +55,7 @@ def bump(scope: str) -> None:
     Without Redis nothing can be told; readers bound the age of their copies for that case.
     """
     try:
-        client().set(key(scope), fresh_word())
+        client().set(key(scope), new_generation_token())
     except RedisError as error:
         log.warning("generation.not_bumped", scope=scope, error=str(error))
 

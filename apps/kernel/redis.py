@@ -15,7 +15,7 @@ from gevent.monkey import is_module_patched
 from redis import Redis
 from redis.exceptions import NoScriptError, RedisError
 
-from apps.kernel.store_line import StoreLine
+from apps.kernel.redis_multiplexer import RedisMultiplexer
 
 # Of all scripts there are.
 _SOURCES: list[str] = []
@@ -31,15 +31,15 @@ def client() -> Redis:
 
 
 @cache
-def _line() -> StoreLine:
+def _multiplexer() -> RedisMultiplexer:
     pool = client().connection_pool
-    return StoreLine(pool.make_connection, pool.connection_kwargs["socket_timeout"], _SOURCES)
+    return RedisMultiplexer(pool.make_connection, pool.connection_kwargs["socket_timeout"], _SOURCES)
 
 
-def heard() -> None:
+def flush() -> None:
     """Wait until the store has answered all that this process told it so far. Raises RedisError."""
     if is_module_patched("socket"):
-        _line().ask("PING")
+        _multiplexer().execute("PING")
 
 
 class LuaScript:
@@ -54,21 +54,25 @@ class LuaScript:
         """Run the script in one round trip. Raises RedisError."""
         return self._run(client().execute_command, keys, args)
 
-    def together(self, keys: list[str], args: list[str | int | bytes]) -> Any:
+    def run_batched(self, keys: list[str], args: list[str | int | bytes]) -> Any:
         """Run the script in a round trip shared with whatever else the process asks just now. Raises RedisError.
 
         When the connection is lost on the way it may run twice. Where sockets do not switch greenlets it runs alone.
         """
-        return self._run(_line().ask if is_module_patched("socket") else client().execute_command, keys, args)
+        return self._run(
+            _multiplexer().execute if is_module_patched("socket") else client().execute_command, keys, args
+        )
 
-    def tell(self, keys: list[str], args: list[str | int | bytes], failed: Callable[[RedisError], object]) -> None:
+    def send_nowait(
+        self, keys: list[str], args: list[str | int | bytes], failed: Callable[[RedisError], object]
+    ) -> None:
         """Send the script off; once this returns it runs even if this process dies. Raises RedisError.
 
         `failed` is called later by the event loop, and must not wait, when it may not have run. Where sockets do not
         switch greenlets it has run when this returns.
         """
         if is_module_patched("socket"):
-            _line().tell(("EVALSHA", self._digest, len(keys), *keys, *args), failed)
+            _multiplexer().send_nowait(("EVALSHA", self._digest, len(keys), *keys, *args), failed)
         else:
             self(keys, args)
 

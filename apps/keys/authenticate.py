@@ -14,8 +14,8 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from apps.kernel.errors import Unauthenticated
+from apps.keys.api_key_header import MISSING, find_presented_key
 from apps.keys.models import ApiKey
-from apps.keys.presented import MISSING, presented_token
 from apps.keys.secrets import digest_of, is_api_key
 from apps.organizations.models import Organization, User
 from apps.organizations.sessions import extend, find_session
@@ -45,7 +45,7 @@ class ApiKeyOrSession(BaseAuthentication):
 
     def authenticate(self, request: Request) -> tuple[User | None, Any]:
         """Return who asks. Raises Unauthenticated, also when nothing is presented."""
-        token = presented_token(request.headers)
+        token = find_presented_key(request.headers)
         if is_api_key(token):
             key = find_api_key(token)
             if key is None or not works(key):

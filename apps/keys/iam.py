@@ -38,7 +38,7 @@ class Offered(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AccessRule:
     """An active access rule; `value` is `ruleValue` as it is on the wire."""
 
     id: UUID
@@ -61,7 +61,7 @@ class Rule:
                 return _in_price_class(offer, self.value)
 
 
-def first_refusal(rules: Sequence[Rule], offer: Offered) -> Rule | None:
+def first_refusal(rules: Sequence[AccessRule], offer: Offered) -> AccessRule | None:
     """Return a rule that keeps the offer from the key, or None when all agree to it."""
     for rule in rules:
         if not rule.allows and rule.covers(offer):

@@ -13,11 +13,11 @@ from django.db import IntegrityError, connection, transaction
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.keys import live_check
+from apps.keys import credential_check
 from apps.keys.access import NO_PROVIDER_KEY
-from apps.keys.address_guard import SafeAddress, UnsafeAddressError, guard
 from apps.keys.models import ProviderKey
-from apps.keys.secrets import UnreadableSecretError, encrypt, reencrypt
+from apps.keys.secrets import UnreadableSecretError, encrypt_credential, reencrypt_credential
+from apps.keys.ssrf_guard import SafeAddress, UnsafeAddressError, resolve_safe_address
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
@@ -28,7 +28,7 @@ CUSTOM = "custom"
 MAX_KEYS = 100
 # Characters; of a shorter credential, four would say too much.
 SHORTEST_SHOWN = 12
-FindProvider = Callable[[str], live_check.Provider | None]
+FindProvider = Callable[[str], credential_check.ProviderEndpoint | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def create_provider_key(*, organization: Organization, checked: NewProviderKey) 
                 provider=checked.provider,
                 provider_name=checked.provider_name,
                 base_url=checked.base_url,
-                encrypted_token=encrypt(token),
+                encrypted_token=encrypt_credential(token),
                 last_four=token[-4:] if len(token) >= SHORTEST_SHOWN else "",
             )
             _record(
@@ -125,7 +125,7 @@ def rotate() -> Rotated:
             if row is None:
                 continue
             try:
-                row.encrypted_token = reencrypt(bytes(row.encrypted_token))
+                row.encrypted_token = reencrypt_credential(bytes(row.encrypted_token))
             except UnreadableSecretError:
                 unreadable.append(str(identifier))
                 continue
@@ -140,19 +140,19 @@ def _checked(given: NewProviderKey, find_provider: FindProvider, *, live: bool) 
         if {"?", "#"} & set(given.base_url):
             raise InvalidFields([Issue("baseUrl", "Must be a URL without query or fragment")])
         try:
-            address = guard(given.base_url.rstrip("/"))
+            address = resolve_safe_address(given.base_url.rstrip("/"))
         except UnsafeAddressError as error:
             raise InvalidFields([Issue("baseUrl", str(error))]) from error
         if live:
             _let_go_of_the_database()
-            live_check.check_at_address(address, given.token)
+            credential_check.check_at_address(address, given.token)
         return address
     provider = find_provider(given.provider)
     if provider is None:
         raise InvalidFields([Issue("provider", "There is no such provider")])
     if live:
         _let_go_of_the_database()
-        live_check.check_at_provider(provider, given.token)
+        credential_check.check_at_provider(provider, given.token)
     return None
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.describe import described, said
+from apps.kernel.rest.describe import described, message_field
 from apps.keys import provider_keys
 from apps.keys.access import access_provider_key, access_provider_keys
-from apps.keys.live_check import Provider
+from apps.keys.credential_check import ProviderEndpoint
 from apps.keys.provider_keys import FindProvider, NewProviderKey
 from apps.keys.serializers import (
     NewProviderKeyQuery,
@@ -22,7 +22,7 @@ from apps.organizations.models import Role
 from apps.organizations.sessions import MemberEndpoint
 
 
-def _knows_none(provider_id: str) -> Provider | None:
+def _knows_none(provider_id: str) -> ProviderEndpoint | None:
     return None
 
 
@@ -61,7 +61,11 @@ class ProviderKeys(MemberEndpoint):
 class OneProviderKey(MemberEndpoint):
     """`PATCH /keys/provider/{id}`, `DELETE /keys/provider/{id}`."""
 
-    @described({"message": said(), "providerKey": ProviderKeyShape()}, body=ProviderKeyChangesShape, refuses=(403, 404))
+    @described(
+        {"message": message_field(), "providerKey": ProviderKeyShape()},
+        body=ProviderKeyChangesShape,
+        refuses=(403, 404),
+    )
     def patch(self, request: Request, key_id: str) -> Response:
         """Switch a provider key on or off."""
         key = access_provider_key(self.user, key_id)
@@ -69,7 +73,7 @@ class OneProviderKey(MemberEndpoint):
         message = f"Provider key status updated to {changed.status}"
         return Response({"message": message, "providerKey": ProviderKeyShape(changed).data})
 
-    @described({"message": said()}, refuses=(403, 404))
+    @described({"message": message_field()}, refuses=(403, 404))
     def delete(self, request: Request, key_id: str) -> Response:
         """End a provider key, and erase the credential."""
         provider_keys.delete_provider_key(key=access_provider_key(self.user, key_id))

@@ -11,17 +11,17 @@ import string
 
 from django.conf import settings
 
-from apps.kernel.sealing import UnreadableSecretError, seal, unseal
+from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
 
 __all__ = [
     "UnreadableSecretError",
-    "decrypt",
+    "decrypt_credential",
     "digest_of",
-    "encrypt",
+    "encrypt_credential",
     "is_api_key",
     "new_token",
     "prefix",
-    "reencrypt",
+    "reencrypt_credential",
 ]
 
 LIVE_PREFIX, DEVELOPMENT_PREFIX = "gw_live_", "gw_dev_"
@@ -49,16 +49,16 @@ def digest_of(token: str) -> bytes:
     return hmac.digest(settings.API_KEY_PEPPER.encode(), token.encode(), "sha256")
 
 
-def encrypt(secret: str) -> bytes:
+def encrypt_credential(secret: str) -> bytes:
     """Return the secret sealed with the newest encryption key."""
-    return seal(secret.encode())
+    return encrypt(secret.encode())
 
 
-def decrypt(sealed: bytes) -> str:
+def decrypt_credential(sealed: bytes) -> str:
     """Return the secret, whichever of the encryption keys it was sealed with. Raises UnreadableSecretError."""
-    return unseal(bytes(sealed)).decode()
+    return decrypt(bytes(sealed)).decode()
 
 
-def reencrypt(sealed: bytes) -> bytes:
+def reencrypt_credential(sealed: bytes) -> bytes:
     """Return the same secret sealed with the newest encryption key. Raises UnreadableSecretError."""
-    return encrypt(decrypt(sealed))
+    return encrypt_credential(decrypt_credential(sealed))

@@ -14,12 +14,12 @@ from apps.kernel.money import plain
 from apps.kernel.rest.serializers import (
     CamelModelSerializer,
     CamelSerializer,
-    Choice,
-    Moment,
-    Money,
-    QueryFlag,
-    Text,
-    Whole,
+    ChoiceField,
+    DateTimeField,
+    DecimalTextField,
+    IntegerField,
+    QueryBooleanField,
+    TextField,
 )
 from apps.keys.actions import CreatedKey
 from apps.keys.models import ApiKey, IamRule, ProviderKey
@@ -30,7 +30,7 @@ REQUIRED = "Required"
 _PROVIDER_NAME = re.compile(r"[a-z0-9-]{1,40}")
 
 
-class FutureMoment(Moment):
+class FutureMoment(DateTimeField):
     """A moment that is still to come; a date alone lasts to its end (UTC)."""
 
     def __init__(self, **options: Any) -> None:
@@ -47,8 +47,8 @@ class FutureMoment(Moment):
 class PeriodLimitShape(CamelSerializer):
     """What a key may spend in an hour, a day, a week (from Monday) or a month of the calendar, in UTC."""
 
-    amount = Money()
-    period = Choice(ApiKey.Period.choices)
+    amount = DecimalTextField()
+    period = ChoiceField(ApiKey.Period.choices)
 
 
 class LimitsShape(CamelSerializer):
@@ -56,7 +56,7 @@ class LimitsShape(CamelSerializer):
 
     expires_at = FutureMoment(required=False, allow_null=True)
     period_limit = PeriodLimitShape(required=False, allow_null=True)
-    requests_per_minute = Whole(low=1, high=1_000_000, required=False, allow_null=True)
+    requests_per_minute = IntegerField(low=1, high=1_000_000, required=False, allow_null=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Return the columns."""
@@ -69,23 +69,23 @@ class LimitsShape(CamelSerializer):
 class NewKeyShape(LimitsShape):
     """`POST /keys/api`."""
 
-    description = Text(max_length=255)
-    project_id = Text(max_length=100)
-    usage_limit = Money(required=False, allow_null=True)
+    description = TextField(max_length=255)
+    project_id = TextField(max_length=100)
+    usage_limit = DecimalTextField(required=False, allow_null=True)
 
 
 class KeysQuery(CamelSerializer):
     """The query of `GET /keys/api`."""
 
-    project_id = Text(max_length=100, required=False)
-    filter = Choice(["mine", "all"], default="mine")
+    project_id = TextField(max_length=100, required=False)
+    filter = ChoiceField(["mine", "all"], default="mine")
 
 
 class KeyChangesShape(LimitsShape):
     """`PATCH /keys/api/{id}`: whatever is to be changed."""
 
-    status = Choice([ApiKey.Status.ACTIVE, ApiKey.Status.INACTIVE], required=False)
-    description = Text(max_length=255, required=False)
+    status = ChoiceField([ApiKey.Status.ACTIVE, ApiKey.Status.INACTIVE], required=False)
+    description = TextField(max_length=255, required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Require the status of those who change nothing else. Raises ValidationError."""
@@ -97,33 +97,33 @@ class KeyChangesShape(LimitsShape):
 class KeyLimitShape(CamelSerializer):
     """`PATCH /keys/api/limit/{id}`."""
 
-    usage_limit = Money(allow_null=True)
+    usage_limit = DecimalTextField(allow_null=True)
 
 
 class NewRuleShape(CamelSerializer):
     """`POST /keys/api/{id}/iam`."""
 
-    rule_type = Choice(IamRule.Type.choices)
+    rule_type = ChoiceField(IamRule.Type.choices)
     rule_value = serializers.DictField()
-    status = Choice(IamRule.Status.choices, default=IamRule.Status.ACTIVE)
+    status = ChoiceField(IamRule.Status.choices, default=IamRule.Status.ACTIVE)
 
 
 class RuleChangesShape(CamelSerializer):
     """`PATCH /keys/api/{id}/iam/{ruleId}`: whatever is to be changed."""
 
-    rule_type = Choice(IamRule.Type.choices, required=False)
+    rule_type = ChoiceField(IamRule.Type.choices, required=False)
     rule_value = serializers.DictField(required=False)
-    status = Choice(IamRule.Status.choices, required=False)
+    status = ChoiceField(IamRule.Status.choices, required=False)
 
 
 class NewProviderKeyShape(CamelSerializer):
     """`POST /keys/provider`; a custom provider brings its name and its address, no other does."""
 
-    provider = Text(max_length=40)
-    token = Text(max_length=10_000)
-    organization_id = Text(max_length=100)
-    provider_name = Text(max_length=40, required=False, allow_null=True, allow_blank=True)
-    base_url = Text(max_length=500, required=False, allow_null=True, allow_blank=True)
+    provider = TextField(max_length=40)
+    token = TextField(max_length=10_000)
+    organization_id = TextField(max_length=100)
+    provider_name = TextField(max_length=40, required=False, allow_null=True, allow_blank=True)
+    base_url = TextField(max_length=500, required=False, allow_null=True, allow_blank=True)
 
     def validate_token(self, value: str) -> str:
         """Refuse what cannot stand in a header. Raises ValidationError."""
@@ -152,19 +152,19 @@ class NewProviderKeyQuery(CamelSerializer):
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the field `validate`, which as an attribute would be a serializer's own word."""
-        return {"validate": QueryFlag(default=True, source="live")}
+        return {"validate": QueryBooleanField(default=True, source="live")}
 
 
 class ProviderKeysQuery(CamelSerializer):
     """The query of `GET /keys/provider`."""
 
-    organization_id = Text(max_length=100)
+    organization_id = TextField(max_length=100)
 
 
 class ProviderKeyChangesShape(CamelSerializer):
     """`PATCH /keys/provider/{id}`."""
 
-    status = Choice([ProviderKey.Status.ACTIVE, ProviderKey.Status.INACTIVE])
+    status = ChoiceField([ProviderKey.Status.ACTIVE, ProviderKey.Status.INACTIVE])
 
 
 class ProviderKeyShape(CamelModelSerializer):

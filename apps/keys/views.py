@@ -6,7 +6,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.describe import described, said
+from apps.kernel.rest.describe import described, message_field
 from apps.keys import actions
 from apps.keys.access import access_key, access_keys, access_rule
 from apps.keys.serializers import (
@@ -62,7 +62,7 @@ class ApiKeys(MemberEndpoint):
 class OneApiKey(MemberEndpoint):
     """`PATCH /keys/api/{id}`, `DELETE /keys/api/{id}`."""
 
-    @described({"message": said(), "apiKey": ApiKeyShape()}, body=KeyChangesShape, refuses=(403, 404))
+    @described({"message": message_field(), "apiKey": ApiKeyShape()}, body=KeyChangesShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str) -> Response:
         """Switch a key on or off, or describe it anew."""
         key = access_key(self.user, key_id)
@@ -71,7 +71,7 @@ class OneApiKey(MemberEndpoint):
         message = f"API key status updated to {changed.status}" if "status" in changes else "API key updated"
         return Response({"message": message, "apiKey": ApiKeyShape(changed).data})
 
-    @described({"message": said()}, refuses=(403, 404))
+    @described({"message": message_field()}, refuses=(403, 404))
     def delete(self, request: Request, key_id: str) -> Response:
         """End a key."""
         actions.delete_api_key(key=access_key(self.user, key_id))
@@ -81,7 +81,7 @@ class OneApiKey(MemberEndpoint):
 class ApiKeyLimit(MemberEndpoint):
     """`PATCH /keys/api/limit/{id}`."""
 
-    @described({"message": said(), "apiKey": ApiKeyShape()}, body=KeyLimitShape, refuses=(403, 404))
+    @described({"message": message_field(), "apiKey": ApiKeyShape()}, body=KeyLimitShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str) -> Response:
         """Set what a key may spend, or lift the limit."""
         key = access_key(self.user, key_id)
@@ -92,7 +92,7 @@ class ApiKeyLimit(MemberEndpoint):
 class IamRules(MemberEndpoint):
     """`POST /keys/api/{id}/iam`, `GET /keys/api/{id}/iam`."""
 
-    @described({"message": said(), "rule": IamRuleShape()}, body=NewRuleShape, refuses=(403, 404))
+    @described({"message": message_field(), "rule": IamRuleShape()}, body=NewRuleShape, refuses=(403, 404))
     def post(self, request: Request, key_id: str) -> Response:
         """Add a rule to a key."""
         key = access_key(self.user, key_id)
@@ -109,14 +109,14 @@ class IamRules(MemberEndpoint):
 class OneIamRule(MemberEndpoint):
     """`PATCH /keys/api/{id}/iam/{ruleId}`, `DELETE /keys/api/{id}/iam/{ruleId}`."""
 
-    @described({"message": said(), "rule": IamRuleShape()}, body=RuleChangesShape, refuses=(403, 404))
+    @described({"message": message_field(), "rule": IamRuleShape()}, body=RuleChangesShape, refuses=(403, 404))
     def patch(self, request: Request, key_id: str, rule_id: str) -> Response:
         """Change a rule."""
         rule = access_rule(self.user, key_id, rule_id)
         changed = actions.change_rule(rule=rule, changes=self.read(RuleChangesShape))
         return Response({"message": "IAM rule updated", "rule": IamRuleShape(changed).data})
 
-    @described({"message": said()}, refuses=(403, 404))
+    @described({"message": message_field()}, refuses=(403, 404))
     def delete(self, request: Request, key_id: str, rule_id: str) -> Response:
         """Remove a rule."""
         actions.delete_rule(rule=access_rule(self.user, key_id, rule_id))

@@ -19,7 +19,7 @@ from apps.organizations.models import Project, User
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class LogScope:
     """The logs that may be seen: of each organization from a moment on; of one project, one key where those are set.
 
     A project is one of an organization in the scope, a key one of the project: the narrowest id implies the others.
@@ -32,7 +32,7 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class RequestedIds:
     """The ids that a caller asks for, in the caller's words."""
 
     organization_id: str | None = None
@@ -41,17 +41,17 @@ class Named:
     provider_key_id: str | None = None
 
 
-def scope_of_key(key: ApiKey, now: datetime) -> Scope:
+def scope_of_key(key: ApiKey, now: datetime) -> LogScope:
     """Return what an API key sees: its own project."""
-    return Scope(visible_to([key.project.organization_id], now), key.project_id)
+    return LogScope(visible_to([key.project.organization_id], now), key.project_id)
 
 
-def scope_of_user(user: User, now: datetime) -> Scope:
+def scope_of_user(user: User, now: datetime) -> LogScope:
     """Return what a user sees: every organization that the user is a member of."""
-    return Scope(visible_to(roles_of(user), now))
+    return LogScope(visible_to(roles_of(user), now))
 
 
-def access_logs(scope: Scope, named: Named) -> Scope:
+def access_logs(scope: LogScope, named: RequestedIds) -> LogScope:
     """Return as much of the scope as the named ids leave. Raises Forbidden for an id that lies outside of it."""
     organizations, project_id, api_key_id, provider_key_id = set(scope.since), scope.project_id, None, None
     if named.organization_id is not None:
@@ -68,24 +68,24 @@ def access_logs(scope: Scope, named: Named) -> Scope:
     if named.provider_key_id is not None:
         provider_key_id = _provider_key(scope, named.provider_key_id)
     since = {identifier: moment for identifier, moment in scope.since.items() if identifier in organizations}
-    return Scope(since, project_id, api_key_id, provider_key_id)
+    return LogScope(since, project_id, api_key_id, provider_key_id)
 
 
-def _organization(scope: Scope, text: str) -> UUID:
+def _organization(scope: LogScope, text: str) -> UUID:
     identifier = find_id(text)
     if identifier is None or identifier not in scope.since:
         raise Forbidden("You may not see the logs of this organization")
     return identifier
 
 
-def _project(scope: Scope, text: str) -> Project:
+def _project(scope: LogScope, text: str) -> Project:
     project = Project.objects.filter(id__in=_ids(text), organization__in=scope.since).first()
     if project is None or scope.project_id not in {None, project.id}:
         raise Forbidden("You may not see the logs of this project")
     return project
 
 
-def _api_key(scope: Scope, text: str) -> ApiKey:
+def _api_key(scope: LogScope, text: str) -> ApiKey:
     keys = ApiKey.objects.select_related("project")
     key = keys.filter(id__in=_ids(text), project__organization__in=scope.since).first()
     if key is None or scope.project_id not in {None, key.project_id}:
@@ -93,7 +93,7 @@ def _api_key(scope: Scope, text: str) -> ApiKey:
     return key
 
 
-def _provider_key(scope: Scope, text: str) -> UUID:
+def _provider_key(scope: LogScope, text: str) -> UUID:
     key = ProviderKey.objects.filter(id__in=_ids(text), organization__in=scope.since).first()
     if key is None:
         raise Forbidden("You may not see the logs of this provider key")

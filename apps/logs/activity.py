@@ -41,7 +41,7 @@ class ActivityScope:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ActivityWindow:
     """UTC days, both included."""
 
     first: date
@@ -49,7 +49,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
+class ActivityTotals:
     """What happened on a day: sums by column, as exact decimal texts, and what each model did, dearest first.
 
     The models are JSON as it is told, `[{id, provider, …}]`: a year of many models is thousands of them, and PostgreSQL
@@ -61,7 +61,7 @@ class Day:
     models: str
 
 
-def window_of(now: datetime, *, days: int, first: date | None = None, last: date | None = None) -> Window:
+def window_of(now: datetime, *, days: int, first: date | None = None, last: date | None = None) -> ActivityWindow:
     """Return the days asked for: from `first` to `last`, else `days` days up to `last`, which is today if unsaid.
 
     No further back than activity is kept.
@@ -69,7 +69,7 @@ def window_of(now: datetime, *, days: int, first: date | None = None, last: date
     today = now.astimezone(UTC).date()
     last = today if last is None else last
     first = last - timedelta(days=min(days - 1, (last - date.min).days)) if first is None else first
-    return Window(max(first, kept_since(now)), last)
+    return ActivityWindow(max(first, kept_since(now)), last)
 
 
 def kept_since(now: datetime) -> date:
@@ -77,7 +77,7 @@ def kept_since(now: datetime) -> date:
     return now.astimezone(UTC).date() - timedelta(days=KEPT_DAYS - 1)
 
 
-def find_days(scope: ActivityScope, window: Window) -> list[Day]:
+def find_days(scope: ActivityScope, window: ActivityWindow) -> list[ActivityTotals]:
     """Return the days on which there were requests, newest first."""
     if not scope.organizations:
         return []
@@ -94,7 +94,9 @@ def find_days(scope: ActivityScope, window: Window) -> list[Day]:
                 "last": window.last,
             },
         )
-        return [Day(day, dict(zip(SUMS, sums, strict=True)), models) for day, models, *sums in cursor.fetchall()]
+        return [
+            ActivityTotals(day, dict(zip(SUMS, sums, strict=True)), models) for day, models, *sums in cursor.fetchall()
+        ]
 
 
 _WANTED = "organization_id = ANY(%(organizations)s) AND date BETWEEN %(first)s AND %(last)s"

@@ -17,7 +17,7 @@ from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from apps.kernel.errors import Overloaded
 from apps.kernel.ids import time_of
-from apps.logs.access import Scope
+from apps.logs.access import LogScope
 from apps.logs.clickhouse_table import NEW_COLUMNS, TABLE, TABLE_COLUMNS
 from apps.logs.search import COLUMNS, Filters, Row
 
@@ -81,7 +81,7 @@ class ClickHouse:
 
     def find_page(
         self,
-        scope: Scope,
+        scope: LogScope,
         filters: Filters,
         *,
         low: datetime,
@@ -104,7 +104,7 @@ class ClickHouse:
         which = f"SELECT {key} FROM request_log WHERE {question.text} ORDER BY {order} LIMIT {count:d}"  # noqa: S608 - bound
         return self._rows(f"SELECT {_NAMES} FROM request_log WHERE ({key}) IN ({which}) ORDER BY {order}", question)  # noqa: S608 - bound
 
-    def find_row(self, scope: Scope, identifier: UUID) -> Row | None:
+    def find_row(self, scope: LogScope, identifier: UUID) -> Row | None:
         """Return a row by its id, or None."""
         if not scope.since:
             return None
@@ -190,7 +190,7 @@ class ClickHouse:
         return self._clients[patience]
 
 
-def _within(scope: Scope) -> _Question:
+def _within(scope: LogScope) -> _Question:
     """Return the question for all rows in a scope."""
     question = _Question()
     parts = []

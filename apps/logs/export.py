@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import msgspec
 from django.db import connection
 
-from apps.logs.access import Scope
+from apps.logs.access import LogScope
 from apps.logs.search import Filters, Row, find_page
 
-Record = dict[str, Any]
+ExportRecord = dict[str, Any]
 
 # Rows of a page: few at first, for each may hold megabytes; later as many as make about so many bytes.
 FIRST_PAGE, LARGEST_PAGE, PAGE_BYTES = 16, 256, 1024 * 1024
@@ -30,22 +30,22 @@ _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 
 
-class Format(NamedTuple):
+class ExportFormat(NamedTuple):
     """A kind of file: its content type, what it begins with, and how records are written."""
 
     content_type: str
     begin: Callable[[Sequence[str]], bytes]
-    write: Callable[[Iterable[Record]], bytes]
+    write: Callable[[Iterable[ExportRecord]], bytes]
 
 
-def write_file(form: Format, names: Sequence[str], pages: Iterable[Sequence[Record]]) -> Iterator[bytes]:
+def write_file(form: ExportFormat, names: Sequence[str], pages: Iterable[Sequence[ExportRecord]]) -> Iterator[bytes]:
     """Yield the file of the records, whose fields are `names`, a page at a time."""
     yield form.begin(names)
     for page in pages:
         yield form.write(page)
 
 
-def find_pages(scope: Scope, filters: Filters, *, ascending: bool) -> Iterator[list[Row]]:
+def find_pages(scope: LogScope, filters: Filters, *, ascending: bool) -> Iterator[list[Row]]:
     """Yield the rows that there are by now, in order, a page at a time."""
     # Those that come meanwhile could go on for ever.
     now = datetime.now(UTC)
@@ -53,7 +53,7 @@ def find_pages(scope: Scope, filters: Filters, *, ascending: bool) -> Iterator[l
     after, count = None, FIRST_PAGE
     while True:
         rows = find_page(scope, filters, count=count, after=after, ascending=ascending)
-        _let_go()
+        _release_connection()
         if rows:
             after = rows[-1]["id"]
             yield rows
@@ -68,13 +68,13 @@ def _next_count(rows: Sequence[Row]) -> int:
     return max(1, min(LARGEST_PAGE, 2 * len(rows), PAGE_BYTES * len(rows) // max(size, 1)))
 
 
-def _let_go() -> None:
+def _release_connection() -> None:
     """Give the connection back: the client may take its time over a page."""
     if not connection.in_atomic_block:
         connection.close()
 
 
-def _lines(records: Iterable[Record]) -> bytes:
+def _lines(records: Iterable[ExportRecord]) -> bytes:
     return b"".join(_ENCODER.encode(record) + b"\n" for record in records)
 
 
@@ -100,10 +100,10 @@ def _cell(value: Any) -> str:
 
 
 FORMATS = {
-    "csv": Format(
+    "csv": ExportFormat(
         "text/csv; charset=utf-8",
         begin=lambda names: _table([names]),
         write=lambda records: _table([_cell(value) for value in record.values()] for record in records),
     ),
-    "jsonl": Format("application/jsonl", begin=lambda names: b"", write=_lines),
+    "jsonl": ExportFormat("application/jsonl", begin=lambda names: b"", write=_lines),
 }

@@ -13,7 +13,7 @@ import structlog
 from django.db import OperationalError, ProgrammingError, connection, transaction
 from psycopg.errors import LockNotAvailable, UndefinedTable
 
-from apps.kernel.advisory_lock import Job, alone_in_transaction
+from apps.kernel.advisory_lock import AdvisoryLock, lock_in_transaction
 
 log = structlog.get_logger(__name__)
 
@@ -55,7 +55,7 @@ def ensure(days: Iterable[date]) -> list[date]:
     if not _missing(wanted):
         return []
     with transaction.atomic(), connection.cursor() as cursor:
-        alone_in_transaction(Job.MAKE_PARTITIONS)
+        lock_in_transaction(AdvisoryLock.MAKE_PARTITIONS)
         missing = _missing(wanted)
         for name in missing:
             start = wanted[name]

@@ -34,7 +34,7 @@ _LEVELS = [RetentionLevel.NONE, RetentionLevel.METADATA, RetentionLevel.RETAIN]
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class ExpiredLogs:
     """What was removed: whole days, single rows of days that other organizations still keep, and sums of days."""
 
     days: list[date]
@@ -54,7 +54,7 @@ def visible_to(organizations: Collection[UUID], now: datetime) -> dict[UUID, dat
     return {identifier: visible_since(plan, now, days) for identifier, plan, days in rows}
 
 
-def expire(now: datetime) -> Expired:
+def expire(now: datetime) -> ExpiredLogs:
     """Drop the days that are past for everybody with rows in them; of other days, remove the rows that are past."""
     dropped, rows = [], 0
     for day in partitions.existing():
@@ -67,7 +67,7 @@ def expire(now: datetime) -> Expired:
                 rows += _delete_of_day(day, now)
     past = {"date__lt": kept_since(now)}
     sums = ActivityDelta.objects.filter(**past).delete()[0] + ActivityDay.objects.filter(**past).delete()[0]
-    return Expired(dropped, rows, sums)
+    return ExpiredLogs(dropped, rows, sums)
 
 
 def blank() -> int:
@@ -82,7 +82,7 @@ def blank() -> int:
     return blanked
 
 
-def too_much(kept: Collection[tuple[UUID, str]]) -> Iterator[tuple[UUID, str, RetentionLevel]]:
+def find_excess_levels(kept: Collection[tuple[UUID, str]]) -> Iterator[tuple[UUID, str, RetentionLevel]]:
     """Yield organization, level and the level it has by now, of organizations whose rows are kept as more than that."""
     levels = _levels_of({organization_id for organization_id, _ in kept})
     for organization_id, level in kept:
@@ -120,7 +120,7 @@ def _delete_of_day(day: date, now: datetime) -> int:
 def _blank_day(day: date) -> int:
     condition, blanked = f"retention_level <> '{RetentionLevel.NONE}'", 0
     kept = [(UUID(owner), level) for owner, level in _pairs(day, ["organization_id", "retention_level"], condition)]
-    for organization_id, level, allowed in too_much(kept):
+    for organization_id, level, allowed in find_excess_levels(kept):
         nothing = ", ".join(f"{name} = NULL" for name in FORBIDDEN[allowed])
         blanked += _in_batches(
             f"UPDATE {partitions.name_of(day)} SET retention_level = '{allowed}', {nothing}, "  # noqa: S608 - names are ours

@@ -14,8 +14,8 @@ from uuid import UUID
 from django.db import connection, models
 from django.db.backends.utils import CursorWrapper
 
-from apps.kernel.arrays import array_of
 from apps.kernel.money import LARGEST
+from apps.kernel.postgres_arrays import write_array
 from apps.logs.models import ActivityDay, ActivityDelta
 
 # Notes folded by one statement: some tens of milliseconds.
@@ -80,7 +80,7 @@ def _note(sign: str) -> str:
 
 _EVERY_PROJECT, _EVERY_KEY = (f"coalesce({name}, '{ActivityDay.EVERY}')" for name in ("project_id", "api_key_id"))
 _ADD, _TAKE_BACK = _note(""), _note("-")
-_FOLD = f"""
+_ROLL_UP = f"""
     WITH taken AS (
         DELETE FROM {_NOTES} WHERE id = ANY(ARRAY(
             SELECT id FROM {_NOTES} ORDER BY id LIMIT %s FOR UPDATE SKIP LOCKED
@@ -98,12 +98,12 @@ _FOLD = f"""
 """  # noqa: S608 - names are ours
 
 
-def add(cursor: CursorWrapper, table: str, ids: Sequence[UUID]) -> None:
+def append_deltas(cursor: CursorWrapper, table: str, ids: Sequence[UUID]) -> None:
     """Note what rows of a table with the log's columns add. In the transaction that makes them rows of the log."""
-    cursor.execute(f"{_ADD} {table} WHERE id = ANY(%s::uuid[]) GROUP BY {_KEY}", [array_of(ids)])
+    cursor.execute(f"{_ADD} {table} WHERE id = ANY(%s::uuid[]) GROUP BY {_KEY}", [write_array(ids)])
 
 
-def take_back(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[UUID]) -> None:
+def retract_rows(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[UUID]) -> None:
     """Note that rows of the log, made at these moments, no longer add what they did: before they are replaced."""
     cursor.execute(
         f"{_TAKE_BACK} request_log WHERE created_at = ANY(%s) AND id = ANY(%s) GROUP BY {_KEY}",
@@ -111,17 +111,17 @@ def take_back(cursor: CursorWrapper, moments: Sequence[datetime], ids: Sequence[
     )
 
 
-def fold() -> int:
+def roll_up() -> int:
     """Fold the notes there are into their days; return how many. Any number of processes may fold at once."""
     folded = 0
-    while taken := _fold_batch():
+    while taken := _roll_up_batch():
         folded += taken
         if taken < BATCH:
             break
     return folded
 
 
-def _fold_batch() -> int:
+def _roll_up_batch() -> int:
     with connection.cursor() as cursor:
-        cursor.execute(_FOLD, [BATCH])
+        cursor.execute(_ROLL_UP, [BATCH])
         return int(cursor.fetchone()[0])

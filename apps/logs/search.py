@@ -21,8 +21,8 @@ from django.db.models.functions import Cast
 
 from apps.kernel.ids import time_of
 from apps.kernel.money import MoneyField
-from apps.logs import partitions, store
-from apps.logs.access import Scope
+from apps.logs import archive, partitions
+from apps.logs.access import LogScope
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog, find_time
 from apps.organizations.models import Project
 
@@ -60,7 +60,7 @@ class Filters:
     header_value: str | None = None
 
 
-def find_page(scope: Scope, filters: Filters, *, count: int, after: UUID | None, ascending: bool) -> list[Row]:
+def find_page(scope: LogScope, filters: Filters, *, count: int, after: UUID | None, ascending: bool) -> list[Row]:
     """Return at most `count` rows in order of time: those that come after the row of the id `after`."""
     if not scope.since:
         return []
@@ -71,18 +71,18 @@ def find_page(scope: Scope, filters: Filters, *, count: int, after: UUID | None,
         # An id begins with its time: the order of ids is the order of (created_at, id).
         moment = time_of(after)
         low, high = (max(low, moment), high) if ascending else (low, min(high, moment))
-    rows = _find_here(scope, filters, low=low, high=high, after=after, count=count, ascending=ascending)
-    older, boundary = store.older(), store.moved_before(now)
+    rows = _find_in_postgres(scope, filters, low=low, high=high, after=after, count=count, ascending=ascending)
+    older, boundary = archive.find_archive(), archive.archived_before(now)
     full_of_newer = len(rows) == count and not ascending and rows[-1]["created_at"] >= boundary
     if older is None or low >= boundary or full_of_newer:
         return rows
     high = min(high, boundary)
     moved = older.find_page(scope, filters, low=low, high=high, after=after, count=count, ascending=ascending)
-    return store.merged(rows, moved, count=count, ascending=ascending)
+    return archive.merge_rows(rows, moved, count=count, ascending=ascending)
 
 
-def _find_here(
-    scope: Scope, filters: Filters, *, low: datetime, high: datetime, after: UUID | None, count: int, ascending: bool
+def _find_in_postgres(
+    scope: LogScope, filters: Filters, *, low: datetime, high: datetime, after: UUID | None, count: int, ascending: bool
 ) -> list[Row]:
     """Return what PostgreSQL has of a page."""
     wanted = _conditions_of(filters)
@@ -91,19 +91,19 @@ def _find_here(
     elif ascending and (days := partitions.existing()):
         low = max(low, datetime.combine(days[0], time.min, UTC))  # Nobody was there before.
     rows: list[Row] = []
-    ways = _ways(scope, filters)
-    for start, end in _stretches(low, high, ascending):
+    ways = _index_walks(scope, filters)
+    for start, end in _time_ranges(low, high, ascending):
         within = wanted & Q(created_at__gte=start, created_at__lte=end)
         if len(ways) * ((end - start).days + 1) <= _MOST_WALKS:
-            rows += _walk(ways, within, count - len(rows), ascending)
+            rows += _walk_indexes(ways, within, count - len(rows), ascending)
         else:
-            rows += _look(scope, within, count - len(rows), ascending)
+            rows += _scan_days(scope, within, count - len(rows), ascending)
         if len(rows) == count:
             break
     return rows
 
 
-def _stretches(low: datetime, high: datetime, ascending: bool) -> Iterator[tuple[datetime, datetime]]:
+def _time_ranges(low: datetime, high: datetime, ascending: bool) -> Iterator[tuple[datetime, datetime]]:
     """Yield stretches of time from one end to the other, both ends included, each of more days than the one before.
 
     Days are partitions: a question about few of them is planned in no time, and most pages are full after a few.
@@ -121,7 +121,7 @@ def _stretches(low: datetime, high: datetime, ascending: bool) -> Iterator[tuple
         days *= 4
 
 
-def _ways(scope: Scope, filters: Filters) -> list[QuerySet[RequestLog]]:
+def _index_walks(scope: LogScope, filters: Filters) -> list[QuerySet[RequestLog]]:
     """Return what can be walked through in the order of an index: organizations, or projects where they have one."""
     values = (filters.finish_reason, filters.unified_finish_reason, filters.source)
     headers = (filters.header_key, filters.header_value)
@@ -131,7 +131,7 @@ def _ways(scope: Scope, filters: Filters) -> list[QuerySet[RequestLog]]:
     return [_of_organization(replace(scope, project_id=project), owner) for owner, project in projects]
 
 
-def _walk(ways: list[QuerySet[RequestLog]], wanted: Q, count: int, ascending: bool) -> list[Row]:
+def _walk_indexes(ways: list[QuerySet[RequestLog]], wanted: Q, count: int, ascending: bool) -> list[Row]:
     """Return rows in order. Each way is one walk through an index, cut short; what they find is merged."""
     order = ("created_at", "id") if ascending else ("-created_at", "-id")
     walks = [_select(way.filter(wanted)).order_by(*order)[:count] for way in ways]
@@ -140,7 +140,7 @@ def _walk(ways: list[QuerySet[RequestLog]], wanted: Q, count: int, ascending: bo
     return [dict(zip(COLUMNS, row, strict=True)) for walk in walks for row in walk]
 
 
-def _look(scope: Scope, wanted: Q, count: int, ascending: bool) -> list[Row]:
+def _scan_days(scope: LogScope, wanted: Q, count: int, ascending: bool) -> list[Row]:
     """Return rows in order, of all organizations by one look at each day: for what so many walks would be planned for.
 
     What is looked for here is rare, or the days before had been enough.
@@ -153,19 +153,19 @@ def _look(scope: Scope, wanted: Q, count: int, ascending: bool) -> list[Row]:
     return [dict(zip(COLUMNS, row, strict=True)) for row in _select(rows).order_by(*order)[:count]]
 
 
-def find_row(scope: Scope, identifier: UUID) -> Row | None:
+def find_row(scope: LogScope, identifier: UUID) -> Row | None:
     """Return a row by its id, or None when there is none in the scope."""
     for organization_id in scope.since:
         row = _select(_of_organization(scope, organization_id).filter(id=identifier)).first()
         if row is not None:
             return dict(zip(COLUMNS, row, strict=True))
-    older, moment = store.older(), find_time(identifier)
-    if older is None or moment is None or moment >= store.moved_before(datetime.now(UTC)):
+    older, moment = archive.find_archive(), find_time(identifier)
+    if older is None or moment is None or moment >= archive.archived_before(datetime.now(UTC)):
         return None
     return older.find_row(scope, identifier)
 
 
-def find_used(scope: Scope) -> tuple[list[str], list[str]]:
+def find_used_models(scope: LogScope) -> tuple[list[str], list[str]]:
     """Return the models and the providers that answered the scope's projects, to the day of its beginning, sorted.
 
     Days are asked, not rows: however many there are, and wherever they are kept.
@@ -189,7 +189,7 @@ def find_used(scope: Scope) -> tuple[list[str], list[str]]:
     return sorted({model for model, _ in pairs}), sorted({provider for _, provider in pairs})
 
 
-def _of_organization(scope: Scope, organization_id: UUID) -> QuerySet[RequestLog]:
+def _of_organization(scope: LogScope, organization_id: UUID) -> QuerySet[RequestLog]:
     """Return an organization's part of the scope.
 
     The narrowest id is asked for alone: it implies the others, which the planner does not know, and would multiply.

@@ -14,8 +14,16 @@ import msgspec
 
 from apps.kernel.money import plain
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
-from apps.kernel.rest.serializers import CamelSerializer, Choice, Cursor, Moment, QueryWhole, Text, camel
-from apps.logs.access import Named
+from apps.kernel.rest.serializers import (
+    CamelSerializer,
+    ChoiceField,
+    CursorField,
+    DateTimeField,
+    QueryIntegerField,
+    TextField,
+    camel,
+)
+from apps.logs.access import RequestedIds
 from apps.logs.search import COLUMNS, JSON_COLUMNS, MONEY_COLUMNS, Filters, Row
 
 # Token counts are strings on the wire; other whole numbers are numbers.
@@ -35,22 +43,22 @@ _ENCODER = msgspec.json.Encoder(uuid_format="canonical")
 class LogsQuery(CamelSerializer):
     """The query of `GET /logs`."""
 
-    api_key_id = Text(required=False)
-    provider_key_id = Text(required=False)
-    project_id = Text(required=False)
-    org_id = Text(required=False)
-    start_date = Moment(required=False)
-    end_date = Moment(required=False, of_a_day=time.max)
-    model = Text(required=False)
-    provider = Text(required=False)
-    finish_reason = Text(required=False)
-    unified_finish_reason = Text(required=False)
-    source = Text(required=False)  # type: ignore[assignment]  # fields leave the class
-    custom_header_key = Text(required=False)
-    custom_header_value = Text(required=False)
-    cursor = Cursor(required=False)
-    limit = QueryWhole(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
-    order_by = Choice(["createdAt_asc", "createdAt_desc"], default="createdAt_desc")
+    api_key_id = TextField(required=False)
+    provider_key_id = TextField(required=False)
+    project_id = TextField(required=False)
+    org_id = TextField(required=False)
+    start_date = DateTimeField(required=False)
+    end_date = DateTimeField(required=False, of_a_day=time.max)
+    model = TextField(required=False)
+    provider = TextField(required=False)
+    finish_reason = TextField(required=False)
+    unified_finish_reason = TextField(required=False)
+    source = TextField(required=False)  # type: ignore[assignment]  # fields leave the class
+    custom_header_key = TextField(required=False)
+    custom_header_value = TextField(required=False)
+    cursor = CursorField(required=False)
+    limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
+    order_by = ChoiceField(["createdAt_asc", "createdAt_desc"], default="createdAt_desc")
 
 
 class LogsExportQuery(LogsQuery):
@@ -58,19 +66,19 @@ class LogsExportQuery(LogsQuery):
 
     cursor = None  # type: ignore[assignment]  # the framework's way to leave a field out
     limit = None  # type: ignore[assignment]  # likewise
-    format = Choice(["csv", "jsonl"], default="csv")
+    format = ChoiceField(["csv", "jsonl"], default="csv")
 
 
-class UsedQuery(CamelSerializer):
+class UsedModelsQuery(CamelSerializer):
     """The query of `GET /logs/unique-models`."""
 
-    project_id = Text(required=False)
-    org_id = Text(required=False)
+    project_id = TextField(required=False)
+    org_id = TextField(required=False)
 
 
-def named_of(query: Mapping[str, Any]) -> Named:
+def requested_ids_of(query: Mapping[str, Any]) -> RequestedIds:
     """Return the ids that a query names."""
-    return Named(
+    return RequestedIds(
         organization_id=query.get("org_id"),
         project_id=query.get("project_id"),
         api_key_id=query.get("api_key_id"),

@@ -6,7 +6,7 @@ import structlog
 from celery import shared_task
 from django.utils import timezone
 
-from apps.logs import moving, partitions, retention, rollup
+from apps.logs import archiving, partitions, retention, rollup
 
 log = structlog.get_logger(__name__)
 
@@ -24,23 +24,23 @@ def expire() -> None:
     now = timezone.now()
     expired = retention.expire(now)
     log.info("logs.expired", days=[str(day) for day in expired.days], rows=expired.rows, activity=expired.activity)
-    moving.expire(now)
+    archiving.expire(now)
 
 
 @shared_task(name="logs.blank", time_limit=3000)
 def blank() -> None:
     """Blank what rows hold beyond their organization's retention level. As above."""
     log.info("logs.blanked", rows=retention.blank())
-    moving.blank()
+    archiving.blank()
 
 
 @shared_task(name="logs.move", time_limit=3_500)
 def move() -> None:
     """Move closed days to the store of older days, where there is one. As above."""
-    log.info("logs.moved", days=[str(day) for day in moving.move(timezone.now())])
+    log.info("logs.moved", days=[str(day) for day in archiving.archive_closed_days(timezone.now())])
 
 
 @shared_task(name="logs.roll_up", time_limit=600)
 def roll_up() -> None:
     """Fold what batches of rows added into their days. As above."""
-    log.info("activity.rolled_up", notes=rollup.fold())
+    log.info("activity.rolled_up", notes=rollup.roll_up())

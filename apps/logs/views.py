@@ -17,22 +17,22 @@ from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.pages import page_of
 from apps.keys.authenticate import ApiKeyOrSession, Recognized
 from apps.keys.models import ApiKey
-from apps.logs.access import Scope, access_logs, scope_of_key, scope_of_user
-from apps.logs.activity import Day, find_days, window_of
+from apps.logs.access import LogScope, access_logs, scope_of_key, scope_of_user
+from apps.logs.activity import ActivityTotals, find_days, window_of
 from apps.logs.activity_access import access_activity
-from apps.logs.activity_shapes import DAY_FIELDS, ActivityDayShape, ActivityExportQuery, ActivityQuery, day_of
-from apps.logs.export import FORMATS, Record, find_pages, write_file
-from apps.logs.export_described import exports
-from apps.logs.search import find_page, find_row, find_used
+from apps.logs.activity_serializers import DAY_FIELDS, ActivityDayShape, ActivityExportQuery, ActivityQuery, day_of
+from apps.logs.export import FORMATS, ExportRecord, find_pages, write_file
+from apps.logs.export_schema import describe_export
+from apps.logs.search import find_page, find_row, find_used_models
 from apps.logs.serializers import (
     LOG_FIELDS,
     LogsExportQuery,
     LogsQuery,
-    UsedQuery,
+    UsedModelsQuery,
     encode,
     entry_of,
     filters_of,
-    named_of,
+    requested_ids_of,
 )
 from apps.organizations.models import User
 from apps.organizations.sessions import MemberEndpoint
@@ -44,7 +44,7 @@ class LogsEndpoint(Endpoint):
     authentication_classes = [ApiKeyOrSession]
     permission_classes = [Recognized]
 
-    def scope(self) -> Scope:
+    def scope(self) -> LogScope:
         """Return what the caller may see."""
         now = timezone.now()
         if isinstance(self.request.auth, ApiKey):
@@ -60,7 +60,7 @@ class Logs(LogsEndpoint):
         """Answer a page."""
         query = self.read_query(LogsQuery)
         limit = query["limit"]
-        scope = access_logs(self.scope(), named_of(query))
+        scope = access_logs(self.scope(), requested_ids_of(query))
         rows = find_page(
             scope,
             filters_of(query),
@@ -75,11 +75,11 @@ class Logs(LogsEndpoint):
 class LogsExport(LogsEndpoint):
     """`GET /logs/export`."""
 
-    @exports(LogsExportQuery, refuses=(403,))
+    @describe_export(LogsExportQuery, refuses=(403,))
     def get(self, request: Request) -> StreamingHttpResponse:
         """Answer all entries that a query of `GET /logs` finds, as a file: CSV or JSON lines."""
         query = self.read_query(LogsExportQuery)
-        scope = access_logs(self.scope(), named_of(query))
+        scope = access_logs(self.scope(), requested_ids_of(query))
         pages = find_pages(scope, filters_of(query), ascending=query["order_by"] == "createdAt_asc")
         return _file("logs", query["format"], LOG_FIELDS, ([entry_of(row) for row in page] for page in pages))
 
@@ -100,18 +100,18 @@ class Log(LogsEndpoint):
 class UniqueModels(LogsEndpoint):
     """`GET /logs/unique-models`."""
 
-    @described("UsedModels", query=UsedQuery, refuses=(403,))
+    @described("UsedModels", query=UsedModelsQuery, refuses=(403,))
     def get(self, request: Request) -> HttpResponse:
         """Answer the models and providers in use."""
-        query = self.read_query(UsedQuery)
-        models, providers = find_used(access_logs(self.scope(), named_of(query)))
+        query = self.read_query(UsedModelsQuery)
+        models, providers = find_used_models(access_logs(self.scope(), requested_ids_of(query)))
         return _answer({"models": models, "providers": providers})
 
 
 class ActivityEndpoint(MemberEndpoint):
     """What the endpoints of activity share: whose days, and which."""
 
-    def find_days(self, query: dict[str, Any]) -> list[Day]:
+    def find_days(self, query: dict[str, Any]) -> list[ActivityTotals]:
         """Return the days that a query asks for. Raises NotFound, Forbidden."""
         scope = access_activity(
             self.user,
@@ -135,7 +135,7 @@ class Activity(ActivityEndpoint):
 class ActivityExport(ActivityEndpoint):
     """`GET /activity/export`."""
 
-    @exports(ActivityExportQuery, refuses=(403, 404))
+    @describe_export(ActivityExportQuery, refuses=(403, 404))
     def get(self, request: Request) -> StreamingHttpResponse:
         """Answer the days that `GET /activity` lists as a file: CSV or JSON lines."""
         query = self.read_query(ActivityExportQuery)
@@ -143,7 +143,9 @@ class ActivityExport(ActivityEndpoint):
         return _file("activity", query["format"], DAY_FIELDS, ([day_of(day)] for day in days))
 
 
-def _file(name: str, form: str, fields: Sequence[str], pages: Iterable[Sequence[Record]]) -> StreamingHttpResponse:
+def _file(
+    name: str, form: str, fields: Sequence[str], pages: Iterable[Sequence[ExportRecord]]
+) -> StreamingHttpResponse:
     response = StreamingHttpResponse(write_file(FORMATS[form], fields, pages), content_type=FORMATS[form].content_type)
     response["Content-Disposition"] = f'attachment; filename="{name}.{form}"'
     return response

@@ -14,11 +14,11 @@ from django.db import DatabaseError, connection, transaction
 from django.db.backends.utils import CursorWrapper
 from msgspec.structs import replace
 
+from apps.kernel.cpu_throttle import throttled
 from apps.kernel.ids import time_of
-from apps.kernel.pace import paced
 from apps.logs import partitions, rollup
 from apps.logs.entry import Entry
-from apps.logs.rows import COLUMNS, Row, row_of, row_without_content
+from apps.logs.row_encoding import COLUMNS, ColumnValues, encode_row, encode_row_without_content
 from apps.organizations.models import Organization
 
 log = structlog.get_logger(__name__)
@@ -74,10 +74,10 @@ class _Rows:
     def __init__(self, deleted: set[UUID]) -> None:
         self._deleted = deleted
 
-    def __call__(self, entry: Entry) -> Row:
+    def __call__(self, entry: Entry) -> ColumnValues:
         if entry.organization_id not in self._deleted:
-            return row_of(entry)
-        return row_without_content(replace(entry, source=None), "organization_deleted")
+            return encode_row(entry)
+        return encode_row_without_content(replace(entry, source=None), "organization_deleted")
 
 
 def _deleted(organizations: set[UUID]) -> set[UUID]:
@@ -99,7 +99,7 @@ def _one_each(entries: Sequence[Entry]) -> list[Entry]:
     return [chosen[identifier] for identifier in sorted(chosen)]
 
 
-def _write_alone(entry: Entry, row: Row) -> set[UUID]:
+def _write_alone(entry: Entry, row: ColumnValues) -> set[UUID]:
     try:
         return _insert([row])
     except DatabaseError as error:
@@ -107,16 +107,16 @@ def _write_alone(entry: Entry, row: Row) -> set[UUID]:
         if reason is None:
             raise
     log.error("logs.content_not_stored", log_id=str(entry.id), reason=reason)
-    return _insert([row_without_content(entry, reason)])
+    return _insert([encode_row_without_content(entry, reason)])
 
 
-def _insert(rows: Iterable[Row]) -> set[UUID]:
+def _insert(rows: Iterable[ColumnValues]) -> set[UUID]:
     """Insert rows, all or none. Raises DatabaseError."""
     given = 0
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_MAKE)
         with connection.wrap_database_errors, cursor.copy(f"COPY {_INCOMING} ({_NAMES}) FROM STDIN") as copy:
-            for row in paced(rows):
+            for row in throttled(rows):
                 copy.write_row(row)
                 given += 1
         cursor.execute(_INSERT)
@@ -124,7 +124,7 @@ def _insert(rows: Iterable[Row]) -> set[UUID]:
         if len(written) < given:
             written += _replace(cursor, written)
         if written:
-            rollup.add(cursor, _INCOMING, written)
+            rollup.append_deltas(cursor, _INCOMING, written)
         cursor.execute(f"DELETE FROM {_INCOMING}")  # noqa: S608 - the name is ours
     return set(written)
 
@@ -139,7 +139,7 @@ def _replace(cursor: CursorWrapper, written: list[UUID]) -> list[UUID]:
     if not known:
         return []
     moments, ids = [moment for moment, _ in known], [identifier for _, identifier in known]
-    rollup.take_back(cursor, moments, ids)
+    rollup.retract_rows(cursor, moments, ids)
     cursor.execute(_REPLACE, [moments, ids])
     return ids
 

@@ -7,12 +7,12 @@ from rest_framework.response import Response
 
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.address import address_of
-from apps.kernel.rest.describe import described, said
+from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Nothing
-from apps.organizations import actions, invitations, throttle
+from apps.organizations import actions, attempt_rate_limiter, invitations
 from apps.organizations.access import access_organization, identify, require, require_verified
-from apps.organizations.account_shapes import InvitationShape, NewInvitationShape, VerificationShape
+from apps.organizations.account_serializers import InvitationShape, NewInvitationShape, VerificationShape
 from apps.organizations.email_tokens import find_unverified
 from apps.organizations.models import Role
 from apps.organizations.serializers import MemberShape
@@ -25,10 +25,10 @@ class VerifyEmail(Endpoint):
     authentication_classes = []
     permission_classes = []
 
-    @described({"message": said()}, body=VerificationShape, refuses=(400, 429))
+    @described({"message": message_field()}, body=VerificationShape, refuses=(400, 429))
     def post(self, request: Request) -> Response:
         """Confirm an e-mail address by the token that was sent to it."""
-        throttle.count_try((throttle.VERIFY_PER_ADDRESS, address_of(request)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.VERIFY_PER_ADDRESS, address_of(request)))
         user = find_unverified(self.read(VerificationShape)["token"])
         if user is None or not actions.verify_email(user=user):
             raise InvalidRequest(
@@ -42,11 +42,11 @@ class VerifyEmail(Endpoint):
 class SendVerificationEmail(MemberEndpoint):
     """`POST /auth/send-verification-email`."""
 
-    @described({"message": said()}, body=Nothing, refuses=(429,))
+    @described({"message": message_field()}, body=Nothing, refuses=(429,))
     def post(self, request: Request) -> Response:
         """Send a token to the address of whoever is signed in."""
         self.read(Nothing)
-        throttle.count_try((throttle.MESSAGES_PER_USER, str(self.user.id)))
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.MESSAGES_PER_USER, str(self.user.id)))
         actions.want_verification(user=self.user)
         return Response({"message": "A message is on its way"})
 
@@ -61,16 +61,18 @@ class Invitations(MemberEndpoint):
         rows = invitations.waiting(organization).order_by("created_at", "id")
         return Response({"invitations": InvitationShape(rows, many=True).data})
 
-    @described({"message": said(), "invitation": InvitationShape()}, body=NewInvitationShape, refuses=(403, 404, 429))
+    @described(
+        {"message": message_field(), "invitation": InvitationShape()}, body=NewInvitationShape, refuses=(403, 404, 429)
+    )
     def post(self, request: Request, organization_id: str) -> Response:
         """Invite an address, whether it has an account or not: the answer is the same."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
         require_verified(self.user)
         fields = self.read(NewInvitationShape)
         require(role, fields["role"])
-        throttle.count_try(
-            (throttle.INVITATIONS_PER_ORGANIZATION, str(organization.id)),
-            (throttle.INVITATIONS_PER_ACCOUNT, fields["email"].lower()),
+        attempt_rate_limiter.count_attempt(
+            (attempt_rate_limiter.INVITATIONS_PER_ORGANIZATION, str(organization.id)),
+            (attempt_rate_limiter.INVITATIONS_PER_ACCOUNT, fields["email"].lower()),
         )
         created = invitations.invite(organization=organization, by=self.user, **fields)
         return Response({"message": "Invitation sent", "invitation": InvitationShape(created).data})
@@ -79,7 +81,7 @@ class Invitations(MemberEndpoint):
 class OneInvitation(MemberEndpoint):
     """`DELETE /organization/{orgId}/invitations/{id}`."""
 
-    @described({"message": said()}, refuses=(403, 404))
+    @described({"message": message_field()}, refuses=(403, 404))
     def delete(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Withdraw an invitation."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
@@ -94,7 +96,7 @@ class OneInvitation(MemberEndpoint):
 class AcceptInvitation(MemberEndpoint):
     """`POST /organization/{orgId}/invitations/{id}/accept`."""
 
-    @described({"message": said(), "member": MemberShape()}, body=Nothing, refuses=(403, 404))
+    @described({"message": message_field(), "member": MemberShape()}, body=Nothing, refuses=(403, 404))
     def post(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Become a member, where the invitation is for one's own confirmed address."""
         self.read(Nothing)

@@ -67,7 +67,7 @@ def want_verification(*, user: User) -> None:
 def sign_in(*, email: str, password: str) -> User:
     """Return the user. Raises Unauthenticated, alike and as late for an unknown address as for a wrong password."""
     user = User.objects.filter(email=User.normalize_username(email), is_active=True).first()
-    if not passwords.fits(password, user.password if user else None) or user is None:
+    if not passwords.matches(password, user.password if user else None) or user is None:
         raise Unauthenticated("Wrong e-mail address or password")
     return user
 

@@ -13,7 +13,7 @@ from knox.models import AuthToken
 from apps.kernel.admin import KeptAdmin, LongTableAdmin, ReadAdmin, RowAdmin
 from apps.kernel.errors import ApiError, RateLimited
 from apps.kernel.rest.address import address_of
-from apps.organizations import throttle, two_factor
+from apps.organizations import attempt_rate_limiter, two_factor
 from apps.organizations.audited_admin import AuditedAdmin
 from apps.organizations.models import (
     AuditEntry,
@@ -63,7 +63,7 @@ class OperatorSignInForm(SignInForm):
         email = User.normalize_username(self.cleaned_data.get("username", ""))
         address = address_of(self.request) if self.request else ""
         try:
-            throttle.count_sign_in(email, address)
+            attempt_rate_limiter.count_sign_in(email, address)
         except RateLimited as error:
             raise forms.ValidationError(error.message, code="throttled") from error
         cleaned: dict[str, Any] = super().clean()
@@ -71,7 +71,7 @@ class OperatorSignInForm(SignInForm):
             two_factor.require(user=self.get_user(), code=self.cleaned_data.get("code"))
         except ApiError as error:
             raise forms.ValidationError(error.message, code=error.code) from error
-        throttle.remember(email, address)
+        attempt_rate_limiter.remember_address(email, address)
         return cleaned
 
 

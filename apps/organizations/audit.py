@@ -58,7 +58,7 @@ def record(action: str, *, organization_id: UUID, resource: Model, details: Mapp
         action=action,
         resource_type=action.partition(".")[0],
         resource_id=str(resource.pk),
-        details={name: told(value) for name, value in (details or {}).items()},
+        details={name: audit_value(value) for name, value in (details or {}).items()},
         ip_address=where.address or None,
         user_agent=where.user_agent or None,
         request_id=where.request_id or None,
@@ -70,14 +70,14 @@ def changes_of(row: Model, changes: Mapping[str, Any]) -> dict[str, Any]:
     before = {name: getattr(row, name) for name in changes}
     return {
         "changes": {
-            name: {"from": told(before[name]), "to": told(value)}
+            name: {"from": audit_value(before[name]), "to": audit_value(value)}
             for name, value in changes.items()
             if before[name] != value
         }
     }
 
 
-def told(value: Any) -> Any:
+def audit_value(value: Any) -> Any:
     """Return a value as JSON, as short as it is needed; a row as its id."""
     match value:
         case Model():
@@ -91,5 +91,5 @@ def told(value: Any) -> Any:
         case str():
             return str(value)[:MAX_VALUE]
         case list() | tuple() if len(value) > MAX_VALUE:
-            return [told(inner) for inner in value[:MAX_VALUE]]
+            return [audit_value(inner) for inner in value[:MAX_VALUE]]
     return value

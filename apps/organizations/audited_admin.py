@@ -27,7 +27,10 @@ class AuditedAdmin(RowAdmin):
         """Save, and take it down; the admin does both in one transaction."""
         super().save_model(request, obj, form, change)
         changes = {
-            name: {"from": audit.told(form.initial.get(name)), "to": audit.told(form.cleaned_data.get(name))}
+            name: {
+                "from": audit.audit_value(form.initial.get(name)),
+                "to": audit.audit_value(form.cleaned_data.get(name)),
+            }
             for name in form.changed_data
         }
         self._record(request, "update" if change else "create", obj, {"changes": changes})

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db import transaction
 
-from apps.organizations.looking import modules_called
+from apps.organizations.app_hooks import find_hook_modules
 from apps.organizations.models import AuditEntry, Membership, Organization, Project
 
 
@@ -44,7 +44,7 @@ def _wait_for_writers(organization_id: UUID) -> None:
 
 
 def _erasers() -> Iterator[_Eraser]:
-    for name in modules_called("erasure", __name__):
+    for name in find_hook_modules("erasure", __name__):
         yield cast(_Eraser, import_module(name))
 
 

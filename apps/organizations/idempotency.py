@@ -26,9 +26,9 @@ from rest_framework.renderers import JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.kernel.sealing import UnreadableSecretError, seal, unseal
 from apps.organizations.models import IdempotentAnswer
 
 HEADER, REPLAYED = "Idempotency-Key", "idempotent-replayed"
@@ -73,7 +73,7 @@ def find_answer(claim: Claim) -> HttpResponse | None:
             code="idempotency_key_reused",
         )
     try:
-        body = unseal(bytes(row.sealed_body))
+        body = decrypt(bytes(row.sealed_body))
     except UnreadableSecretError as error:
         raise InvalidRequest(
             "This request was done already, and its answer can no longer be read", status=409, code="already_done"
@@ -119,7 +119,7 @@ def _store(claim: Claim, answer: Response) -> None:
     fields = {
         "fingerprint": claim.fingerprint,
         "status": answer.status_code,
-        "sealed_body": seal(JSONRenderer().render(answer.data)),
+        "sealed_body": encrypt(JSONRenderer().render(answer.data)),
         "created_at": timezone.now(),
     }
     IdempotentAnswer.objects.update_or_create(user_id=claim.user_id, route=claim.route, key=claim.key, defaults=fields)

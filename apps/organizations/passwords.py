@@ -19,7 +19,7 @@ def hash_of(password: str) -> str:
     return _in_a_thread(lambda: make_password(password))
 
 
-def fits(password: str, stored: str | None) -> bool:
+def matches(password: str, stored: str | None) -> bool:
     """Tell whether this is the password; with nothing stored it takes as long to say no."""
     return _in_a_thread(lambda: check_password(password, stored or UNUSABLE_PASSWORD_PREFIX))
 

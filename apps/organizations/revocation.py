@@ -9,9 +9,11 @@ from __future__ import annotations
 from importlib import import_module
 from uuid import UUID
 
-from apps.organizations.looking import modules_called
+from apps.organizations.app_hooks import find_hook_modules
 
 
 def revoke(organization_id: UUID, user_id: UUID) -> int:
     """Take away what a member holds in an organization, inside the caller's transaction; return how many API keys."""
-    return sum(import_module(name).revoke(organization_id, user_id) for name in modules_called("revocation", __name__))
+    return sum(
+        import_module(name).revoke(organization_id, user_id) for name in find_hook_modules("revocation", __name__)
+    )

@@ -13,17 +13,17 @@ from rest_framework import serializers
 from apps.kernel.money import plain
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
 from apps.kernel.rest.serializers import (
+    BooleanField,
     CamelModelSerializer,
     CamelSerializer,
-    Choice,
-    Cursor,
-    Email,
-    Flag,
-    Moment,
-    Money,
-    QueryWhole,
-    Text,
-    Whole,
+    ChoiceField,
+    CursorField,
+    DateTimeField,
+    DecimalTextField,
+    EmailField,
+    IntegerField,
+    QueryIntegerField,
+    TextField,
 )
 from apps.organizations.models import (
     AuditEntry,
@@ -41,18 +41,18 @@ from apps.organizations.models import (
 MAX_PASSWORD = 256
 
 
-class Password(Text):
+class Password(TextField):
     """A password that is yet to be chosen: `validate_password` says whether it is a good one."""
 
 
 class SignUpShape(CamelSerializer):
     """`POST /auth/sign-up/email`."""
 
-    name = Text(max_length=255)
-    email = Email(max_length=254)
+    name = TextField(max_length=255)
+    email = EmailField(max_length=254)
     password = Password(max_length=MAX_PASSWORD, trim_whitespace=False)
-    ref = Text(max_length=100, required=False, allow_null=True, allow_blank=True)
-    invitation = Text(max_length=500, required=False, allow_null=True, allow_blank=True)
+    ref = TextField(max_length=100, required=False, allow_null=True, allow_blank=True)
+    invitation = TextField(max_length=500, required=False, allow_null=True, allow_blank=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Hold the password to the rules for passwords. Raises ValidationError."""
@@ -66,9 +66,9 @@ class SignUpShape(CamelSerializer):
 class SignInShape(CamelSerializer):
     """`POST /auth/sign-in/email`."""
 
-    email = Email(max_length=254)
-    password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
-    code = Text(max_length=32, required=False, allow_null=True, allow_blank=True)
+    email = EmailField(max_length=254)
+    password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False)
+    code = TextField(max_length=32, required=False, allow_null=True, allow_blank=True)
 
 
 class SessionShape(CamelSerializer):
@@ -130,7 +130,7 @@ class OrganizationShape(CamelModelSerializer):
 MAX_AMOUNT = 10**12
 
 
-class Amount(Money):
+class Amount(DecimalTextField):
     """USD of at least `minimum`, as a number or as a decimal string."""
 
     def __init__(self, *, minimum: int, **options: Any) -> None:
@@ -151,20 +151,20 @@ class Amount(Money):
 class NewOrganizationShape(CamelSerializer):
     """`POST /organization`."""
 
-    name = Text(max_length=255)
+    name = TextField(max_length=255)
 
 
 class OrganizationChangesShape(CamelSerializer):
     """`PATCH /organization/{orgId}`: whatever is to be changed."""
 
-    name = Text(max_length=255, required=False)
-    billing_email = Email(max_length=254, required=False, allow_null=True)
-    billing_company = Text(max_length=255, required=False, allow_null=True, allow_blank=True)
-    billing_address = Text(max_length=2000, required=False, allow_null=True, allow_blank=True)
-    billing_tax_id = Text(max_length=100, required=False, allow_null=True, allow_blank=True)
-    retention_level = Choice(RetentionLevel.choices, required=False)
-    outage_policy = Choice(OutagePolicy.choices, required=False)
-    auto_top_up_enabled = Flag(required=False)
+    name = TextField(max_length=255, required=False)
+    billing_email = EmailField(max_length=254, required=False, allow_null=True)
+    billing_company = TextField(max_length=255, required=False, allow_null=True, allow_blank=True)
+    billing_address = TextField(max_length=2000, required=False, allow_null=True, allow_blank=True)
+    billing_tax_id = TextField(max_length=100, required=False, allow_null=True, allow_blank=True)
+    retention_level = ChoiceField(RetentionLevel.choices, required=False)
+    outage_policy = ChoiceField(OutagePolicy.choices, required=False)
+    auto_top_up_enabled = BooleanField(required=False)
     auto_top_up_threshold = Amount(minimum=5, required=False)
     auto_top_up_amount = Amount(minimum=10, required=False)
 
@@ -172,36 +172,36 @@ class OrganizationChangesShape(CamelSerializer):
 class NewProjectShape(CamelSerializer):
     """`POST /projects`."""
 
-    name = Text(max_length=255)
-    organization_id = Text(max_length=100)
-    mode = Choice(Mode.choices, required=False)
-    caching_enabled = Flag(required=False)
-    cache_duration_seconds = Whole(low=10, high=31_536_000, required=False)
-    hedging_enabled = Flag(required=False)
+    name = TextField(max_length=255)
+    organization_id = TextField(max_length=100)
+    mode = ChoiceField(Mode.choices, required=False)
+    caching_enabled = BooleanField(required=False)
+    cache_duration_seconds = IntegerField(low=10, high=31_536_000, required=False)
+    hedging_enabled = BooleanField(required=False)
 
 
 class ProjectChangesShape(CamelSerializer):
     """`PATCH /projects/{id}`: whatever is to be changed."""
 
-    name = Text(max_length=255, required=False)
-    mode = Choice(Mode.choices, required=False)
-    caching_enabled = Flag(required=False)
-    cache_duration_seconds = Whole(low=10, high=31_536_000, required=False)
-    hedging_enabled = Flag(required=False)
-    status = Choice([Project.Status.ACTIVE, Project.Status.ARCHIVED], required=False)
+    name = TextField(max_length=255, required=False)
+    mode = ChoiceField(Mode.choices, required=False)
+    caching_enabled = BooleanField(required=False)
+    cache_duration_seconds = IntegerField(low=10, high=31_536_000, required=False)
+    hedging_enabled = BooleanField(required=False)
+    status = ChoiceField([Project.Status.ACTIVE, Project.Status.ARCHIVED], required=False)
 
 
 class NewMemberShape(CamelSerializer):
     """`POST /organization/{orgId}/members`."""
 
-    email = Email(max_length=254)
-    role = Choice(Role.choices)
+    email = EmailField(max_length=254)
+    role = ChoiceField(Role.choices)
 
 
 class MemberChangesShape(CamelSerializer):
     """`PATCH /organization/{orgId}/members/{id}`."""
 
-    role = Choice(Role.choices)
+    role = ChoiceField(Role.choices)
 
 
 class MemberShape(CamelModelSerializer):
@@ -277,11 +277,11 @@ class AuditEntryShape(CamelModelSerializer):
 class AuditQuery(CamelSerializer):
     """The query of `GET /audit-logs/{orgId}`."""
 
-    action = Text(max_length=64, required=False)
-    actor = Text(max_length=254, required=False)
-    resource_type = Text(max_length=32, required=False)
-    resource_id = Text(max_length=64, required=False)
-    start_date = Moment(required=False)
-    end_date = Moment(required=False, of_a_day=time.max)
-    cursor = Cursor(required=False)
-    limit = QueryWhole(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)
+    action = TextField(max_length=64, required=False)
+    actor = TextField(max_length=254, required=False)
+    resource_type = TextField(max_length=32, required=False)
+    resource_id = TextField(max_length=64, required=False)
+    start_date = DateTimeField(required=False)
+    end_date = DateTimeField(required=False, of_a_day=time.max)
+    cursor = CursorField(required=False)
+    limit = QueryIntegerField(low=1, high=MAX_LIMIT, default=DEFAULT_LIMIT)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 from celery import shared_task
 
-from apps.organizations import idempotency, messages
+from apps.organizations import account_emails, idempotency
 from apps.organizations.erasure import erase_deleted
 
 log = structlog.get_logger(__name__)
@@ -27,5 +27,5 @@ def sweep_idempotent_answers() -> None:
 @shared_task(name="organizations.send_messages", time_limit=600)
 def send_messages() -> None:
     """Send what is waiting to be sent about accounts."""
-    if sent := messages.send_waiting():
+    if sent := account_emails.send_pending_emails():
         log.info("messages.sent", count=sent)

@@ -22,9 +22,9 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.kernel.errors import InvalidRequest, Unauthenticated
-from apps.kernel.sealing import UnreadableSecretError, seal, unseal
-from apps.organizations import passwords, throttle
+from apps.organizations import attempt_rate_limiter, passwords
 from apps.organizations.models import TwoFactor, User
 
 log = structlog.get_logger(__name__)
@@ -60,7 +60,7 @@ def begin(*, user: User, password: str) -> Enrolment:
         if row is not None and row.confirmed_at is not None:
             raise InvalidRequest("Two-factor authentication is on already", status=409, code="already_on")
         TwoFactor.objects.update_or_create(
-            user=user, defaults={"sealed_secret": seal(secret), "last_step": 0, "recovery_digests": []}
+            user=user, defaults={"sealed_secret": encrypt(secret), "last_step": 0, "recovery_digests": []}
         )
     return Enrolment(b32encode(secret).decode(), _app(secret).get_provisioning_uri(user.email, ISSUER))
 
@@ -99,7 +99,7 @@ def rotate() -> int:
             if row is None:
                 continue
             try:
-                row.sealed_secret = seal(unseal(bytes(row.sealed_secret)))
+                row.sealed_secret = encrypt(decrypt(bytes(row.sealed_secret)))
             except UnreadableSecretError:
                 log.error("two_factor.unreadable", user=str(row.user_id))
                 continue
@@ -121,7 +121,7 @@ def require(*, user: User, code: str | None) -> None:
         raise Unauthenticated(
             "Send the `code` of your authenticator app, or a recovery code", code="two_factor_required", param="code"
         )
-    throttle.count_try((throttle.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.TWO_FACTOR_PER_ACCOUNT, str(user.id)))
     with transaction.atomic():
         row = _locked(user)
         # Another request may have turned it off meanwhile.
@@ -133,8 +133,8 @@ def require(*, user: User, code: str | None) -> None:
 
 
 def _require_password(user: User, password: str) -> None:
-    throttle.count_try((throttle.PASSWORD_PER_USER, str(user.id)))
-    if not passwords.fits(password, user.password):
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.PASSWORD_PER_USER, str(user.id)))
+    if not passwords.matches(password, user.password):
         raise Unauthenticated("Wrong password", code="wrong_password", param="password")
 
 
@@ -149,7 +149,7 @@ def _app(secret: bytes) -> TOTP:
 def _uses_app(row: TwoFactor, code: str) -> bool:
     """Return whether a code is one of the app's that was not used before; then no earlier one is good any more."""
     try:
-        app, now = _app(unseal(bytes(row.sealed_secret))), int(time.time()) // STEP
+        app, now = _app(decrypt(bytes(row.sealed_secret))), int(time.time()) // STEP
     except UnreadableSecretError:
         # Recovery codes still let the user in.
         log.error("two_factor.unreadable", user=str(row.user_id))

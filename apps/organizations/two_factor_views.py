@@ -6,8 +6,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.rest.describe import described, said
-from apps.kernel.rest.serializers import CamelSerializer, Text
+from apps.kernel.rest.describe import described, message_field
+from apps.kernel.rest.serializers import CamelSerializer, TextField
 from apps.organizations import two_factor
 from apps.organizations.serializers import MAX_PASSWORD
 from apps.organizations.sessions import MemberEndpoint
@@ -19,23 +19,23 @@ MAX_CODE = 32
 class PasswordShape(CamelSerializer):
     """`POST /auth/two-factor`."""
 
-    password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
+    password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False)
 
 
 class CodeShape(CamelSerializer):
     """`POST /auth/two-factor/confirm`."""
 
-    code = Text(max_length=MAX_CODE)
+    code = TextField(max_length=MAX_CODE)
 
 
 class DisableShape(CamelSerializer):
     """`POST /auth/two-factor/disable`."""
 
-    password = Text(max_length=MAX_PASSWORD, trim_whitespace=False)
-    code = Text(max_length=MAX_CODE)
+    password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False)
+    code = TextField(max_length=MAX_CODE)
 
 
-class TwoFactor(MemberEndpoint):
+class TwoFactorEndpoint(MemberEndpoint):
     """`POST /auth/two-factor`."""
 
     @described(
@@ -53,7 +53,7 @@ class ConfirmTwoFactor(MemberEndpoint):
     """`POST /auth/two-factor/confirm`."""
 
     @described(
-        {"message": said(), "recoveryCodes": serializers.ListField(child=serializers.CharField())},
+        {"message": message_field(), "recoveryCodes": serializers.ListField(child=serializers.CharField())},
         body=CodeShape,
         refuses=(400, 429),
     )
@@ -66,7 +66,7 @@ class ConfirmTwoFactor(MemberEndpoint):
 class DisableTwoFactor(MemberEndpoint):
     """`POST /auth/two-factor/disable`."""
 
-    @described({"message": said()}, body=DisableShape, refuses=(401, 429))
+    @described({"message": message_field()}, body=DisableShape, refuses=(401, 429))
     def post(self, request: Request) -> Response:
         """Turn it off, with password and code."""
         two_factor.disable(user=self.user, **self.read(DisableShape))

@@ -10,10 +10,10 @@ from rest_framework.response import Response
 
 from apps.kernel.money import plain
 from apps.kernel.rest.address import address_of
-from apps.kernel.rest.describe import described, said
+from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
-from apps.kernel.rest.serializers import Money, Nothing
-from apps.organizations import actions, throttle, two_factor
+from apps.kernel.rest.serializers import DecimalTextField, Nothing
+from apps.organizations import actions, attempt_rate_limiter, two_factor
 from apps.organizations.access import (
     access_membership,
     access_organization,
@@ -50,9 +50,9 @@ class SignUp(Endpoint):
     def post(self, request: Request) -> Response:
         """Create the account and sign in."""
         fields = self.read(SignUpShape)
-        throttle.count_try(
-            (throttle.SIGN_UP_PER_ADDRESS, address_of(request)),
-            (throttle.SIGN_UP_PER_ACCOUNT, User.normalize_username(fields["email"])),
+        attempt_rate_limiter.count_attempt(
+            (attempt_rate_limiter.SIGN_UP_PER_ADDRESS, address_of(request)),
+            (attempt_rate_limiter.SIGN_UP_PER_ACCOUNT, User.normalize_username(fields["email"])),
         )
         return _signed_in(actions.sign_up(**fields))
 
@@ -68,18 +68,18 @@ class SignIn(Endpoint):
         """Begin a session."""
         fields = self.read(SignInShape)
         account, address = User.normalize_username(fields["email"]), address_of(request)
-        throttle.count_sign_in(account, address)
+        attempt_rate_limiter.count_sign_in(account, address)
         code = fields.pop("code", None)
         user = actions.sign_in(**fields)
         two_factor.require(user=user, code=code)
-        throttle.remember(account, address)
+        attempt_rate_limiter.remember_address(account, address)
         return _signed_in(user)
 
 
 class SignOut(MemberEndpoint):
     """`POST /auth/sign-out`."""
 
-    @described({"message": said()}, body=Nothing)
+    @described({"message": message_field()}, body=Nothing)
     def post(self, request: Request) -> Response:
         """End the session that asks."""
         self.read(Nothing)
@@ -117,7 +117,9 @@ class OneOrganization(MemberEndpoint):
     """`PATCH /organization/{orgId}`, `DELETE /organization/{orgId}`."""
 
     @described(
-        {"message": said(), "organization": OrganizationShape()}, body=OrganizationChangesShape, refuses=(403, 404)
+        {"message": message_field(), "organization": OrganizationShape()},
+        body=OrganizationChangesShape,
+        refuses=(403, 404),
     )
     def patch(self, request: Request, organization_id: str) -> Response:
         """Change its name, its billing settings or its policies."""
@@ -127,7 +129,7 @@ class OneOrganization(MemberEndpoint):
         changed = actions.change_organization(organization=organization, changes=changes)
         return Response({"message": "Organization updated", "organization": OrganizationShape(changed).data})
 
-    @described({"message": said()}, refuses=(403, 404))
+    @described({"message": message_field()}, refuses=(403, 404))
     def delete(self, request: Request, organization_id: str) -> Response:
         """End it, with all that belongs to it."""
         organization, _ = access_organization(self.user, organization_id, Role.OWNER)
@@ -139,7 +141,8 @@ class ReferralStats(MemberEndpoint):
     """`GET /organization/{orgId}/referral-stats`."""
 
     @described(
-        {"referredCount": serializers.IntegerField(min_value=0), "referralEarnings": Money()}, refuses=(403, 404)
+        {"referredCount": serializers.IntegerField(min_value=0), "referralEarnings": DecimalTextField()},
+        refuses=(403, 404),
     )
     def get(self, request: Request, organization_id: str) -> Response:
         """Tell how many organizations it has referred, and what that has earned it."""
@@ -162,7 +165,7 @@ class Members(MemberEndpoint):
         rows = organization.memberships.select_related("user").order_by("created_at", "id")
         return Response({"members": MemberShape(rows, many=True).data})
 
-    @described({"message": said(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409))
+    @described({"message": message_field(), "member": MemberShape()}, body=NewMemberShape, refuses=(403, 404, 409))
     def post(self, request: Request, organization_id: str) -> Response:
         """Add a user as a member."""
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
@@ -175,7 +178,7 @@ class Members(MemberEndpoint):
 class OneMember(MemberEndpoint):
     """`PATCH /organization/{orgId}/members/{id}`, `DELETE /organization/{orgId}/members/{id}`."""
 
-    @described({"message": said(), "member": MemberShape()}, body=MemberChangesShape, refuses=(403, 404))
+    @described({"message": message_field(), "member": MemberShape()}, body=MemberChangesShape, refuses=(403, 404))
     def patch(self, request: Request, organization_id: str, member_id: str) -> Response:
         """Give a member another role, none above one's own."""
         membership, _, role = access_membership(self.user, organization_id, member_id)
@@ -185,7 +188,9 @@ class OneMember(MemberEndpoint):
         changed = actions.change_member(membership=membership, **fields)
         return Response({"message": "Member updated", "member": MemberShape(changed).data})
 
-    @described({"message": said(), "revokedApiKeys": serializers.IntegerField(min_value=0)}, refuses=(400, 403, 404))
+    @described(
+        {"message": message_field(), "revokedApiKeys": serializers.IntegerField(min_value=0)}, refuses=(400, 403, 404)
+    )
     def delete(self, request: Request, organization_id: str, member_id: str) -> Response:
         """Remove a member, or leave; the API keys that the member created there end."""
         membership, _, _ = access_membership(self.user, organization_id, member_id)
@@ -224,14 +229,14 @@ class OneProject(MemberEndpoint):
         """Show a project."""
         return Response({"project": ProjectShape(access_project(self.user, project_id).project).data})
 
-    @described({"message": said(), "project": ProjectShape()}, body=ProjectChangesShape, refuses=(403, 404))
+    @described({"message": message_field(), "project": ProjectShape()}, body=ProjectChangesShape, refuses=(403, 404))
     def patch(self, request: Request, project_id: str) -> Response:
         """Change a project; archive it, or take it up again."""
         project, _ = access_project(self.user, project_id, Role.ADMIN)
         changed = actions.change_project(project=project, changes=self.read(ProjectChangesShape))
         return Response({"message": "Project updated", "project": ProjectShape(changed).data})
 
-    @described({"message": said()}, refuses=(403, 404))
+    @described({"message": message_field()}, refuses=(403, 404))
     def delete(self, request: Request, project_id: str) -> Response:
         """End a project."""
         project, _ = access_project(self.user, project_id, Role.ADMIN)

@@ -27,7 +27,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Tool:
+class SandboxTool:
     """A function that the answer may call; `schema` is JSON Schema of its arguments."""
 
     name: str
@@ -44,7 +44,7 @@ class Conversation:
 
     model: str
     turns: tuple[Turn, ...]
-    tools: tuple[Tool, ...] = ()
+    tools: tuple[SandboxTool, ...] = ()
     tool_choice: str = "auto"
     parallel_calls: bool = True
     schema: Schema | None = None
@@ -81,7 +81,7 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class SandboxToolCall:
     """A call that the answer asks for; `arguments` is JSON text."""
 
     id: str
@@ -90,19 +90,19 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class SandboxChoice:
     """One answer of perhaps several. `text` is None when there are only calls."""
 
     text: str | None
     reasoning: str | None
-    calls: tuple[ToolCall, ...]
+    calls: tuple[SandboxToolCall, ...]
     finish: Finish
     # PNG files.
     pictures: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class SandboxUsage:
     """Tokens. `prompt` includes `cached`, `cache_write` and `attached`; `completion` `reasoning` and `painted`."""
 
     prompt: int
@@ -115,12 +115,12 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class SandboxAnswer:
     """The reply to a conversation. `id` is the same for the same conversation, and has no format's prefix."""
 
     id: str
     model: str
-    choices: tuple[Choice, ...]
-    usage: Usage | None
+    choices: tuple[SandboxChoice, ...]
+    usage: SandboxUsage | None
     # The size of its pictures.
     picture: str = ""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from apps.sandbox.conversation import Schema
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 
 FULL_DEPTH = 4
 """Down to this depth optional properties are filled in; below it only what is required, so that recursion ends."""
@@ -46,7 +46,7 @@ def example_of(schema: Schema, name: str = "text", texts: Sequence[str] = ()) ->
         return _Example(schema, texts).value(schema, name, depth=0)
     except (AttributeError, TypeError, ValueError, re.error) as error:
         # A schema of the wrong shape fails wherever it is first read; what exactly failed is of no use to the client.
-        raise Refusal(400, "Invalid schema: not a JSON Schema.", code="invalid_json_schema") from error
+        raise SandboxRefusal(400, "Invalid schema: not a JSON Schema.", code="invalid_json_schema") from error
 
 
 class _Example:
@@ -94,7 +94,7 @@ class _Example:
                     schema = _merged(schema, self._resolved(part, depth + 1))
             else:
                 return schema
-        raise Refusal(400, "Invalid schema: it has no finite example.", code="invalid_json_schema")
+        raise SandboxRefusal(400, "Invalid schema: it has no finite example.", code="invalid_json_schema")
 
     def _referred(self, reference: str) -> dict[str, Any]:
         place: Any = self._document
@@ -102,7 +102,7 @@ class _Example:
             step = step.replace("~1", "/").replace("~0", "~")
             place = place.get(step) if isinstance(place, dict) else None
         if not reference.startswith("#") or not isinstance(place, dict):
-            raise Refusal(400, f"Invalid schema: cannot resolve {reference!r}.", code="invalid_json_schema")
+            raise SandboxRefusal(400, f"Invalid schema: cannot resolve {reference!r}.", code="invalid_json_schema")
         return place
 
     def _object(self, schema: dict[str, Any], depth: int) -> dict[str, Any]:

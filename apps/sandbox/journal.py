@@ -27,7 +27,7 @@ _SECRETS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie")
 
 
 @dataclass(slots=True)
-class Entry:
+class JournalEntry:
     """One request; `outcome` is None until it is over.
 
     Times are Unix seconds; `sent` counts the bytes of the response, head included.
@@ -77,17 +77,17 @@ class Journal:
     """The latest requests, and how often each tag came by."""
 
     def __init__(self) -> None:
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[JournalEntry] = deque()
         self._kept = 0
         self._turns: OrderedDict[str, int] = OrderedDict()
 
-    def open(self, tag: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Entry:
+    def open(self, tag: str, method: str, path: str, headers: Mapping[str, str], body: bytes) -> JournalEntry:
         """Begin an entry; it is filled in as the request goes on."""
         shown = dict(headers)
         for name in _SECRETS:
             if name in shown:
                 shown[name] = masked(shown[name])
-        entry = Entry(tag, method, path, shown, body[:MAX_BODY])
+        entry = JournalEntry(tag, method, path, shown, body[:MAX_BODY])
         self._entries.append(entry)
         self._kept += len(entry.body)
         while len(self._entries) > MAX_ENTRIES or self._kept > MAX_BODIES:
@@ -102,7 +102,7 @@ class Journal:
             self._turns.popitem(last=False)
         return turn
 
-    def entries(self, tag: str | None = None) -> list[Entry]:
+    def entries(self, tag: str | None = None) -> list[JournalEntry]:
         """Return the entries of a tag, or all of them, oldest first."""
         return [entry for entry in self._entries if tag is None or entry.tag == tag]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Refusal(Exception):
+class SandboxRefusal(Exception):
     """An HTTP error, `status` 400 to 599. `param` names the field at fault; `retry_after` is in seconds."""
 
     def __init__(

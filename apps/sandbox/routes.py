@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from apps.sandbox import tokens
-from apps.sandbox.brain import answer_of
-from apps.sandbox.formats import Format, find_format
-from apps.sandbox.journal import Entry, Journal
-from apps.sandbox.performance import Step, fixed_performance, perform, refuse, say
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.formats import SandboxFormat, find_format
+from apps.sandbox.http_framing import SandboxRequest
+from apps.sandbox.journal import Journal, JournalEntry
+from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.response_steps import Step, fixed_performance, perform, refuse, say
 from apps.sandbox.scenario import FAST, MODELS, scenario_of
-from apps.sandbox.wire import Request
+from apps.sandbox.scripted_reply import answer_of
 
 SCENARIO_HEADER = "x-sandbox"
 TAG_HEADER = "x-sandbox-tag"
@@ -23,11 +23,11 @@ INVALID_TOKEN = "invalid"  # noqa: S105 - the one token that is refused
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class SandboxReply:
     """What to do for a request, and where to note how it ended (nowhere, for the journal's own)."""
 
     steps: Iterable[Step]
-    entry: Entry | None = None
+    entry: JournalEntry | None = None
 
 
 class Sandbox:
@@ -38,7 +38,7 @@ class Sandbox:
         # A script that holds for every request, before what the request itself says.
         self.weather = ""
 
-    def reply_to(self, request: Request) -> Reply:
+    def reply_to(self, request: SandboxRequest) -> SandboxReply:
         """Return what to do for a request."""
         if form := find_format(request.method, request.path, request.headers):
             return self._attend(form, request)
@@ -57,38 +57,38 @@ class Sandbox:
             case method, path:
                 return _json(404, {"error": {"message": f"Invalid URL ({method} {path})"}})
 
-    def _change_weather(self, request: Request) -> Reply:
+    def _change_weather(self, request: SandboxRequest) -> SandboxReply:
         """Take a script for all requests to come; an empty one is fair weather."""
         weather = request.body.decode("utf-8", "replace").strip()
         try:
             scenario_of("echo", [], weather)
-        except Refusal as refusal:
+        except SandboxRefusal as refusal:
             return _json(400, {"error": {"message": str(refusal)}})
         self.weather = weather
         return _json(200, {"weather": weather})
 
-    def _attend(self, form: Format, request: Request) -> Reply:
+    def _attend(self, form: SandboxFormat, request: SandboxRequest) -> SandboxReply:
         headers = request.headers
         entry = self.journal.open(headers.get(TAG_HEADER, ""), request.method, request.path, headers, request.body)
         try:
             token = form.find_token(headers)
             if token is None or token == INVALID_TOKEN:
-                raise Refusal(401, "Incorrect API key provided.", code="invalid_api_key")
+                raise SandboxRefusal(401, "Incorrect API key provided.", code="invalid_api_key")
             if request.method == "GET":
-                return Reply(say(200, form.write_models(MODELS)), entry)
+                return SandboxReply(say(200, form.write_models(MODELS)), entry)
             fixed = None if self.weather else _fixed(form, request, entry)
-            return Reply(fixed or self._scripted(form, request, entry), entry)
-        except Refusal as refusal:
-            return Reply(refuse(form, refusal), entry)
+            return SandboxReply(fixed or self._scripted(form, request, entry), entry)
+        except SandboxRefusal as refusal:
+            return SandboxReply(refuse(form, refusal), entry)
 
-    def _give_token(self, request: Request) -> Reply:
+    def _give_token(self, request: SandboxRequest) -> SandboxReply:
         """Answer a service account; it is the tag in the journal, where nothing of its statement is kept."""
         account = tokens.account_of(request.body)
         entry = self.journal.open(account or "", request.method, request.path, request.headers, b"")
         status, answer = tokens.answer_of(account)
-        return Reply(say(status, msgspec.json.encode(answer)), entry)
+        return SandboxReply(say(status, msgspec.json.encode(answer)), entry)
 
-    def _scripted(self, form: Format, request: Request, entry: Entry) -> Iterable[Step]:
+    def _scripted(self, form: SandboxFormat, request: SandboxRequest, entry: JournalEntry) -> Iterable[Step]:
         conversation = form.read_request(request.path, request.body)
         entry.model, entry.streamed = conversation.model, conversation.streamed
         entry.tag = entry.tag or conversation.model
@@ -101,7 +101,7 @@ class Sandbox:
         return perform(form, conversation, answer_of(conversation, scenario), scenario, gzipped=gzipped)
 
 
-def _fixed(form: Format, request: Request, entry: Entry) -> Iterable[Step] | None:
+def _fixed(form: SandboxFormat, request: SandboxRequest, entry: JournalEntry) -> Iterable[Step] | None:
     """The benchmark model's steps; its requests are only glanced at."""
     if SCENARIO_HEADER in request.headers:
         return None
@@ -112,5 +112,5 @@ def _fixed(form: Format, request: Request, entry: Entry) -> Iterable[Step] | Non
     return fixed_performance(form, streamed=glance.streamed, wants_usage=glance.wants_usage)
 
 
-def _json(status: int, value: dict[str, Any]) -> Reply:
-    return Reply(say(status, msgspec.json.encode(value)))
+def _json(status: int, value: dict[str, Any]) -> SandboxReply:
+    return SandboxReply(say(status, msgspec.json.encode(value)))

@@ -33,7 +33,7 @@ from typing import Annotated, AnyStr, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 
 FAST = "echo-fast"
 
@@ -190,14 +190,14 @@ def scenario_of(model: str, messages: Iterable[str] = (), header: str = "") -> S
     name, _, in_model = model.partition(":")
     if name not in MODELS:
         message = f"The model `{model}` does not exist or you do not have access to it."
-        raise Refusal(404, message, code="model_not_found", param="model")
+        raise SandboxRefusal(404, message, code="model_not_found", param="model")
     directives: dict[str, str] = {}
     for text in (MODELS[name], in_model, *messages, header):
         directives |= _read(text)
     try:
         return msgspec.convert(directives, Scenario, strict=False)
     except msgspec.ValidationError as error:
-        raise Refusal(400, f"Not a sandbox scenario: {error}", code="invalid_scenario") from error
+        raise SandboxRefusal(400, f"Not a sandbox scenario: {error}", code="invalid_scenario") from error
 
 
 def _read(text: str) -> dict[str, str]:

@@ -15,10 +15,10 @@ from pathlib import Path
 from gevent import socket as green
 from gevent.server import StreamServer
 
+from apps.sandbox.http_framing import CONTINUE, LAST_CHUNK, RequestReader, SandboxRequest, chunk_bytes, head_bytes
 from apps.sandbox.journal import Outcome
-from apps.sandbox.performance import Body, Close, Hang, Head, Pause, Step
-from apps.sandbox.routes import Reply
-from apps.sandbox.wire import CONTINUE, LAST_CHUNK, Request, RequestReader, chunk_bytes, head_bytes
+from apps.sandbox.response_steps import Body, Close, Hang, Head, Pause, Step
+from apps.sandbox.routes import SandboxReply
 
 BACKLOG = 2048
 RECEIVE = 1 << 18
@@ -28,7 +28,7 @@ _LINGER_NOT = struct.pack("ii", 1, 0)
 """SO_LINGER on, zero seconds: closing sends a RST."""
 
 
-class ClientGone(Exception):
+class SandboxClientGone(Exception):
     """The client closed its side while there was something left to do for it."""
 
 
@@ -44,21 +44,21 @@ def listen(host: str, port: int, unix: str | None = None) -> socket.socket:
     return listener
 
 
-def serve(listener: socket.socket, reply_to: Callable[[Request], Reply]) -> StreamServer:
+def serve(listener: socket.socket, reply_to: Callable[[SandboxRequest], SandboxReply]) -> StreamServer:
     """Return a server that answers what comes in at `listener`; its `serve_forever` runs until its `stop`."""
 
     def attend(client: socket.socket, address: object) -> None:
         if client.family != socket.AF_UNIX:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        Connection(client, reply_to).serve()
+        SandboxConnection(client, reply_to).serve()
 
     return StreamServer(listener, attend)
 
 
-class Connection:
+class SandboxConnection:
     """One client, until it or a scenario closes the connection."""
 
-    def __init__(self, client: socket.socket, reply_to: Callable[[Request], Reply]) -> None:
+    def __init__(self, client: socket.socket, reply_to: Callable[[SandboxRequest], SandboxReply]) -> None:
         self._client = client
         self._reply_to = reply_to
         self._reader = RequestReader()
@@ -69,10 +69,10 @@ class Connection:
             while request := self._next_request():
                 if not self._answer(request):
                     return
-        except (OSError, ClientGone):
+        except (OSError, SandboxClientGone):
             return  # nobody is left to tell; the journal has been told where there was something to tell
 
-    def _next_request(self) -> Request | None:
+    def _next_request(self) -> SandboxRequest | None:
         reader = self._reader
         while not reader.ready and not reader.broken:
             data = self._client.recv(RECEIVE)
@@ -90,7 +90,7 @@ class Connection:
             self._reader.wants_continue = False
             self._client.sendall(CONTINUE)
 
-    def _answer(self, request: Request) -> bool:
+    def _answer(self, request: SandboxRequest) -> bool:
         """Carry out the steps of the reply; return whether the connection stays open."""
         reply = self._reply_to(request)
         sender = Sender(self._client, request)
@@ -128,7 +128,7 @@ class Connection:
                 self._client.settimeout(None if until is None else left)
                 data = self._client.recv(RECEIVE)
                 if not data:
-                    raise ClientGone
+                    raise SandboxClientGone
                 self._take(data)
         except TimeoutError:
             pass  # nothing was heard, as it should be
@@ -139,7 +139,7 @@ class Connection:
 class Sender:
     """Frames one response. The head waits for the first of the body, so that most replies are one write."""
 
-    def __init__(self, client: socket.socket, request: Request) -> None:
+    def __init__(self, client: socket.socket, request: SandboxRequest) -> None:
         self.status: int | None = None
         self.sent = 0
         self.keep_alive = request.keep_alive

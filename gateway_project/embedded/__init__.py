@@ -16,8 +16,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway_project import home as homes
-from gateway_project.embedded.leash import end
+from gateway_project import data_directory as homes
+from gateway_project.embedded.child_process import stop_child
 from gateway_project.embedded.postgres import Postgres
 from gateway_project.embedded.programs import StoreError
 from gateway_project.embedded.valkey import Flusher, Valkey
@@ -37,7 +37,7 @@ class Stores:
     redis_url: str
 
 
-def chosen(home: Path, *, durable: bool = True) -> list[Store]:
+def choose_stores(home: Path, *, durable: bool = True) -> list[Store]:
     """Return the stores that no URL in the environment stands for; none is started yet. Raises StoreError, OSError."""
     # Valkey first: it starts while PostgreSQL makes its cluster.
     kinds: tuple[type[Store], ...] = (Valkey, Postgres)
@@ -55,24 +55,24 @@ def running(home: Path, *, durable: bool = True) -> Iterator[Stores]:
 
     Without `durable` nothing is written through to the disk: fast, and gone when the machine is.
     """
-    homes.make(home)
-    with homes.held(home), ExitStack() as at_the_end:
-        stores = chosen(home, durable=durable)
+    homes.create(home)
+    with homes.hold_lock(home), ExitStack() as at_the_end:
+        stores = choose_stores(home, durable=durable)
         started: list[tuple[Store, subprocess.Popen[bytes]]] = []
         for store in stores:
             with _log_of(home, store).open("ab") as output:
                 process = store.start(output)
-            at_the_end.callback(end, process, store.stop_signal, store.force_signal, STOP_PATIENCE)
+            at_the_end.callback(stop_child, process, store.stop_signal, store.force_signal, STOP_PATIENCE)
             started.append((store, process))
         for store, process in started:
             _wait_until_it_answers(home, store, process)
         for flusher in flushers(stores):
             with _log_of(home, flusher).open("ab") as output:
                 process = flusher.start(output)
-            at_the_end.callback(end, process, flusher.stop_signal, flusher.force_signal, STOP_PATIENCE)
+            at_the_end.callback(stop_child, process, flusher.stop_signal, flusher.force_signal, STOP_PATIENCE)
         urls = {store.url_variable: store.url for store in stores}
-        homes.write_stores(home, {variable.lower(): url for variable, url in urls.items()})
-        at_the_end.callback(homes.forget_stores, home)
+        homes.write_store_urls(home, {variable.lower(): url for variable, url in urls.items()})
+        at_the_end.callback(homes.remove_store_urls, home)
         urls = {**os.environ, **urls}
         yield Stores(home, urls[Postgres.url_variable], urls[Valkey.url_variable])
 

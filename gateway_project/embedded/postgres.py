@@ -18,7 +18,7 @@ from typing import IO
 from urllib.parse import quote
 
 from gateway_project.embedded import programs
-from gateway_project.embedded.leash import User, end_leftover, spawn
+from gateway_project.embedded.child_process import SystemUser, spawn, stop_leftover
 from gateway_project.embedded.programs import StoreError
 from gateway_project.embedded.sockets import socket_folder
 
@@ -61,7 +61,7 @@ class Postgres:
         """Start the server, after making the cluster and ending a leftover server. Raises StoreError, OSError."""
         if not (self.data / "PG_VERSION").exists():
             self._make_cluster()
-        end_leftover(self._pid_file, "postgres", self.data, self.stop_signal)
+        stop_leftover(self._pid_file, "postgres", self.data, self.stop_signal)
         settings = (
             "listen_addresses=",
             f"unix_socket_directories={_quoted(self._sockets)}",
@@ -148,7 +148,7 @@ def _data_folder(home: Path) -> Path:
     return elsewhere / "data"
 
 
-def _user_for(data: Path) -> User | None:
+def _user_for(data: Path) -> SystemUser | None:
     """Return whom to run the server as: for root the owner of the data, at first a user of its own; else who we are."""
     owner = data.stat().st_uid if data.exists() else None
     if os.geteuid() != 0:
@@ -159,7 +159,7 @@ def _user_for(data: Path) -> User | None:
         entry = pwd.getpwuid(owner) if owner else _least_shared()
     except KeyError as error:
         raise StoreError(f"PostgreSQL refuses to run as root: {error}; set DATABASE_URL to a running one") from error
-    return User(entry.pw_uid, entry.pw_gid)
+    return SystemUser(entry.pw_uid, entry.pw_gid)
 
 
 def _least_shared() -> pwd.struct_passwd:

@@ -10,13 +10,13 @@ import stat
 import tempfile
 from pathlib import Path
 
-from gateway_project.embedded.leash import User
+from gateway_project.embedded.child_process import SystemUser
 
 # macOS has room for 103 bytes, Linux for 107.
 _ROOM = 103
 
 
-def socket_folder(preferred: Path, socket_name: str, link: Path, owner: User | None) -> Path:
+def socket_folder(preferred: Path, socket_name: str, link: Path, owner: SystemUser | None) -> Path:
     """Return `preferred` if a socket's path fits there, else a short private folder that `link` remembers.
 
     A comma does not fit either: PostgreSQL's clients read it as the end of one host and the start of the next.

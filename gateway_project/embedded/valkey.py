@@ -15,7 +15,7 @@ from typing import IO
 from urllib.parse import quote
 
 from gateway_project.embedded import flushing, programs
-from gateway_project.embedded.leash import end_leftover, spawn
+from gateway_project.embedded.child_process import spawn, stop_leftover
 from gateway_project.embedded.programs import StoreError
 from gateway_project.embedded.sockets import socket_folder
 
@@ -49,7 +49,7 @@ class Valkey:
     def start(self, output: IO[bytes] | int) -> subprocess.Popen[bytes]:
         """Start the server, after ending a leftover one. Raises OSError."""
         self.data.mkdir(mode=0o700, exist_ok=True)
-        end_leftover(self._pid_file, self._program.name, self.data, self.stop_signal)
+        stop_leftover(self._pid_file, self._program.name, self.data, self.stop_signal)
         settings: dict[str, str | Path] = {
             "port": "0",
             "unixsocket": self._socket,

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from apps.kernel.errors import BodyTooLarge, Overloaded, RequestTimeout
 from gateway_project.http.client_limits import ClientLimits
-from gateway_project.http.reading import Incoming
+from gateway_project.http.request_parser import IncomingRequest
 from gateway_project.http.route_limits import SMALLEST
 
 # Seconds before a body must have kept to the minimum rate.
@@ -66,7 +66,7 @@ class BodyMemory:
 
 def read_body(
     source: Source,
-    request: Incoming,
+    request: IncomingRequest,
     limit: int,
     limits: ClientLimits,
     hold: Callable[[int], object],

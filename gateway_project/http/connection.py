@@ -15,16 +15,16 @@ from typing import Any
 import gevent
 
 from apps.kernel.errors import ApiError, InternalError
-from gateway_project.http.reading import BadRequest, Incoming, Limits, Reader
 from gateway_project.http.refusals import MalformedRequest, refusal
 from gateway_project.http.request_intake import RequestIntake
-from gateway_project.http.writing import Answer
+from gateway_project.http.request_parser import BadRequest, HeadLimits, IncomingRequest, RequestParser
+from gateway_project.http.response_writer import ResponseWriter
 
 READ_SIZE = 65_536
 _READ = 1  # libev's word.
 # Seconds: for a head once it has begun, for the client to take a piece of an answer, and for what it still sends after
 # an answer that did not wait for it. What holds for bodies is in `body_reading`.
-HEAD_PATIENCE, SEND_PATIENCE, FAREWELL = 20.0, 120.0, 2.0
+HEAD_TIMEOUT, SEND_TIMEOUT, DRAIN_TIMEOUT = 20.0, 120.0, 2.0
 # A client that always has another request ready lets others in after so many.
 _FAIR_SHARE = 8
 
@@ -34,7 +34,7 @@ class TooSlow(TimeoutError):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ConnectionSettings:
     """What holds for all connections of a listener: the application, limits, and what every environment begins with.
 
     `scheme_headers` are the WSGI names and values by which a proxy that `trusts` knows by its address tells that the
@@ -43,7 +43,7 @@ class Terms:
     """
 
     application: Callable[..., Iterable[bytes]]
-    limits: Limits
+    limits: HeadLimits
     environ: dict[str, Any]
     trusts: Callable[[str], bool]
     scheme_headers: dict[str, str]
@@ -53,13 +53,15 @@ class Terms:
     aborted: Callable[[], object]
 
 
-class Connection:
+class ClientConnection:
     """A client's connection."""
 
-    def __init__(self, terms: Terms, sock: socket.socket, address: Any, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, terms: ConnectionSettings, sock: socket.socket, address: Any, stopping: Callable[[], bool]
+    ) -> None:
         self._terms = terms
         self._sock = sock
-        self._reader = Reader(terms.limits)
+        self._reader = RequestParser(terms.limits)
         self._hub = gevent.get_hub()
         self._readable = self._hub.loop.io(sock.fileno(), _READ)
         self._stopping = stopping
@@ -92,7 +94,7 @@ class Connection:
                 self._reader.close()
                 self._readable.close()
 
-    def _next(self, idle: Any) -> Incoming | None:
+    def _next(self, idle: Any) -> IncomingRequest | None:
         """Return the next request once its head is there, None when there will be none. Raises BadRequest."""
         requests = self._reader.requests
         if requests and requests[0].head_done:
@@ -109,7 +111,7 @@ class Connection:
                 if requests and requests[0].head_done:
                     return requests[0]
             idle.begun = True
-            with gevent.Timeout(HEAD_PATIENCE, BadRequest(408, "The request's headers did not arrive in time")):
+            with gevent.Timeout(HEAD_TIMEOUT, BadRequest(408, "The request's headers did not arrive in time")):
                 while not requests or not requests[0].head_done:
                     if not self.receive():
                         return None
@@ -143,7 +145,7 @@ class Connection:
         except OSError:
             return True
 
-    def _answer(self, request: Incoming) -> bool:
+    def _answer(self, request: IncomingRequest) -> bool:
         """Answer a request; return whether another may follow."""
         environ = request.environ
         environ.update(self._environ)
@@ -155,11 +157,11 @@ class Connection:
         except OSError:
             self._terms.aborted()
             return False
-        answer: Answer | None = None
+        answer: ResponseWriter | None = None
         body: Iterable[bytes] = ()
         try:
             environ["wsgi.input"] = BytesIO(_taken(request))
-            answer = Answer(
+            answer = ResponseWriter(
                 self._send,
                 method=environ["REQUEST_METHOD"],
                 protocol=environ["SERVER_PROTOCOL"],
@@ -191,26 +193,26 @@ class Connection:
         return "http"
 
     def _send(self, data: bytes) -> None:
-        self._sock.settimeout(SEND_PATIENCE)
+        self._sock.settimeout(SEND_TIMEOUT)
         # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
         sent = self._sock.send(data)
         if sent < len(data):
             self._sock.sendall(data[sent:])
 
-    def _refuse(self, request: Incoming | None, error: ApiError) -> bool:
+    def _refuse(self, request: IncomingRequest | None, error: ApiError) -> bool:
         """Answer what is not served; return whether another request may follow, which needs all of this one's body."""
         environ = {} if request is None else request.environ
         keep = request is not None and request.keep_alive and request.complete and not self._stopping()
         status, headers, words = refusal(environ, error)
         method, protocol = environ.get("REQUEST_METHOD", "GET"), environ.get("SERVER_PROTOCOL", "HTTP/1.1")
-        answer = Answer(self._send, method=method, protocol=protocol, keep_alive=keep)
+        answer = ResponseWriter(self._send, method=method, protocol=protocol, keep_alive=keep)
         answer.start(status, headers)
         try:
             answer.send([words])
         except OSError:
             return False
         if request is None or not request.complete:
-            self._say_farewell()
+            self._drain_and_close()
             return False
         self._reader.requests.popleft()
         return answer.keep_alive
@@ -225,15 +227,15 @@ class Connection:
         readable = request is not None and request.head_done
         self._refuse(request if readable else None, MalformedRequest(error.message, status=error.status))
 
-    def _say_farewell(self) -> None:
+    def _drain_and_close(self) -> None:
         """Let the client read its answer: closing on what it still sends would take the answer from it."""
-        with suppress(OSError), gevent.Timeout(FAREWELL, TooSlow()):
+        with suppress(OSError), gevent.Timeout(DRAIN_TIMEOUT, TooSlow()):
             self._sock.shutdown(socket.SHUT_WR)
             while self._sock.recv(READ_SIZE):
                 gevent.sleep(0)
 
 
-def _taken(request: Incoming) -> bytes:
+def _taken(request: IncomingRequest) -> bytes:
     """Return what has come of the body, and forget it."""
     body = request.body.popleft() if len(request.body) == 1 else b"".join(request.body)
     request.body.clear()

@@ -10,12 +10,12 @@ from typing import Any
 
 from apps.kernel.client_address import believed_address
 from apps.kernel.errors import ApiError, Unauthenticated
-from apps.keys.presented import MISSING
-from gateway_project.http.address_throttle import AddressThrottle
+from apps.keys.api_key_header import MISSING
+from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.body_reading import BodyAborted, BodyMemory, Source, read_body, too_large
 from gateway_project.http.client_limits import ClientLimits
-from gateway_project.http.reading import Incoming
+from gateway_project.http.request_parser import IncomingRequest
 from gateway_project.http.route_limits import SMALLEST, is_model_route, limit_of
 
 # Never shed: what a load balancer and a monitor ask.
@@ -36,12 +36,12 @@ class RequestIntake:
     ) -> None:
         self._limits = limits
         self._admission = admission
-        self._throttle = AddressThrottle()
+        self._throttle = AddressRateLimiter()
         self._memory = BodyMemory(limits.body_memory)
         self._trusts = trusts
         self._refused = refused
 
-    def enter(self, source: Source, request: Incoming) -> Callable[[], object]:
+    def enter(self, source: Source, request: IncomingRequest) -> Callable[[], object]:
         """Let a request in whose head is there, with all of its body; the caller calls what is returned at its end.
 
         Raises ApiError, BadRequest; OSError when the client left.
@@ -60,7 +60,7 @@ class RequestIntake:
             self._refused(_REASONS.get(error.status, "malformed"))
             raise
 
-    def _enter_slowly(self, source: Source, request: Incoming, path: str) -> Callable[[], object]:
+    def _enter_slowly(self, source: Source, request: IncomingRequest, path: str) -> Callable[[], object]:
         environ = request.environ
         limit = limit_of(path, self._limits.body)
         if path.startswith("/auth/") and environ["REQUEST_METHOD"] == "POST":

@@ -36,7 +36,7 @@ class _OfField(OpenApiSerializerFieldExtension):
 class OfText(_OfField):
     """Text; a question states what is blank."""
 
-    target_class = "apps.kernel.rest.serializers.Text"
+    target_class = "apps.kernel.rest.serializers.TextField"
 
     def of(self, field: Any, *, asked: bool) -> Record:
         """Return a bounded string."""
@@ -53,7 +53,7 @@ class OfText(_OfField):
 class OfCursor(OfText):
     """A page's end."""
 
-    target_class = "apps.kernel.rest.serializers.Cursor"
+    target_class = "apps.kernel.rest.serializers.CursorField"
     priority = 1
 
     def of(self, field: Any, *, asked: bool) -> Record:
@@ -64,7 +64,7 @@ class OfCursor(OfText):
 class OfEmail(OfText):
     """An e-mail address."""
 
-    target_class = "apps.kernel.rest.serializers.Email"
+    target_class = "apps.kernel.rest.serializers.EmailField"
     priority = 1
 
     def of(self, field: Any, *, asked: bool) -> Record:
@@ -75,7 +75,7 @@ class OfEmail(OfText):
 class OfFlag(_OfField):
     """True or false."""
 
-    target_class = "apps.kernel.rest.serializers.Flag"
+    target_class = "apps.kernel.rest.serializers.BooleanField"
 
     def of(self, field: Any, *, asked: bool) -> Record:
         """Return a boolean."""
@@ -85,13 +85,13 @@ class OfFlag(_OfField):
 class OfQueryFlag(OfFlag):
     """True or false in a query."""
 
-    target_class = "apps.kernel.rest.serializers.QueryFlag"
+    target_class = "apps.kernel.rest.serializers.QueryBooleanField"
 
 
 class OfWhole(_OfField):
     """A whole number within bounds."""
 
-    target_class = "apps.kernel.rest.serializers.Whole"
+    target_class = "apps.kernel.rest.serializers.IntegerField"
 
     def of(self, field: Any, *, asked: bool) -> Record:
         """Return a bounded integer."""
@@ -101,7 +101,7 @@ class OfWhole(_OfField):
 class OfMoney(_OfField):
     """USD as a decimal string."""
 
-    target_class = "apps.kernel.rest.serializers.Money"
+    target_class = "apps.kernel.rest.serializers.DecimalTextField"
 
     def of(self, field: Any, *, asked: bool) -> Record:
         """Return a decimal string; what is answered may be negative."""
@@ -151,7 +151,7 @@ class OfFileTypes(_OfField):
 class OfMoment(_OfField):
     """A date or a time."""
 
-    target_class = "apps.kernel.rest.serializers.Moment"
+    target_class = "apps.kernel.rest.serializers.DateTimeField"
 
     def of(self, field: Any, *, asked: bool) -> Record:
         """Return both forms; a time alone is answered."""
@@ -174,7 +174,7 @@ class OfPassword(OfText):
         return {"type": "string", "format": "password", "minLength": 8, "maxLength": field.max_length}
 
 
-class Session(OpenApiAuthenticationExtension):
+class SessionScheme(OpenApiAuthenticationExtension):
     """People who are signed in."""
 
     target_class = "apps.organizations.sessions.SessionAuthentication"
@@ -185,7 +185,7 @@ class Session(OpenApiAuthenticationExtension):
         return {}
 
 
-class ApiKeyOrSession(OpenApiAuthenticationExtension):
+class ApiKeyOrSessionScheme(OpenApiAuthenticationExtension):
     """API keys in either header, or people who are signed in."""
 
     target_class = "apps.keys.authenticate.ApiKeyOrSession"

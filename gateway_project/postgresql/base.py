@@ -12,7 +12,7 @@ from django.db.backends.postgresql import base
 from psycopg import IsolationLevel
 from psycopg_pool import PoolTimeout
 
-from apps.kernel.database import PatientConnection, limited, patience
+from apps.kernel.database import TimeoutConnection, apply_timeouts, current_timeouts
 
 # Seconds by which a wait may end late before it is the worker that is slow, and not the database; and how often then.
 _LATE, _MOST_WAITS = 0.2, 4
@@ -26,19 +26,19 @@ class DatabaseWrapper(base.DatabaseWrapper):
         """The process's pool; None where each request opens a connection of its own."""
         options = self.settings_dict["OPTIONS"].get("pool")
         if options:
-            options.setdefault("connection_class", PatientConnection)
+            options.setdefault("connection_class", TimeoutConnection)
         return super().pool
 
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """Return a connection. Raises OperationalError."""
-        pool, limit = self.pool, patience()
+        pool, limit = self.pool, current_timeouts()
         if not pool:
             self.isolation_level = IsolationLevel.READ_COMMITTED
-            return PatientConnection.connect(**conn_params)
+            return TimeoutConnection.connect(**conn_params)
         if limit is None:
             return super().get_new_connection(conn_params)
         self.isolation_level = IsolationLevel.READ_COMMITTED
-        with limited(None):
+        with apply_timeouts(None):
             # Its greenlets live on.
             pool.open()
         for wait in range(1, _MOST_WAITS + 1):

@@ -34,10 +34,10 @@ from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel import generation
 from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey, IamRule, ProviderKey
-from apps.keys.secrets import encrypt
+from apps.keys.secrets import encrypt_credential
 from apps.logs import partitions
 from apps.logs.models import ActivityDay, ActivityDelta, LogRetention, RequestLog
-from apps.organizations import throttle
+from apps.organizations import attempt_rate_limiter
 from apps.organizations.actions import create_operator
 from apps.organizations.invitations import invite
 from apps.organizations.models import (
@@ -94,7 +94,7 @@ def rows(world: World) -> dict[type[Row], Row]:
         Group.objects.create(name="support"),
         IamRule.objects.create(api_key=key, rule_type="deny_models", rule_value={"models": []}),
         ProviderKey.objects.create(
-            organization=world.acme, provider="acme-ai", encrypted_token=encrypt(SECRET), last_four="tial"
+            organization=world.acme, provider="acme-ai", encrypted_token=encrypt_credential(SECRET), last_four="tial"
         ),
         PaymentMethod.objects.create(organization=world.acme, processor_customer_id=SECRET, brand="visa"),
         BillingAccount.objects.create(organization=world.acme, processor_customer_id="cus_1"),
@@ -113,7 +113,7 @@ def rows(world: World) -> dict[type[Row], Row]:
             key="once",
             fingerprint=b"x",
             status=200,
-            sealed_body=encrypt(SECRET),
+            sealed_body=encrypt_credential(SECRET),
             created_at=now,
         ),
         RequestLog.objects.create(
@@ -131,7 +131,9 @@ def rows(world: World) -> dict[type[Row], Row]:
         ActivityDelta.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
         LogRetention.objects.create(organization=world.acme, days=30),
         invite(email="nina@example.com", organization=world.acme),
-        TwoFactor.objects.create(user=world.olivia, sealed_secret=encrypt(SECRET), recovery_digests=[SECRET]),
+        TwoFactor.objects.create(
+            user=world.olivia, sealed_secret=encrypt_credential(SECRET), recovery_digests=[SECRET]
+        ),
     ]
     compared = Reconciliation.objects.create(compared=1, counts={"amount": 1})
     found = compared.differences.create(kind=Difference.Kind.AMOUNT, subject_id=world.acme.id)
@@ -226,14 +228,14 @@ class TestWhatMayBeDone:
         self, operator: Client, rows: dict[type[Row], Row], world: World, django_capture_on_commit_callbacks: Any
     ) -> None:
         scope = generation.organization(world.acme.id)
-        rule, before = rows[IamRule], generation.read(scope)
+        rule, before = rows[IamRule], generation.read_generation_token(scope)
         with django_capture_on_commit_callbacks(execute=True):
             operator.post(
                 page(IamRule, "changelist"),
                 {"action": "delete_selected", "_selected_action": rule.pk, "post": "yes"},
             )
         assert not IamRule.objects.exists()
-        assert generation.read(scope) != before
+        assert generation.read_generation_token(scope) != before
 
     def test_the_facts_of_a_file_are_the_files(self, operator: Client, rows: dict[type[Row], Row]) -> None:
         Provider.objects.update(file_owned=True)
@@ -257,7 +259,9 @@ class TestPeople:
         assert "_auth_user_id" not in client.session
 
     def test_tries_are_throttled(self, db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(throttle, "SIGN_IN_PER_ACCOUNT", throttle.Rate("sign-in:account", 1))
+        monkeypatch.setattr(
+            attempt_rate_limiter, "SIGN_IN_PER_ACCOUNT", attempt_rate_limiter.AttemptLimit("sign-in:account", 1)
+        )
         create_operator(email="op@example.com", password=PASSWORD)
         client = Client()
         client.post("/admin/login/", {"username": "op@example.com", "password": "wrong"})

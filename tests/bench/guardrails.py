@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from apps.guardrails.findings.finding import Segment
+from apps.guardrails.findings.scan_types import Segment
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
-from apps.guardrails.scanning.engine import Compiled, Config, RuleSource, SystemRuleState
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.scanning.engine import CompiledGuardrails, EngineConfig, RuleSource, SystemRuleState
+from apps.guardrails.text.scanned_text import ScannedText
 
 SIZES = (2_000, 20_000, 200_000, 2_000_000)
 # The promise: milliseconds by size of text, all six system rules and 200 custom rules, ordinary text.
@@ -138,17 +138,19 @@ def custom_rules(count: int) -> tuple[RuleSource, ...]:
     return tuple(rules)
 
 
-def only(name: str) -> Config:
+def only(name: str) -> EngineConfig:
     """Return a configuration in which one system rule is in force."""
-    return Config(system_rules={rule: SystemRuleState(enabled=rule == name, action="warn") for rule in system_rules()})
+    return EngineConfig(
+        system_rules={rule: SystemRuleState(enabled=rule == name, action="warn") for rule in system_rules()}
+    )
 
 
-def milliseconds(compiled: Compiled, text: str) -> float:
+def milliseconds(compiled: CompiledGuardrails, text: str) -> float:
     """Return the computing that screening takes: the best of runs that fill a fifth of a second."""
     best, spent = float("inf"), 0.0
     for _ in range(25):
         start = time.thread_time()
-        engine.screen(compiled, [Segment(Text(text))])
+        engine.screen(compiled, [Segment(ScannedText(text))])
         taken = time.thread_time() - start
         best, spent = min(best, taken), spent + taken
         if spent > 0.2:
@@ -166,13 +168,13 @@ def main() -> None:
     warn = {name: SystemRuleState(enabled=True, action="warn") for name in system_rules()}
     off = {name: SystemRuleState(enabled=False) for name in system_rules()}
     configs = {name: only(name) for name in system_rules()}
-    configs["system rules"] = Config(system_rules=warn)
-    configs["200 custom rules"] = Config(system_rules=off, custom_rules=custom_rules(200))
-    configs["all of them"] = Config(system_rules=warn, custom_rules=custom_rules(200))
+    configs["system rules"] = EngineConfig(system_rules=warn)
+    configs["200 custom rules"] = EngineConfig(system_rules=off, custom_rules=custom_rules(200))
+    configs["all of them"] = EngineConfig(system_rules=warn, custom_rules=custom_rules(200))
     show_compiling()
     figures: dict[str, dict[str, list[float]]] = {}
     for what, config in configs.items():
-        compiled = engine.compile(config)
+        compiled = engine.compile_guardrails(config)
         print(f"\n{what:24}" + "".join(f"{size:>12,}" for size in chosen.sizes) + "      growth")
         for kind in chosen.texts:
             row = [milliseconds(compiled, TEXTS[kind](size)) for size in chosen.sizes]
@@ -191,11 +193,11 @@ def main() -> None:
 
 def show_compiling() -> None:
     """Print what compiling takes, and how much memory stays in use."""
-    engine.compile(Config(custom_rules=custom_rules(4)))
+    engine.compile_guardrails(EngineConfig(custom_rules=custom_rules(4)))
     for count in (50, 200, 500):
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start = time.thread_time()
-        engine.compile(Config(custom_rules=custom_rules(count)))
+        engine.compile_guardrails(EngineConfig(custom_rules=custom_rules(count)))
         taken = (time.thread_time() - start) * 1000
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         print(f"compiling {count} custom rules: {taken:.0f} ms, {grown:.1f} MB")

@@ -78,7 +78,7 @@ def fill(count: int, today: date, tell: Callable[[str], None]) -> None:
         cursor.execute("ANALYZE request_log")
         cursor.execute(_LAST_YEAR)
     tell("folding ")
-    while rollup.fold():
+    while rollup.roll_up():
         pass
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE) logs_activityday")

@@ -20,7 +20,7 @@ from apps.billing.pricing import Bill, cost_by
 from apps.catalog.models import ModelProvider
 from apps.kernel import generation
 from apps.keys.models import ProviderKey
-from apps.keys.secrets import encrypt
+from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, Organization, Project
@@ -95,10 +95,10 @@ def test_a_change_makes_stale_whom_it_concerns_and_nobody_else(
     scopes = [generation.CATALOG, *map(generation.organization, (world.acme.id, world.elsewhere.id))]
 
     def moved_by(change: Any) -> list[bool]:
-        before = [generation.read(scope) for scope in scopes]
+        before = [generation.read_generation_token(scope) for scope in scopes]
         with django_capture_on_commit_callbacks(execute=True):
             change()
-        return [generation.read(scope) != word for scope, word in zip(scopes, before, strict=True)]
+        return [generation.read_generation_token(scope) != word for scope, word in zip(scopes, before, strict=True)]
 
     everyones, own = Discount(share=Decimal("0.1")), Discount(share=Decimal("0.1"), organization=world.acme)
     assert moved_by(everyones.save) == [True, False, False]
@@ -202,7 +202,7 @@ def test_routing_prefers_who_is_cheaper_after_the_discount(caller: Caller, backu
 def test_an_own_credential_is_not_the_services_to_discount(caller: Caller, mode: str) -> None:
     """What the organization's own provider bills it, the service takes nothing off."""
     ProviderKey.objects.create(
-        organization_id=caller.organization_id, provider="sandbox", encrypted_token=encrypt("sk-of-acme")
+        organization_id=caller.organization_id, provider="sandbox", encrypted_token=encrypt_credential("sk-of-acme")
     )
     Project.objects.filter(pk=caller.key.project_id).update(mode=mode)
     discount("0.5")

@@ -16,11 +16,11 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from apps.billing import balance_copies, balances, ledger, ledger_epoch, ledger_watch, reservations
 from apps.billing.balances import Balance
-from apps.billing.leases import worker_name
 from apps.billing.ledger import Charge
-from apps.billing.ledger_watch import Watch
+from apps.billing.ledger_watch import LedgerWatch
 from apps.billing.models import LedgerEpoch
-from apps.billing.reservations import Outcome, Request
+from apps.billing.reservations import ReservationOutcome, ReservationRequest
+from apps.billing.worker_leases import worker_name
 from apps.gateway.settlement import outbox
 from apps.kernel import generation
 from apps.kernel.ids import new_id
@@ -59,16 +59,16 @@ def restore(organization: UUID, credits: str, version: int) -> None:
 def known(world: World) -> UUID:
     """An organization with 10 USD as of version 7, as its copy knows, and which moved last."""
     restore(world.acme.id, "9", 6)
-    balances.put(ledger.balances_of("organization", [world.acme.id]))
+    balances.publish_or_raise(ledger.balances_of("organization", [world.acme.id]))
     restore(world.acme.id, "10", 7)
-    balances.put(ledger.balances_of("organization", [world.acme.id]))
+    balances.publish_or_raise(ledger.balances_of("organization", [world.acme.id]))
     assert copy_of(world.acme.id) == truth_of(world.acme.id)
     return world.acme.id
 
 
-def reserve(organization: UUID, nanos: int) -> reservations.Answer:
+def reserve(organization: UUID, nanos: int) -> reservations.ReservationResult:
     return reservations.reserve(
-        Request(
+        ReservationRequest(
             id=new_id(),
             worker=worker_name(),
             organization_id=organization,
@@ -76,8 +76,8 @@ def reserve(organization: UUID, nanos: int) -> reservations.Answer:
             amount_nanos=nanos,
             from_credits=True,
             key_limit_nanos=None,
-            catalog_word=generation.read(generation.CATALOG),
-            organization_word=generation.read(generation.organization(organization)),
+            catalog_token=generation.read_generation_token(generation.CATALOG),
+            organization_token=generation.read_generation_token(generation.organization(organization)),
             payload="{}",
         )
     )
@@ -89,20 +89,20 @@ def reserve(organization: UUID, nanos: int) -> reservations.Answer:
 def test_a_copy_of_another_epoch_never_wins_by_its_version(known: UUID) -> None:
     (true,) = ledger.balances_of("organization", [known])
     older = replace(true, amount=Decimal(500), version=true.version + 1_000, epoch=true.epoch - 1)
-    assert balances.put([older]) == [older]
+    assert balances.publish_or_raise([older]) == [older]
     assert copy_of(known) == truth_of(known)
     later = replace(true, amount=Decimal(3), version=1, epoch=true.epoch + 1)
-    assert balances.put([later]) == []
+    assert balances.publish_or_raise([later]) == []
     assert copy_of(known) == (str(3 * NANO), "1", str(true.epoch + 1))
 
 
 def test_one_word_of_a_new_epoch_voids_every_copy_of_the_old(known: UUID, world: World) -> None:
-    assert reserve(known, NANO).outcome is Outcome.HELD
-    epoch = ledger_epoch.begin("test", instead_of=ledger_epoch.current())
-    balances.put(ledger.balances_of("organization", [world.elsewhere.id]))
+    assert reserve(known, NANO).outcome is ReservationOutcome.HELD
+    epoch = ledger_epoch.begin_epoch("test", instead_of=ledger_epoch.read_epoch())
+    balances.publish_or_raise(ledger.balances_of("organization", [world.elsewhere.id]))
     answer = reserve(known, NANO)
-    assert (answer.outcome, answer.unknown) == (Outcome.UNKNOWN, "organization")
-    balances.put(ledger.balances_of("organization", [known]))
+    assert (answer.outcome, answer.unknown) == (ReservationOutcome.UNKNOWN, "organization")
+    balances.publish_or_raise(ledger.balances_of("organization", [known]))
     assert copy_of(known) == (str(10 * NANO), "7", str(epoch))
     # What is held lives on: it is of requests, and not of an epoch.
     assert reserve(known, 10 * NANO).left_nanos == 9 * NANO
@@ -111,26 +111,26 @@ def test_one_word_of_a_new_epoch_voids_every_copy_of_the_old(known: UUID, world:
 def test_a_late_publication_changes_nothing_and_begins_no_epoch(known: UUID) -> None:
     (true,) = ledger.balances_of("organization", [known])
     late = replace(true, amount=Decimal(9), version=true.version - 1)
-    epoch = ledger_epoch.current()
-    refused = balances.put([late])
+    epoch = ledger_epoch.read_epoch()
+    refused = balances.publish_or_raise([late])
     assert refused == [late]
-    balance_copies.mend(refused)
+    balance_copies.repair_copies(refused)
     assert copy_of(known) == truth_of(known)
-    assert ledger_epoch.current() == epoch
+    assert ledger_epoch.read_epoch() == epoch
 
 
 def test_two_who_find_it_out_at_once_begin_one_epoch(known: UUID) -> None:
-    before = ledger_epoch.current()
-    first = ledger_epoch.begin("one", instead_of=before)
+    before = ledger_epoch.read_epoch()
+    first = ledger_epoch.begin_epoch("one", instead_of=before)
     assert first > before
-    assert ledger_epoch.begin("other", instead_of=before) == first
+    assert ledger_epoch.begin_epoch("other", instead_of=before) == first
     assert LedgerEpoch.objects.filter(number__gt=before).count() == 1
 
 
 def test_a_new_epoch_makes_policies_and_catalog_be_read_anew(known: UUID) -> None:
-    words = [generation.read(one) for one in (generation.CATALOG, generation.organization(known))]
-    ledger_epoch.begin("test", instead_of=ledger_epoch.current())
-    again = [generation.read(one) for one in (generation.CATALOG, generation.organization(known))]
+    words = [generation.read_generation_token(one) for one in (generation.CATALOG, generation.organization(known))]
+    ledger_epoch.begin_epoch("test", instead_of=ledger_epoch.read_epoch())
+    again = [generation.read_generation_token(one) for one in (generation.CATALOG, generation.organization(known))]
     assert set(words) & set(again) == set()
 
 
@@ -140,34 +140,34 @@ def test_a_new_epoch_makes_policies_and_catalog_be_read_anew(known: UUID) -> Non
 def test_after_a_restore_a_balance_is_what_the_database_says(known: UUID) -> None:
     """Both ways: one who was refused with credits, and one who could have spent what was never paid."""
     restore(known, "500", 2)
-    epoch = ledger_epoch.current()
+    epoch = ledger_epoch.read_epoch()
     assert said("resync_balances").splitlines() == [
         f"organization {known}: credits 10 -> 500",
         "compared 1 copies, changed 1, corrected what is held on 0; the database was behind what it had told: "
-        f"epoch {ledger_epoch.current()} of the ledger has begun",
+        f"epoch {ledger_epoch.read_epoch()} of the ledger has begun",
     ]
-    assert ledger_epoch.current() > epoch
-    assert copy_of(known) == truth_of(known) == (str(500 * NANO), "2", str(ledger_epoch.current()))
+    assert ledger_epoch.read_epoch() > epoch
+    assert copy_of(known) == truth_of(known) == (str(500 * NANO), "2", str(ledger_epoch.read_epoch()))
     restore(known, "0.0009", 1)
     assert said("resync_balances").startswith(f"organization {known}: credits 500 -> 0.0009\n")
-    assert reserve(known, NANO).outcome is Outcome.NO_CREDITS
+    assert reserve(known, NANO).outcome is ReservationOutcome.NO_CREDITS
     assert said("resync_balances") == "compared 1 copies, changed 0, corrected what is held on 0\n"
 
 
 def test_a_restore_is_noticed_by_what_moved_last(known: UUID) -> None:
-    watch = Watch()
+    watch = LedgerWatch()
     assert watch.look() is not None, "the first look compares everything"
     assert watch.look() is None
     restore(known, "500", 2)
     done = watch.look()
     assert done is not None
-    assert done.epoch == ledger_epoch.current()
+    assert done.epoch == ledger_epoch.read_epoch()
     assert copy_of(known) == truth_of(known)
     assert watch.look() is None
 
 
 def test_a_restore_is_noticed_though_the_same_version_was_given_out_again(known: UUID) -> None:
-    watch = Watch()
+    watch = LedgerWatch()
     watch.look()
     restore(known, "3", 7)
     done = watch.look()
@@ -181,7 +181,7 @@ def test_the_first_settlement_after_a_restore_notices_it(caller: Caller) -> None
     for _ in range(3):
         assert caller.chat("hi [[sandbox usage=1000,200]]").status_code == 200
     assert settle_all() == 3
-    epoch, before = ledger_epoch.current(), Decimal(copy_of(organization)[0] or 0) / NANO
+    epoch, before = ledger_epoch.read_epoch(), Decimal(copy_of(organization)[0] or 0) / NANO
     assert copy_of(organization)[1] == "1"
     caller.chat("hi [[sandbox usage=1000,200]]")
     settle_all()
@@ -190,7 +190,7 @@ def test_the_first_settlement_after_a_restore_notices_it(caller: Caller) -> None
     restore(organization, "500", 0)
     caller.chat("hi [[sandbox usage=1000,200]]")
     assert settle_all() == 1
-    assert ledger_epoch.current() > epoch
+    assert ledger_epoch.read_epoch() > epoch
     (true,) = ledger.balances_of("organization", [organization])
     assert (true.amount, true.version) == (500 - cost, 1)
     assert copy_of(organization) == truth_of(organization)
@@ -199,19 +199,19 @@ def test_the_first_settlement_after_a_restore_notices_it(caller: Caller) -> None
 
 def test_a_backup_from_before_the_last_epoch_begins_a_later_one(known: UUID, world: World) -> None:
     """The database knows nothing of the epoch that the store goes by."""
-    before = ledger_epoch.current()
-    latest = ledger_epoch.begin("a restore", instead_of=before)
+    before = ledger_epoch.read_epoch()
+    latest = ledger_epoch.begin_epoch("a restore", instead_of=before)
     balance_copies.resync()
     LedgerEpoch.objects.filter(number=latest).delete()
     restore(known, "0.5", 3)
     # A balance without a copy cannot be published either, until that is put right.
     other = ledger.balances_of("organization", [world.elsewhere.id])
-    refused = balances.put(other)
+    refused = balances.publish_or_raise(other)
     assert refused == other
-    balance_copies.mend(refused)
-    assert ledger_epoch.current() > latest
+    balance_copies.repair_copies(refused)
+    assert ledger_epoch.read_epoch() > latest
     assert copy_of(world.elsewhere.id) == truth_of(world.elsewhere.id)
-    assert reserve(known, 1).outcome is Outcome.UNKNOWN
+    assert reserve(known, 1).outcome is ReservationOutcome.UNKNOWN
     balance_copies.resync()
     assert copy_of(known) == truth_of(known)
     assert reserve(known, NANO).left_nanos == NANO // 2
@@ -219,34 +219,34 @@ def test_a_backup_from_before_the_last_epoch_begins_a_later_one(known: UUID, wor
 
 def test_who_was_made_after_the_backup_is_gone_and_nobody_else(known: UUID) -> None:
     gone = new_id()
-    balances.put([Balance("organization", gone, Decimal(5), 3, ledger_epoch.current())])
+    balances.publish_or_raise([Balance("organization", gone, Decimal(5), 3, ledger_epoch.read_epoch())])
     restore(known, "1", 1)
     assert balance_copies.resync().compared == 2
-    assert reserve(gone, 1).outcome is Outcome.UNKNOWN
-    assert reserve(known, NANO).outcome is Outcome.HELD
+    assert reserve(gone, 1).outcome is ReservationOutcome.UNKNOWN
+    assert reserve(known, NANO).outcome is ReservationOutcome.HELD
 
 
 # --- Valkey fallen back
 
 
 def test_an_older_copy_of_valkey_is_moved_forward(known: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch()
+    watch = LedgerWatch()
     watch.look()
-    epoch = ledger_epoch.current()
+    epoch = ledger_epoch.read_epoch()
     valkey().hset(balances.key("organization", known), mapping={"amount": 500 * NANO, "version": 3})
     monkeypatch.setattr(ledger_watch, "_server", lambda: "another server")
     done = watch.look()
     assert done is not None
     assert [(one.amount, one.true.amount) for one in done.changed] == [(500 * NANO, Decimal(10))]
     assert copy_of(known) == truth_of(known)
-    assert ledger_epoch.current() == epoch, "the database is none the older for it"
+    assert ledger_epoch.read_epoch() == epoch, "the database is none the older for it"
 
 
 def test_an_older_copy_behind_the_same_name_is_noticed_by_the_latest_entries(world: World) -> None:
     ledger.charge([Charge(world.acme.id, new_id(), new_id(), Decimal(-1), Decimal(1))])
     (true,) = ledger.balances_of("organization", [world.acme.id])
-    balances.put([true])
-    watch = Watch()
+    balances.publish_or_raise([true])
+    watch = LedgerWatch()
     watch.look()
     name = balances.key("organization", world.acme.id)
     valkey().hset(name, mapping={"amount": 500 * NANO, "version": 0})
@@ -259,53 +259,53 @@ def test_an_older_copy_behind_the_same_name_is_noticed_by_the_latest_entries(wor
 
 def test_a_store_that_forgot_the_epoch_is_told_again(known: UUID) -> None:
     valkey().delete(balances.EPOCH)
-    assert reserve(known, NANO).outcome is Outcome.UNKNOWN
+    assert reserve(known, NANO).outcome is ReservationOutcome.UNKNOWN
     balance_copies.resync()
-    assert reserve(known, NANO).outcome is Outcome.HELD
+    assert reserve(known, NANO).outcome is ReservationOutcome.HELD
 
 
 def test_an_epoch_that_nobody_published_is_told_and_then_it_is_quiet(world: World) -> None:
-    balances.void_before(ledger_epoch.current())
-    epoch = ledger_epoch.begin("its process died then", instead_of=ledger_epoch.current())
-    watch = Watch()
+    balances.void_epochs_before(ledger_epoch.read_epoch())
+    epoch = ledger_epoch.begin_epoch("its process died then", instead_of=ledger_epoch.read_epoch())
+    watch = LedgerWatch()
     watch.look()
-    assert ledger_epoch.known_to_the_store() == ledger_epoch.current() == epoch
+    assert ledger_epoch.read_epoch_in_redis() == ledger_epoch.read_epoch() == epoch
     assert watch.look() is None
     valkey().delete(balances.EPOCH)
     assert watch.look() is not None
     assert watch.look() is None
-    balances.void_before(1)
-    assert ledger_epoch.known_to_the_store() == epoch
+    balances.void_epochs_before(1)
+    assert ledger_epoch.read_epoch_in_redis() == epoch
 
 
 # --- what is held
 
 
 def test_a_copy_that_was_evicted_comes_back_with_what_is_held_on_it(known: UUID) -> None:
-    assert reserve(known, 6 * NANO).outcome is Outcome.HELD
+    assert reserve(known, 6 * NANO).outcome is ReservationOutcome.HELD
     valkey().delete(balances.key("organization", known))
-    assert reserve(known, 6 * NANO).outcome is Outcome.UNKNOWN
-    balances.put(ledger.balances_of("organization", [known]))
+    assert reserve(known, 6 * NANO).outcome is ReservationOutcome.UNKNOWN
+    balances.publish_or_raise(ledger.balances_of("organization", [known]))
     answer = reserve(known, 6 * NANO)
-    assert (answer.outcome, answer.left_nanos) == (Outcome.NO_CREDITS, 4 * NANO)
+    assert (answer.outcome, answer.left_nanos) == (ReservationOutcome.NO_CREDITS, 4 * NANO)
     (identifier,) = reservations.notes_of(worker_name())
     assert reservations.release([(worker_name(), identifier)]) == 1
     assert valkey().hget(balances.key("organization", known), "held") == "0"
 
 
 def test_what_was_given_back_to_an_evicted_copy_is_not_spent_twice(known: UUID) -> None:
-    assert reserve(known, 6 * NANO).outcome is Outcome.HELD
+    assert reserve(known, 6 * NANO).outcome is ReservationOutcome.HELD
     (identifier,) = reservations.notes_of(worker_name())
     valkey().delete(balances.key("organization", known))
     reservations.release([(worker_name(), identifier)])
     assert valkey().hget(balances.key("organization", known), "held") == str(-6 * NANO)
-    balances.put(ledger.balances_of("organization", [known]))
+    balances.publish_or_raise(ledger.balances_of("organization", [known]))
     assert valkey().hget(balances.key("organization", known), "held") == "0"
     assert reserve(known, 11 * NANO).left_nanos == 10 * NANO
 
 
 def test_what_is_held_for_notes_that_are_lost_is_given_back_by_a_resync(known: UUID) -> None:
-    assert reserve(known, 6 * NANO).outcome is reserve(known, 3 * NANO).outcome is Outcome.HELD
+    assert reserve(known, 6 * NANO).outcome is reserve(known, 3 * NANO).outcome is ReservationOutcome.HELD
     lost, kept = sorted(reservations.notes_of(worker_name()).items(), key=lambda one: -int(one[1].amount))
     valkey().hdel(reservations.notes_key(worker_name()), str(lost[0]))
     assert said("resync_balances") == "compared 1 copies, changed 0, corrected what is held on 1\n"
@@ -322,7 +322,7 @@ def test_the_command_says_which_store_did_not_answer(world: World, monkeypatch: 
     def away() -> int:
         raise RedisConnectionError
 
-    monkeypatch.setattr(ledger_epoch, "known_to_the_store", away)
+    monkeypatch.setattr(ledger_epoch, "read_epoch_in_redis", away)
     with pytest.raises(CommandError, match="A store did not answer"):
         call_command("resync_balances")
 

@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apps.billing.pricing import FREE, Bill, Cost, bill_at, cost_by, cost_of
-from apps.catalog.cards import read_card
 from apps.catalog.files import read_files
+from apps.catalog.price_cards import read_card
 from apps.kernel.prices import PriceCard, PriceTier
 from apps.kernel.usage import Usage
 from tests.billing.test_pricing import PARTS, STEP, TOKENS, cards, shares, usages

@@ -21,13 +21,13 @@ import requests
 import stripe as library
 from django.utils import timezone
 
-from apps.billing import cards, processor, refunds, subscription, topup
+from apps.billing import cards, payment_processor, refunds, subscription, topup
 from apps.billing.accounts import customer_of
 from apps.billing.models import ProcessorEvent, Transaction
-from apps.billing.processor_answers import Declined, Missing
+from apps.billing.payment_processor_types import Declined, Missing
 from apps.kernel.errors import PaymentRequired
 from apps.organizations.models import Plan
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 from tests.payments import books
 from tests.world import World
 
@@ -123,11 +123,11 @@ def test_customers_and_cards(world: World, shop: library.StripeClient) -> None:
     assert customer["invoice_settings"]["default_payment_method"] == other.processor_payment_method_id
     assert (customer["email"], customer["metadata"]) == ("olivia@example.com", {"organization": str(world.acme.id)})
     cards.remove(row)
-    assert processor.card(row.processor_payment_method_id).customer is None
+    assert payment_processor.card(row.processor_payment_method_id).customer is None
     with pytest.raises(Missing):
-        processor.card("pm_unknown")
+        payment_processor.card("pm_unknown")
     with pytest.raises(Declined):
-        processor.attach_card(card_of(shop, "4000000000000002"), customer_of(world.acme))
+        payment_processor.attach_card(card_of(shop, "4000000000000002"), customer_of(world.acme))
 
 
 def test_a_top_up_and_its_refund(world: World, shop: library.StripeClient) -> None:
@@ -139,7 +139,7 @@ def test_a_top_up_and_its_refund(world: World, shop: library.StripeClient) -> No
     refunds.pay(refunds.begin(paid, Decimal(10), "Ordered twice"))
     refunds.follow(payment["id"])
     assert books(world.acme)[0] == Decimal("15.5")
-    assert [one.amount for one in processor.refunds_of(payment["id"])] == [Decimal(10)]
+    assert [one.amount for one in payment_processor.refunds_of(payment["id"])] == [Decimal(10)]
 
 
 def test_a_decline(world: World, shop: library.StripeClient) -> None:
@@ -183,7 +183,7 @@ def test_a_subscription(world: World, shop: library.StripeClient) -> None:
     account = world.acme.billing_account
     account.refresh_from_db()
     assert account.cancels_at_period_end is True
-    processor.end_subscription(account.subscription_id)
+    payment_processor.end_subscription(account.subscription_id)
     subscription.sync(account)
     world.acme.refresh_from_db()
     assert world.acme.plan == Plan.FREE

@@ -10,10 +10,10 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.billing import balances, leases, ledger, reconciliation, reservations
+from apps.billing import balances, ledger, reconciliation, reservations, worker_leases
 from apps.billing.balances import Balance
-from apps.billing.leases import worker_name
 from apps.billing.ledger import Charge
+from apps.billing.worker_leases import worker_name
 from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFERENCES
 from apps.gateway.models import Difference, Reconciliation
 from apps.gateway.settlement import dead_letters, outbox
@@ -38,10 +38,10 @@ __all__ = ["at_once", "key"]
 def reserved(key: ApiKey) -> UUID:
     """A request of the key's that holds 0.5 USD of Acme's credits, let in five hours ago."""
     organization = key.project.organization_id
-    balances.put(ledger.balances_of("organization", [organization]))
+    balances.publish_or_raise(ledger.balances_of("organization", [organization]))
     valkey().set("gen:catalog", "c")
     valkey().set(f"gen:org:{organization}", "o")
-    request = reservations.Request(
+    request = reservations.ReservationRequest(
         id=id_at(NOW - timedelta(hours=5)),
         worker=worker_name(),
         organization_id=organization,
@@ -49,12 +49,12 @@ def reserved(key: ApiKey) -> UUID:
         amount_nanos=NANO // 2,
         from_credits=True,
         key_limit_nanos=None,
-        catalog_word="c",
-        organization_word="o",
+        catalog_token="c",
+        organization_token="o",
         payload="{}",
     )
-    leases.beat(request.worker)
-    assert reservations.reserve(request).outcome is reservations.Outcome.HELD
+    worker_leases.send_heartbeat(request.worker)
+    assert reservations.reserve(request).outcome is reservations.ReservationOutcome.HELD
     return request.id
 
 
@@ -70,18 +70,20 @@ def test_a_request_that_was_never_recorded(world: World, reserved: UUID) -> None
 def test_what_is_held_by_nobody(world: World, reserved: UUID) -> None:
     name = balances.key("organization", world.acme.id)
     valkey().hincrby(name, "held", 3)
-    assert list(reconciliation.held()) == [
-        reconciliation.Difference("held", world.acme.id, world.acme.id, "0.5", "0.500000003")
+    assert list(reconciliation.compare_holds()) == [
+        reconciliation.AmountMismatch("held", world.acme.id, world.acme.id, "0.5", "0.500000003")
     ]
     valkey().hincrby(name, "held", -3)
-    assert list(reconciliation.held()) == []
+    assert list(reconciliation.compare_holds()) == []
     valkey().delete(reservations.notes_key(worker_name()))
-    assert list(reconciliation.held()) == [reconciliation.Difference("held", world.acme.id, world.acme.id, "0", "0.5")]
+    assert list(reconciliation.compare_holds()) == [
+        reconciliation.AmountMismatch("held", world.acme.id, world.acme.id, "0", "0.5")
+    ]
 
 
 def test_a_copy_that_is_behind_is_told_and_moved_on(world: World, key: ApiKey) -> None:
     name = balances.key("organization", world.acme.id)
-    balances.put(ledger.balances_of("organization", [world.acme.id]))
+    balances.publish_or_raise(ledger.balances_of("organization", [world.acme.id]))
     assert nightly.reconcile(NOW).counts == NOTHING
     ledger.charge([Charge(world.acme.id, key.id, new_id(), Decimal("-0.5"), Decimal("0.5"))])
     assert found(nightly.reconcile(NOW)) == [("copy", world.acme.id, "9.5", "10")]
@@ -91,30 +93,32 @@ def test_a_copy_that_is_behind_is_told_and_moved_on(world: World, key: ApiKey) -
 
 def test_a_copy_that_is_ahead_or_says_something_else(world: World, key: ApiKey) -> None:
     (true,) = ledger.balances_of("organization", [world.acme.id])
-    balances.put([Balance("organization", world.acme.id, Decimal(11), true.version + 1)])
+    balances.publish_or_raise([Balance("organization", world.acme.id, Decimal(11), true.version + 1)])
     assert found(nightly.reconcile(NOW)) == [("copy", world.acme.id, "10", "11")]
     valkey().hset(balances.key("organization", world.acme.id), mapping={"amount": 5, "version": true.version})
     assert found(nightly.reconcile(NOW)) == [("copy", world.acme.id, "10", plain(Decimal(5) / NANO))]
 
 
 def test_a_copy_of_what_no_longer_exists_is_nobodys(world: World, key: ApiKey) -> None:
-    balances.put([Balance("organization", new_id(), Decimal(1), 1), Balance("key", new_id(), Decimal(1), 1)])
+    balances.publish_or_raise(
+        [Balance("organization", new_id(), Decimal(1), 1), Balance("key", new_id(), Decimal(1), 1)]
+    )
     assert nightly.reconcile(NOW).counts == NOTHING
 
 
 def test_a_copy_that_moved_meanwhile_is_being_settled(
     world: World, key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    balances.put(ledger.balances_of("organization", [world.acme.id]))
+    balances.publish_or_raise(ledger.balances_of("organization", [world.acme.id]))
     ledger.charge([Charge(world.acme.id, key.id, new_id(), Decimal("-0.5"), Decimal("0.5"))])
     (halfway,) = ledger.balances_of("organization", [world.acme.id])
 
     def meanwhile(_: float) -> None:
         ledger.charge([Charge(world.acme.id, key.id, new_id(), Decimal("-0.5"), Decimal("0.5"))])
-        balances.put([halfway])
+        balances.publish_or_raise([halfway])
 
     monkeypatch.setattr(reconciliation.time, "sleep", meanwhile)
-    assert list(reconciliation.copies()) == []
+    assert list(reconciliation.compare_copies()) == []
 
 
 def test_records_that_wait_and_records_that_nobody_can_read(

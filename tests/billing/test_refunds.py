@@ -12,7 +12,7 @@ from django.db import connection
 from django.test import Client
 from django.utils import timezone
 
-from apps.billing import ledger, processor, refunds, tasks, topup
+from apps.billing import ledger, payment_processor, refunds, tasks, topup
 from apps.billing.models import Transaction
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.organizations.models import AuditEntry, User
@@ -99,8 +99,8 @@ def test_one_without_an_answer_is_found_out(world: World, stripe: StripeStub, pa
 @pytest.mark.parametrize(
     ("module", "name", "when"),
     [
-        (processor, "refund", "before"),
-        (processor, "refund", "after"),
+        (payment_processor, "refund", "before"),
+        (payment_processor, "refund", "after"),
         (ledger, "credit", "before"),
         (ledger, "credit", "after"),
         (refunds, "_complete", "after"),
@@ -147,7 +147,7 @@ def test_one_that_was_made_at_the_processor_is_taken_over_once(
 
 def test_a_refund_that_fails_there_takes_no_credits(world: World, stripe: StripeStub, paid: Transaction) -> None:
     row = refunds.begin(paid, Decimal(10), "x")
-    refund = processor.refund(
+    refund = payment_processor.refund(
         key=str(row.id),
         payment=paid.processor_payment_intent_id or "",
         amount=row.amount,

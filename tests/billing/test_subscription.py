@@ -12,7 +12,7 @@ from django.core import mail
 from django.db import connection
 from django.utils import timezone
 
-from apps.billing import processor, subscription, tasks
+from apps.billing import payment_processor, subscription, tasks
 from apps.billing.models import BillingAccount, Transaction
 from apps.organizations.models import AuditEntry, Organization, Plan
 from tests.payments import add_card, books
@@ -251,7 +251,7 @@ def test_older_news_never_replaces_newer(world: World, stripe: StripeStub, monke
     """While one asks, the subscription ends and another takes that over."""
     add_card(stripe, world.acme)
     start(world)
-    ask, asked = processor.paid_invoices, []
+    ask, asked = payment_processor.paid_invoices, []
 
     def ask_slowly(identifier: str) -> Any:
         found = ask(identifier)
@@ -261,7 +261,7 @@ def test_older_news_never_replaces_newer(world: World, stripe: StripeStub, monke
             sync(world)
         return found
 
-    monkeypatch.setattr(processor, "paid_invoices", ask_slowly)
+    monkeypatch.setattr(payment_processor, "paid_invoices", ask_slowly)
     sync(world)
     assert (shown(world), plan_of(world.acme)) == (None, (Plan.FREE, None))
     assert [kind for kind, _, _ in books(world.acme)[1]] == ["subscription_start", "subscription_end"]

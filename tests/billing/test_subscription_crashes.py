@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from apps.billing import processor, subscription, tasks
+from apps.billing import payment_processor, subscription, tasks
 from apps.billing.models import Transaction
 from apps.organizations.models import Plan
 from tests.billing.test_subscription import STARTED, period_end, plan_of, shown, start
@@ -22,9 +22,9 @@ class Killed(BaseException):
 
 
 POINTS: list[tuple[Any, str, str]] = [
-    (processor, "subscribe", "before"),
-    (processor, "subscribe", "after"),
-    (processor, "paid_invoices", "before"),
+    (payment_processor, "subscribe", "before"),
+    (payment_processor, "subscribe", "after"),
+    (payment_processor, "paid_invoices", "before"),
     (subscription, "_take_over", "before"),
     (subscription, "_book", "after"),
     (subscription, "_go_on", "after"),

@@ -12,9 +12,9 @@ from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 
-from apps.billing import processor, tasks, topup
+from apps.billing import payment_processor, tasks, topup
 from apps.billing.models import LedgerEntry, PaymentMethod, Transaction
-from apps.billing.processor_answers import ProcessorOff
+from apps.billing.payment_processor_types import ProcessorOff
 from apps.organizations.models import AuditEntry
 from tests.payments import add_card, books
 from tests.stripe_stub import StripeStub
@@ -97,7 +97,7 @@ def test_without_a_processor_there_is_no_top_up(world: World, stripe: StripeStub
     assert (response.status_code, response.json()) == (503, {"message": "Payments are not set up here"})
     assert (books(world.acme), stripe.paid()) == ((Decimal(0), []), [])
     with pytest.raises(ProcessorOff):
-        processor.payment("pi_1")
+        payment_processor.payment("pi_1")
 
 
 def test_a_decline_is_told_and_credits_nothing(world: World, stripe: StripeStub) -> None:
@@ -229,7 +229,7 @@ def test_a_payment_that_is_not_what_was_asked_for_credits_nothing(
 def test_what_was_paid_is_credited_even_where_it_had_been_given_up(world: World, stripe: StripeStub) -> None:
     card: PaymentMethod = add_card(stripe, world.acme)
     row = topup.begin(world.acme, Decimal(25))
-    paid = processor.charge(
+    paid = payment_processor.charge(
         key=str(row.id),
         customer=card.processor_customer_id,
         card=card.processor_payment_method_id,

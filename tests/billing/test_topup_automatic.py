@@ -13,7 +13,7 @@ from django.core import mail
 from django.db import connection
 from django.utils import timezone
 
-from apps.billing import auto_topup, ledger, notices, processor, tasks
+from apps.billing import auto_topup, ledger, payment_emails, payment_processor, tasks
 from apps.billing.models import BillingAccount, Transaction
 from apps.organizations.models import AuditEntry, Role
 from tests.payments import add_card, books
@@ -187,9 +187,9 @@ def test_mail_that_cannot_be_sent_is_sent_later(acme: Any, stripe: StripeStub, m
         raise ConnectionRefusedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(notices, "_send", refuse)
-        assert notices.tell_owners() == 0
-    assert notices.tell_owners() == 1
+        patch.setattr(payment_emails, "_send", refuse)
+        assert payment_emails.tell_owners() == 0
+    assert payment_emails.tell_owners() == 1
     assert len(mail.outbox) == 1
 
 
@@ -199,4 +199,4 @@ def test_without_a_processor_nothing_is_asked(acme: Any, stripe: StripeStub, set
     tasks.top_up_automatically()
     tasks.recover_payments()
     tasks.sync_subscriptions()
-    assert (processor.is_on(), books(acme)) == (False, (Decimal(0), []))
+    assert (payment_processor.is_on(), books(acme)) == (False, (Decimal(0), []))

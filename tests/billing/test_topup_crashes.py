@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from apps.billing import ledger, processor, tasks, topup
+from apps.billing import ledger, payment_processor, tasks, topup
 from apps.billing.models import Transaction
 from apps.organizations import audit
 from tests.payments import add_card, books
@@ -27,8 +27,8 @@ def age(**by: float) -> None:
 
 
 POINTS: list[tuple[Any, str, str]] = [
-    (processor, "charge", "before"),
-    (processor, "charge", "after"),
+    (payment_processor, "charge", "before"),
+    (payment_processor, "charge", "after"),
     (topup, "follow", "before"),
     (ledger, "credit", "before"),
     (ledger, "credit", "after"),

@@ -7,7 +7,7 @@ from shutil import copytree
 
 import pytest
 
-from apps.catalog import files, snapshot
+from apps.catalog import catalog_cache, files
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.catalog.offers import Catalog
 from apps.kernel import generation
@@ -30,7 +30,7 @@ def empty(db: None) -> None:
 @pytest.fixture
 def catalog(loaded: None) -> Catalog:
     """The copy in memory, read after the data files were loaded."""
-    return snapshot.refresh(generation.read(generation.CATALOG))
+    return catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
 
 
 @pytest.fixture

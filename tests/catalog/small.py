@@ -5,14 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from apps.catalog.offers import Catalog, Model, Offer, Provider
+from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
 from apps.kernel.prices import PriceCard
 
 FLAGS = ("vision", "tools", "parallel_tools", "tool_choice", "reasoning", "structured_outputs")
 MORE_FLAGS = ("json_output", "web_search", "prompt_cache")
 
 
-def provider(name: str, **changes: Any) -> Provider:
+def provider(name: str, **changes: Any) -> CatalogProvider:
     """A provider that speaks OpenAI's format."""
     usual: dict[str, Any] = {
         "id": name,
@@ -24,7 +24,7 @@ def provider(name: str, **changes: Any) -> Provider:
         "facts": {},
         "priority": 1.0,
     }
-    return Provider(**usual | changes)
+    return CatalogProvider(**usual | changes)
 
 
 def offer(at: str, model_id: str, **changes: Any) -> Offer:
@@ -49,7 +49,7 @@ def offer(at: str, model_id: str, **changes: Any) -> Offer:
     return Offer(**usual | dict.fromkeys(FLAGS + MORE_FLAGS, False) | changes)
 
 
-def model(name: str, *offers: Offer, **changes: Any) -> Model:
+def model(name: str, *offers: Offer, **changes: Any) -> CatalogModel:
     """A chat model."""
     usual: dict[str, Any] = {
         "id": name,
@@ -67,10 +67,10 @@ def model(name: str, *offers: Offer, **changes: Any) -> Model:
         "facts": {},
         "offers": offers,
     }
-    return Model(**usual | changes)
+    return CatalogModel(**usual | changes)
 
 
-def catalog(*models: Model) -> Catalog:
+def catalog(*models: CatalogModel) -> Catalog:
     """The catalog of these models and everyone who offers them."""
     providers = {offer.provider.id: offer.provider for model in models for offer in model.offers}
     return Catalog({model.id: model for model in models}, providers, generation="small")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apps.catalog.listing import entry_of, list_of
+from apps.catalog.model_listing import build_entry, build_listing
 from apps.kernel.prices import PriceCard
 from tests.catalog.small import catalog, model, offer, provider
 
@@ -39,15 +39,15 @@ def test_the_cheapest_offer_gives_the_price(dear: PriceCard, cheap: PriceCard) -
             "bolt", "fox", prices=cheap, provider=provider("bolt", facts={"moderated": True}), facts={"moderated": 1}
         ),
     ]
-    entry = entry_of(model("fox", *offers), offers)
-    alone = entry_of(model("fox", *offers), offers[1:])
-    assert entry["pricing"] == alone["pricing"] != entry_of(model("fox", *offers), offers[:1])["pricing"]
+    entry = build_entry(model("fox", *offers), offers)
+    alone = build_entry(model("fox", *offers), offers[1:])
+    assert entry["pricing"] == alone["pricing"] != build_entry(model("fox", *offers), offers[:1])["pricing"]
     assert entry["top_provider"] == {"is_moderated": True}
 
 
 def test_tokens_without_a_price_of_their_own_show_what_is_charged() -> None:
     one = offer("acme", "fox", prices=card(input="1.25", image_output="40"))
-    assert entry_of(model("fox", one), [one])["pricing"] == {
+    assert build_entry(model("fox", one), [one])["pricing"] == {
         "prompt": "0.00000125",
         "completion": "0.00004",
         "input_cache_read": "0.00000125",
@@ -83,37 +83,37 @@ def test_tokens_without_a_price_of_their_own_show_what_is_charged() -> None:
 )
 def test_supported_parameters_follow_the_flags(changes: dict[str, Any], parameters: set[str]) -> None:
     one = offer("acme", "fox", **changes)
-    supported = entry_of(model("fox", one), [one])["supported_parameters"]
+    supported = build_entry(model("fox", one), [one])["supported_parameters"]
     assert supported == sorted(parameters)
 
 
 def test_a_parameter_is_supported_when_one_offer_understands_it() -> None:
     offers = [offer("acme", "fox", temperature=False), offer("bolt", "fox", temperature=False, tools=True)]
-    assert entry_of(model("fox", *offers), offers)["supported_parameters"] == ["max_tokens", "tools"]
+    assert build_entry(model("fox", *offers), offers)["supported_parameters"] == ["max_tokens", "tools"]
 
 
 def test_everything_is_said_of_the_offers_that_are_shown() -> None:
     shown = offer("acme", "fox", json_output=True, stability="beta", context_length=500)
     hidden = offer("bolt", "fox", structured_outputs=True, prices=card(input="0", output="0"), context_length=900)
-    entry = entry_of(model("fox", shown, hidden), [shown])
+    entry = build_entry(model("fox", shown, hidden), [shown])
     assert (entry["json_output"], entry["structured_outputs"], entry["free"]) == (True, False, False)
     assert (entry["stability"], entry["context_length"]) == ("beta", 500)
-    both = entry_of(model("fox", shown, hidden), [shown, hidden])
+    both = build_entry(model("fox", shown, hidden), [shown, hidden])
     assert (both["structured_outputs"], both["free"], both["stability"]) == (True, True, "stable")
     assert both["context_length"] == 900
 
 
 def test_a_model_may_be_described_and_dated_or_not() -> None:
     one = offer("acme", "fox")
-    unknown = entry_of(model("fox", one), [one])
+    unknown = build_entry(model("fox", one), [one])
     assert (unknown["created"], unknown["created_at"]) == (0, "1970-01-01T00:00:00Z")
     assert unknown["description"] == "Chat model of the small family: reads text, writes text."
-    known = entry_of(model("fox", one, description="Quick and brown.", created=1_763_942_400), [one])
+    known = build_entry(model("fox", one, description="Quick and brown.", created=1_763_942_400), [one])
     assert (known["created"], known["description"]) == (1_763_942_400, "Quick and brown.")
 
 
 def test_an_empty_catalog_is_an_empty_list() -> None:
-    assert list_of(catalog(), TODAY, include_deactivated=True, exclude_deprecated=False) == {
+    assert build_listing(catalog(), TODAY, include_deactivated=True, exclude_deprecated=False) == {
         "object": "list",
         "data": [],
         "has_more": False,

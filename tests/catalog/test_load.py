@@ -150,14 +150,14 @@ def test_a_bad_file_changes_nothing(loaded: None, folder: Path) -> None:
 def test_only_a_load_that_changes_something_makes_copies_stale(
     empty: None, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
-    word = generation.read(generation.CATALOG)
+    word = generation.read_generation_token(generation.CATALOG)
     with django_capture_on_commit_callbacks(execute=True):
         load()
-    loaded = generation.read(generation.CATALOG)
+    loaded = generation.read_generation_token(generation.CATALOG)
     assert loaded != word
     with django_capture_on_commit_callbacks(execute=True):
         load()
-    assert generation.read(generation.CATALOG) == loaded
+    assert generation.read_generation_token(generation.CATALOG) == loaded
 
 
 def test_the_command_says_in_one_line_what_it_did(empty: None, capsys: pytest.CaptureFixture[str]) -> None:

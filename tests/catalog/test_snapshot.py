@@ -12,11 +12,11 @@ import pytest
 from django.db import DatabaseError, connection
 from pytest_django import DjangoAssertNumQueries, Settings
 
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
+from apps.catalog.catalog_reader import read_catalog
 from apps.catalog.load import load
 from apps.catalog.models import ModelProvider, Provider
 from apps.catalog.offers import Catalog
-from apps.catalog.rows import read_catalog
 from apps.kernel import generation
 from tests.catalog.small import catalog as small_catalog
 
@@ -114,13 +114,13 @@ def test_the_environment_may_name_another_address(loaded: None, monkeypatch: pyt
 @pytest.mark.django_db(transaction=True)
 def test_a_change_by_an_operator_reaches_the_copy_and_no_connection_is_kept() -> None:
     load()
-    before = snapshot.refresh(generation.read(generation.CATALOG))
+    before = catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
     Provider.objects.filter(id="groq").update(priority=Decimal("0.5"))
-    after = snapshot.refresh(generation.read(generation.CATALOG))
+    after = catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
     assert connection.connection is None
     assert (before.providers["groq"].priority, after.providers["groq"].priority) == (1.0, 0.5)
-    assert snapshot.current() is after
-    assert snapshot.refresh(after.generation) is after
+    assert catalog_cache.current() is after
+    assert catalog_cache.refresh(after.generation) is after
 
 
 class Source:
@@ -155,18 +155,18 @@ def source() -> Source:
 
 
 @pytest.fixture
-def copy(source: Source) -> snapshot.Copy:
-    return snapshot.Copy(source.read, source.find_word)
+def copy(source: Source) -> catalog_cache.CatalogCache:
+    return catalog_cache.CatalogCache(source.read, source.find_word)
 
 
-def test_a_copy_is_read_once_and_kept(source: Source, copy: snapshot.Copy) -> None:
+def test_a_copy_is_read_once_and_kept(source: Source, copy: catalog_cache.CatalogCache) -> None:
     first = copy.current()
     assert copy.current() is first
     assert copy.refresh("one") is first
     assert source.read_under == ["one"]
 
 
-def test_a_new_generation_is_read_once_however_many_ask(source: Source, copy: snapshot.Copy) -> None:
+def test_a_new_generation_is_read_once_however_many_ask(source: Source, copy: catalog_cache.CatalogCache) -> None:
     first = copy.current()
     source.word = "two"
     source.may_go_on.clear()
@@ -189,14 +189,14 @@ def test_a_new_generation_is_read_once_however_many_ask(source: Source, copy: sn
     assert source.words_read == 2
 
 
-def test_a_word_that_is_out_of_date_reads_nothing(source: Source, copy: snapshot.Copy) -> None:
+def test_a_word_that_is_out_of_date_reads_nothing(source: Source, copy: catalog_cache.CatalogCache) -> None:
     first = copy.current()
     assert copy.refresh("an older word, held by a request that is on its way") is first
     assert source.read_under == ["one"]
 
 
 def test_what_cannot_be_read_leaves_the_old_copy_and_is_not_asked_again_at_once(
-    source: Source, copy: snapshot.Copy
+    source: Source, copy: catalog_cache.CatalogCache
 ) -> None:
     first = copy.current()
     source.word, source.broken = "two", True
@@ -205,9 +205,9 @@ def test_what_cannot_be_read_leaves_the_old_copy_and_is_not_asked_again_at_once(
 
 
 def test_a_copy_that_could_not_be_renewed_is_renewed_later(
-    source: Source, copy: snapshot.Copy, monkeypatch: pytest.MonkeyPatch
+    source: Source, copy: catalog_cache.CatalogCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "PAUSE_AFTER_FAILURE", 0.0)
+    monkeypatch.setattr(catalog_cache, "PAUSE_AFTER_FAILURE", 0.0)
     copy.current()
     source.word, source.broken = "two", True
     copy.refresh("two")
@@ -215,7 +215,7 @@ def test_a_copy_that_could_not_be_renewed_is_renewed_later(
     assert copy.refresh("two").generation == "two"
 
 
-def test_without_any_copy_the_failure_is_told(source: Source, copy: snapshot.Copy) -> None:
+def test_without_any_copy_the_failure_is_told(source: Source, copy: catalog_cache.CatalogCache) -> None:
     source.broken = True
     with pytest.raises(DatabaseError):
         copy.current()
@@ -224,9 +224,9 @@ def test_without_any_copy_the_failure_is_told(source: Source, copy: snapshot.Cop
 
 
 def test_an_old_copy_is_compared_with_the_generation(
-    source: Source, copy: snapshot.Copy, monkeypatch: pytest.MonkeyPatch
+    source: Source, copy: catalog_cache.CatalogCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_AGE", 0.0)
+    monkeypatch.setattr(catalog_cache, "MAX_AGE", 0.0)
     first = copy.current()
     assert copy.current() is first
     source.word = "two"
@@ -235,9 +235,9 @@ def test_an_old_copy_is_compared_with_the_generation(
 
 
 def test_an_old_copy_is_read_anew_while_redis_cannot_tell(
-    source: Source, copy: snapshot.Copy, monkeypatch: pytest.MonkeyPatch
+    source: Source, copy: catalog_cache.CatalogCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_AGE", 0.0)
+    monkeypatch.setattr(catalog_cache, "MAX_AGE", 0.0)
     source.word = None
     first = copy.current()
     second = copy.current()
@@ -246,9 +246,9 @@ def test_an_old_copy_is_read_anew_while_redis_cannot_tell(
 
 
 def test_while_one_renews_an_old_copy_the_others_do_not_wait(
-    source: Source, copy: snapshot.Copy, monkeypatch: pytest.MonkeyPatch
+    source: Source, copy: catalog_cache.CatalogCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshot, "MAX_AGE", 0.0)
+    monkeypatch.setattr(catalog_cache, "MAX_AGE", 0.0)
     first = copy.current()
     source.word = "two"
     source.may_go_on.clear()
@@ -261,7 +261,7 @@ def test_while_one_renews_an_old_copy_the_others_do_not_wait(
         assert renewed.result().generation == "two"
 
 
-def test_those_who_wait_for_the_first_copy_share_its_failure(source: Source, copy: snapshot.Copy) -> None:
+def test_those_who_wait_for_the_first_copy_share_its_failure(source: Source, copy: catalog_cache.CatalogCache) -> None:
     source.broken = True
     source.may_go_on.clear()
     together = Barrier(9)

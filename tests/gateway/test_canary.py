@@ -19,7 +19,7 @@ from apps.gateway.access import pinned_address, policy
 from apps.gateway.settlement import outbox
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ProviderKey
-from apps.keys.secrets import encrypt
+from apps.keys.secrets import encrypt_credential
 from apps.organizations.models import Organization, Project
 from tests.upstream import Caller, settle_all
 
@@ -144,7 +144,7 @@ def test_a_provider_that_quotes_a_credential_tells_nobody(
             provider="custom",
             provider_name="our-own",
             base_url=f"http://127.0.0.1:{gossip.server_port}/v1",
-            encrypted_token=encrypt(CANARY),
+            encrypted_token=encrypt_credential(CANARY),
         )
         policy.forget_all()
     response = caller.chat(model=model, stream=stream)

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from apps.billing import balances, leases, reservations
+from apps.billing import balances, reservations, worker_leases
 from apps.billing.balances import Balance
-from apps.billing.reservations import Outcome, Rate, Request, flight_key
+from apps.billing.reservations import RateLimit, ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.routing import circuit_breaker
 from apps.gateway.routing.circuit_breaker import FIRST_PROBE, CircuitBreakers, OpenCircuit
 from apps.gateway.routing.provider_stats import OutcomeCounts
@@ -19,7 +19,7 @@ from apps.kernel import generation
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client
-from apps.organizations import throttle
+from apps.organizations import attempt_rate_limiter
 
 HOUR = 3_600.0
 FOX = "acme/fox-1"
@@ -29,7 +29,7 @@ FOX = "acme/fox-1"
 def organization() -> UUID:
     """An organization with 1 USD of credits, as the copy knows it."""
     identifier = new_id()
-    balances.put([Balance("organization", identifier, Decimal(1), 1)])
+    balances.publish_or_raise([Balance("organization", identifier, Decimal(1), 1)])
     return identifier
 
 
@@ -38,8 +38,8 @@ def store_now() -> float:
     return float(seconds) + float(microseconds) / 1e6
 
 
-def request(organization: UUID, *rates: Rate, most: int | None = None) -> Request:
-    return Request(
+def request(organization: UUID, *rates: RateLimit, most: int | None = None) -> ReservationRequest:
+    return ReservationRequest(
         id=new_id(),
         worker="worker-1",
         organization_id=organization,
@@ -47,8 +47,8 @@ def request(organization: UUID, *rates: Rate, most: int | None = None) -> Reques
         amount_nanos=1,
         from_credits=True,
         key_limit_nanos=None,
-        catalog_word=generation.read(generation.CATALOG),
-        organization_word=generation.read(generation.organization(organization)),
+        catalog_token=generation.read_generation_token(generation.CATALOG),
+        organization_token=generation.read_generation_token(generation.organization(organization)),
         payload="{}",
         rates=rates,
         most_in_flight=most,
@@ -57,10 +57,10 @@ def request(organization: UUID, *rates: Rate, most: int | None = None) -> Reques
 
 
 def test_a_bucket_kept_from_before_the_clock_was_set_back_is_an_empty_one_and_fills(organization: UUID) -> None:
-    rate = Rate("acme", 60)
+    rate = RateLimit("acme", 60)
     client().set("rate:acme", f"{store_now() + HOUR:.6f}")
     answer = reservations.reserve(request(organization, rate))
-    assert answer.outcome is Outcome.TOO_FAST
+    assert answer.outcome is ReservationOutcome.TOO_FAST
     assert answer.rate is not None
     # A second for the next request, a minute for all sixty; not an hour.
     assert (answer.rate.per_minute, answer.rate.left) == (60, 0)
@@ -71,14 +71,14 @@ def test_a_bucket_kept_from_before_the_clock_was_set_back_is_an_empty_one_and_fi
     # As if two seconds had gone by.
     client().set("rate:acme", f"{kept - 2:.6f}")
     outcomes = [reservations.reserve(request(organization, rate)).outcome for _ in range(3)]
-    assert outcomes == [Outcome.HELD, Outcome.HELD, Outcome.TOO_FAST]
+    assert outcomes == [ReservationOutcome.HELD, ReservationOutcome.HELD, ReservationOutcome.TOO_FAST]
 
 
 def test_a_bucket_within_its_minute_is_left_as_it_is(organization: UUID) -> None:
-    rate = Rate("acme", 60)
+    rate = RateLimit("acme", 60)
     client().set("rate:acme", f"{store_now() + 30:.6f}")
     answer = reservations.reserve(request(organization, rate))
-    assert answer.outcome is Outcome.HELD
+    assert answer.outcome is ReservationOutcome.HELD
     assert answer.rate is not None
     assert answer.rate.left in {29, 30}
 
@@ -86,48 +86,48 @@ def test_a_bucket_within_its_minute_is_left_as_it_is(organization: UUID) -> None
 def test_requests_in_flight_from_before_are_forgotten_after_a_lease_and_not_an_hour_later(organization: UUID) -> None:
     flight = flight_key(organization)
     client().zadd(flight, {"dead": store_now() + HOUR + 960, "alive": store_now() + 100})
-    assert reservations.reserve(request(organization, most=2)).outcome is Outcome.TOO_MANY
+    assert reservations.reserve(request(organization, most=2)).outcome is ReservationOutcome.TOO_MANY
     assert client().zscore(flight, "dead") <= store_now() + 960
     assert client().zscore(flight, "alive") <= store_now() + 100
     # As if the lease had gone by.
     client().zincrby(flight, -961, "dead")
-    assert reservations.reserve(request(organization, most=2)).outcome is Outcome.HELD
+    assert reservations.reserve(request(organization, most=2)).outcome is ReservationOutcome.HELD
 
 
 def test_a_dead_worker_that_was_heard_of_in_the_future_is_found_a_lease_later() -> None:
-    client().zadd(leases.WORKERS, {"dead": store_now() + HOUR})
-    leases.beat("alive")
-    assert leases.dead_workers() == []
-    assert client().zscore(leases.WORKERS, "dead") <= store_now()
-    client().zincrby(leases.WORKERS, -leases.LEASE_SECONDS, "dead")
-    assert leases.dead_workers() == ["dead"]
+    client().zadd(worker_leases.WORKERS, {"dead": store_now() + HOUR})
+    worker_leases.send_heartbeat("alive")
+    assert worker_leases.find_expired_workers() == []
+    assert client().zscore(worker_leases.WORKERS, "dead") <= store_now()
+    client().zincrby(worker_leases.WORKERS, -worker_leases.LEASE_SECONDS, "dead")
+    assert worker_leases.find_expired_workers() == ["dead"]
 
 
 def test_it_is_noticed_that_the_stores_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = leases.StoreClock()
+    clock = worker_leases.StoreClock()
     assert [clock.was_set(), clock.was_set()] == [False, False]
     offset = HOUR
-    now = leases._now
-    monkeypatch.setattr(leases, "_now", lambda: now() + offset)
+    now = worker_leases._now
+    monkeypatch.setattr(worker_leases, "_now", lambda: now() + offset)
     assert [clock.was_set(), clock.was_set()] == [True, False]
     offset = 0.0
     assert [clock.was_set(), clock.was_set()] == [True, False]
 
 
 def test_sign_ins_of_the_future_count_for_a_minute_and_not_for_an_hour() -> None:
-    rate = throttle.Rate("test", 2)
+    rate = attempt_rate_limiter.AttemptLimit("test", 2)
     for _ in range(2):
-        throttle.count_try((rate, "olivia"))
+        attempt_rate_limiter.count_attempt((rate, "olivia"))
     (name,) = client().scan_iter(match="throttle:test:*")
     for one in client().zrange(name, 0, -1):
         client().zincrby(name, HOUR * 1000, one)
     with pytest.raises(RateLimited) as refused:
-        throttle.count_try((rate, "olivia"))
+        attempt_rate_limiter.count_attempt((rate, "olivia"))
     assert refused.value.retry_after == pytest.approx(60.0, abs=0.5)
     # As if the minute had gone by.
     for one in client().zrange(name, 0, -1):
         client().zincrby(name, -60_001, one)
-    throttle.count_try((rate, "olivia"))
+    attempt_rate_limiter.count_attempt((rate, "olivia"))
 
 
 def test_an_open_circuit_is_tried_though_its_time_is_an_hour_away() -> None:

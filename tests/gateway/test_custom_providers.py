@@ -11,7 +11,7 @@ import pytest
 
 from apps.gateway.access import pinned_address, policy
 from apps.keys.models import IamRule, ProviderKey
-from apps.keys.secrets import encrypt
+from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.upstream import Caller, chunks_of, nothing_happened, settle_all
@@ -38,7 +38,7 @@ def add_key(caller: Caller, base_url: str, name: str = "our-own") -> ProviderKey
         provider="custom",
         provider_name=name,
         base_url=base_url,
-        encrypted_token=encrypt("sk-of-acme"),
+        encrypted_token=encrypt_credential("sk-of-acme"),
     )
 
 

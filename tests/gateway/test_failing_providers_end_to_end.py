@@ -8,7 +8,7 @@ from apps.gateway.access import credentials, policy
 from apps.gateway.routing import circuit_breaker
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.keys.models import ApiKey, ProviderKey
-from apps.keys.secrets import digest_of, encrypt, new_token
+from apps.keys.secrets import digest_of, encrypt_credential, new_token
 from apps.organizations.models import Organization, Project
 from tests.fleet import Adding, Clock, add_provider, ask_echo, clock, tried
 from tests.upstream import Caller
@@ -194,7 +194,9 @@ class TestOtherTenants:
     ) -> None:
         add_provider("second")
         ProviderKey.objects.create(
-            organization_id=stranger.organization_id, provider="sandbox", encrypted_token=encrypt("sk-of-theirs")
+            organization_id=stranger.organization_id,
+            provider="sandbox",
+            encrypted_token=encrypt_credential("sk-of-theirs"),
         )
         policy.forget_all()
         for _ in range(12):

@@ -44,7 +44,7 @@ def test_a_stream_holds_more_in_growing_steps_and_has_all_of_it(
 ) -> None:
     extend, amounts = holds.extend, []
 
-    def extended(*asked: Any) -> holds.Extended:
+    def extended(*asked: Any) -> holds.HoldExtension:
         amounts.append(extend(*asked).hold.amount_nanos)
         return extend(*asked)
 

@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from apps.billing import holds, reservations
-from apps.billing.leases import worker_name
+from apps.billing.worker_leases import worker_name
 from apps.gateway.settlement import settle
 from apps.kernel.money import NANO
 from apps.kernel.redis import client as valkey
@@ -31,7 +31,7 @@ def test_an_extension_that_the_store_cannot_answer_lets_the_answer_go_on(
 ) -> None:
     extend, asked = holds.extend, []
 
-    def away(*words: Any) -> holds.Extended:
+    def away(*words: Any) -> holds.HoldExtension:
         asked.append(words)
         if len(asked) > 1:
             return extend(*words)
@@ -50,7 +50,7 @@ def test_an_extension_that_the_store_cannot_answer_lets_the_answer_go_on(
 def test_an_extension_whose_answer_was_lost_is_given_back(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     extend = holds.extend
 
-    def lost(*words: Any) -> holds.Extended:
+    def lost(*words: Any) -> holds.HoldExtension:
         extend(*words)
         raise RedisConnectionError("lost on its way back")
 

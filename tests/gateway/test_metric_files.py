@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.mmap_dict import MmapedDict
 
-from gateway_project.metric_files import SolidDict
+from gateway_project.metric_files import PreallocatedMetricFile
 
 
 def kept(path: Path) -> dict[str, float]:
@@ -26,7 +26,7 @@ def has_holes(path: Path) -> bool:
 
 def test_a_metric_s_file_has_no_holes_however_large_it_grows(tmp_path: Path) -> None:
     path = tmp_path / "counter_1.db"
-    metrics = SolidDict(str(path))
+    metrics = PreallocatedMetricFile(str(path))
     assert not has_holes(path)
     for number in range(3000):
         metrics.write_value(f"metric {number} with some labels", number, 0.0)
@@ -38,7 +38,7 @@ def test_a_metric_s_file_has_no_holes_however_large_it_grows(tmp_path: Path) -> 
 
 def test_without_room_to_grow_what_is_known_is_counted_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "counter_1.db"
-    metrics = SolidDict(str(path))
+    metrics = PreallocatedMetricFile(str(path))
     metrics.write_value("known", 1.0, 0.0)
     monkeypatch.setattr(os, "posix_fallocate", full)
     for number in range(3000):
@@ -57,7 +57,7 @@ def test_a_process_that_starts_on_a_full_disk_counts_for_itself(
 ) -> None:
     monkeypatch.setattr(os, "posix_fallocate", full)
     path = tmp_path / "counter_1.db"
-    metrics = SolidDict(str(path))
+    metrics = PreallocatedMetricFile(str(path))
     metrics.write_value("known", 2.0, 0.0)
     assert metrics.read_value("known") == (2.0, 0.0)
     # Nor is there a file that others could not read.

@@ -12,9 +12,9 @@ import pytest
 
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
-from gateway_project.http.connection import Connection, Terms
-from gateway_project.http.reading import Limits
+from gateway_project.http.connection import ClientConnection, ConnectionSettings
 from gateway_project.http.request_intake import RequestIntake
+from gateway_project.http.request_parser import HeadLimits
 from tests import families
 from tests.upstream import Caller
 
@@ -43,20 +43,20 @@ def test_a_connection_leaves_no_cycles() -> None:
         start_response("200 OK", [("Content-Length", "2")])
         return [b"ok"]
 
-    limits = Limits(line=1_000, headers=10, header=1_000)
+    limits = HeadLimits(line=1_000, headers=10, header=1_000)
 
     def nothing(*_: object) -> bool:
         return False
 
     intake = RequestIntake(ClientLimits.of_environment(), AdmissionControl(100, 2.0), nothing, nothing)
-    terms = Terms(application, limits, {}, nothing, {}, nothing, intake, nothing, nothing)
+    terms = ConnectionSettings(application, limits, {}, nothing, {}, nothing, intake, nothing, nothing)
 
     def serve() -> bytes:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             theirs.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             theirs.shutdown(socket.SHUT_WR)
-            Connection(terms, ours, "", lambda: False).serve(nullcontext(), lambda: None)
+            ClientConnection(terms, ours, "", lambda: False).serve(nullcontext(), lambda: None)
             return theirs.recv(1_000)
 
     assert serve().endswith(b"\r\n\r\nok")

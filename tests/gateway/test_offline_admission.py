@@ -21,7 +21,7 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from apps.billing import balances, ledger, reservations
-from apps.billing.leases import worker_name
+from apps.billing.worker_leases import worker_name
 from apps.gateway.access import policy
 from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.admission.store_outage import OUTAGE, outage_reason

@@ -130,8 +130,8 @@ class Deaf:
     def tell(self, _keys: Any, _args: Any, failed: Callable[[RedisError], object]) -> None:
         self.failed.append(failed)
 
-    def together(self, keys: Any, args: Any) -> None:
-        self._script.together(keys, args)
+    def run_batched(self, keys: Any, args: Any) -> None:
+        self._script.run_batched(keys, args)
 
 
 def test_what_was_handed_over_and_got_lost_is_pushed_again(monkeypatch: pytest.MonkeyPatch) -> None:

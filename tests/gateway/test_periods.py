@@ -10,10 +10,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from apps.billing import ledger, periods
+from apps.billing import ledger, period_limits
 from apps.billing.ledger import Charge
 from apps.billing.models import LedgerEntry
-from apps.billing.periods import bounds_of, ceiling_of
+from apps.billing.period_limits import find_usage_ceiling, period_bounds
 from apps.gateway.access import policy
 from apps.kernel.ids import new_id
 from apps.keys.models import ApiKey
@@ -24,7 +24,7 @@ NOW = datetime(2026, 11, 21, 13, 14, 15, 16, tzinfo=UTC)
 
 @pytest.fixture(autouse=True)
 def _forget() -> None:
-    periods.forget_all()
+    period_limits.clear_cache()
 
 
 @pytest.mark.parametrize(
@@ -37,13 +37,13 @@ def _forget() -> None:
     ],
 )
 def test_periods_are_the_calendars(period: str, begins: str, ends: str) -> None:
-    assert bounds_of(period, NOW) == tuple(datetime.fromisoformat(f"{moment}+00:00") for moment in (begins, ends))
+    assert period_bounds(period, NOW) == tuple(datetime.fromisoformat(f"{moment}+00:00") for moment in (begins, ends))
 
 
 def test_a_month_may_end_a_year_and_a_moment_be_of_another_zone() -> None:
     december = datetime.fromisoformat("2026-12-31T23:30:00-05:00")
-    assert bounds_of("month", december) == (datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC))
-    assert bounds_of("month", datetime(2026, 12, 31, 23, tzinfo=UTC))[1] == datetime(2027, 1, 1, tzinfo=UTC)
+    assert period_bounds("month", december) == (datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC))
+    assert period_bounds("month", datetime(2026, 12, 31, 23, tzinfo=UTC))[1] == datetime(2027, 1, 1, tzinfo=UTC)
 
 
 def spend(caller: Caller, amount: str, ago: timedelta = timedelta(0)) -> None:
@@ -69,16 +69,16 @@ def test_a_ceiling_is_what_there_was_before_and_the_limit(caller: Caller) -> Non
     now, organization_id = datetime.now(UTC), caller.organization_id
     with CaptureQueriesContext(connection) as queries:
         for _ in range(3):
-            ceiling = ceiling_of(caller.key, organization_id, now)
+            ceiling = find_usage_ceiling(caller.key, organization_id, now)
     assert ceiling is not None
     assert (ceiling.usage, ceiling.amount, ceiling.period) == (Decimal(7), Decimal(2), "month")
-    assert ceiling.ends_at == bounds_of("month", now)[1]
+    assert ceiling.ends_at == period_bounds("month", now)[1]
     assert len(queries) == 1, "what there was before a period never changes"
 
 
 def test_a_key_without_such_a_limit_asks_nobody(caller: Caller) -> None:
     with CaptureQueriesContext(connection) as queries:
-        assert ceiling_of(caller.key, caller.organization_id, NOW) is None
+        assert find_usage_ceiling(caller.key, caller.organization_id, NOW) is None
     assert len(queries) == 0
 
 

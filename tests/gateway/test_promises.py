@@ -11,9 +11,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from apps.billing import balances, holds, reservations
 from apps.billing.balances import Balance
-from apps.billing.holds import Growth, Hold
+from apps.billing.holds import ExtensionOutcome, Hold
 from apps.billing.ledger import Charge
-from apps.billing.reservations import Outcome, Request, flight_key
+from apps.billing.reservations import ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.settlement import outbox
 from apps.kernel import generation
 from apps.kernel.ids import new_id
@@ -40,21 +40,21 @@ class Promises(RuleBasedStateMachine):
         self.credits, self.version = DOLLAR, 1
         self.usage = dict.fromkeys(self.limits, 0)
         # By its id, each open reservation: the request, and what it will cost in the end.
-        self.open: dict[UUID, Request] = {}
+        self.open: dict[UUID, ReservationRequest] = {}
         # What each of them was granted, and has come to hold, as the store knows it and as its worker does.
         self.granted: dict[UUID, int] = {}
         self.known: dict[UUID, Hold] = {}
         # Answered and charged in the ledger, not yet released.
-        self.charged: dict[UUID, Request] = {}
+        self.charged: dict[UUID, ReservationRequest] = {}
         # Those that are not in flight any more.
         self.landed: set[UUID] = set()
-        self.dead: list[Request] = []
+        self.dead: list[ReservationRequest] = []
         self.publish()
 
     def publish(self) -> None:
         """Move the copies forward, as the settler does."""
         self.version += 1
-        balances.put(
+        balances.publish_or_raise(
             [
                 Balance("organization", self.organization, Decimal(self.credits) / NANO, self.version),
                 *(Balance("key", key, Decimal(used) / NANO, self.version) for key, used in self.usage.items()),
@@ -72,7 +72,7 @@ class Promises(RuleBasedStateMachine):
             return sum(self.granted[one.id] for one in every if one.from_credits)
         return sum(self.granted[one.id] for one in every if one.api_key_id == key and one.key_limit_nanos is not None)
 
-    def room(self, request: Request) -> int | None:
+    def room(self, request: ReservationRequest) -> int | None:
         """Return what could be held for a request beside all that is, None where nothing limits it."""
         limit = self.limits[request.api_key_id]
         left = [] if limit is None else [limit - self.usage[request.api_key_id] - self.promised(request.api_key_id)]
@@ -90,7 +90,7 @@ class Promises(RuleBasedStateMachine):
     def reserve(self, amount: int, which: int, worker: int, paid: bool, most: int, least: int, part: int) -> None:
         """Ask for a promise; it is made exactly when there is room for the least of it, and never of more than that."""
         key = list(self.limits)[which % 2]
-        request = Request(
+        request = ReservationRequest(
             id=new_id(),
             worker=self.workers[worker],
             organization_id=self.organization,
@@ -98,8 +98,8 @@ class Promises(RuleBasedStateMachine):
             amount_nanos=amount,
             from_credits=paid,
             key_limit_nanos=self.limits[key],
-            catalog_word=generation.read(generation.CATALOG),
-            organization_word=generation.read(generation.organization(self.organization)),
+            catalog_token=generation.read_generation_token(generation.CATALOG),
+            organization_token=generation.read_generation_token(generation.organization(self.organization)),
             payload="{}",
             most_in_flight=most,
             part_nanos=amount * part // 100,
@@ -114,18 +114,18 @@ class Promises(RuleBasedStateMachine):
         answer = reservations.reserve(request)
         outcome = answer.outcome
         if flying >= most:
-            assert outcome is Outcome.TOO_MANY
+            assert outcome is ReservationOutcome.TOO_MANY
         elif left_of_limit is not None and (left_of_limit < fewest or left_of_limit <= 0):
-            assert outcome is Outcome.OVER_LIMIT
+            assert outcome is ReservationOutcome.OVER_LIMIT
         elif left_of_credits is not None and (left_of_credits < fewest or left_of_credits <= 0):
-            assert outcome is Outcome.NO_CREDITS
+            assert outcome is ReservationOutcome.NO_CREDITS
         else:
-            assert outcome is Outcome.HELD
+            assert outcome is ReservationOutcome.HELD
             assert answer.hold is not None
             self.open[request.id] = request
             self.took(request, answer.hold, amount, amount * part // 100, fewest, room)
 
-    def took(self, request: Request, hold: Hold, want: int, part: int, least: int, room: int | None) -> None:
+    def took(self, request: ReservationRequest, hold: Hold, want: int, part: int, least: int, room: int | None) -> None:
         """Note what was granted: what is wanted, or a useful part that leaves most of what is left to others."""
         before = self.granted.get(request.id, 0)
         granted = hold.amount_nanos - before
@@ -147,17 +147,17 @@ class Promises(RuleBasedStateMachine):
         extended = holds.extend(hold, want, useful, fewest)
         if behind:
             # What was held before without the worker's knowing of it is told now, and nothing is added.
-            assert (extended.growth, extended.hold.amount_nanos) == (Growth.HELD, self.granted[request.id])
+            assert (extended.growth, extended.hold.amount_nanos) == (ExtensionOutcome.HELD, self.granted[request.id])
             self.known[request.id] = extended.hold
         elif room is not None and (room < fewest or room <= 0):
-            assert (extended.growth, extended.hold) == (Growth.SHORT, hold)
+            assert (extended.growth, extended.hold) == (ExtensionOutcome.SHORT, hold)
         else:
-            assert extended.growth is Growth.HELD
+            assert extended.growth is ExtensionOutcome.HELD
             self.took(request, extended.hold, want, useful, fewest, room)
             if lost:
                 self.known[request.id] = hold
             again = holds.extend(hold, want, useful, fewest)
-            assert (again.growth, again.hold) == (Growth.HELD, extended.hold) or want == 0 or fewest == 0
+            assert (again.growth, again.hold) == (ExtensionOutcome.HELD, extended.hold) or want == 0 or fewest == 0
 
     @precondition(lambda self: self.open)
     @rule(which=numbers, share=st.integers(0, 130))
@@ -172,13 +172,13 @@ class Promises(RuleBasedStateMachine):
             -Decimal(cost if request.from_credits else 0) / NANO,
             Decimal(cost) / NANO,
         )
-        shrunk = holds.shrink(self.known[request.id], charge)
+        shrunk = holds.reduce_to_cost(self.known[request.id], charge)
         for _ in range(2):
             outbox.push(request.worker, b"{}", shrunk)
         self.granted[request.id] = cost
         self.landed.add(request.id)
         late = holds.extend(self.known[request.id], DOLLAR, DOLLAR, 0)
-        assert late.growth is Growth.GONE
+        assert late.growth is ExtensionOutcome.GONE
         self.credits -= cost if request.from_credits else 0
         self.usage[request.api_key_id] += cost
         self.charged[request.id] = request
@@ -189,7 +189,7 @@ class Promises(RuleBasedStateMachine):
     def ask_again(self, which: int) -> None:
         """The answer was lost on its way and the question is asked again: it is held once."""
         request = list(self.open.values())[which % len(self.open)]
-        assert reservations.reserve(request).outcome is Outcome.HELD
+        assert reservations.reserve(request).outcome is ReservationOutcome.HELD
 
     @precondition(lambda self: self.open)
     @rule(which=numbers, share=st.integers(0, 130))
@@ -226,7 +226,7 @@ class Promises(RuleBasedStateMachine):
     @rule()
     def publish_something_old(self) -> None:
         """A copy that was late on its way changes nothing."""
-        balances.put([Balance("organization", self.organization, Decimal(1_000), self.version - 1)])
+        balances.publish_or_raise([Balance("organization", self.organization, Decimal(1_000), self.version - 1)])
 
     @invariant()
     def what_is_held_is_what_is_promised(self) -> None:

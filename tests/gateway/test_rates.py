@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from apps.billing import balances, reservations
 from apps.billing.balances import Balance
-from apps.billing.reservations import Outcome, Rate, Request, flight_key
+from apps.billing.reservations import RateLimit, ReservationOutcome, ReservationRequest, flight_key
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client
@@ -20,13 +20,13 @@ from apps.kernel.redis import client
 def organization() -> UUID:
     """An organization with 1 USD of credits, as the copy knows it."""
     identifier = new_id()
-    balances.put([Balance("organization", identifier, Decimal(1), 1)])
+    balances.publish_or_raise([Balance("organization", identifier, Decimal(1), 1)])
     return identifier
 
 
-def request(organization: UUID, *rates: Rate, most: int | None = None, amount: int = 1) -> Request:
+def request(organization: UUID, *rates: RateLimit, most: int | None = None, amount: int = 1) -> ReservationRequest:
     """Return a reservation that counts against the rates."""
-    return Request(
+    return ReservationRequest(
         id=new_id(),
         worker="worker-1",
         organization_id=organization,
@@ -34,8 +34,8 @@ def request(organization: UUID, *rates: Rate, most: int | None = None, amount: i
         amount_nanos=amount,
         from_credits=True,
         key_limit_nanos=None,
-        catalog_word=generation.read(generation.CATALOG),
-        organization_word=generation.read(generation.organization(organization)),
+        catalog_token=generation.read_generation_token(generation.CATALOG),
+        organization_token=generation.read_generation_token(generation.organization(organization)),
         payload="{}",
         rates=rates,
         most_in_flight=most,
@@ -43,9 +43,9 @@ def request(organization: UUID, *rates: Rate, most: int | None = None, amount: i
 
 
 def test_a_minutes_requests_are_let_in_at_once_and_no_more(organization: UUID) -> None:
-    rate = Rate("acme", 3)
+    rate = RateLimit("acme", 3)
     answers = [reservations.reserve(request(organization, rate)) for _ in range(4)]
-    assert [answer.outcome for answer in answers] == [Outcome.HELD] * 3 + [Outcome.TOO_FAST]
+    assert [answer.outcome for answer in answers] == [ReservationOutcome.HELD] * 3 + [ReservationOutcome.TOO_FAST]
     assert [answer.rate.left for answer in answers if answer.rate] == [2, 1, 0, 0]
     refused = answers[3].rate
     assert refused is not None
@@ -55,11 +55,11 @@ def test_a_minutes_requests_are_let_in_at_once_and_no_more(organization: UUID) -
 
 
 def test_a_refusal_holds_nothing_and_uses_nothing_up(organization: UUID) -> None:
-    rate = Rate("acme", 1)
+    rate = RateLimit("acme", 1)
     reservations.reserve(request(organization, rate, amount=5))
     full = client().get("rate:acme")
-    refused = request(organization, rate, Rate("other", 10), amount=5)
-    assert reservations.reserve(refused).outcome is Outcome.TOO_FAST
+    refused = request(organization, rate, RateLimit("other", 10), amount=5)
+    assert reservations.reserve(refused).outcome is ReservationOutcome.TOO_FAST
     assert client().get("rate:acme") == full
     assert client().get("rate:other") is None
     assert client().hget(balances.key("organization", organization), "held") == "5"
@@ -67,48 +67,50 @@ def test_a_refusal_holds_nothing_and_uses_nothing_up(organization: UUID) -> None
 
 
 def test_a_bucket_fills_evenly(organization: UUID) -> None:
-    rate = Rate("acme", 60)
+    rate = RateLimit("acme", 60)
     for _ in range(60):
         reservations.reserve(request(organization, rate))
-    assert reservations.reserve(request(organization, rate)).outcome is Outcome.TOO_FAST
+    assert reservations.reserve(request(organization, rate)).outcome is ReservationOutcome.TOO_FAST
     # As if two seconds had gone by.
     full = float(client().get("rate:acme") or 0)
     client().set("rate:acme", full - 2)
     outcomes = [reservations.reserve(request(organization, rate)).outcome for _ in range(3)]
-    assert outcomes == [Outcome.HELD, Outcome.HELD, Outcome.TOO_FAST]
+    assert outcomes == [ReservationOutcome.HELD, ReservationOutcome.HELD, ReservationOutcome.TOO_FAST]
 
 
 def test_the_tightest_rate_is_told(organization: UUID) -> None:
-    answer = reservations.reserve(request(organization, Rate("acme", 100), Rate("key", 5), Rate("free", 20)))
+    answer = reservations.reserve(
+        request(organization, RateLimit("acme", 100), RateLimit("key", 5), RateLimit("free", 20))
+    )
     assert answer.rate is not None
     assert (answer.rate.per_minute, answer.rate.left) == (5, 4)
     assert 11 < answer.rate.reset <= 12
 
 
 def test_what_credits_refuse_uses_up_no_rate(organization: UUID) -> None:
-    refused = request(organization, Rate("acme", 5), most=5, amount=2 * 10**9)
-    assert reservations.reserve(refused).outcome is Outcome.NO_CREDITS
+    refused = request(organization, RateLimit("acme", 5), most=5, amount=2 * 10**9)
+    assert reservations.reserve(refused).outcome is ReservationOutcome.NO_CREDITS
     assert client().get("rate:acme") is None
     assert client().zcard(flight_key(organization)) == 0
 
 
 def test_so_many_at_a_time(organization: UUID) -> None:
     first, second = request(organization, most=2), request(organization, most=2)
-    assert reservations.reserve(first).outcome is Outcome.HELD
-    assert reservations.reserve(second).outcome is Outcome.HELD
+    assert reservations.reserve(first).outcome is ReservationOutcome.HELD
+    assert reservations.reserve(second).outcome is ReservationOutcome.HELD
     third = request(organization, most=2)
-    assert reservations.reserve(third).outcome is Outcome.TOO_MANY
+    assert reservations.reserve(third).outcome is ReservationOutcome.TOO_MANY
     assert third.id not in reservations.notes_of("worker-1")
     reservations.release([("worker-1", first.id)])
-    assert reservations.reserve(third).outcome is Outcome.HELD
+    assert reservations.reserve(third).outcome is ReservationOutcome.HELD
 
 
 def test_one_in_flight_that_nobody_took_out_is_forgotten_after_its_lease(organization: UUID) -> None:
     lost = replace(request(organization, most=1), flight_seconds=100)
-    assert reservations.reserve(lost).outcome is Outcome.HELD
+    assert reservations.reserve(lost).outcome is ReservationOutcome.HELD
     (entry,) = client().zrange(flight_key(organization), 0, -1, withscores=True)
     client().zadd(flight_key(organization), {entry[0]: entry[1] - 101})
-    assert reservations.reserve(request(organization, most=1)).outcome is Outcome.HELD
+    assert reservations.reserve(request(organization, most=1)).outcome is ReservationOutcome.HELD
 
 
 def test_a_request_that_asks_again_after_a_loss_is_told_words_that_never_were_before(organization: UUID) -> None:
@@ -117,6 +119,6 @@ def test_a_request_that_asks_again_after_a_loss_is_told_words_that_never_were_be
     for _ in range(2):
         client().delete(generation.key(generation.CATALOG), generation.key(generation.organization(organization)))
         answer = reservations.reserve(asked)
-        assert (answer.outcome, answer.words is not None) == (Outcome.STALE, True)
-        told.append(answer.words)
+        assert (answer.outcome, answer.generation_tokens is not None) == (ReservationOutcome.STALE, True)
+        told.append(answer.generation_tokens)
     assert told[0] != told[1]

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from apps.billing.discounts import Share
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.gateway.access import policy
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Audio, Chat, Message, Text
@@ -29,7 +29,7 @@ def known(caller: Caller) -> Policy:
 
 def ask(known: Policy, chat: Chat = CHAT) -> Candidates:
     """Resolve a chat under the catalog of now."""
-    return candidates.resolve(known, snapshot.current(), chat)
+    return candidates.resolve(known, catalog_cache.current(), chat)
 
 
 def test_the_next_request_has_the_same_candidates(known: Policy) -> None:
@@ -43,7 +43,7 @@ def test_another_catalog_another_day_or_another_policy_is_looked_at_anew(
     known: Policy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = ask(known).eligible[0]
-    catalog = snapshot.current()
+    catalog = catalog_cache.current()
     newer = type(catalog)(catalog.models, catalog.providers, catalog.generation)
     assert candidates.resolve(known, newer, CHAT).eligible[0] is not first
 

@@ -52,7 +52,7 @@ def test_every_rule_looks_at_the_sample(monkeypatch: pytest.MonkeyPatch) -> None
     rules = {name: told(rule) for name, rule in system_rules().items() if rule.find is not None}
     monkeypatch.setattr(rule_warmup, "system_rules", lambda: rules)
     monkeypatch.setattr(rule_warmup.engine, "system_rules", lambda: rules)
-    rule_warmup.make_ready()
+    rule_warmup.warm_up_rules()
     assert set(looked) == set(rules)
 
 

@@ -19,7 +19,7 @@ from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Failed
 from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import openai
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 HOSTS = {

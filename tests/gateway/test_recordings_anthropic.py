@@ -23,7 +23,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import anthropic, openai
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 from tests.anthropic_stream import assert_in_order, message_of
 from tests.gateway.test_recordings_openai import HOSTS
 from tests.gateway.test_recordings_openai import events_of as openai_events_of

@@ -24,7 +24,7 @@ from apps.gateway.canonical.fold import fold, unfold
 from apps.gateway.dialects import cohere, openai
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 SUMMARY = Summary(

@@ -24,7 +24,7 @@ from apps.gateway.dialects import google, openai
 from apps.gateway.dialects.google.shared.wire import FAILURE_WORDS, FINISH_REASONS
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 HOSTS = (

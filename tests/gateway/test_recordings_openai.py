@@ -23,7 +23,7 @@ from apps.gateway.dialects.openai.shared.wire import OWN_FIELDS
 from apps.gateway.framing.sse import frames
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 HOSTS = (

@@ -23,7 +23,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import anthropic, openai, responses
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
-from gateway_project.home import PROJECT
+from gateway_project.data_directory import PROJECT
 from tests.anthropic_stream import assert_in_order, message_of
 from tests.responses_types import assert_well_formed
 

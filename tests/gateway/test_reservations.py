@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from apps.billing import balances, leases, reservations
+from apps.billing import balances, reservations, worker_leases
 from apps.billing.balances import Balance
-from apps.billing.reservations import Outcome, Request
+from apps.billing.reservations import ReservationOutcome, ReservationRequest
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client
@@ -21,13 +21,15 @@ DOLLAR = 10**9
 def organization() -> UUID:
     """An organization with 1 USD of credits, as the copy knows it."""
     identifier = new_id()
-    balances.put([Balance("organization", identifier, Decimal(1), 1)])
+    balances.publish_or_raise([Balance("organization", identifier, Decimal(1), 1)])
     return identifier
 
 
-def request(organization: UUID, *, key: UUID | None = None, amount: int = DOLLAR, limit: int | None = None) -> Request:
+def request(
+    organization: UUID, *, key: UUID | None = None, amount: int = DOLLAR, limit: int | None = None
+) -> ReservationRequest:
     """Return a reservation of `amount` from the organization's credits under the current generations."""
-    return Request(
+    return ReservationRequest(
         id=new_id(),
         worker="worker-1",
         organization_id=organization,
@@ -35,8 +37,8 @@ def request(organization: UUID, *, key: UUID | None = None, amount: int = DOLLAR
         amount_nanos=amount,
         from_credits=True,
         key_limit_nanos=limit,
-        catalog_word=generation.read(generation.CATALOG),
-        organization_word=generation.read(generation.organization(organization)),
+        catalog_token=generation.read_generation_token(generation.CATALOG),
+        organization_token=generation.read_generation_token(generation.organization(organization)),
         payload="{}",
     )
 
@@ -49,7 +51,7 @@ def held(scope: balances.Scope, identifier: UUID) -> str | None:
 
 def test_a_reservation_holds_the_amount_and_leaves_a_note(organization: UUID) -> None:
     one = request(organization, amount=400_000_000)
-    assert reservations.reserve(one).outcome is Outcome.HELD
+    assert reservations.reserve(one).outcome is ReservationOutcome.HELD
     assert held("organization", organization) == "400000000"
     note = reservations.notes_of("worker-1")[one.id]
     assert (note.amount, note.holds, note.payload) == (
@@ -60,18 +62,18 @@ def test_a_reservation_holds_the_amount_and_leaves_a_note(organization: UUID) ->
 
 
 def test_what_is_held_cannot_be_promised_again(organization: UUID) -> None:
-    assert reservations.reserve(request(organization, amount=600_000_000)).outcome is Outcome.HELD
+    assert reservations.reserve(request(organization, amount=600_000_000)).outcome is ReservationOutcome.HELD
     answer = reservations.reserve(request(organization, amount=600_000_000))
-    assert (answer.outcome, answer.left_nanos) == (Outcome.NO_CREDITS, 400_000_000)
+    assert (answer.outcome, answer.left_nanos) == (ReservationOutcome.NO_CREDITS, 400_000_000)
     assert held("organization", organization) == "600000000"
     assert len(reservations.notes_of("worker-1")) == 1
 
 
 def test_a_key_over_its_limit_is_refused_and_nothing_is_held(organization: UUID) -> None:
     key = new_id()
-    balances.put([Balance("key", key, Decimal("0.30"), 1)])
+    balances.publish_or_raise([Balance("key", key, Decimal("0.30"), 1)])
     answer = reservations.reserve(request(organization, key=key, amount=300_000_000, limit=500_000_000))
-    assert (answer.outcome, answer.left_nanos) == (Outcome.OVER_LIMIT, 200_000_000)
+    assert (answer.outcome, answer.left_nanos) == (ReservationOutcome.OVER_LIMIT, 200_000_000)
     assert held("organization", organization) is None
     assert held("key", key) is None
     assert reservations.notes_of("worker-1") == {}
@@ -79,10 +81,10 @@ def test_a_key_over_its_limit_is_refused_and_nothing_is_held(organization: UUID)
 
 def test_release_gives_back_once(organization: UUID) -> None:
     key = new_id()
-    balances.put([Balance("key", key, Decimal(0), 1)])
+    balances.publish_or_raise([Balance("key", key, Decimal(0), 1)])
     one = request(organization, key=key, amount=250_000_000, limit=DOLLAR)
     other = request(organization, key=key, amount=100_000_000, limit=DOLLAR)
-    assert reservations.reserve(one).outcome is reservations.reserve(other).outcome is Outcome.HELD
+    assert reservations.reserve(one).outcome is reservations.reserve(other).outcome is ReservationOutcome.HELD
     assert reservations.release([("worker-1", one.id)]) == 1
     assert reservations.release([("worker-1", one.id), ("worker-1", new_id())]) == 0
     assert held("organization", organization) == held("key", key) == "100000000"
@@ -91,7 +93,7 @@ def test_release_gives_back_once(organization: UUID) -> None:
 
 def test_a_reservation_asked_for_twice_is_held_once(organization: UUID) -> None:
     one = request(organization, amount=250_000_000)
-    assert reservations.reserve(one).outcome is reservations.reserve(one).outcome is Outcome.HELD
+    assert reservations.reserve(one).outcome is reservations.reserve(one).outcome is ReservationOutcome.HELD
     assert held("organization", organization) == "250000000"
     assert reservations.release([("worker-1", one.id)]) == 1
     assert held("organization", organization) == "0"
@@ -99,7 +101,7 @@ def test_a_reservation_asked_for_twice_is_held_once(organization: UUID) -> None:
 
 def test_a_free_request_holds_nothing_and_still_leaves_its_note(organization: UUID) -> None:
     one = request(organization, amount=0)
-    assert reservations.reserve(one).outcome is Outcome.HELD
+    assert reservations.reserve(one).outcome is ReservationOutcome.HELD
     assert reservations.release([("worker-1", one.id)]) == 1
     assert held("organization", organization) == "0"
 
@@ -108,8 +110,11 @@ def test_a_changed_generation_is_told_and_nothing_is_held(organization: UUID) ->
     one = request(organization)
     generation.bump(generation.organization(organization))
     answer = reservations.reserve(one)
-    assert answer.outcome is Outcome.STALE
-    assert answer.words == (one.catalog_word, generation.read(generation.organization(organization)))
+    assert answer.outcome is ReservationOutcome.STALE
+    assert answer.generation_tokens == (
+        one.catalog_token,
+        generation.read_generation_token(generation.organization(organization)),
+    )
     assert held("organization", organization) is None
 
 
@@ -117,19 +122,19 @@ def test_a_lost_generation_makes_every_copy_stale(organization: UUID) -> None:
     one = request(organization)
     client().delete(generation.key(generation.CATALOG))
     answer = reservations.reserve(one)
-    assert answer.outcome is Outcome.STALE
-    assert answer.words is not None
-    assert answer.words[0] == generation.read(generation.CATALOG) != one.catalog_word
+    assert answer.outcome is ReservationOutcome.STALE
+    assert answer.generation_tokens is not None
+    assert answer.generation_tokens[0] == generation.read_generation_token(generation.CATALOG) != one.catalog_token
 
 
 def test_an_unknown_balance_is_asked_for() -> None:
     answer = reservations.reserve(request(new_id()))
-    assert (answer.outcome, answer.unknown) == (Outcome.UNKNOWN, "organization")
+    assert (answer.outcome, answer.unknown) == (ReservationOutcome.UNKNOWN, "organization")
 
 
 def test_a_balance_only_moves_forward(organization: UUID) -> None:
-    balances.put([Balance("organization", organization, Decimal("0.75"), 3)])
-    balances.put([Balance("organization", organization, Decimal("0.90"), 2)])
+    balances.publish_or_raise([Balance("organization", organization, Decimal("0.75"), 3)])
+    balances.publish_or_raise([Balance("organization", organization, Decimal("0.90"), 2)])
     assert client().hmget(balances.key("organization", organization), "amount", "version") == ["750000000", "3"]
 
 
@@ -139,37 +144,37 @@ def test_balances_round_to_the_side_that_spends_less() -> None:
 
 
 def test_workers_that_fall_silent_are_dead_and_forgotten_when_nothing_is_left(organization: UUID) -> None:
-    leases.beat("worker-1")
-    leases.beat("worker-2")
-    assert leases.dead_workers() == []
+    worker_leases.send_heartbeat("worker-1")
+    worker_leases.send_heartbeat("worker-2")
+    assert worker_leases.find_expired_workers() == []
     one = request(organization)
     reservations.reserve(one)
-    leases.retire("worker-1")
-    assert leases.dead_workers() == ["worker-1"]
-    assert leases.forget("worker-1") is False
+    worker_leases.expire_lease("worker-1")
+    assert worker_leases.find_expired_workers() == ["worker-1"]
+    assert worker_leases.remove_worker("worker-1") is False
     reservations.release([("worker-1", one.id)])
-    assert leases.forget("worker-1") is True
-    assert leases.dead_workers() == []
+    assert worker_leases.remove_worker("worker-1") is True
+    assert worker_leases.find_expired_workers() == []
 
 
 def test_the_notes_of_a_worker_that_died_before_its_first_heartbeat_are_found(organization: UUID) -> None:
     one = request(organization)
     reservations.reserve(one)
-    assert leases.dead_workers() == []
-    (first,) = client().zrange(leases.WORKERS, 0, -1, withscores=True)
+    assert worker_leases.find_expired_workers() == []
+    (first,) = client().zrange(worker_leases.WORKERS, 0, -1, withscores=True)
     # A later one does not make it live longer: that is for its heartbeat.
     reservations.reserve(request(organization, amount=0))
-    assert client().zrange(leases.WORKERS, 0, -1, withscores=True) == [first]
-    client().zadd(leases.WORKERS, {"worker-1": first[1] - leases.LEASE_SECONDS})
-    assert leases.dead_workers() == ["worker-1"]
+    assert client().zrange(worker_leases.WORKERS, 0, -1, withscores=True) == [first]
+    client().zadd(worker_leases.WORKERS, {"worker-1": first[1] - worker_leases.LEASE_SECONDS})
+    assert worker_leases.find_expired_workers() == ["worker-1"]
     assert next(iter(reservations.notes_of("worker-1"))) == one.id
 
 
 def test_one_that_was_forgotten_and_lives_on_is_known_again_by_its_next_reservation(organization: UUID) -> None:
-    leases.beat("worker-1")
-    assert leases.forget("worker-1") is True
-    assert client().zcard(leases.WORKERS) == 0
+    worker_leases.send_heartbeat("worker-1")
+    assert worker_leases.remove_worker("worker-1") is True
+    assert client().zcard(worker_leases.WORKERS) == 0
     reservations.reserve(request(organization))
-    assert client().zrange(leases.WORKERS, 0, -1) == ["worker-1"]
-    assert leases.forget("worker-1") is False
-    assert client().zrange(leases.WORKERS, 0, -1) == ["worker-1"]
+    assert client().zrange(worker_leases.WORKERS, 0, -1) == ["worker-1"]
+    assert worker_leases.remove_worker("worker-1") is False
+    assert client().zrange(worker_leases.WORKERS, 0, -1) == ["worker-1"]

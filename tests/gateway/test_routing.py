@@ -10,20 +10,20 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from apps.catalog.offers import Offer, Provider
+from apps.catalog.offers import CatalogProvider, Offer
 from apps.gateway.access.credentials import CREDITS, Credential
 from apps.gateway.routing.candidates import Candidate, Candidates
 from apps.gateway.routing.provider_stats import NO_TRAFFIC, ProviderStats
 from apps.gateway.routing.ranking import Ranking, RequestProfile, rank
 from apps.kernel.ids import new_id
 from apps.kernel.prices import PriceCard, PriceTier
-from apps.keys.iam import Rule, first_refusal
+from apps.keys.iam import AccessRule, first_refusal
 
 
 def candidate(provider: str, price: str, *, model: str = "m", weight: float = 1.0) -> Candidate:
     """Return an offer of a model at a price per million tokens, in and out."""
     offer = Offer(
-        provider=Provider(provider, provider, "openai", "bearer", "http://x", "X", {}, weight),
+        provider=CatalogProvider(provider, provider, "openai", "bearer", "http://x", "X", {}, weight),
         model_id=model,
         model_name=model,
         prices=PriceCard(input=Decimal(price), output=Decimal(price)),
@@ -262,9 +262,9 @@ class TestCredentials:
             assert ranking.candidates[-1].credential.name == "p#2"
 
 
-def rule(kind: str, **value: object) -> Rule:
+def rule(kind: str, **value: object) -> AccessRule:
     """Return an active rule."""
-    return Rule(new_id(), kind, dict(value))
+    return AccessRule(new_id(), kind, dict(value))
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def rule(kind: str, **value: object) -> Rule:
         ([rule("allow_pricing", pricingType="paid", maxOutputPrice="0.5")], "allow_pricing"),
     ],
 )
-def test_all_rules_must_agree(rules: list[Rule], refused: str | None) -> None:
+def test_all_rules_must_agree(rules: list[AccessRule], refused: str | None) -> None:
     refusal = first_refusal(rules, candidate("p", "1"))
     assert (refusal.type if refusal else None) == refused
 

@@ -30,7 +30,7 @@ from apps.gateway.canonical.fold import fold
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.guard.response_guard import ResponseGuard
 from apps.guardrails.scanning import engine
-from apps.guardrails.scanning.engine import Config, RuleSource, SystemRuleState
+from apps.guardrails.scanning.engine import EngineConfig, RuleSource, SystemRuleState
 from apps.kernel.redis import client as valkey
 from apps.kernel.usage import Usage
 from apps.logs.models import RequestLog
@@ -47,7 +47,9 @@ def guard_of(action: str = "redact") -> RequestGuard:
     config = {"type": "blocked_terms", "terms": [WORD], "matchType": "contains", "caseSensitive": False}
     rule: Any = RuleSource(id="rule", name="Terms", type="blocked_terms", config=config, action=action)
     off = {name: SystemRuleState(enabled=False) for name in SYSTEM_RULES}
-    return RequestGuard(engine.compile(Config(system_rules=off, scan_output=True, custom_rules=(rule,))), "retain")
+    return RequestGuard(
+        engine.compile_guardrails(EngineConfig(system_rules=off, scan_output=True, custom_rules=(rule,))), "retain"
+    )
 
 
 def passed(

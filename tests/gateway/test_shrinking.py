@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from apps.billing import balances, holds, leases, reservations
+from apps.billing import balances, holds, reservations, worker_leases
 from apps.billing.balances import Balance
 from apps.billing.holds import Hold
 from apps.billing.ledger import Charge
-from apps.billing.reservations import Outcome, Request, flight_key
+from apps.billing.reservations import ReservationOutcome, ReservationRequest, flight_key
 from apps.gateway.settlement import outbox, settle
 from apps.kernel import generation
 from apps.kernel.ids import new_id
@@ -23,14 +23,16 @@ ORGANIZATION, KEY = new_id(), new_id()
 @pytest.fixture(autouse=True)
 def known() -> None:
     """A dollar of credits, nothing used of the key, and a stream with its group."""
-    balances.put([Balance("organization", ORGANIZATION, Decimal(1), 1), Balance("key", KEY, Decimal(0), 1)])
+    balances.publish_or_raise(
+        [Balance("organization", ORGANIZATION, Decimal(1), 1), Balance("key", KEY, Decimal(0), 1)]
+    )
     outbox.prepare()
 
 
 def reserved(nanos: int, *, limit: int | None = 10**9) -> Hold:
     """Reserve from credits, and under the key's limit if there is one, as the only request in flight that may be."""
     answer = reservations.reserve(
-        Request(
+        ReservationRequest(
             id=new_id(),
             worker="worker-1",
             organization_id=ORGANIZATION,
@@ -38,13 +40,13 @@ def reserved(nanos: int, *, limit: int | None = 10**9) -> Hold:
             amount_nanos=nanos,
             from_credits=True,
             key_limit_nanos=limit,
-            catalog_word=generation.read(generation.CATALOG),
-            organization_word=generation.read(generation.organization(ORGANIZATION)),
+            catalog_token=generation.read_generation_token(generation.CATALOG),
+            organization_token=generation.read_generation_token(generation.organization(ORGANIZATION)),
             payload='{"n":1}',
             most_in_flight=1,
         )
     )
-    assert answer.outcome is Outcome.HELD
+    assert answer.outcome is ReservationOutcome.HELD
     assert answer.hold is not None
     return answer.hold
 
@@ -60,7 +62,7 @@ def held() -> tuple[int, int]:
 
 
 def push(hold: Hold, moved: Charge) -> None:
-    outbox.push("worker-1", b"{}", holds.shrink(hold, moved))
+    outbox.push("worker-1", b"{}", holds.reduce_to_cost(hold, moved))
 
 
 @pytest.mark.parametrize(
@@ -120,23 +122,23 @@ def test_a_key_without_a_limit_holds_nothing() -> None:
 def test_a_dead_workers_request_that_was_recorded_is_not_swept() -> None:
     hold = reserved(1_000)
     push(hold, charge("0", "0"))
-    leases.retire("worker-1")
+    worker_leases.expire_lease("worker-1")
     assert settle.sweep() == 0
     assert client().xlen(outbox.STREAM) == 1
     # Its note is the settler's to release; until then the worker is remembered.
-    assert leases.dead_workers() == ["worker-1"]
+    assert worker_leases.find_expired_workers() == ["worker-1"]
     reservations.release([("worker-1", UUID(hold.id))])
     assert settle.sweep() == 0
-    assert leases.dead_workers() == []
+    assert worker_leases.find_expired_workers() == []
 
 
 def test_what_a_dead_worker_holds_for_a_record_that_was_put_aside_is_given_back() -> None:
     hold = reserved(400_000_000)
     push(hold, charge("0.002", "0.002"))
-    leases.retire("worker-1")
+    worker_leases.expire_lease("worker-1")
     settle.sweep()
     assert held() == (2_000_000, 2_000_000), "it may yet be settled"
     outbox.acknowledge(outbox.read_batch("reader", 10, 10))
     settle.sweep()
     assert held() == (0, 0)
-    assert leases.dead_workers() == []
+    assert worker_leases.find_expired_workers() == []

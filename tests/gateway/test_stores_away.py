@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.gateway.access import policy
 from tests.upstream import Caller, nothing_happened
 
@@ -18,7 +18,7 @@ def test_a_process_that_knows_no_catalog_yet_and_cannot_read_one_says_try_again(
     def away(*_: Any) -> None:
         raise OperationalError("couldn't get a connection")
 
-    monkeypatch.setattr(snapshot, "current", away)
+    monkeypatch.setattr(catalog_cache, "current", away)
     response = caller.chat()
     assert response.status_code == 503
     assert response.json()["error"] == {

@@ -14,7 +14,7 @@ from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import policy
 from apps.gateway.access.schemes import google_service_account
 from apps.keys.models import ProviderKey
-from apps.keys.secrets import encrypt
+from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project
 from tests.service_account import account_json
@@ -154,7 +154,7 @@ def bring(cloud: Caller, token: str, base_url: str = "") -> None:
         organization_id=cloud.organization_id,
         provider="cloud",
         base_url=base_url,
-        encrypted_token=encrypt(token),
+        encrypted_token=encrypt_credential(token),
         last_four="1234",
     )
     Project.objects.filter(pk=cloud.key.project_id).update(mode="api-keys")

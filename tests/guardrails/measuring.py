@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from apps.guardrails.findings.finding import RuleSettings, Span
+from apps.guardrails.findings.scan_types import RuleSettings, Span
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.scanned_text import ScannedText
 
 CORPUS = Path(__file__).parent / "corpus"
 
@@ -49,7 +49,7 @@ def spans(rule: str, raw: str) -> list[Span]:
     """Return what a rule finds in a text."""
     find = system_rules()[rule].find
     assert find is not None
-    return find(Text(raw), RuleSettings())
+    return find(ScannedText(raw), RuleSettings())
 
 
 def found(rule: str, raw: str) -> list[tuple[str, str]]:

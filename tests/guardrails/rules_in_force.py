@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.guardrails.findings.finding import Segment, Verdict
+from apps.guardrails.findings.scan_types import Segment, Verdict
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
-from apps.guardrails.scanning.engine import Compiled, Config, RuleSource, SystemRuleState
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.scanning.engine import CompiledGuardrails, EngineConfig, RuleSource, SystemRuleState
+from apps.guardrails.text.scanned_text import ScannedText
 
 
 def custom(name: str, config: dict[str, Any], **said: Any) -> RuleSource:
@@ -22,13 +22,13 @@ def term(name: str, *terms: str, **said: Any) -> RuleSource:
     return custom(name, {"terms": list(terms)}, **said)
 
 
-def compiled(*rules: RuleSource, system: dict[str, SystemRuleState] | None = None, **said: Any) -> Compiled:
+def compiled(*rules: RuleSource, system: dict[str, SystemRuleState] | None = None, **said: Any) -> CompiledGuardrails:
     """Return these custom rules in force, and of the system rules only those that are named."""
     states = {name: SystemRuleState(enabled=False) for name in system_rules()} | (system or {})
-    return engine.compile(Config(system_rules=states, custom_rules=rules, **said))
+    return engine.compile_guardrails(EngineConfig(system_rules=states, custom_rules=rules, **said))
 
 
-def screened(rules: Compiled, *texts: str, role: str = "user") -> Verdict:
+def screened(rules: CompiledGuardrails, *texts: str, role: str = "user") -> Verdict:
     """Return the verdict on texts, each a message."""
-    segments = [Segment(Text(text), role, f"messages[{index}].content") for index, text in enumerate(texts)]
+    segments = [Segment(ScannedText(text), role, f"messages[{index}].content") for index, text in enumerate(texts)]
     return engine.screen(rules, segments)

@@ -9,7 +9,7 @@ import pytest
 from django.db import connections
 
 from apps.guardrails import actions
-from apps.guardrails.configuration.read_config import find_config
+from apps.guardrails.configuration.load_config import load_engine_config
 from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields
@@ -166,7 +166,7 @@ class TestManyAtATime:
 class TestWhatTheEngineIsTold:
     def test_is_nothing_when_nothing_was_ever_configured(self, world: World) -> None:
         new_rule(world)
-        assert find_config(world.acme.id) is None
+        assert load_engine_config(world.acme.id) is None
 
     def test_is_what_the_rows_say(self, world: World) -> None:
         changes = {
@@ -180,7 +180,7 @@ class TestWhatTheEngineIsTold:
         first = new_rule(world, priority=7, observe_only=True, action="redact")
         second = new_rule(world, priority=9, enabled=False)
         CustomRule.objects.create(organization=world.elsewhere, name="not ours", type="custom_regex", config=KEPT)
-        told = find_config(world.acme.id)
+        told = load_engine_config(world.acme.id)
         assert told is not None
         assert (told.enabled, told.scan_output, told.pii_action) == (True, True, "block")
         assert (told.max_file_bytes, told.allowed_file_types) == (2_500_000, ("application/pdf",))

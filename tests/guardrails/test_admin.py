@@ -71,14 +71,14 @@ class TestConfigurations:
         self, operator: Client, config: GuardrailConfig, django_capture_on_commit_callbacks: Any
     ) -> None:
         scope = generation.organization(config.organization_id)
-        before = generation.read(scope)
+        before = generation.read_generation_token(scope)
         rules = {**default_system_rules(), "secrets": {"enabled": True, "action": "warn", "observe": True}}
         form = {**CONFIG_FORM, "system_rules": json.dumps(rules), "allowed_file_types": '["Image/PNG", "image/png"]'}
         with django_capture_on_commit_callbacks(execute=True):
             assert operator.post(page(config), form).status_code == 302
         config.refresh_from_db()
         assert (config.system_rules, config.allowed_file_types) == (rules, ["image/png"])
-        assert generation.read(scope) != before
+        assert generation.read_generation_token(scope) != before
         entry = AuditEntry.objects.latest("id")
         assert (entry.action, entry.actor_type, entry.actor_email) == (
             "guardrail_config.update",

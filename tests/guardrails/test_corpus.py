@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from apps.guardrails.findings.finding import RuleSettings
+from apps.guardrails.findings.scan_types import RuleSettings
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.scanned_text import ScannedText
 from tests.guardrails.corpus.making import buried, disguised, made_ordinary
 
 CORPUS = Path(__file__).parent / "corpus"
@@ -119,7 +119,7 @@ def measure(rule: str, rows: Iterable[Row]) -> Figures:
     found_of_kind: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
     missed, mistaken, ordinary = [], [], 0
     for row in rows:
-        found = bool(find(Text(row["text"]), RuleSettings()))
+        found = bool(find(ScannedText(row["text"]), RuleSettings()))
         if row["attack"]:
             hits, count = found_of_kind[row["kind"]]
             found_of_kind[row["kind"]] = (hits + found, count + 1)

@@ -6,9 +6,9 @@ import pytest
 
 from apps.guardrails.custom import BadConfig, custom_regex
 from apps.guardrails.custom.custom_regex import LONGEST_PATTERN, compile_rules, read_config
-from apps.guardrails.findings.finding import Span
-from apps.guardrails.regex.re2_matcher import Effort
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import Span
+from apps.guardrails.regex.re2_matcher import TimeBudget
+from apps.guardrails.text.scanned_text import ScannedText
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_is_taken_is_kept_as_it_is(pattern: str) -> None:
 
 def test_matches_are_told_in_characters() -> None:
     matcher = compile_rules([read_config({"pattern": r"\d+"}), read_config({"pattern": "é+"})])
-    assert list(matcher.find(Text("中文 123 éé 45"), Effort())) == [
+    assert list(matcher.find(ScannedText("中文 123 éé 45"), TimeBudget())) == [
         (0, Span(3, 6, r"\d+", "PATTERN")),
         (0, Span(10, 12, r"\d+", "PATTERN")),
         (1, Span(7, 9, "é+", "PATTERN")),

@@ -8,15 +8,15 @@ import pytest
 
 from apps.guardrails.custom import BadConfig, blocked_terms
 from apps.guardrails.custom.blocked_terms import LONGEST_TERM, MOST_TERMS, compile_rules, read_config
-from apps.guardrails.findings.finding import MOST_SPANS, UNFINISHED
-from apps.guardrails.regex.re2_matcher import Effort
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED
+from apps.guardrails.regex.re2_matcher import TimeBudget
+from apps.guardrails.text.scanned_text import ScannedText
 
 
 def found(text: str, *terms: str, **said: Any) -> list[str]:
     """Return what of a text a rule finds, as it was written."""
     matcher = compile_rules([read_config({"terms": list(terms), **said})])
-    spans = sorted((span.start, span.end) for _, span in matcher.find(Text(text), Effort()))
+    spans = sorted((span.start, span.end) for _, span in matcher.find(ScannedText(text), TimeBudget()))
     return [text[start:end] for start, end in spans]
 
 
@@ -73,13 +73,13 @@ def test_terms_may_be_expressions() -> None:
 
 def test_what_matched_is_told_by_its_term() -> None:
     matcher = compile_rules([read_config({"terms": ["Alpha"]}), read_config({"terms": ["b.ta"], "matchType": "regex"})])
-    told = [(rule, span.pattern, span.label) for rule, span in matcher.find(Text("beta alpha"), Effort())]
+    told = [(rule, span.pattern, span.label) for rule, span in matcher.find(ScannedText("beta alpha"), TimeBudget())]
     assert told == [(0, "Alpha", "TERM"), (1, "b.ta", "TERM")]
 
 
 def test_overlapping_terms_of_several_rules_are_all_found() -> None:
     matcher = compile_rules([read_config({"terms": ["ab", "abc"]}), read_config({"terms": ["bc"]})])
-    assert {(rule, span.start, span.end) for rule, span in matcher.find(Text("abc"), Effort())} == {
+    assert {(rule, span.start, span.end) for rule, span in matcher.find(ScannedText("abc"), TimeBudget())} == {
         (0, 0, 2),
         (0, 0, 3),
         (1, 1, 3),
@@ -88,16 +88,16 @@ def test_overlapping_terms_of_several_rules_are_all_found() -> None:
 
 def test_past_the_most_the_rest_is_found_as_one() -> None:
     matcher = compile_rules([read_config({"terms": ["a"]})])
-    spans = [span for _, span in matcher.find(Text("ab" * (MOST_SPANS + 9)), Effort())]
-    assert len(spans) == MOST_SPANS + 1
-    assert (spans[-1].start, spans[-1].end) == (2 * MOST_SPANS, 2 * (MOST_SPANS + 9))
+    spans = [span for _, span in matcher.find(ScannedText("ab" * (MAX_SPANS + 9)), TimeBudget())]
+    assert len(spans) == MAX_SPANS + 1
+    assert (spans[-1].start, spans[-1].end) == (2 * MAX_SPANS, 2 * (MAX_SPANS + 9))
 
 
 def test_terms_within_terms_do_not_add_up() -> None:
     """Two hundred of them end at every letter; the rest is found for every rule, the one that saw nothing included."""
     nested = ["a" * size for size in range(1, 201)]
     configs = [read_config({"terms": nested, "matchType": "exact"}), read_config({"terms": ["zebra"]})]
-    spans = list(compile_rules(configs).find(Text("a" * 50_000), Effort()))
+    spans = list(compile_rules(configs).find(ScannedText("a" * 50_000), TimeBudget()))
     assert {rule for rule, _ in spans} == {0, 1}
     assert {span.pattern for _, span in spans} == {UNFINISHED}
 

@@ -8,17 +8,17 @@ import pytest
 
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.custom.topic_restriction import compile_rules, read_config
-from apps.guardrails.findings.finding import Segment
+from apps.guardrails.findings.scan_types import Segment
 from apps.guardrails.matching.stemming import LANGUAGES
-from apps.guardrails.regex.re2_matcher import Effort
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.regex.re2_matcher import TimeBudget
+from apps.guardrails.text.scanned_text import ScannedText
 from tests.guardrails.rules_in_force import compiled, custom, screened
 
 
 def mentions(text: str, *topics: str, **said: Any) -> list[tuple[str, str]]:
     """Return what a rule finds, as it was written, each with its topic."""
     matcher = compile_rules([read_config({"blockedTopics": list(topics), **said})])
-    spans = {(span.start, span.end, span.pattern) for _, span in matcher.find(Text(text), Effort())}
+    spans = {(span.start, span.end, span.pattern) for _, span in matcher.find(ScannedText(text), TimeBudget())}
     return [(text[start:end], topic) for start, end, topic in sorted(spans)]
 
 
@@ -71,7 +71,7 @@ def off_topic(*texts: str | tuple[str, str]) -> list[int]:
     """Return which of the messages are found beside the topic; a text alone is a user's."""
     rules = compiled(custom("only", {"allowedTopics": ["insurance: policy, premium, claim"]}))
     messages = [("user", text) if isinstance(text, str) else text for text in texts]
-    segments = [Segment(Text(text), role, f"messages[{at}].content") for at, (role, text) in enumerate(messages)]
+    segments = [Segment(ScannedText(text), role, f"messages[{at}].content") for at, (role, text) in enumerate(messages)]
     [(matcher, _)] = rules.custom
     return [index for _, index, _ in matcher.find_in_conversation(segments)]  # type: ignore[attr-defined]  # topics have it
 
@@ -106,7 +106,7 @@ def test_texts_of_one_message_count_together() -> None:
     rules = compiled(custom("only", {"allowedTopics": ["insurance"]}))
     places = ["messages[0].content[0].text", "messages[0].content[1].text"]
     texts = ["Summarize this insurance contract", "Paragraph one: the parties agree on the following terms."]
-    segments = [Segment(Text(text), "user", place) for text, place in zip(texts, places, strict=True)]
+    segments = [Segment(ScannedText(text), "user", place) for text, place in zip(texts, places, strict=True)]
     [(matcher, _)] = rules.custom
     assert list(matcher.find_in_conversation(segments)) == []  # type: ignore[attr-defined]  # topics have it
 

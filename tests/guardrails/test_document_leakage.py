@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from apps.guardrails.findings.finding import File, RuleSettings
+from apps.guardrails.findings.scan_types import RuleSettings, ScannedFile
 from apps.guardrails.rules.document_leakage import find_in_file
 from tests.guardrails.measuring import found, labelled, measured, rows_of
 
@@ -46,4 +46,4 @@ def test_the_marking_on_every_page_is_found() -> None:
     ],
 )
 def test_a_file_is_marked_by_its_name(name: str, reason: str | None) -> None:
-    assert find_in_file(File(name=name, data=b"x"), RuleSettings()) == reason
+    assert find_in_file(ScannedFile(name=name, data=b"x"), RuleSettings()) == reason

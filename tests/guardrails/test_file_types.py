@@ -9,9 +9,9 @@ import zlib
 
 import pytest
 
-from apps.guardrails.findings.finding import File, RuleSettings
+from apps.guardrails.files.mime_sniffing import matches_declared_type, sniff_mime_type
+from apps.guardrails.findings.scan_types import RuleSettings, ScannedFile
 from apps.guardrails.rules.file_types import find_in_file
-from apps.guardrails.text.file_kinds import agrees, kind_of
 
 IMAGES = RuleSettings(max_file_bytes=1_000_000)
 OFFICE = "application/vnd.openxmlformats-officedocument."
@@ -97,89 +97,99 @@ ODT = (
     ],
 )
 def test_content_says_what_a_file_is(data: bytes, kind: str) -> None:
-    assert kind_of(data) == kind
+    assert sniff_mime_type(data) == kind
 
 
 @pytest.mark.parametrize(
     ("file", "reason"),
     [
-        (File(declared_type="image/png", data=PNG), None),
-        (File(declared_type="image/jpg", data=JPEG), None),
-        (File(declared_type="IMAGE/GIF; q=1", data=GIF), None),
-        (File(data=WEBP), None),
-        (File(declared_type="application/octet-stream", data=PNG), None),
-        (File(data=b""), "the file is empty"),
-        (File(data=PNG + bytes(1_000_000)), f"the file has {1_000_000 + len(PNG)} bytes; 1000000 are allowed"),
-        (File(address="https://a.example/x", size=2_000_000), "the file has 2000000 bytes; 1000000 are allowed"),
-        (File(data=PDF), "files of type application/pdf are not allowed"),
-        (File(data=SVG), "files of type image/svg+xml are not allowed"),
-        (File(data=bytes(range(256))), "files of type application/octet-stream are not allowed"),
-        (File(declared_type="image/png", data=JPEG), "the file says it is image/png and its content is image/jpeg"),
+        (ScannedFile(declared_type="image/png", data=PNG), None),
+        (ScannedFile(declared_type="image/jpg", data=JPEG), None),
+        (ScannedFile(declared_type="IMAGE/GIF; q=1", data=GIF), None),
+        (ScannedFile(data=WEBP), None),
+        (ScannedFile(declared_type="application/octet-stream", data=PNG), None),
+        (ScannedFile(data=b""), "the file is empty"),
+        (ScannedFile(data=PNG + bytes(1_000_000)), f"the file has {1_000_000 + len(PNG)} bytes; 1000000 are allowed"),
+        (ScannedFile(address="https://a.example/x", size=2_000_000), "the file has 2000000 bytes; 1000000 are allowed"),
+        (ScannedFile(data=PDF), "files of type application/pdf are not allowed"),
+        (ScannedFile(data=SVG), "files of type image/svg+xml are not allowed"),
+        (ScannedFile(data=bytes(range(256))), "files of type application/octet-stream are not allowed"),
         (
-            File(declared_type="image/png", data=b"<html></html>"),
+            ScannedFile(declared_type="image/png", data=JPEG),
+            "the file says it is image/png and its content is image/jpeg",
+        ),
+        (
+            ScannedFile(declared_type="image/png", data=b"<html></html>"),
             "the file says it is image/png and its content is text/html",
         ),
         (
-            File(declared_type="image/gif", data=b"GIF89a<script>x()</script>"),
+            ScannedFile(declared_type="image/gif", data=b"GIF89a<script>x()</script>"),
             "the file says it is image/gif and its content is text/plain",
         ),
         (
-            File(declared_type="image/png", data=bytes(range(256))),
+            ScannedFile(declared_type="image/png", data=bytes(range(256))),
             "the file says it is image/png and its content is of no known type",
         ),
         (
-            File(declared_type="image/svg+xml", data=b"<html></html>"),
+            ScannedFile(declared_type="image/svg+xml", data=b"<html></html>"),
             "the file says it is image/svg+xml and its content is text/html",
         ),
-        (File(data=PNG + _zip(a="1")), "the file is image/png and holds a ZIP archive as well"),
-        (File(data=JPEG + b"Rar!\x1a\x07\x01\x00x"), "the file is image/jpeg and holds a RAR archive as well"),
-        (File(data=GIF + b"<script>alert(1)</script>"), "the file is image/gif and holds a program or page as well"),
-        (File(data=JPEG + b"<?php system(1); ?>"), "the file is image/jpeg and holds a program or page as well"),
-        (File(data=GIF[:-1] + PDF), "the file is image/gif and holds a PDF document as well"),
-        (File(name="a.png", address="https://a.example/a.png"), None),
-        (File(address="https://a.example/page"), None),
-        (File(address="https://a.example/report.pdf?x=1"), "files of type application/pdf are not allowed"),
+        (ScannedFile(data=PNG + _zip(a="1")), "the file is image/png and holds a ZIP archive as well"),
+        (ScannedFile(data=JPEG + b"Rar!\x1a\x07\x01\x00x"), "the file is image/jpeg and holds a RAR archive as well"),
         (
-            File(declared_type="application/zip", address="https://a.example/a.png"),
+            ScannedFile(data=GIF + b"<script>alert(1)</script>"),
+            "the file is image/gif and holds a program or page as well",
+        ),
+        (ScannedFile(data=JPEG + b"<?php system(1); ?>"), "the file is image/jpeg and holds a program or page as well"),
+        (ScannedFile(data=GIF[:-1] + PDF), "the file is image/gif and holds a PDF document as well"),
+        (ScannedFile(name="a.png", address="https://a.example/a.png"), None),
+        (ScannedFile(address="https://a.example/page"), None),
+        (ScannedFile(address="https://a.example/report.pdf?x=1"), "files of type application/pdf are not allowed"),
+        (
+            ScannedFile(declared_type="application/zip", address="https://a.example/a.png"),
             "files of type application/zip are not allowed",
         ),
-        (File(name="photo.webp", address="https://a.example/1"), None),
+        (ScannedFile(name="photo.webp", address="https://a.example/1"), None),
     ],
 )
-def test_what_is_wrong_is_said_in_words(file: File, reason: str | None) -> None:
+def test_what_is_wrong_is_said_in_words(file: ScannedFile, reason: str | None) -> None:
     assert find_in_file(file, IMAGES) == reason
 
 
 @pytest.mark.parametrize(
     ("allowed", "file", "reason"),
     [
-        ({"text/markdown"}, File(declared_type="text/markdown", data=b"# Title"), None),
-        ({"text/plain"}, File(declared_type="text/markdown", data=b"# Title"), None),
-        ({"text/csv"}, File(declared_type="text/plain", data=b"a,b"), "files of type text/plain are not allowed"),
-        ({"application/json"}, File(declared_type="application/json", data=b'{"a": 1}'), None),
+        ({"text/markdown"}, ScannedFile(declared_type="text/markdown", data=b"# Title"), None),
+        ({"text/plain"}, ScannedFile(declared_type="text/markdown", data=b"# Title"), None),
+        (
+            {"text/csv"},
+            ScannedFile(declared_type="text/plain", data=b"a,b"),
+            "files of type text/plain are not allowed",
+        ),
+        ({"application/json"}, ScannedFile(declared_type="application/json", data=b'{"a": 1}'), None),
         (
             {"text/plain", "text/html"},
-            File(declared_type="text/plain", data=b"<html>x</html>"),
+            ScannedFile(declared_type="text/plain", data=b"<html>x</html>"),
             "the file says it is text/plain and its content is text/html",
         ),
-        ({"image/svg+xml"}, File(declared_type="image/svg+xml", data=SVG), None),
-        ({"application/pdf"}, File(declared_type="application/pdf", data=PDF), None),
-        ({"image/*"}, File(data=PNG), None),
-        ({"image/jpg"}, File(data=JPEG), None),
+        ({"image/svg+xml"}, ScannedFile(declared_type="image/svg+xml", data=SVG), None),
+        ({"application/pdf"}, ScannedFile(declared_type="application/pdf", data=PDF), None),
+        ({"image/*"}, ScannedFile(data=PNG), None),
+        ({"image/jpg"}, ScannedFile(data=JPEG), None),
         (
             {OFFICE + "wordprocessingml.document"},
-            File(declared_type=OFFICE + "wordprocessingml.document", data=_document("word")),
+            ScannedFile(declared_type=OFFICE + "wordprocessingml.document", data=_document("word")),
             None,
         ),
         (
             {OFFICE + "wordprocessingml.document"},
-            File(declared_type=OFFICE + "wordprocessingml.document", data=_document("xl")),
+            ScannedFile(declared_type=OFFICE + "wordprocessingml.document", data=_document("xl")),
             f"the file says it is {OFFICE}wordprocessingml.document and its content is {OFFICE}spreadsheetml.sheet",
         ),
-        (set(), File(data=PNG), "files of type image/png are not allowed"),
+        (set(), ScannedFile(data=PNG), "files of type image/png are not allowed"),
     ],
 )
-def test_the_settings_say_what_is_allowed(allowed: set[str], file: File, reason: str | None) -> None:
+def test_the_settings_say_what_is_allowed(allowed: set[str], file: ScannedFile, reason: str | None) -> None:
     assert find_in_file(file, RuleSettings(allowed_file_types=frozenset(allowed))) == reason
 
 
@@ -195,8 +205,8 @@ def test_the_settings_say_what_is_allowed(allowed: set[str], file: File, reason:
     ],
 )
 def test_a_container_has_several_names(declared: str, kind: str, right: bool) -> None:
-    assert agrees(declared, kind) is right
+    assert matches_declared_type(declared, kind) is right
 
 
 def test_pictures_whose_bytes_happen_to_look_like_an_archive_pass() -> None:
-    assert find_in_file(File(data=PNG + b"PK\x05\x06" + b"\xff" * 30), IMAGES) is None
+    assert find_in_file(ScannedFile(data=PNG + b"PK\x05\x06" + b"\xff" * 30), IMAGES) is None

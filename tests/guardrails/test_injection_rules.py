@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.guardrails.findings.finding import RuleSettings, Span
+from apps.guardrails.findings.scan_types import RuleSettings, Span
 from apps.guardrails.rules import jailbreak, prompt_injection
-from apps.guardrails.text.decoding import views
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.decoding import find_decoded_texts
+from apps.guardrails.text.scanned_text import ScannedText
 from tests.examples import examples
 
 SETTINGS = RuleSettings()
@@ -21,7 +21,7 @@ ENCODED = base64.b64encode(ORDER.encode()).decode()
 
 def found(rule: object, raw: str) -> list[tuple[str, str]]:
     """Return the name and the text of everything a rule finds."""
-    spans: list[Span] = rule.find(Text(raw), SETTINGS)  # type: ignore[attr-defined]  # both rules, as modules
+    spans: list[Span] = rule.find(ScannedText(raw), SETTINGS)  # type: ignore[attr-defined]  # both rules, as modules
     return [(span.pattern, raw[span.start : span.end]) for span in spans]
 
 
@@ -89,9 +89,9 @@ def test_harm_alone_is_no_jailbreak_and_neither_is_a_villain() -> None:
 
 
 def test_the_same_text_is_decoded_once() -> None:
-    text = Text(ENCODED)
-    assert views(text) is views(text)
-    assert [(view.encoding, view.text.raw, view.start, view.end) for view in views(text)] == [
+    text = ScannedText(ENCODED)
+    assert find_decoded_texts(text) is find_decoded_texts(text)
+    assert [(view.encoding, view.text.raw, view.start, view.end) for view in find_decoded_texts(text)] == [
         ("base64", ORDER, 0, len(ENCODED))
     ]
 
@@ -112,7 +112,7 @@ HOSTILE = {
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 def test_what_is_decoded_grows_no_faster_than_the_text(unit: str) -> None:
     def decoded(count: int) -> int:
-        return sum(len(view.text.raw) for view in views(Text(unit * count)))
+        return sum(len(view.text.raw) for view in find_decoded_texts(ScannedText(unit * count)))
 
     assert decoded(400) <= 2 * decoded(200) + len(unit) * 8
     assert decoded(400) <= 12 * len(unit) * 400
@@ -122,7 +122,7 @@ def test_nesting_ends() -> None:
     data = ORDER.encode()
     for _ in range(6):
         data = base64.b64encode(data)
-    assert [view.encoding for view in views(Text(data.decode()))] == ["base64", "base64:base64"]
+    assert [view.encoding for view in find_decoded_texts(ScannedText(data.decode()))] == ["base64", "base64:base64"]
 
 
 TEXTS = st.text(max_size=300) | st.lists(
@@ -154,6 +154,6 @@ TEXTS = st.text(max_size=300) | st.lists(
 @settings(max_examples=examples(300), deadline=None)
 def test_any_text_is_read_and_spans_lie_within_it(raw: str) -> None:
     for rule in (prompt_injection, jailbreak):
-        for span in rule.find(Text(raw), SETTINGS):
+        for span in rule.find(ScannedText(raw), SETTINGS):
             assert 0 <= span.start < span.end <= len(raw)
             assert span.pattern

@@ -11,10 +11,10 @@ import pytest
 
 from apps.guardrails import custom, rules
 from apps.guardrails.custom import custom_types
-from apps.guardrails.findings.finding import Action, File, RuleSettings, Span
+from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, ScannedFile, Span
 from apps.guardrails.models import CustomRule, default_system_rules
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.scanned_text import ScannedText
 
 CORPUS = Path(__file__).parent / "corpus"
 CATEGORIES = {"injection", "jailbreak", "pii", "secrets", "files", "document_leakage"}
@@ -46,7 +46,7 @@ def test_a_rule_describes_itself(name: str) -> None:
     rule = system_rules()[name]
     assert (module.ID, rule.rule_id) == (name, f"system:{name}")
     assert rule.name
-    assert rule.default_action in get_args(Action)
+    assert rule.default_action in get_args(RuleAction)
     assert rule.find or rule.find_in_file
 
 
@@ -55,11 +55,11 @@ def test_a_rule_describes_itself(name: str) -> None:
 def test_a_rule_takes_any_text(name: str, raw: str) -> None:
     rule = system_rules()[name]
     if rule.find is not None:
-        for span in rule.find(Text(raw), RuleSettings()):
+        for span in rule.find(ScannedText(raw), RuleSettings()):
             assert isinstance(span, Span)
             assert 0 <= span.start < span.end <= len(raw)
     if rule.find_in_file is not None:
-        rule.find_in_file(File(name=raw, declared_type=raw, data=raw.encode("utf-8", "replace")), RuleSettings())
+        rule.find_in_file(ScannedFile(name=raw, declared_type=raw, data=raw.encode("utf-8", "replace")), RuleSettings())
 
 
 def test_every_file_is_a_custom_type() -> None:

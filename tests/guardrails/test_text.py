@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from apps.guardrails.text.folding import fold, spellings_of, uncased
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.normalization import normalize, normalize_keeping_case, normalized_forms
+from apps.guardrails.text.scanned_text import ScannedText
 from tests.examples import examples
 
 # Letters that fold to nothing, to two, to one of two; that sit on others; that hide; that take two or four bytes.
@@ -56,23 +56,23 @@ TEXTS = st.one_of(st.lists(PIECES, max_size=40).map("".join), st.text(max_size=6
     ],
 )
 def test_what_hides_a_word_is_gone(raw: str, folded: str) -> None:
-    assert Text(raw).folded == folded
+    assert ScannedText(raw).normalized == folded
 
 
 def test_case_can_be_kept() -> None:
-    assert uncased("U\u200bS  ｏｆ") == "US of"
+    assert normalize_keeping_case("U\u200bS  ｏｆ") == "US of"
 
 
 def test_a_word_has_every_form_that_company_could_give_it() -> None:
-    assert spellings_of("СОСА") == {"соса", "coca"}
-    assert spellings_of("Cola") == {"cola"}
+    assert normalized_forms("СОСА") == {"соса", "coca"}
+    assert normalized_forms("Cola") == {"cola"}
 
 
 @given(TEXTS)
 @settings(max_examples=examples(300), deadline=None)
 def test_every_folded_character_comes_from_somewhere(raw: str) -> None:
-    text = Text(raw)
-    places = [text.origin(at, at + 1) for at in range(len(text.folded))]
+    text = ScannedText(raw)
+    places = [text.origin(at, at + 1) for at in range(len(text.normalized))]
     assert all(0 <= start < end <= len(raw) for start, end in places)
     assert places == sorted(places)
     # Nothing in between is of another character: pieces are the same, or follow one another.
@@ -85,12 +85,12 @@ def test_every_folded_character_comes_from_somewhere(raw: str) -> None:
 @example(before=" \U000e0020", middle="", after="")
 def test_a_word_is_found_where_it_was_written(before: str, middle: str, after: str) -> None:
     raw = f"{before} |X{middle}X| {after}"
-    text = Text(raw)
-    wanted = fold(f"|X{middle}X|")
-    at = text.folded.find(wanted)
+    text = ScannedText(raw)
+    wanted = normalize(f"|X{middle}X|")
+    at = text.normalized.find(wanted)
     assert at >= 0
     start, end = text.origin(at, at + len(wanted))
-    assert fold(raw[start:end]) == wanted
+    assert normalize(raw[start:end]) == wanted
     assert raw[start] == raw[end - 1] == "|"
 
 
@@ -102,15 +102,15 @@ def test_nothing_is_found_too_early_behind_a_form_that_begins_with_a_space() -> 
     for accent in (*accents, "\U000e0020"):
         # Once, many times, across the blocks that places are worked out in, and apart by what is not there.
         for before in (f" {accent}", f"\t{accent}" * 3, f"x {accent}\u200b" * 200, f" \u00ad{accent}\u0301", accent):
-            text = Text(f"{before}jane.doe {accent}")
-            at = text.folded.index("jane.doe")
+            text = ScannedText(f"{before}jane.doe {accent}")
+            at = text.normalized.index("jane.doe")
             assert text.origin(at, at + 8) == (len(before), len(before) + 8)
 
 
 @given(TEXTS, st.data())
 @settings(max_examples=examples(200), deadline=None)
 def test_bytes_lead_back_to_characters(raw: str, data: st.DataObject) -> None:
-    text = Text(raw * 40)
+    text = ScannedText(raw * 40)
     first = data.draw(st.integers(0, len(text.raw)))
     last = data.draw(st.integers(first, len(text.raw)))
     start = len(text.raw[:first].encode("utf-8", "surrogatepass"))
@@ -121,11 +121,11 @@ def test_bytes_lead_back_to_characters(raw: str, data: st.DataObject) -> None:
 @given(TEXTS)
 @settings(max_examples=examples(200), deadline=None)
 def test_bytes_of_the_folded_text_lead_back_as_its_characters_do(raw: str) -> None:
-    text = Text(raw)
+    text = ScannedText(raw)
     at = 0
-    for index, character in enumerate(text.folded):
+    for index, character in enumerate(text.normalized):
         size = len(character.encode("utf-8", "surrogatepass"))
-        assert text.folded_byte_origin(at, at + size) == text.origin(index, index + 1)
+        assert text.normalized_byte_origin(at, at + size) == text.origin(index, index + 1)
         at += size
 
 
@@ -133,6 +133,6 @@ def test_bytes_of_the_folded_text_lead_back_as_its_characters_do(raw: str) -> No
 @pytest.mark.parametrize("piece", ["\u0301\u0316", "\u200b", "a\u0301", "о", " \t", "\U000e0041", "ｶﾞ", "\ud800"])
 def test_nothing_takes_the_square_of_its_length(piece: str) -> None:
     """A second at most for what the square of would take hours."""
-    text = Text("x" + piece * (1_000_000 // len(piece)) + " end")
-    assert text.folded.endswith(" end")
-    assert text.origin(len(text.folded) - 3, len(text.folded)) == (len(text.raw) - 3, len(text.raw))
+    text = ScannedText("x" + piece * (1_000_000 // len(piece)) + " end")
+    assert text.normalized.endswith(" end")
+    assert text.origin(len(text.normalized) - 3, len(text.normalized)) == (len(text.raw) - 3, len(text.raw))

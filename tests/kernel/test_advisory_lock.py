@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from django.db import connection, transaction
 
-from apps.kernel.advisory_lock import Job, alone_at, alone_in_transaction
-from gateway_project.home import PROJECT
+from apps.kernel.advisory_lock import AdvisoryLock, hold_lock, lock_in_transaction
+from gateway_project.data_directory import PROJECT
 
 
-def is_free(job: Job) -> bool:
+def is_free(job: AdvisoryLock) -> bool:
     """Tell whether another connection could begin the job."""
     other = connection.copy()
     try:
@@ -23,29 +23,29 @@ def is_free(job: Job) -> bool:
         other.close()
 
 
-def free_jobs() -> set[Job]:
+def free_jobs() -> set[AdvisoryLock]:
     """Return the jobs that another connection could begin."""
-    return {job for job in Job if is_free(job)}
+    return {job for job in AdvisoryLock if is_free(job)}
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("job", Job)
-def test_no_job_keeps_another_waiting(job: Job) -> None:
+@pytest.mark.parametrize("job", AdvisoryLock)
+def test_no_job_keeps_another_waiting(job: AdvisoryLock) -> None:
     """Moving a day of the log takes its time, and no server waits for it to start."""
-    with alone_at(job):
-        assert free_jobs() == set(Job) - {job}
-    assert free_jobs() == set(Job)
+    with hold_lock(job):
+        assert free_jobs() == set(AdvisoryLock) - {job}
+    assert free_jobs() == set(AdvisoryLock)
     with transaction.atomic():
-        alone_in_transaction(job)
-        assert free_jobs() == set(Job) - {job}
-    assert free_jobs() == set(Job)
+        lock_in_transaction(job)
+        assert free_jobs() == set(AdvisoryLock) - {job}
+    assert free_jobs() == set(AdvisoryLock)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_job_that_fails_is_free_again() -> None:
-    with pytest.raises(ZeroDivisionError), alone_at(Job.PREPARE_DATABASE):
+    with pytest.raises(ZeroDivisionError), hold_lock(AdvisoryLock.PREPARE_DATABASE):
         _ = 1 / 0
-    assert is_free(Job.PREPARE_DATABASE)
+    assert is_free(AdvisoryLock.PREPARE_DATABASE)
 
 
 def test_nobody_picks_a_number_elsewhere() -> None:

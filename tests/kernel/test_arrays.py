@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from apps.kernel.arrays import array_of
 from apps.kernel.ids import new_id
+from apps.kernel.postgres_arrays import write_array
 
 ONE, OTHER = new_id(), new_id()
 
@@ -26,5 +26,5 @@ ONE, OTHER = new_id(), new_id()
 )
 def test_the_database_reads_what_was_written(kind: str, values: list[UUID | Decimal | str | None]) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT unnest(%s::{kind}[])", [array_of(values)])
+        cursor.execute(f"SELECT unnest(%s::{kind}[])", [write_array(values)])
         assert [value for (value,) in cursor.fetchall()] == values

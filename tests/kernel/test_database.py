@@ -14,16 +14,16 @@ import pytest
 from django.db import OperationalError, connection
 
 from apps.kernel import database
-from apps.kernel.database import Circuit, DatabaseAwayError, Patience
+from apps.kernel.database import DatabaseAwayError, DatabaseCircuitBreaker, DatabaseTimeouts
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def circuit(monkeypatch: pytest.MonkeyPatch) -> Circuit:
+def circuit(monkeypatch: pytest.MonkeyPatch) -> DatabaseCircuitBreaker:
     """A circuit of the test's own."""
-    circuit = Circuit()
-    monkeypatch.setattr(database, "CIRCUIT", circuit)
+    circuit = DatabaseCircuitBreaker()
+    monkeypatch.setattr(database, "CIRCUIT_BREAKER", circuit)
     return circuit
 
 
@@ -53,7 +53,10 @@ def test_a_read_gives_the_connection_back() -> None:
 def test_a_silent_server_is_given_up(silent: int) -> None:
     """Without a limit of ours this would wait as long as the server is silent."""
     begun = time.monotonic()
-    with database.limited(Patience(0.3, 0.3)), pytest.raises(OperationalError, match="did not answer in time"):
+    with (
+        database.apply_timeouts(DatabaseTimeouts(0.3, 0.3)),
+        pytest.raises(OperationalError, match="did not answer in time"),
+    ):
         one()
     assert time.monotonic() - begun < 5
     # Nobody else is given a connection that is still being used.
@@ -85,7 +88,9 @@ def test_a_statement_that_takes_too_long_is_ended_by_the_server_too() -> None:
         assert cursor.fetchone() != ("2s",)
 
 
-def test_a_failure_is_remembered_and_not_found_out_again(monkeypatch: pytest.MonkeyPatch, circuit: Circuit) -> None:
+def test_a_failure_is_remembered_and_not_found_out_again(
+    monkeypatch: pytest.MonkeyPatch, circuit: DatabaseCircuitBreaker
+) -> None:
     tries = []
 
     def refuse() -> None:
@@ -109,7 +114,7 @@ def test_one_slow_answer_does_not_take_the_database_for_away() -> None:
     """Whose rows take long must not make everybody else's requests fail."""
 
     def slow() -> None:
-        with connection.cursor() as cursor, database.limited(Patience(1, 0.2)):
+        with connection.cursor() as cursor, database.apply_timeouts(DatabaseTimeouts(1, 0.2)):
             cursor.execute("SELECT pg_sleep(1)")
 
     with pytest.raises(OperationalError):
@@ -135,7 +140,7 @@ def test_few_read_at_a_time_and_others_wait_their_turn(monkeypatch: pytest.Monke
     while len(reading) < database._MOST_READERS and time.monotonic() < deadline:
         time.sleep(0.01)
     assert len(reading) == database._MOST_READERS
-    monkeypatch.setattr(database, "TURN_PATIENCE", 0.05)
+    monkeypatch.setattr(database, "TURN_TIMEOUT", 0.05)
     with pytest.raises(DatabaseAwayError, match="Too many others"):
         database.read(one)
     go_on.set()

@@ -6,16 +6,16 @@ import time
 
 import pytest
 
-from apps.kernel.pace import paced
+from apps.kernel.cpu_throttle import throttled
 
 
 def test_everything_comes_in_order_with_pauses_between(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(time, "sleep", pauses.append)
-    assert list(paced(range(20))) == list(range(20))
+    assert list(throttled(range(20))) == list(range(20))
     assert pauses == [50e-6, 50e-6]
 
 
 def test_a_few_are_not_held_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "sleep", pytest.fail)
-    assert list(paced("abc")) == ["a", "b", "c"]
+    assert list(throttled("abc")) == ["a", "b", "c"]

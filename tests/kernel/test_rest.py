@@ -19,7 +19,7 @@ from apps.kernel.rest.address import address_of
 from apps.kernel.rest.bearer import find_bearer
 from apps.kernel.rest.envelopes import InvalidFields
 from apps.kernel.rest.pages import page_of, read_cursor, write_cursor
-from apps.kernel.rest.serializers import CamelSerializer, Money, Text, camel
+from apps.kernel.rest.serializers import CamelSerializer, DecimalTextField, TextField, camel
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,8 @@ def test_a_column_is_written_in_camel_case(column: str, name: str) -> None:
 
 
 class _Shape(CamelSerializer):
-    first_name = Text()
-    usage_limit = Money(allow_null=True)
+    first_name = TextField()
+    usage_limit = DecimalTextField(allow_null=True)
 
 
 def test_names_are_translated_both_ways() -> None:
@@ -49,8 +49,8 @@ def test_names_are_translated_both_ways() -> None:
 
 @given(st.decimals(min_value=0, max_value=Decimal("999999999999.999999999999"), places=12))
 def test_an_amount_survives_the_round_trip(amount: Decimal) -> None:
-    assert Money().to_internal_value(plain(amount)) == amount
-    assert Money().to_representation(amount) == plain(amount)
+    assert DecimalTextField().to_internal_value(plain(amount)) == amount
+    assert DecimalTextField().to_representation(amount) == plain(amount)
 
 
 class TestPages:

@@ -15,9 +15,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from apps.kernel import store_line
+from apps.kernel import redis_multiplexer
 from apps.kernel.redis import client
-from apps.kernel.store_line import StoreLine
+from apps.kernel.redis_multiplexer import RedisMultiplexer
 
 
 class Wire:
@@ -57,7 +57,7 @@ class _Counting:
         return getattr(self._sock, name)
 
 
-class Line(StoreLine):
+class Line(RedisMultiplexer):
     """A line that remembers its wires."""
 
     def __init__(self, budget: float = 5.0, address: Any = None) -> None:
@@ -73,21 +73,21 @@ def line() -> Iterator[Line]:
 
 
 def test_answers_find_whoever_asked(line: Line) -> None:
-    greenlets = [gevent.spawn(line.ask, "ECHO", f"word {number}") for number in range(200)]
+    greenlets = [gevent.spawn(line.execute, "ECHO", f"word {number}") for number in range(200)]
     gevent.joinall(greenlets, raise_error=True)
     assert [one.value for one in greenlets] == [f"word {number}" for number in range(200)]
 
 
 def test_what_is_asked_at_the_same_time_leaves_together(line: Line) -> None:
-    assert line.ask("PING") == "PONG"
-    gevent.joinall([gevent.spawn(line.ask, "PING") for _ in range(50)], raise_error=True)
+    assert line.execute("PING") == "PONG"
+    gevent.joinall([gevent.spawn(line.execute, "PING") for _ in range(50)], raise_error=True)
     (wire,) = line.wires
     assert [data.count(b"PING") for data in wire.sent] == [1, 50]
 
 
 def test_a_refusal_is_for_whoever_asked_and_for_nobody_else(line: Line) -> None:
     bad, worse, good = (
-        gevent.spawn(line.ask, *words) for words in (("NONSENSE",), ("EVALSHA", "0" * 40, 0), ("PING",))
+        gevent.spawn(line.execute, *words) for words in (("NONSENSE",), ("EVALSHA", "0" * 40, 0), ("PING",))
     )
     gevent.joinall([bad, worse, good])
     assert isinstance(bad.exception, ResponseError)
@@ -96,15 +96,15 @@ def test_a_refusal_is_for_whoever_asked_and_for_nobody_else(line: Line) -> None:
 
 
 def test_a_connection_that_was_closed_meanwhile_is_opened_anew(line: Line) -> None:
-    name = line.ask("CLIENT", "ID")
+    name = line.execute("CLIENT", "ID")
     client().execute_command("CLIENT", "KILL", "ID", name)
-    assert line.ask("PING") == "PONG"
+    assert line.execute("PING") == "PONG"
     assert len(line.wires) == 2
 
 
 def test_who_waits_when_the_connection_is_lost_asks_once_more(line: Line) -> None:
-    name = line.ask("CLIENT", "ID")
-    waiting = gevent.spawn(line.ask, "BLPOP", "test:never", 1)
+    name = line.execute("CLIENT", "ID")
+    waiting = gevent.spawn(line.execute, "BLPOP", "test:never", 1)
     gevent.sleep(0)
     client().execute_command("CLIENT", "KILL", "ID", name)
     assert waiting.get(timeout=5) is None
@@ -113,26 +113,26 @@ def test_who_waits_when_the_connection_is_lost_asks_once_more(line: Line) -> Non
 
 def test_a_store_that_hangs_costs_the_budget_and_its_late_answer_is_nobodys() -> None:
     line = Line(budget=0.2)
-    hanging = gevent.spawn(line.ask, "BLPOP", "test:never", 2)
+    hanging = gevent.spawn(line.execute, "BLPOP", "test:never", 2)
     gevent.sleep(0)
-    behind = gevent.spawn(line.ask, "ECHO", "behind")
+    behind = gevent.spawn(line.execute, "ECHO", "behind")
     gevent.joinall([hanging, behind], timeout=5)
     assert isinstance(hanging.exception, RedisTimeoutError)
     # It had waited no longer than its own budget, and is asked again on a new connection.
     assert behind.value == "behind"
-    assert line.ask("ECHO", "after") == "after"
+    assert line.execute("ECHO", "after") == "after"
     line.close()
 
 
 def test_a_store_that_is_away_is_an_error_at_once(tmp_path: Any) -> None:
     line = Line(address=str(tmp_path / "nowhere"))
     with pytest.raises(OSError):
-        line.ask("PING")
+        line.execute("PING")
 
 
 def test_whoever_waits_is_told_when_the_line_is_closed(line: Line) -> None:
-    line.ask("PING")
-    waiting = gevent.spawn(line.ask, "BLPOP", "test:never", 1)
+    line.execute("PING")
+    waiting = gevent.spawn(line.execute, "BLPOP", "test:never", 1)
     gevent.sleep(0)
     line.close()
     # Once more on a new connection, as after any loss.
@@ -140,30 +140,30 @@ def test_whoever_waits_is_told_when_the_line_is_closed(line: Line) -> None:
 
 
 def test_one_that_stops_waiting_leaves_the_others_their_answers(line: Line) -> None:
-    line.ask("PING")
-    leaver = gevent.spawn(line.ask, "ECHO", "left")
-    stayer = gevent.spawn(line.ask, "ECHO", "stayed")
+    line.execute("PING")
+    leaver = gevent.spawn(line.execute, "ECHO", "left")
+    stayer = gevent.spawn(line.execute, "ECHO", "stayed")
     gevent.sleep(0)
     leaver.kill()
     assert stayer.get(timeout=5) == "stayed"
 
 
 def test_what_is_told_has_left_when_it_returns_and_is_done(line: Line) -> None:
-    line.ask("PING")
+    line.execute("PING")
     failures: list[object] = []
-    line.tell(("SET", "test:told", "1"), failures.append)
+    line.send_nowait(("SET", "test:told", "1"), failures.append)
     assert [data.count(b"test:told") for data in line.wires[0].sent] == [0, 1]
-    assert line.ask("GET", "test:told") == "1"
+    assert line.execute("GET", "test:told") == "1"
     assert failures == []
 
 
 def test_what_is_told_takes_along_what_was_asked_before_and_mixes_up_no_answers(line: Line) -> None:
-    line.ask("PING")
+    line.execute("PING")
     failures: list[object] = []
 
     def ask_and_tell(number: int) -> str:
-        line.tell(("ECHO", f"told {number}"), failures.append)
-        return str(line.ask("ECHO", f"asked {number}"))
+        line.send_nowait(("ECHO", f"told {number}"), failures.append)
+        return str(line.execute("ECHO", f"asked {number}"))
 
     asking = [gevent.spawn(ask_and_tell, number) for number in range(50)]
     gevent.joinall(asking, raise_error=True)
@@ -177,35 +177,35 @@ def test_a_script_can_be_told_by_its_digest_to_a_store_that_has_just_started() -
     source = "return redis.call('SET', 'test:script', ARGV[1])"
     client().script_flush()
     wires: list[Wire] = []
-    line = StoreLine(lambda: wires.append(Wire()) or wires[-1], 5.0, [source])
+    line = RedisMultiplexer(lambda: wires.append(Wire()) or wires[-1], 5.0, [source])
     failures: list[Exception] = []
-    line.tell(("EVALSHA", sha1(source.encode()).hexdigest(), 0, "done"), failures.append)
-    assert line.ask("GET", "test:script") == "done"
+    line.send_nowait(("EVALSHA", sha1(source.encode()).hexdigest(), 0, "done"), failures.append)
+    assert line.execute("GET", "test:script") == "done"
     assert failures == []
     line.close()
 
 
 def test_of_what_is_told_a_refusal_is_heard_by_whoever_told_it(line: Line) -> None:
     failures: list[Exception] = []
-    line.tell(("EVALSHA", "0" * 40, 0), failures.append)
-    line.tell(("PING",), failures.append)
-    assert line.ask("PING") == "PONG"
+    line.send_nowait(("EVALSHA", "0" * 40, 0), failures.append)
+    line.send_nowait(("PING",), failures.append)
+    assert line.execute("PING") == "PONG"
     assert [type(error) for error in failures] == [NoScriptError]
 
 
 def test_of_what_is_told_the_loss_of_the_connection_is_heard(line: Line) -> None:
-    name = line.ask("CLIENT", "ID")
+    name = line.execute("CLIENT", "ID")
     failures: list[Exception] = []
-    line.tell(("BLPOP", "test:never", 1), failures.append)
+    line.send_nowait(("BLPOP", "test:never", 1), failures.append)
     client().execute_command("CLIENT", "KILL", "ID", name)
-    assert line.ask("PING") == "PONG"
+    assert line.execute("PING") == "PONG"
     assert [type(error) for error in failures] == [RedisConnectionError]
 
 
 def test_a_store_that_does_not_answer_what_it_is_told_costs_the_budget() -> None:
     line = Line(budget=0.2)
     failures: list[Exception] = []
-    line.tell(("BLPOP", "test:never", 2), failures.append)
+    line.send_nowait(("BLPOP", "test:never", 2), failures.append)
     assert failures == []
     gevent.sleep(0.5)
     assert [type(error) for error in failures] == [RedisTimeoutError]
@@ -219,7 +219,7 @@ def test_a_store_that_takes_nothing_makes_whoever_tells_it_wait(tmp_path: Any) -
     line = Line(address=str(tmp_path / "deaf"))
     failures: list[Exception] = []
     telling = [
-        gevent.spawn(line.tell, words, failures.append)
+        gevent.spawn(line.send_nowait, words, failures.append)
         for words in (("SET", "test:large", "x" * 8_000_000), ("SET", "test:small", "x"))
     ]
     gevent.joinall(telling, timeout=0.1)
@@ -242,17 +242,17 @@ class Hanging:
 
 def test_those_who_wait_for_a_connection_share_what_comes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Hanging] = []
-    line = StoreLine(lambda: made.append(Hanging()) or made[-1], 0.2)
-    asking = [gevent.spawn(line.ask, "PING") for _ in range(30)]
+    line = RedisMultiplexer(lambda: made.append(Hanging()) or made[-1], 0.2)
+    asking = [gevent.spawn(line.execute, "PING") for _ in range(30)]
     gevent.joinall(asking)
     assert [type(one.exception) for one in asking] == [RedisTimeoutError] * 30
     assert len(made) == 1
     # For a moment nobody waits for it again; then somebody looks.
     with pytest.raises(RedisTimeoutError):
-        line.ask("PING")
+        line.execute("PING")
     assert len(made) == 1
-    monkeypatch.setattr(store_line, "_PAUSE", 0.0)
+    monkeypatch.setattr(redis_multiplexer, "_PAUSE", 0.0)
     line._paused_until = 0.0
     with pytest.raises(RedisTimeoutError):
-        line.ask("PING")
+        line.execute("PING")
     assert len(made) == 2

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from apps.kernel import generation
 from apps.keys.models import ProviderKey
-from apps.keys.secrets import decrypt, encrypt
+from apps.keys.secrets import decrypt_credential, encrypt_credential
 from tests.world import World
 
 
@@ -32,31 +32,31 @@ def test_afterwards_the_newest_key_opens_everything(
 ) -> None:
     old, new = (Fernet.generate_key().decode() for _ in range(2))
     settings.ENCRYPTION_KEYS = [old]
-    first, second = add(world, encrypt("first")), add(world, encrypt("second"), status="inactive")
+    first, second = add(world, encrypt_credential("first")), add(world, encrypt_credential("second"), status="inactive")
     gone = add(world, b"", status=ProviderKey.Status.DELETED)
     scope = generation.organization(world.acme.id)
-    word = generation.read(scope)
+    word = generation.read_generation_token(scope)
     settings.ENCRYPTION_KEYS = [new, old]
     with django_capture_on_commit_callbacks(execute=True):
         assert rotate() == "2 provider keys are sealed with the newest encryption key\n"
     settings.ENCRYPTION_KEYS = [new]
     for row, secret in ((first, "first"), (second, "second")):
         row.refresh_from_db()
-        assert decrypt(bytes(row.encrypted_token)) == secret
+        assert decrypt_credential(bytes(row.encrypted_token)) == secret
     gone.refresh_from_db()
     assert bytes(gone.encrypted_token) == b""
-    assert generation.read(scope) != word
+    assert generation.read_generation_token(scope) != word
 
 
 def test_what_no_key_opens_is_named_and_left(world: World, settings: Any) -> None:
     settings.ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
-    lost = add(world, encrypt("lost"))
+    lost = add(world, encrypt_credential("lost"))
     sealed = bytes(lost.encrypted_token)
     settings.ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
-    kept = add(world, encrypt("kept"))
+    kept = add(world, encrypt_credential("kept"))
     with pytest.raises(CommandError) as raised:
         rotate()
     assert str(raised.value) == f"No encryption key opens these provider keys: {lost.id}"
     lost.refresh_from_db()
     kept.refresh_from_db()
-    assert (bytes(lost.encrypted_token), decrypt(bytes(kept.encrypted_token))) == (sealed, "kept")
+    assert (bytes(lost.encrypted_token), decrypt_credential(bytes(kept.encrypted_token))) == (sealed, "kept")

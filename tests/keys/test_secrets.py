@@ -12,7 +12,7 @@ from cryptography.fernet import Fernet
 
 from apps.kernel.errors import Unauthenticated
 from apps.keys import secrets
-from apps.keys.presented import presented_token
+from apps.keys.api_key_header import find_presented_key
 
 
 def test_a_token_is_a_prefix_and_forty_letters_and_digits(settings: Any) -> None:
@@ -33,14 +33,14 @@ def test_the_digest_is_an_hmac_under_the_pepper(settings: Any) -> None:
 def test_credentials_survive_a_rotation_of_keys(settings: Any) -> None:
     old, new, strange = (Fernet.generate_key().decode() for _ in range(3))
     settings.ENCRYPTION_KEYS = [old]
-    sealed = secrets.encrypt("sk-provider-secret")
+    sealed = secrets.encrypt_credential("sk-provider-secret")
     assert b"sk-provider" not in sealed
     settings.ENCRYPTION_KEYS = [new, old]
-    assert secrets.decrypt(sealed) == "sk-provider-secret"
-    assert Fernet(new).decrypt(secrets.encrypt("later")) == b"later"
+    assert secrets.decrypt_credential(sealed) == "sk-provider-secret"
+    assert Fernet(new).decrypt(secrets.encrypt_credential("later")) == b"later"
     settings.ENCRYPTION_KEYS = [strange]
     with pytest.raises(secrets.UnreadableSecretError) as raised:
-        secrets.decrypt(sealed)
+        secrets.decrypt_credential(sealed)
     assert "sk-provider" not in str(raised.value)
 
 
@@ -57,7 +57,7 @@ def test_credentials_survive_a_rotation_of_keys(settings: Any) -> None:
     ],
 )
 def test_a_key_is_presented_as_bearer_or_x_api_key(headers: dict[str, str]) -> None:
-    assert presented_token(headers) == "gw_dev_x"
+    assert find_presented_key(headers) == "gw_dev_x"
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_a_key_is_presented_as_bearer_or_x_api_key(headers: dict[str, str]) -> N
 )
 def test_nothing_presented_is_401(headers: dict[str, str]) -> None:
     with pytest.raises(Unauthenticated) as raised:
-        presented_token(headers)
+        find_presented_key(headers)
     assert raised.value.message == "Missing or invalid API key"
 
 
 def test_two_keys_that_differ_are_401() -> None:
     with pytest.raises(Unauthenticated) as raised:
-        presented_token({"authorization": "Bearer gw_dev_one", "x-api-key": "gw_dev_two"})
+        find_presented_key({"authorization": "Bearer gw_dev_one", "x-api-key": "gw_dev_two"})
     assert raised.value.message == "The headers Authorization and x-api-key carry different keys"

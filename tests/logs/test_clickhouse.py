@@ -14,12 +14,12 @@ from uuid import UUID
 import pytest
 from django.db import connection
 
-from apps.kernel.advisory_lock import Job, alone_at
+from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
 from apps.kernel.errors import Overloaded
 from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey
-from apps.logs import erasure, moving, partitions, search, store, tasks
-from apps.logs.access import Scope
+from apps.logs import archive, archiving, erasure, partitions, search, tasks
+from apps.logs.access import LogScope
 from apps.logs.models import LogRetention, RequestLog
 from apps.logs.search import Filters, Row
 from apps.organizations.models import Plan
@@ -49,7 +49,7 @@ def client() -> Any:
     """Return the store that is configured."""
     from apps.logs.clickhouse import ClickHouse
 
-    older = store.older()
+    older = archive.find_archive()
     assert isinstance(older, ClickHouse)
     return older
 
@@ -87,7 +87,7 @@ def ids(keys: list[ApiKey]) -> list[UUID]:
     return write(*entries)
 
 
-def pages(scope: Scope, filters: Filters, *, count: int, ascending: bool) -> list[Row]:
+def pages(scope: LogScope, filters: Filters, *, count: int, ascending: bool) -> list[Row]:
     """Return all rows, read page by page."""
     rows: list[Row] = []
     while True:
@@ -124,13 +124,13 @@ def test_the_same_rows_in_the_same_order(keys: list[ApiKey], ids: list[UUID], as
     organization, other = keys[0].project.organization_id, keys[2].project.organization_id
     since = {organization: NOW - timedelta(days=300), other: NOW - timedelta(days=15)}
     scopes = [
-        Scope(since),
-        Scope({organization: since[organization]}),
-        Scope({organization: since[organization]}, keys[1].project_id),
-        Scope({organization: since[organization]}, keys[0].project_id, keys[0].id),
-        Scope(since, provider_key_id=FULL["provider_key_id"]),
-        Scope({new_id(): NOW - timedelta(days=300)}),
-        Scope({}),
+        LogScope(since),
+        LogScope({organization: since[organization]}),
+        LogScope({organization: since[organization]}, keys[1].project_id),
+        LogScope({organization: since[organization]}, keys[0].project_id, keys[0].id),
+        LogScope(since, provider_key_id=FULL["provider_key_id"]),
+        LogScope({new_id(): NOW - timedelta(days=300)}),
+        LogScope({}),
     ]
     questions = [
         (scope, filters, count)
@@ -141,7 +141,9 @@ def test_the_same_rows_in_the_same_order(keys: list[ApiKey], ids: list[UUID], as
     before = [pages(scope, filters, count=count, ascending=ascending) for scope, filters, count in questions]
     one_by_one = [search.find_row(scopes[0], identifier) for identifier in ids]
     assert (len(before[0]), len(before[1])) == (55, 55)
-    assert moving.move(NOW) == [TODAY - timedelta(days=age) for age in range(19, store.KEPT_DAYS - 1, -1)]
+    assert archiving.archive_closed_days(NOW) == [
+        TODAY - timedelta(days=age) for age in range(19, archive.KEPT_DAYS - 1, -1)
+    ]
     assert RequestLog.objects.count() + moved() == 60
     assert moved() == 39
     after = [pages(scope, filters, count=count, ascending=ascending) for scope, filters, count in questions]
@@ -151,8 +153,8 @@ def test_the_same_rows_in_the_same_order(keys: list[ApiKey], ids: list[UUID], as
 
 def test_recent_pages_do_not_ask_it(keys: list[ApiKey], ids: list[UUID], monkeypatch: pytest.MonkeyPatch) -> None:
     """They work while it is away."""
-    moving.move(NOW)
-    scope = Scope({keys[0].project.organization_id: NOW - timedelta(days=300)})
+    archiving.archive_closed_days(NOW)
+    scope = LogScope({keys[0].project.organization_id: NOW - timedelta(days=300)})
 
     def away(*_: object, **__: object) -> None:
         raise exceptions.OperationalError("no route to host")
@@ -169,18 +171,18 @@ def test_recent_pages_do_not_ask_it(keys: list[ApiKey], ids: list[UUID], monkeyp
 def test_a_move_that_is_cut_short_is_repeated_and_every_row_is_seen_once(
     keys: list[ApiKey], ids: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scope = Scope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
+    scope = LogScope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
     before = pages(scope, Filters(), count=7, ascending=False)
     drop = partitions.drop
     monkeypatch.setattr(partitions, "drop", lambda day, may_go: False)
-    assert moving.move(NOW) == []
+    assert archiving.archive_closed_days(NOW) == []
     assert (RequestLog.objects.count(), moved()) == (60, 39)
     assert pages(scope, Filters(), count=7, ascending=False) == before
     monkeypatch.setattr(partitions, "drop", drop)
-    assert len(moving.move(NOW)) == 13
+    assert len(archiving.archive_closed_days(NOW)) == 13
     assert (RequestLog.objects.count(), moved()) == (21, 39)
     assert pages(scope, Filters(), count=7, ascending=False) == before
-    assert moving.move(NOW) == []
+    assert archiving.archive_closed_days(NOW) == []
 
 
 @pytest.mark.parametrize("change", ["written", "replaced", "removed"])
@@ -203,10 +205,10 @@ def test_a_day_that_changes_while_it_is_moved_stays_until_the_next_run(
         return drop(day, may_go)
 
     monkeypatch.setattr(partitions, "drop", drop_after_a_change)
-    assert moving.move(NOW) == []
+    assert archiving.archive_closed_days(NOW) == []
     monkeypatch.setattr(partitions, "drop", drop)
-    assert moving.move(NOW) == [moment.date()]
-    scope = Scope({keys[0].project.organization_id: NOW - timedelta(days=300)})
+    assert archiving.archive_closed_days(NOW) == [moment.date()]
+    scope = LogScope({keys[0].project.organization_id: NOW - timedelta(days=300)})
     rows = pages(scope, Filters(), count=10, ascending=False)
     assert len(rows) == {"written": 2, "replaced": 1, "removed": 1}[change]
     if change == "replaced":
@@ -214,26 +216,26 @@ def test_a_day_that_changes_while_it_is_moved_stays_until_the_next_run(
 
 
 def test_a_record_that_comes_late_is_found_and_moved_to_the_others(keys: list[ApiKey], ids: list[UUID]) -> None:
-    moving.move(NOW)
+    archiving.archive_closed_days(NOW)
     moment = time_of(ids[-1]) + timedelta(milliseconds=1)
     [late] = write(entry(keys[0], id=id_at(moment)))
-    scope = Scope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
+    scope = LogScope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
     for _ in range(2):
         rows = pages(scope, Filters(), count=7, ascending=True)
         assert {row["id"] for row in rows} == {late, *ids}
         assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
-        moving.move(NOW)
+        archiving.archive_closed_days(NOW)
     assert moved() == 40
 
 
 def test_retention_goes_on_there(keys: list[ApiKey], ids: list[UUID]) -> None:
-    moving.move(NOW)
+    archiving.archive_closed_days(NOW)
     organization = keys[0].project.organization
     LogRetention.objects.create(organization=organization, days=10)
     tasks.expire()
     left = [time_of(UUID(int=identifier)) for (identifier,) in client()._read("SELECT id FROM request_log", {})]
-    others = [one for number, one in enumerate(ids) if number % 3 == 2 and number // 3 >= store.KEPT_DAYS]
-    own = [one for number, one in enumerate(ids) if number % 3 != 2 and store.KEPT_DAYS <= number // 3 < 10]
+    others = [one for number, one in enumerate(ids) if number % 3 == 2 and number // 3 >= archive.KEPT_DAYS]
+    own = [one for number, one in enumerate(ids) if number % 3 != 2 and archive.KEPT_DAYS <= number // 3 < 10]
     assert sorted(left) == sorted(time_of(one) for one in (*others, *own))
     LogRetention.objects.create(organization=keys[2].project.organization, days=10)
     tasks.expire()
@@ -246,13 +248,13 @@ def test_a_lowered_level_blanks_there_as_it_does_here(keys: list[ApiKey]) -> Non
     full = {**FULL, "retention_level": "retain", "error_details": {"status": 502, "message": "words", "n": [1, "x"]}}
     old, neighbor = write(*(entry(keys[place], id=id_at(NOW - timedelta(days=9)), **full) for place in (0, 2)))
     [recent] = write(entry(keys[0], id=id_at(NOW - timedelta(days=1)), **full))
-    scope = Scope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
+    scope = LogScope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
     for key in keys[1:]:
         organization = key.project.organization
         organization.retention_level = "retain"
         organization.save()
     untouched = search.find_row(scope, neighbor)
-    moving.move(NOW)
+    archiving.archive_closed_days(NOW)
     organization = keys[0].project.organization
     for level in ("metadata", "none"):
         organization.retention_level = level
@@ -272,9 +274,9 @@ def test_a_lowered_level_blanks_there_as_it_does_here(keys: list[ApiKey]) -> Non
 
 
 def test_an_erased_organization_is_gone_there_too(keys: list[ApiKey], ids: list[UUID]) -> None:
-    moving.move(NOW)
+    archiving.archive_closed_days(NOW)
     erasure.erase(keys[0].project.organization_id)
-    scope = Scope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
+    scope = LogScope({key.project.organization_id: NOW - timedelta(days=300) for key in keys})
     left = pages(scope, Filters(), count=100, ascending=False)
     assert {row["organization_id"] for row in left} == {keys[2].project.organization_id}
     assert len(left) == 20
@@ -288,11 +290,11 @@ def test_without_it_nothing_is_moved(keys: list[ApiKey], ids: list[UUID], settin
 
 
 def test_two_do_not_change_it_at_once(transactional_db: None) -> None:
-    with alone_at(Job.CHANGE_OLDER_LOGS):
+    with hold_lock(AdvisoryLock.CHANGE_OLDER_LOGS):
         other = connection.copy()
         try:
             with other.cursor() as cursor:
-                cursor.execute("SELECT pg_try_advisory_lock(%s)", [Job.CHANGE_OLDER_LOGS.value])
+                cursor.execute("SELECT pg_try_advisory_lock(%s)", [AdvisoryLock.CHANGE_OLDER_LOGS.value])
                 assert cursor.fetchone() == (False,)
         finally:
             other.close()

@@ -10,9 +10,9 @@ import pytest
 
 from apps.keys.models import ApiKey
 from apps.logs import partitions, retention
-from apps.logs.activity import ActivityScope, Window, find_days
+from apps.logs.activity import ActivityScope, ActivityWindow, find_days
 from apps.logs.models import LogRetention, RequestLog
-from apps.logs.retention import Expired
+from apps.logs.retention import ExpiredLogs
 from apps.logs.tasks import expire
 from apps.organizations.models import Plan
 from tests.logs.entries import FULL, ago, entry, id_at, write
@@ -47,15 +47,15 @@ def kept() -> set[UUID]:
 def test_a_row_is_removed_when_its_plan_ends_to_the_minute(keys: dict[Plan, ApiKey], plan: Plan, days: int) -> None:
     older, younger = (written(keys[plan], timedelta(days=days, minutes=minutes)) for minutes in (1, -1))
     longest = written(keys[Plan.ENTERPRISE], timedelta(days=days, minutes=1))
-    assert retention.expire(NOW) == Expired([], 1)
+    assert retention.expire(NOW) == ExpiredLogs([], 1)
     assert kept() == {younger, longest}
     assert older not in kept()
-    assert retention.expire(NOW) == Expired([], 0)
+    assert retention.expire(NOW) == ExpiredLogs([], 0)
 
 
 def test_a_day_that_no_plan_keeps_is_dropped_whole(keys: dict[Plan, ApiKey]) -> None:
     gone, edge = (written(keys[Plan.ENTERPRISE], timedelta(days=days)) for days in (366, 365))
-    assert retention.expire(NOW) == Expired([(NOW - timedelta(days=366)).date()], 0, activity=2)
+    assert retention.expire(NOW) == ExpiredLogs([(NOW - timedelta(days=366)).date()], 0, activity=2)
     assert kept() == {edge}
     assert gone not in kept()
     assert partitions.existing() == [(NOW - timedelta(days=365)).date()]
@@ -66,7 +66,7 @@ def test_rows_go_in_batches_until_none_is_left(keys: dict[Plan, ApiKey], monkeyp
     moment = NOW - timedelta(days=10)
     write(*(entry(keys[Plan.FREE], id=id_at(moment - timedelta(minutes=number))) for number in range(7)))
     stays = written(keys[Plan.PRO], timedelta(days=10))
-    assert retention.expire(NOW) == Expired([], 7)
+    assert retention.expire(NOW) == ExpiredLogs([], 7)
     assert kept() == {stays}
 
 
@@ -107,7 +107,7 @@ def test_a_day_is_dropped_when_it_is_past_for_everybody_in_it(keys: dict[Plan, A
     for days in (4, 5):
         written(keys[Plan.FREE], timedelta(days=days))
     stays = written(keys[Plan.PRO], timedelta(days=5))
-    assert retention.expire(NOW) == Expired([(NOW - timedelta(days=4)).date()], 1)
+    assert retention.expire(NOW) == ExpiredLogs([(NOW - timedelta(days=4)).date()], 1)
     assert kept() == {stays}
     assert partitions.existing() == [(NOW - timedelta(days=5)).date()]
 
@@ -124,7 +124,7 @@ def test_a_day_that_somebody_has_come_to_meanwhile_is_not_dropped(
         return drop(day, may_go)
 
     monkeypatch.setattr(partitions, "drop", drop_after_a_late_record)
-    assert retention.expire(NOW) == Expired([], 1)
+    assert retention.expire(NOW) == ExpiredLogs([], 1)
     assert kept() == set(late)
 
 
@@ -135,7 +135,7 @@ def test_activity_stays_a_year_and_then_goes(keys: dict[Plan, ApiKey]) -> None:
     since = (NOW - timedelta(days=500)).date()
     assert retention.expire(NOW).activity == 1
     assert kept() == set()
-    days_left = [(NOW.date() - day.date).days for day in find_days(scope, Window(since, NOW.date()))]
+    days_left = [(NOW.date() - day.date).days for day in find_days(scope, ActivityWindow(since, NOW.date()))]
     assert days_left == [4, 364]
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.rest.serializers import camel
 from apps.logs import erasure, retention, rollup
-from apps.logs.activity import ActivityScope, Window, find_days, window_of
+from apps.logs.activity import ActivityScope, ActivityWindow, find_days, window_of
 from apps.logs.entry import Entry
 from apps.logs.models import ActivityDelta, RequestLog
 from apps.organizations.models import Organization, Plan
@@ -86,7 +86,7 @@ def recount(rows: list[Entry], fits: Callable[[Entry], bool]) -> dict[date, dict
 SHOWN = ("request_count", "input_tokens", "output_tokens", "total_tokens", "cost")
 
 
-def told(scope: ActivityScope, window: Window) -> dict[date, dict[Any, dict[str, Decimal]]]:
+def told(scope: ActivityScope, window: ActivityWindow) -> dict[date, dict[Any, dict[str, Decimal]]]:
     """Return what is told, in the form of a recount."""
     answer: dict[date, dict[Any, dict[str, Decimal]]] = {}
     for day in find_days(scope, window):
@@ -188,8 +188,8 @@ class Activity(RuleBasedStateMachine):
         """Notes are folded, in batches of any size; a second time nothing is left to do."""
         before, rollup.BATCH = rollup.BATCH, size
         try:
-            rollup.fold()
-            assert rollup.fold() == 0
+            rollup.roll_up()
+            assert rollup.roll_up() == 0
         finally:
             rollup.BATCH = before
 
@@ -198,7 +198,7 @@ class Activity(RuleBasedStateMachine):
         """A fold that does not come to its end has folded nothing."""
         before = ActivityDelta.objects.count()
         with transaction.atomic():
-            rollup.fold()
+            rollup.roll_up()
             transaction.set_rollback(True)
         assert ActivityDelta.objects.count() == before
 
@@ -229,7 +229,7 @@ class Activity(RuleBasedStateMachine):
         ]
         for window in (
             window_of(NOW, days=365),
-            Window(NOW.date() - timedelta(days=90), NOW.date() - timedelta(days=1)),
+            ActivityWindow(NOW.date() - timedelta(days=90), NOW.date() - timedelta(days=1)),
         ):
             for scope, fits in scopes:
                 within = [one for one in rows if window.first <= time_of(one.id).date() <= window.last]

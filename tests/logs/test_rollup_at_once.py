@@ -30,7 +30,7 @@ def test_a_workers_own_word_counts_instead_of_the_sweepers(folded: bool) -> None
     for word in (swept, swept, own, swept, own):
         write(word)
         if folded:
-            rollup.fold()
+            rollup.roll_up()
     [day] = find_days(ActivityScope(frozenset({owner["organization_id"]})), window_of(datetime.now(UTC), days=2))
     assert (day.sums["request_count"], day.sums["error_count"], day.sums["cost"]) == ("1", "0", "0.5")
     assert [(one["id"], one["requestCount"]) for one in json.loads(day.models)] == [("claude", 1)]
@@ -59,7 +59,7 @@ def test_folds_at_once_while_rows_come_count_each_row_once(monkeypatch: pytest.M
 
     def fold() -> None:
         while not written.is_set():
-            rollup.fold()
+            rollup.roll_up()
 
     seen: list[int] = []
 
@@ -70,7 +70,7 @@ def test_folds_at_once_while_rows_come_count_each_row_once(monkeypatch: pytest.M
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(work, act) for act in (settle, fold, fold, look)]:
             done.result()
-    rollup.fold()
+    rollup.roll_up()
     assert ActivityDelta.objects.count() == 0
     assert seen == sorted(seen)
     assert {one % 5 for one in seen} <= {0}
@@ -84,7 +84,7 @@ def test_absurd_numbers_of_one_request_hold_up_no_other() -> None:
     absurd = {"prompt_tokens": 2**63 - 1, "cost": LARGEST, "data_storage_cost": LARGEST}
     for _ in range(2):
         write(entry(**owner, **absurd), entry(**owner, **absurd))
-        assert rollup.fold() == 1
+        assert rollup.roll_up() == 1
     [day] = find_days(ActivityScope(frozenset({owner["organization_id"]})), window_of(datetime.now(UTC), days=2))
     assert (day.sums["request_count"], day.sums["input_tokens"]) == ("4", str(2**63 - 1))
     assert Decimal(day.sums["cost"]) == LARGEST

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.kernel.ids import new_id
 from apps.logs import search
-from apps.logs.access import Scope
+from apps.logs.access import LogScope
 from apps.logs.models import RequestLog
 from apps.logs.search import Filters
 from tests.logs.entries import entry, id_at, write
@@ -56,7 +56,7 @@ def _rows(db: None) -> None:
 def test_a_page_is_read_off_an_index(
     narrowed: dict[str, UUID], filters: dict[str, Any], index: str, ascending: bool
 ) -> None:
-    scope = Scope({ORGANIZATION: datetime.now(UTC) - timedelta(days=3)}, **narrowed)
+    scope = LogScope({ORGANIZATION: datetime.now(UTC) - timedelta(days=3)}, **narrowed)
     after = new_id()
     plan = plan_of(lambda: search.find_page(scope, Filters(**filters), count=51, after=after, ascending=ascending))
     assert set(re.findall(r"using request_log_\d+_(\w+?)_idx", plan)) == {index}
@@ -65,7 +65,7 @@ def test_a_page_is_read_off_an_index(
 
 def test_several_organizations_are_merged_not_sorted() -> None:
     since = datetime.now(UTC) - timedelta(days=3)
-    scope = Scope({ORGANIZATION: since, new_id(): since})
+    scope = LogScope({ORGANIZATION: since, new_id(): since})
     plan = plan_of(lambda: search.find_page(scope, Filters(), count=51, after=None, ascending=False))
     assert "Merge Append" in plan
     assert set(re.findall(r"using request_log_\d+_(\w+?)_idx", plan)) == {"organization_id_created_at_id"}
@@ -74,7 +74,7 @@ def test_several_organizations_are_merged_not_sorted() -> None:
 
 def test_only_the_days_in_question_are_looked_at() -> None:
     now = datetime.now(UTC)
-    scope = Scope({ORGANIZATION: now - timedelta(days=365)})
+    scope = LogScope({ORGANIZATION: now - timedelta(days=365)})
     today = Filters(start=now.replace(hour=0, minute=0, second=0, microsecond=0), end=now)
     plan = plan_of(lambda: search.find_page(scope, today, count=51, after=None, ascending=False))
     assert set(re.findall(r"request_log_(\d+)", plan)) == {f"{now:%Y%m%d}"}
@@ -82,7 +82,7 @@ def test_only_the_days_in_question_are_looked_at() -> None:
 
 def test_one_row_is_found_in_one_day() -> None:
     [identifier] = write(entry(organization_id=ORGANIZATION))
-    scope = Scope({ORGANIZATION: datetime.now(UTC) - timedelta(days=365)})
+    scope = LogScope({ORGANIZATION: datetime.now(UTC) - timedelta(days=365)})
     plan = plan_of(lambda: search.find_row(scope, identifier))
     assert len(set(re.findall(r"request_log_(\d+)", plan))) == 1
 
@@ -112,9 +112,9 @@ def test_custom_headers_have_an_index_of_their_own() -> None:
 
 
 def test_models_in_use_are_found_without_reading_rows() -> None:
-    scope = Scope({ORGANIZATION: datetime.now(UTC) - timedelta(days=3)}, PROJECT)
+    scope = LogScope({ORGANIZATION: datetime.now(UTC) - timedelta(days=3)}, PROJECT)
     with CaptureQueriesContext(connection) as captured:
-        assert search.find_used(scope) == (["gpt-5"], ["openai"])
+        assert search.find_used_models(scope) == (["gpt-5"], ["openai"])
     assert [query["sql"] for query in captured.captured_queries if "request_log" in query["sql"]] == []
 
 
@@ -123,7 +123,7 @@ def test_many_organizations_are_looked_for_at_once_where_rows_are_rare(monkeypat
     other, late = new_id(), new_id()
     written = [write(entry(organization_id=one, id=id_at(now - timedelta(hours=5))))[0] for one in (other, late)]
     # What is before the beginning of its own organization is not seen, though another's begins earlier.
-    scope = Scope({ORGANIZATION: now - timedelta(days=30), other: now - timedelta(days=30), late: now})
+    scope = LogScope({ORGANIZATION: now - timedelta(days=30), other: now - timedelta(days=30), late: now})
     pages = {}
     for walks in (0, 1_000):
         monkeypatch.setattr(search, "_MOST_WALKS", walks)

@@ -17,7 +17,7 @@ from apps.billing.models import Discount, PaymentMethod, Transaction
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel.ids import new_id
 from apps.keys.models import IamRule, ProviderKey
-from apps.keys.secrets import encrypt
+from apps.keys.secrets import encrypt_credential
 from apps.logs import erasure as log_erasure
 from apps.logs.models import ActivityDay
 from apps.organizations.actions import delete_organization
@@ -45,7 +45,7 @@ def fill(organization: Organization, project: Project, user: User) -> None:
     key = make_key(user, project, words).key
     IamRule.objects.create(api_key=key, rule_type="deny_models", rule_value={"models": [words]})
     ProviderKey.objects.create(
-        **mine, provider="custom", provider_name=str(organization.id), encrypted_token=encrypt(words)
+        **mine, provider="custom", provider_name=str(organization.id), encrypted_token=encrypt_credential(words)
     )
     PaymentMethod.objects.create(**mine, processor_customer_id=words, processor_payment_method_id=words)
     Discount.objects.create(**mine, share=Decimal("0.1"), model=words)

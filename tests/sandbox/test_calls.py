@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from apps.sandbox.calls import asked_calls, meant_calls, quotes_in
-from apps.sandbox.conversation import Tool
+from apps.sandbox.conversation import SandboxTool
+from apps.sandbox.tool_call_parser import asked_calls, meant_calls, quotes_in
 
-WEATHER = Tool("get_weather", "", {"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}})
-WRITE = Tool("Write", "", {"properties": {"file_path": {"type": "string"}, "content": {"type": "string"}}})
-FETCH = Tool("WebFetch", "", {"type": "object"})
+WEATHER = SandboxTool("get_weather", "", {"properties": {"city": {"type": "string"}, "days": {"type": "integer"}}})
+WRITE = SandboxTool("Write", "", {"properties": {"file_path": {"type": "string"}, "content": {"type": "string"}}})
+FETCH = SandboxTool("WebFetch", "", {"type": "object"})
 TOOLS = (WEATHER, WRITE, FETCH)
 
 

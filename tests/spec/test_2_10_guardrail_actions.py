@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from apps.billing import reservations
-from apps.billing.leases import worker_name
+from apps.billing.worker_leases import worker_name
 from apps.kernel.redis import client as valkey
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization

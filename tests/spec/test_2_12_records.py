@@ -10,9 +10,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from redis.exceptions import RedisError
 
-from apps.billing import balances, leases, reservations
-from apps.billing.leases import worker_name
+from apps.billing import balances, reservations, worker_leases
 from apps.billing.models import LedgerEntry
+from apps.billing.worker_leases import worker_name
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.settle import settle, sweep
 from apps.kernel import redis as kernel_redis
@@ -128,7 +128,7 @@ def test_an_admitted_request_that_is_never_answered_has_one_row_that_says_so(cal
     lost = "worker-that-died"
     notes = reservations.notes_key(worker_name())
     valkey().rename(notes, reservations.notes_key(lost))
-    leases.retire(lost)
+    worker_leases.expire_lease(lost)
     assert sweep() == 1
     assert sweep() == 1
     settle_all()
@@ -144,7 +144,7 @@ def test_a_settler_that_died_after_the_commit_is_made_up_for(caller: Caller, mon
     caller.chat("hi [[sandbox usage=1000,200]]")
     (message,) = outbox.read_batch("test", 10, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(balances, "put", dies)
+        patch.setattr(balances, "publish_or_raise", dies)
         with pytest.raises(RedisError):
             settle([message])
     assert Organization.objects.get(pk=caller.organization_id).credits == 100 - Decimal("0.00027")

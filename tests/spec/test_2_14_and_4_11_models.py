@@ -11,8 +11,8 @@ from django.test import Client
 from openai import AuthenticationError, NotFoundError, OpenAI
 from pytest_django.live_server_helper import LiveServer
 
-from apps.catalog import snapshot
-from apps.catalog.listing import list_of
+from apps.catalog import catalog_cache
+from apps.catalog.model_listing import build_listing
 from apps.catalog.models import Model, ModelProvider
 from apps.kernel import generation
 from apps.keys.actions import CreatedKey
@@ -28,19 +28,19 @@ DAY = date(2026, 11, 21)
 def listed(db: None) -> None:
     """The shipped catalog, in the tables and in this process."""
     stock()
-    snapshot.refresh(generation.read(generation.CATALOG))
+    catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
 
 
 def changed() -> None:
     """Let the process see what was written to the tables."""
     generation.bump(generation.CATALOG)
-    snapshot.refresh(generation.read(generation.CATALOG))
+    catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
 
 
 def shipped(day: date = DAY, **flags: bool) -> dict[str, dict[str, Any]]:
     """What the listing says on a given day, by id."""
     flags = {"include_deactivated": False, "exclude_deprecated": False} | flags
-    return {entry["id"]: entry for entry in list_of(snapshot.current(), day, **flags)["data"]}
+    return {entry["id"]: entry for entry in build_listing(catalog_cache.current(), day, **flags)["data"]}
 
 
 def own_model(name: str, **dates: date | None) -> None:
@@ -246,7 +246,7 @@ def created(world: World) -> CreatedKey:
 @pytest.mark.django_db(transaction=True)
 def test_the_openai_client_reads_the_listing_and_one_model(live_server: LiveServer, created: CreatedKey) -> None:
     stock()
-    snapshot.refresh(generation.read(generation.CATALOG))
+    catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
     openai = OpenAI(base_url=f"{live_server.url}/v1", api_key=created.token, max_retries=0)
     models = {model.id: model for model in openai.models.list()}
     assert len(models) == len(shipped(datetime.now(UTC).date()))

@@ -13,7 +13,7 @@ from knox.models import AuthToken
 from rest_framework.settings import api_settings
 
 from apps.kernel.ids import new_id
-from apps.organizations import throttle
+from apps.organizations import attempt_rate_limiter
 from apps.organizations.models import Membership, Mode, Organization, Project, Role, User
 from apps.organizations.sessions import start_session
 from tests.world import PASSWORD, Caller, World, make_user
@@ -191,7 +191,9 @@ class TestSignIn:
         self, world: World, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         believe_one_proxy(monkeypatch)
-        monkeypatch.setattr(throttle, "SIGN_IN_PER_ACCOUNT", throttle.Rate("sign-in:account", 3, 3_600))
+        monkeypatch.setattr(
+            attempt_rate_limiter, "SIGN_IN_PER_ACCOUNT", attempt_rate_limiter.AttemptLimit("sign-in:account", 3, 3_600)
+        )
         wrong, right = ({"email": "olivia@example.com", "password": one} for one in ("not her password", PASSWORD))
         assert from_address("198.51.100.1", right).status_code == 200
         guesses = [from_address(f"203.0.113.{number}", wrong).status_code for number in range(4)]
@@ -201,7 +203,9 @@ class TestSignIn:
         assert from_address("203.0.113.9", {**wrong, "email": "dana@example.com"}).status_code == 401
 
     def test_tries_are_throttled_per_account(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(throttle, "SIGN_IN_PER_ACCOUNT", throttle.Rate("sign-in:account", 2))
+        monkeypatch.setattr(
+            attempt_rate_limiter, "SIGN_IN_PER_ACCOUNT", attempt_rate_limiter.AttemptLimit("sign-in:account", 2)
+        )
         body = {"email": "olivia@example.com", "password": "not her password"}
         assert [Caller().post("/auth/sign-in/email", body).status_code for _ in range(2)] == [401, 401]
         # The right password, in another spelling of the address, from another address: still the same account.
@@ -214,7 +218,9 @@ class TestSignIn:
         assert other.status_code == 200
 
     def test_tries_are_throttled_per_address(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(throttle, "SIGN_IN_PER_ADDRESS", throttle.Rate("sign-in:address", 1))
+        monkeypatch.setattr(
+            attempt_rate_limiter, "SIGN_IN_PER_ADDRESS", attempt_rate_limiter.AttemptLimit("sign-in:address", 1)
+        )
         first = Caller().post("/auth/sign-in/email", {"email": "nobody@example.com", "password": "x"})
         # What a client claims to have come through does not give it another address.
         second = Caller().post(
@@ -226,7 +232,9 @@ class TestSignIn:
 
 
 def test_sign_ups_are_throttled_per_address(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "SIGN_UP_PER_ADDRESS", throttle.Rate("sign-up:address", 1))
+    monkeypatch.setattr(
+        attempt_rate_limiter, "SIGN_UP_PER_ADDRESS", attempt_rate_limiter.AttemptLimit("sign-up:address", 1)
+    )
     sign_up()
     response = Caller().post("/auth/sign-up/email", {**OLIVIA, "email": "another@example.com"})
     assert response.status_code == 429

@@ -15,7 +15,7 @@ from django.db import connection
 from django.utils import timezone
 
 from apps.keys.models import ApiKey
-from apps.organizations import messages, throttle
+from apps.organizations import account_emails, attempt_rate_limiter
 from apps.organizations.actions import create_operator
 from apps.organizations.email_tokens import invitation_token, verification_token
 from apps.organizations.invitations import invite
@@ -73,8 +73,8 @@ def test_an_admin_invites_and_whoever_it_is_signs_up_and_is_a_member(
     assert response.status_code == 200
     shown = response.json()["invitation"]
     assert (shown["email"], shown["role"], "token" in shown) == ("nina@example.com", "developer", False)
-    assert messages.send_waiting() == 1
-    assert messages.send_waiting() == 0
+    assert account_emails.send_pending_emails() == 1
+    assert account_emails.send_pending_emails() == 0
     (message,) = mail.outbox
     assert message.to == ["nina@example.com"]
     signed_up = sign_up(invitation=token_in(message.body))
@@ -172,7 +172,7 @@ class TestConfirmingAnAddress:
     def test_it_takes_the_token_that_was_sent_to_it(self, mailoutbox: Any) -> None:
         session = sign_up().json()
         assert session["user"]["emailVerified"] is False
-        assert messages.send_waiting() == 1
+        assert account_emails.send_pending_emails() == 1
         (message,) = mail.outbox
         assert message.to == ["nina@example.com"]
         token = token_in(message.body)
@@ -232,13 +232,15 @@ class TestConfirmingAnAddress:
 
     def test_another_message_is_sent_when_asked_for_but_not_without_end(self, mailoutbox: Any) -> None:
         caller = Caller(sign_up().json()["token"])
-        messages.send_waiting()
+        account_emails.send_pending_emails()
         statuses = [caller.post("/auth/send-verification-email").status_code for _ in range(6)]
         assert statuses == [200] * 5 + [429]
-        assert messages.send_waiting() == 1, "one message for all that was asked since"
+        assert account_emails.send_pending_emails() == 1, "one message for all that was asked since"
 
     def test_tokens_are_not_tried_without_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(throttle, "VERIFY_PER_ADDRESS", throttle.Rate("verify-email:address", 2))
+        monkeypatch.setattr(
+            attempt_rate_limiter, "VERIFY_PER_ADDRESS", attempt_rate_limiter.AttemptLimit("verify-email:address", 2)
+        )
         statuses = [Caller().post("/auth/verify-email", {"token": "x"}).status_code for _ in range(3)]
         assert statuses == [400, 400, 429]
 
@@ -255,14 +257,14 @@ def test_a_message_that_cannot_be_sent_waits(db: None, settings: Any, monkeypatc
 
     with monkeypatch.context() as patched:
         patched.setattr("django.core.mail.EmailMessage.send", away)
-        assert messages.send_waiting() == 0
-    assert messages.send_waiting() == 1
+        assert account_emails.send_pending_emails() == 0
+    assert account_emails.send_pending_emails() == 1
 
 
 def test_production_writes_no_token_to_the_log(db: None, settings: Any, capsys: pytest.CaptureFixture[str]) -> None:
     settings.EMAIL_VERIFICATION, settings.DEVELOPMENT = True, False
     settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
     sign_up()
-    assert messages.send_waiting() == 0
+    assert account_emails.send_pending_emails() == 0
     assert "token" not in "".join(capsys.readouterr())
     assert User.objects.exclude(verification_wanted_at=None).count() == 1

@@ -16,7 +16,7 @@ from django.db import connection
 from django.test import Client
 from knox.models import AuthToken
 
-from apps.organizations import throttle
+from apps.organizations import attempt_rate_limiter
 from apps.organizations.actions import create_operator
 from apps.organizations.models import TwoFactor, User
 from tests.two_factor import SECRET, app_code, enrol
@@ -99,7 +99,9 @@ def test_each_recovery_code_is_good_once(world: World) -> None:
 
 
 def test_codes_are_not_tried_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "TWO_FACTOR_PER_ACCOUNT", throttle.Rate("two-factor:account", 3, 600))
+    monkeypatch.setattr(
+        attempt_rate_limiter, "TWO_FACTOR_PER_ACCOUNT", attempt_rate_limiter.AttemptLimit("two-factor:account", 3, 600)
+    )
     enrol(world.olivia)
     assert [sign_in(world.olivia, code="000000").status_code for _ in range(4)] == [401, 401, 401, 429]
     assert sign_in(world.olivia, code=app_code()).status_code == 429

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.catalog.models import Provider as ProviderRow
 from apps.kernel import generation
 from apps.keys.models import ProviderKey
@@ -67,7 +67,7 @@ class TestAskingTheProvider:
         settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = False
         ProviderRow.objects.filter(id="anthropic").update(base_url=f"http://127.0.0.1:{provider.server_port}/v1")
         generation.bump(generation.CATALOG)
-        snapshot.refresh(generation.read(generation.CATALOG))
+        catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
         named = {"provider": "anthropic", "providerName": ..., "baseUrl": ...}
         provider.answer = (401, b'{"error": {"message": "invalid x-api-key"}}')
         response = create(administrator, world, **named)

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test import TestCase
 
 from apps.keys.models import ProviderKey
-from apps.keys.secrets import decrypt
+from apps.keys.secrets import decrypt_credential
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Plan, User
 from tests.provider_keys import TOKEN, UNASKED, create
@@ -41,7 +41,7 @@ class TestCreating:
         assert administrator.get("/keys/provider", organizationId=str(world.acme.id)).json() == {
             "providerKeys": [shown]
         }
-        assert decrypt(bytes(row.encrypted_token)) == TOKEN
+        assert decrypt_credential(bytes(row.encrypted_token)) == TOKEN
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT row_to_json(keys_providerkey)::text, encode(encrypted_token, 'escape') FROM keys_providerkey"

@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from apps.guardrails.models import Violation
-from apps.guardrails.search import Place
+from apps.guardrails.search import ViolationCursor
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization, Plan
 from tests.world import Caller, World, signed_in
@@ -200,8 +200,8 @@ class TestFilters:
 
     @pytest.mark.parametrize("moment", [datetime(1970, 1, 1, tzinfo=UTC), NOON, datetime(4000, 1, 1, tzinfo=UTC)])
     def test_a_cursor_says_where_it_came_from(self, moment: datetime) -> None:
-        place = Place(moment, new_id())
-        assert Place.read(place.write()) == place
+        place = ViolationCursor(moment, new_id())
+        assert ViolationCursor.read(place.write()) == place
 
 
 class TestCounting:

@@ -196,9 +196,9 @@ def test_today_is_included_before_and_after_it_is_rolled_up(olivia: Caller, key:
     for number in (1, 2, 3):
         write(entry(key, id=at(0)))
         if folded:
-            assert rollup.fold() == 1
+            assert rollup.roll_up() == 1
         assert counts(olivia) == {day(0): number}
-    assert rollup.fold() == (0 if folded else 3)
+    assert rollup.roll_up() == (0 if folded else 3)
     assert counts(olivia) == {day(0): 3}
 
 
@@ -236,7 +236,7 @@ def test_a_project_and_a_key_narrow_it(world: World, olivia: Caller, key: ApiKey
     write(entry(key, id=at(0)), entry(other_key, id=at(0)), entry(other_key, id=at(0)))
     write(*(entry(elsewhere_in_acme, id=at(0)) for _ in range(4)))
     if folded:
-        rollup.fold()
+        rollup.roll_up()
     assert counts(olivia) == {day(0): 7}
     assert counts(olivia, orgId=str(world.acme.id)) == {day(0): 7}
     assert counts(olivia, projectId=str(world.project.id)) == {day(0): 3}

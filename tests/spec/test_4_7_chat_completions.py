@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.kernel import generation
 from apps.logs.models import RequestLog
 from tests.upstream import Caller, chunks_of, settle_all
@@ -130,5 +130,5 @@ def test_any_openai_compatible_address_serves_by_environment(caller: Caller, mon
 
 def load_catalog_anew() -> None:
     """Make this process read the environment's addresses again."""
-    snapshot.refresh(generation.fresh_word())
+    catalog_cache.refresh(generation.new_generation_token())
     generation.bump(generation.CATALOG)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from apps.catalog import snapshot
+from apps.catalog import catalog_cache
 from apps.kernel import generation
 from apps.keys.actions import CreatedKey, change_api_key
 from tests.stock import stock
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def _listed(db: None) -> None:
     stock()
-    snapshot.refresh(generation.read(generation.CATALOG))
+    catalog_cache.refresh(generation.read_generation_token(generation.CATALOG))
 
 
 @pytest.fixture

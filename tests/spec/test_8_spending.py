@@ -14,7 +14,7 @@ from apps.gateway.access import policy
 from apps.gateway.settlement import outbox
 from apps.kernel.redis import client as valkey
 from apps.keys.models import ApiKey, ProviderKey
-from apps.keys.secrets import encrypt
+from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.families import ROUTES, error_of, post
@@ -133,7 +133,7 @@ def test_a_limit_of_nothing_lets_nothing_in_that_costs(caller: Caller) -> None:
 @pytest.mark.parametrize("mode", ["api-keys", "hybrid"])
 def test_own_credentials_need_no_credits_but_count_against_the_keys_limit(caller: Caller, mode: str) -> None:
     ProviderKey.objects.create(
-        organization_id=caller.organization_id, provider="sandbox", encrypted_token=encrypt("sk-of-acme")
+        organization_id=caller.organization_id, provider="sandbox", encrypted_token=encrypt_credential("sk-of-acme")
     )
     Project.objects.filter(pk=caller.key.project_id).update(mode=mode)
     credited(caller, Decimal(0))

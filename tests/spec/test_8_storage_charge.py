@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from apps.billing.audit import differences
+from apps.billing.ledger_audit import find_mismatches
 from apps.billing.models import LedgerEntry
-from apps.billing.storage import storage_cost_of
+from apps.billing.storage import price_storage
 from apps.gateway.access import policy
 from apps.keys.models import ApiKey
 from apps.logs.activity import ActivityScope, find_days, window_of
@@ -30,7 +30,7 @@ from tests.upstream import Caller, settle_all
     ],
 )
 def test_the_price(tokens: int, level: str, cost: str) -> None:
-    assert storage_cost_of(tokens, level) == Decimal(cost)
+    assert price_storage(tokens, level) == Decimal(cost)
 
 
 def keep(caller: Caller, level: str) -> None:
@@ -41,7 +41,7 @@ def keep(caller: Caller, level: str) -> None:
 
 def unaccounted() -> list[Decimal]:
     """Return by how much each balance differs from its ledger entries."""
-    return [one.balance - one.entries for one in differences()]
+    return [one.balance - one.entries for one in find_mismatches()]
 
 
 def credits(caller: Caller) -> Decimal:

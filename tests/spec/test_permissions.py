@@ -20,7 +20,7 @@ from apps.billing.models import Transaction
 from apps.guardrails.models import CustomRule
 from apps.kernel.ids import new_id
 from apps.keys.models import IamRule, ProviderKey
-from apps.keys.secrets import encrypt
+from apps.keys.secrets import encrypt_credential
 from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Plan, Role
 from apps.organizations.sessions import MemberEndpoint
@@ -241,7 +241,7 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
             api_key=key, rule_type="allow_models", rule_value={"models": ["echo"]}
         )
     found["provider_key"] = ProviderKey.objects.create(
-        organization=world.acme, provider="openai", encrypted_token=encrypt("secret"), last_four="cret"
+        organization=world.acme, provider="openai", encrypted_token=encrypt_credential("secret"), last_four="cret"
     )
     found["sams_invitation"] = invite(email=world.sam.email, organization=world.acme)
     found["guardrail"] = CustomRule.objects.create(

@@ -10,16 +10,17 @@ import sys
 
 import pytest
 
-from gateway_project import scheduling
+from gateway_project import scheduling_priority
 from tests.stack.product import Product
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() not in scheduling._NUMBERS, reason="another system's scheduler"
+    sys.platform != "linux" or platform.machine() not in scheduling_priority._NUMBERS,
+    reason="another system's scheduler",
 )
 
 TOLD = """
 import os, subprocess, sys
-from gateway_project.scheduling import stand_back
+from gateway_project.scheduling_priority import stand_back
 os.nice(3)
 stand_back()
 child = "import os; print(os.sched_getscheduler(0), os.getpriority(os.PRIO_PROCESS, 0)); "
@@ -38,7 +39,7 @@ def test_it_holds_for_what_is_started_later_and_takes_no_share_away() -> None:
 
 def test_where_it_is_not_known_how_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "abacus")
-    scheduling.stand_back()
+    scheduling_priority.lower_scheduling_priority()
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from apps.kernel.errors import BodyTooLarge, Overloaded, RateLimited, RequestTimeout
-from gateway_project.http.address_throttle import AddressThrottle
+from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.body_reading import BodyAborted, BodyMemory, read_body
 from gateway_project.http.client_limits import ClientLimits
-from gateway_project.http.reading import Incoming
+from gateway_project.http.request_parser import IncomingRequest
 from gateway_project.http.route_limits import limit_of
 
 LIMITS = ClientLimits(
@@ -38,7 +38,7 @@ class Sender:
     """A client that sends `piece` bytes every `every` seconds until its request has `size`."""
 
     def __init__(self, clock: Clock, piece: int, every: float, size: int) -> None:
-        self.request = Incoming()
+        self.request = IncomingRequest()
         self._clock, self._piece, self._every, self._size = clock, piece, every, size
 
     def receive(self, patience: float | None = None) -> bool:
@@ -118,7 +118,7 @@ def test_one_address_cannot_hold_all_the_memory_for_bodies() -> None:
 
 def test_a_bucket_fills_again_with_time_and_is_each_addresss_own() -> None:
     clock = Clock()
-    throttle = AddressThrottle(clock)
+    throttle = AddressRateLimiter(clock)
     for _ in range(60):
         throttle.count_try("a")
     with pytest.raises(RateLimited) as refused:
@@ -133,9 +133,9 @@ def test_a_bucket_fills_again_with_time_and_is_each_addresss_own() -> None:
 
 
 def test_a_bucket_lets_through_all_that_the_exact_count_allows() -> None:
-    """Sixty tries in any minute (`apps.organizations.throttle`), however they are spread."""
+    """Sixty tries in any minute (`apps.organizations.attempt_rate_limiter`), however they are spread."""
     clock = Clock()
-    throttle = AddressThrottle(clock)
+    throttle = AddressRateLimiter(clock)
     for _ in range(5):
         for _ in range(60):
             throttle.count_try("a")
@@ -143,8 +143,8 @@ def test_a_bucket_lets_through_all_that_the_exact_count_allows() -> None:
 
 
 def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway_project.http.address_throttle._MOST_ADDRESSES", 2)
-    throttle = AddressThrottle(Clock())
+    monkeypatch.setattr("gateway_project.http.address_rate_limiter._MOST_ADDRESSES", 2)
+    throttle = AddressRateLimiter(Clock())
     for _ in range(60):
         throttle.count_try("a")
     throttle.count_try("b")

@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass
 from uuid import UUID
 
-from apps.catalog.snapshot import Provider
+from apps.catalog.catalog_cache import CatalogProvider
 from apps.gateway.access.policy import OwnCredential, Policy
 from apps.gateway.access.schemes import service_secrets
-from apps.keys.secrets import decrypt
+from apps.keys.secrets import decrypt_credential
 
 API_KEYS, CREDITS, HYBRID = "api-keys", "credits", "hybrid"
 
@@ -47,7 +47,7 @@ class Credential:
     def secret(self) -> str:
         """Return the credential in clear, to be sent to its provider and nowhere else."""
         if self.own is not None:
-            return decrypt(self.own.encrypted_token)
+            return decrypt_credential(self.own.encrypted_token)
         return self.service_secret or ""
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class Credential:
         return f"Credential({self.mode})"
 
 
-def credentials_for(policy: Policy, provider: Provider) -> list[Credential]:
+def credentials_for(policy: Policy, provider: CatalogProvider) -> list[Credential]:
     """Return the credentials that the project's mode gives for the provider: its own, else the service's."""
     own = policy.own_credentials.get(provider.id)
     if own and policy.mode != CREDITS:

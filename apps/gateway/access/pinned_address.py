@@ -9,7 +9,7 @@ import time
 from urllib.parse import urlsplit
 
 from apps.gateway.failures import UpstreamFailure
-from apps.keys.address_guard import UnsafeAddressError, guard
+from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 
 # Seconds for which a name that was looked up keeps its address, and how many are remembered.
 _MAX_AGE, _MOST = 30.0, 10_000
@@ -24,7 +24,7 @@ def pinned_ip(url: str) -> str:
     if found is not None and time.monotonic() - found[0] < _MAX_AGE:
         return found[1]
     try:
-        address = guard(url)
+        address = resolve_safe_address(url)
     except UnsafeAddressError as error:
         _pinned.pop(url, None)
         raise UpstreamFailure("network", f"its address cannot be called: {error}") from error

@@ -18,14 +18,14 @@ from django.conf import settings
 from redis.exceptions import RedisError
 
 from apps.billing.discounts import Shares, own_of
-from apps.billing.periods import Ceiling, ceiling_of
+from apps.billing.period_limits import UsageCeiling, find_usage_ceiling
 from apps.gateway.access.policy_cache import NoLongerValid, PolicyCache
-from apps.guardrails.configuration.active_guardrails import find_guardrails
-from apps.guardrails.scanning.engine import Compiled as Guardrails
+from apps.guardrails.configuration.compiled_cache import find_guardrails
+from apps.guardrails.scanning.engine import CompiledGuardrails as Guardrails
 from apps.kernel import database, generation
 from apps.kernel.errors import Gone, Unauthenticated
 from apps.keys.authenticate import find_api_key
-from apps.keys.iam import Rule
+from apps.keys.iam import AccessRule
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.organizations.models import Organization, Project
 from apps.organizations.plans import limits_of
@@ -54,7 +54,7 @@ class Policy:
     retention: str
     usage_limit: Decimal | None
     # What it may have used until its present period ends.
-    ceiling: Ceiling | None
+    ceiling: UsageCeiling | None
     # Requests a minute, of the organization and of the key, and requests at a time; None is unlimited.
     requests_per_minute: int | None
     key_requests_per_minute: int | None
@@ -66,7 +66,7 @@ class Policy:
     # Seconds for which the project keeps answers, None when it keeps none.
     cache_seconds: int | None
     expires_at: datetime | None
-    rules: tuple[Rule, ...]
+    rules: tuple[AccessRule, ...]
     # Its organization's own shares off the price.
     discounts: Shares
     own_credentials: Mapping[str, tuple[OwnCredential, ...]]
@@ -101,7 +101,7 @@ class Policy:
         Who is let in learns that on the way (`admission`); this is for who is not.
         """
         try:
-            return generation.read(generation.organization(self.organization_id)) == self.generation
+            return generation.read_generation_token(generation.organization(self.organization_id)) == self.generation
         except RedisError:
             return True
 
@@ -151,7 +151,7 @@ def _read_rows(token: str, word: str) -> Policy:
         mode=project.mode,
         retention=organization.retention_level,
         usage_limit=key.usage_limit,
-        ceiling=ceiling_of(key, organization.id, datetime.now(UTC)),
+        ceiling=find_usage_ceiling(key, organization.id, datetime.now(UTC)),
         requests_per_minute=_requests_per_minute(organization),
         key_requests_per_minute=key.requests_per_minute,
         concurrency=limits_of(organization.plan).concurrency,
@@ -176,9 +176,9 @@ distrust, invalidate, forget_all = _cache.distrust, _cache.invalidate, _cache.fo
 def _generation_of(organization_id: UUID) -> str:
     """Return the organization's generation; without Redis a word that will stand for nothing later."""
     try:
-        return generation.read(generation.organization(organization_id))
+        return generation.read_generation_token(generation.organization(organization_id))
     except RedisError:
-        return generation.fresh_word()
+        return generation.new_generation_token()
 
 
 def _requests_per_minute(organization: Organization) -> int | None:
@@ -189,9 +189,9 @@ def _requests_per_minute(organization: Organization) -> int | None:
     return limits_of(organization.plan).requests_per_minute if stated is None else stated or None
 
 
-def _rules_of(key: ApiKey) -> tuple[Rule, ...]:
+def _rules_of(key: ApiKey) -> tuple[AccessRule, ...]:
     rows = IamRule.objects.filter(api_key=key, status=IamRule.Status.ACTIVE).order_by("created_at")
-    return tuple(Rule(row.id, row.rule_type, row.rule_value) for row in rows)
+    return tuple(AccessRule(row.id, row.rule_type, row.rule_value) for row in rows)
 
 
 def _credentials_of(organization: Organization) -> Mapping[str, tuple[OwnCredential, ...]]:

@@ -22,9 +22,9 @@ from redis.exceptions import RedisError
 from apps.gateway.metrics.buffer import add
 from apps.gateway.metrics.definitions import STALE_POLICIES
 from apps.kernel import database, generation
-from apps.kernel.background import in_background
+from apps.kernel.background import run_in_background
+from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded, Unauthenticated
-from apps.kernel.setting import Setting
 from apps.kernel.single_flight import SingleFlight
 
 log = structlog.get_logger(__name__)
@@ -46,7 +46,7 @@ PATIENCE = 10.0
 # What a client is told to wait, in seconds.
 RETRY_AFTER = 2.0
 INVALID_KEY = "Missing or invalid API key"
-_MAX_STALE = Setting("POLICY_MAX_STALE")
+_MAX_STALE = CachedSetting("POLICY_MAX_STALE")
 
 
 class CacheablePolicy(Protocol):
@@ -77,7 +77,10 @@ class NoLongerValid(Exception):
         if self.organization_id is None or age <= UNKNOWN_FOR:
             return age <= UNKNOWN_FOR
         try:
-            return age <= MAX_AGE and generation.read(generation.organization(self.organization_id)) == self.word
+            return (
+                age <= MAX_AGE
+                and generation.read_generation_token(generation.organization(self.organization_id)) == self.word
+            )
         except RedisError:
             return False
 
@@ -190,7 +193,7 @@ class PolicyCache(Generic[Policy]):
             except Exception as error:  # noqa: BLE001 - the copy there is serves on, and who finds it expired is told
                 log.warning("policy.not_renewed", error=type(error).__name__)
 
-        in_background(renew)
+        run_in_background(renew)
 
     def _read_once(self, token: str, cache_key: bytes, copy: _Copy[Policy] | None) -> Policy:
         """Read the policy and cache it, once for all concurrent requests."""

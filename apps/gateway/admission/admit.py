@@ -16,29 +16,29 @@ from django.conf import settings
 from redis.exceptions import RedisError
 
 from apps.billing import balances, holds, reservations
-from apps.billing.holds import Extended, Growth, Hold, Shrunk, shrink
-from apps.billing.leases import worker_name
+from apps.billing.holds import ExtensionOutcome, Hold, HoldExtension, SettledHold, reduce_to_cost
 from apps.billing.ledger import Charge
-from apps.billing.reservations import Outcome, Rate, RateLeft
-from apps.catalog import snapshot
-from apps.catalog.snapshot import Catalog
+from apps.billing.reservations import RateLimit, RateLimitStatus, ReservationOutcome
+from apps.billing.worker_leases import worker_name
+from apps.catalog import catalog_cache
+from apps.catalog.catalog_cache import Catalog
 from apps.gateway.access import policy as policies
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.admission.worst_case import WorstCase
 from apps.kernel import generation
+from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Gone, PaymentRequired, RateLimited
 from apps.kernel.money import NANO, nanos_up, plain
-from apps.kernel.setting import Setting
 from apps.logs.entry import Entry
 
 # What is refused because of what others hold, and how many seconds they may take to give it back (docs/adr/0079).
-_WORTH_A_RETRY = frozenset({Outcome.TOO_MANY, Outcome.OVER_LIMIT, Outcome.NO_CREDITS})
+_WORTH_A_RETRY = frozenset({ReservationOutcome.TOO_MANY, ReservationOutcome.OVER_LIMIT, ReservationOutcome.NO_CREDITS})
 _RETRY_PAUSE = 0.005
 # Seconds beyond the longest answer after which a request that nobody took out no longer counts as in flight.
 _FLIGHT_SLACK = 60
-_LONGEST = Setting("UPSTREAM_TOTAL_TIMEOUT")
+_LONGEST = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
 
 
 class AdmissionGrant(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class AdmissionGrant(msgspec.Struct, frozen=True):
     Where the store gave no answer it holds something in this process only.
     """
 
-    rate: RateLeft | None = None
+    rate: RateLimitStatus | None = None
     hold: Hold | OfflineHold | None = None
 
 
@@ -60,7 +60,7 @@ def admit(
     Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
     """
     want = nanos_up(worst.want)
-    request = reservations.Request(
+    request = reservations.ReservationRequest(
         id=entry.id,
         worker=worker_name(),
         organization_id=policy.organization_id,
@@ -71,8 +71,8 @@ def admit(
         least_nanos=want if worst.least is worst.want else nanos_up(worst.least),
         from_credits=worst.credits,
         key_limit_nanos=None if policy.spending_limit is None else int(policy.spending_limit * NANO),
-        catalog_word=catalog.generation,
-        organization_word=policy.generation,
+        catalog_token=catalog.generation,
+        organization_token=policy.generation,
         payload=note,
         rates=_rates_of(policy, entry.route, free=free),
         most_in_flight=policy.concurrency,
@@ -90,43 +90,43 @@ def admit(
         policies.distrust(token, policy)
         answer, offline = offline_admission.decide(request, policy, error)
     match answer.outcome:
-        case Outcome.STALE:
-            catalog_word, organization_word = answer.words or ("", "")
+        case ReservationOutcome.STALE:
+            catalog_word, organization_word = answer.generation_tokens or ("", "")
             _invalidate_stale(policy, catalog, token, catalog_word, organization_word)
             return None
-        case Outcome.TOO_FAST if answer.rate is not None:
+        case ReservationOutcome.TOO_FAST if answer.rate is not None:
             raise RateLimited(
                 f"More than {answer.rate.per_minute} requests a minute; try again in {answer.rate.retry_after:.1f} s",
                 retry_after=answer.rate.retry_after,
                 headers=rate_headers(answer.rate),
             )
-        case Outcome.TOO_MANY:
+        case ReservationOutcome.TOO_MANY:
             raise RateLimited(
                 f"More than {policy.concurrency} requests at once; try again when one of them has been answered",
                 code="concurrency_exceeded",
                 retry_after=1,
             )
-        case Outcome.OVER_LIMIT:
+        case ReservationOutcome.OVER_LIMIT:
             raise PaymentRequired(
                 f"The key's {_limit_of(policy)} does not cover the request: " + _shortfall(worst, answer.left_nanos),
                 code="usage_limit_exceeded",
             )
-        case Outcome.NO_CREDITS:
+        case ReservationOutcome.NO_CREDITS:
             raise PaymentRequired(
                 "The organization's credits do not cover the request: " + _shortfall(worst, answer.left_nanos)
             )
-        case Outcome.UNKNOWN:
+        case ReservationOutcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
         case _:
             return AdmissionGrant(answer.rate, offline or answer.hold)
 
 
-def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answer:
+def _reserve(request: reservations.ReservationRequest, policy: Policy) -> reservations.ReservationResult:
     """Ask for a reservation, and again with balances that the store does not know. Raises RedisError, Overloaded."""
     answer = reservations.reserve(request)
     # At most the organization's and the key's.
     for _ in range(2):
-        if answer.outcome is Outcome.UNKNOWN:
+        if answer.outcome is ReservationOutcome.UNKNOWN:
             scope = answer.unknown or "organization"
             last_balances.publish(scope, policy.organization_id if scope == "organization" else policy.api_key_id)
             answer = reservations.reserve(request)
@@ -135,7 +135,7 @@ def _reserve(request: reservations.Request, policy: Policy) -> reservations.Answ
 
 def extend(
     policy: Policy, hold: Hold | OfflineHold, want: Decimal, part: Decimal, least: Decimal
-) -> Extended[Hold | OfflineHold]:
+) -> HoldExtension[Hold | OfflineHold]:
     """Hold more for a request under way, in USD: what is wanted, or a part of it, but no less than the least.
 
     Where the store gives no answer this process decides. Raises Overloaded; then it may be asked for again.
@@ -146,7 +146,7 @@ def extend(
     try:
         extended = holds.extend(hold, *asked)
         for _ in range(2):
-            if extended.growth is Growth.UNKNOWN:
+            if extended.growth is ExtensionOutcome.UNKNOWN:
                 of_credits = extended.balance.startswith(balances.CREDITS)
                 scope: balances.Scope = "organization" if of_credits else "key"
                 last_balances.publish(scope, policy.organization_id if of_credits else policy.api_key_id)
@@ -156,15 +156,15 @@ def extend(
     return extended
 
 
-def settle(hold: Hold | OfflineHold, charge: Charge) -> Shrunk | None:
+def settle(hold: Hold | OfflineHold, charge: Charge) -> SettledHold | None:
     """Hold no more than a request is charged; return what that makes of its reservation, where it has one."""
     if isinstance(hold, OfflineHold):
         hold.settle(charge)
         return None
-    return shrink(hold, charge)
+    return reduce_to_cost(hold, charge)
 
 
-def rate_headers(rate: RateLeft) -> list[tuple[str, str]]:
+def rate_headers(rate: RateLimitStatus) -> list[tuple[str, str]]:
     """Return the rate limit headers for the client; `ratelimit-reset` is in seconds."""
     return [
         ("ratelimit-limit", str(rate.per_minute)),
@@ -173,19 +173,21 @@ def rate_headers(rate: RateLeft) -> list[tuple[str, str]]:
     ]
 
 
-def _rates_of(policy: Policy, route: str, *, free: bool) -> tuple[Rate, ...]:
+def _rates_of(policy: Policy, route: str, *, free: bool) -> tuple[RateLimit, ...]:
     """Return the rate limits of a request: its organization's, its key's, and that of free models.
 
     Chats, messages and images (the first word of a route) are counted apart; free models are not.
     """
     family = route.partition("_")[0]
-    rates: list[Rate] = []
+    rates: list[RateLimit] = []
     if policy.requests_per_minute:
-        rates.append(Rate(_bucket("organization", policy.organization_id, f":{family}"), policy.requests_per_minute))
+        rates.append(
+            RateLimit(_bucket("organization", policy.organization_id, f":{family}"), policy.requests_per_minute)
+        )
     if policy.key_requests_per_minute:
-        rates.append(Rate(_bucket("key", policy.api_key_id, f":{family}"), policy.key_requests_per_minute))
+        rates.append(RateLimit(_bucket("key", policy.api_key_id, f":{family}"), policy.key_requests_per_minute))
     if free and settings.FREE_MODELS_PER_MINUTE:
-        rates.append(Rate(_bucket("free", policy.organization_id, ""), settings.FREE_MODELS_PER_MINUTE))
+        rates.append(RateLimit(_bucket("free", policy.organization_id, ""), settings.FREE_MODELS_PER_MINUTE))
     return tuple(rates)
 
 
@@ -200,8 +202,8 @@ def is_current(policy: Policy, catalog: Catalog, token: str) -> bool:
     Without Redis nobody can tell, and a refusal stands.
     """
     try:
-        catalog_word = generation.read(generation.CATALOG)
-        organization_word = generation.read(generation.organization(policy.organization_id))
+        catalog_word = generation.read_generation_token(generation.CATALOG)
+        organization_word = generation.read_generation_token(generation.organization(policy.organization_id))
     except RedisError:
         return True
     if (catalog_word, organization_word) == (catalog.generation, policy.generation):
@@ -214,7 +216,7 @@ def _invalidate_stale(policy: Policy, catalog: Catalog, token: str, catalog_word
     if organization_word != policy.generation:
         policies.invalidate(token, policy)
     if catalog_word != catalog.generation:
-        snapshot.refresh(catalog_word)
+        catalog_cache.refresh(catalog_word)
 
 
 def _limit_of(policy: Policy) -> str:

@@ -15,13 +15,13 @@ import gevent
 
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.metrics.definitions import BYTES_IN_FLIGHT
+from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded, RateLimited
 from apps.kernel.offload import LARGE
-from apps.kernel.setting import Setting
 
 # Seconds after which it is worth to try again: about as long as a large request takes to be read and passed on.
 _RETRY_AFTER: Final = 2
-_OF_WORKER, _OF_ORGANIZATION = Setting("WORKER_BYTES_IN_FLIGHT"), Setting("ORGANIZATION_BYTES_IN_FLIGHT")
+_OF_WORKER, _OF_ORGANIZATION = CachedSetting("WORKER_BYTES_IN_FLIGHT"), CachedSetting("ORGANIZATION_BYTES_IN_FLIGHT")
 # Answers are paid for by the time they come: they may take so many times the budget, that refuses new requests at once.
 _FOR_ANSWERS: Final = 2
 

@@ -15,7 +15,7 @@ from django.db import DatabaseError, connection
 
 from apps.billing import balance_copies, balances, ledger
 from apps.billing.balances import Balance, Scope
-from apps.billing.reservations import Answer, Outcome, Request
+from apps.billing.reservations import ReservationOutcome, ReservationRequest, ReservationResult
 from apps.kernel import database
 from apps.kernel.errors import Overloaded
 from apps.kernel.single_flight import SingleFlight
@@ -39,17 +39,17 @@ _reading = Lock()
 _reads: SingleFlight[tuple[Scope, UUID], list[Balance]] = SingleFlight(10.0)
 
 
-def remember(request: Request, answer: Answer) -> None:
+def remember(request: ReservationRequest, answer: ReservationResult) -> None:
     """Remember the balances that the store returned with a reservation."""
     limit = request.key_limit_nanos
     if answer.credits_left is not None:
         _remember_balance(request.organization_id, answer.credits_left)
-    elif answer.outcome is Outcome.NO_CREDITS:
+    elif answer.outcome is ReservationOutcome.NO_CREDITS:
         _remember_balance(request.organization_id, answer.left_nanos)
     if limit is not None:
         if answer.key_left is not None:
             _remember_balance(request.api_key_id, limit - answer.key_left)
-        elif answer.outcome is Outcome.OVER_LIMIT:
+        elif answer.outcome is ReservationOutcome.OVER_LIMIT:
             _remember_balance(request.api_key_id, limit - answer.left_nanos)
 
 
@@ -80,7 +80,7 @@ def publish(scope: Scope, identifier: UUID) -> None:
     """Read a balance that the store has no copy of, and give it one. Raises Overloaded as `read` does, RedisError."""
     found = read(scope, identifier)
     try:
-        balance_copies.mend(balances.put(found))
+        balance_copies.repair_copies(balances.publish_or_raise(found))
     except DatabaseError as error:
         raise Overloaded(_UNCHECKABLE, retry_after=RETRY_AFTER) from error
     finally:

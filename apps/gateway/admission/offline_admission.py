@@ -18,29 +18,38 @@ from redis.exceptions import RedisError, ResponseError
 
 from apps.billing import reservations
 from apps.billing.balances import CREDITS, Scope
-from apps.billing.holds import Extended, Growth, Hold
-from apps.billing.reservations import Answer, Outcome, Rate, RateLeft, Request
+from apps.billing.holds import ExtensionOutcome, Hold, HoldExtension
+from apps.billing.reservations import (
+    RateLimit,
+    RateLimitStatus,
+    ReservationOutcome,
+    ReservationRequest,
+    ReservationResult,
+)
 from apps.gateway.access.policy import Policy
 from apps.gateway.admission import last_balances
 from apps.gateway.admission.last_balances import RETRY_AFTER
 from apps.gateway.admission.offline_hold import OfflineAccount, OfflineHold, add_to_gauge
 from apps.gateway.admission.store_outage import OUTAGE, outage_reason
 from apps.gateway.metrics.definitions import OFFLINE_DECISIONS, UNRESERVED
+from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded
 from apps.kernel.money import NANO
-from apps.kernel.setting import Setting
 from apps.organizations.models import OutagePolicy
 
 log = structlog.get_logger(__name__)
 
-_ALLOWANCE = Setting("OFFLINE_ALLOWANCE_USD")
+_ALLOWANCE = CachedSetting("OFFLINE_ALLOWANCE_USD")
 # Seconds after an outage in which its records are settled and the copies moved; until then it counts on.
 SETTLED_AFTER = 30.0
 # Seconds after which the store no longer does what it was asked when nobody waited any more.
 _LATEST_EXECUTION = 3.0
 _MOST_ACCOUNTS, _MOST_UNHEARD = 20_000, 20_000
 # The balances that a request may count against, and what comes of one that does not cover it.
-_REFUSALS: tuple[tuple[Scope, Outcome], ...] = (("key", Outcome.OVER_LIMIT), ("organization", Outcome.NO_CREDITS))
+_REFUSALS: tuple[tuple[Scope, ReservationOutcome], ...] = (
+    ("key", ReservationOutcome.OVER_LIMIT),
+    ("organization", ReservationOutcome.NO_CREDITS),
+)
 
 
 _accounts: dict[UUID, OfflineAccount] = defaultdict(OfflineAccount)
@@ -50,7 +59,9 @@ _full_at: dict[str, float] = {}
 _unanswered: deque[tuple[float, str, UUID]] = deque(maxlen=_MOST_UNHEARD)
 
 
-def decide(request: Request, policy: Policy, error: RedisError) -> tuple[Answer, OfflineHold | None]:
+def decide(
+    request: ReservationRequest, policy: Policy, error: RedisError
+) -> tuple[ReservationResult, OfflineHold | None]:
     """Answer for the store, which did not; with what the request holds here when it is let in.
 
     Raises Overloaded when that cannot be told, or what may be served unchecked is used up.
@@ -97,7 +108,7 @@ class _Refused(Exception):
         self.decision, self.message = decision, message
 
 
-def _decide(request: Request, policy: Policy) -> tuple[Answer, OfflineHold | None]:
+def _decide(request: ReservationRequest, policy: Policy) -> tuple[ReservationResult, OfflineHold | None]:
     if policy.outage_policy == OutagePolicy.CLOSED:
         raise _Refused(
             "closed",
@@ -126,27 +137,27 @@ def _decide(request: Request, policy: Policy) -> tuple[Answer, OfflineHold | Non
         if left is None:
             _refuse_unknown()
         if left < least or left <= 0:
-            return Answer(refusal, left_nanos=left), None
+            return ReservationResult(refusal, left_nanos=left), None
     if hold.balances:
         if (free := _headroom(hold)) < least:
             _refuse_allowance()
         hold.amount_nanos = min(request.amount_nanos, max(least, request.part_nanos or 0), free)
     _count_in(hold, request.rates)
-    return Answer(Outcome.HELD), hold
+    return ReservationResult(ReservationOutcome.HELD), hold
 
 
-def extend(hold: OfflineHold, want: int, part: int, least: int) -> Extended[Hold | OfflineHold]:
+def extend(hold: OfflineHold, want: int, part: int, least: int) -> HoldExtension[Hold | OfflineHold]:
     """Let a request that was let in unchecked have more, in 1e-9 USD: a useful part, but no less than the least."""
     more = _grow(hold, want, part, least)
     if not more:
-        return Extended(Growth.SHORT, hold)
+        return HoldExtension(ExtensionOutcome.SHORT, hold)
     hold.amount_nanos += more
-    return Extended(Growth.HELD, hold)
+    return HoldExtension(ExtensionOutcome.HELD, hold)
 
 
 def extend_reserved(
     policy: Policy, hold: Hold, want: int, part: int, least: int, error: RedisError
-) -> Extended[Hold | OfflineHold]:
+) -> HoldExtension[Hold | OfflineHold]:
     """Let a request that has a reservation have more while the store gives no answer: it counts beside the reservation
     until the outage has long been over, and its reservation is not told."""
     OUTAGE.failed(outage_reason(error))
@@ -159,8 +170,8 @@ def extend_reserved(
     )
     more = 0 if closed else _grow(beside, want, part, least)
     if not more:
-        return Extended(Growth.SHORT, hold)
-    return Extended(Growth.HELD, msgspec.structs.replace(hold, amount_nanos=hold.amount_nanos + more))
+        return HoldExtension(ExtensionOutcome.SHORT, hold)
+    return HoldExtension(ExtensionOutcome.HELD, msgspec.structs.replace(hold, amount_nanos=hold.amount_nanos + more))
 
 
 def _grow(hold: OfflineHold, want: int, part: int, least: int) -> int:
@@ -183,13 +194,13 @@ def _headroom(hold: OfflineHold) -> int:
     return free
 
 
-def _too_many(request: Request, account: OfflineAccount) -> Answer | None:
+def _too_many(request: ReservationRequest, account: OfflineAccount) -> ReservationResult | None:
     """Return the refusal by a rate limit or the concurrency limit, if either is reached."""
     for rate in request.rates:
         if (used_up := _check_token_bucket(rate)) is not None:
-            return Answer(Outcome.TOO_FAST, rate=used_up)
+            return ReservationResult(ReservationOutcome.TOO_FAST, rate=used_up)
     if request.most_in_flight is not None and account.in_flight >= request.most_in_flight:
-        return Answer(Outcome.TOO_MANY)
+        return ReservationResult(ReservationOutcome.TOO_MANY)
     return None
 
 
@@ -210,7 +221,7 @@ def _spendable(identifier: UUID, limit: int | None) -> int | None:
     return known if known is None or limit is None else limit - known
 
 
-def _count_in(hold: OfflineHold, rates: tuple[Rate, ...]) -> None:
+def _count_in(hold: OfflineHold, rates: tuple[RateLimit, ...]) -> None:
     now = time.monotonic()
     for rate in rates:
         _full_at[rate.bucket] = max(_full_at.get(rate.bucket, 0.0), now) + 60 / rate.per_minute
@@ -218,16 +229,16 @@ def _count_in(hold: OfflineHold, rates: tuple[Rate, ...]) -> None:
     hold.account.in_flight += 1
 
 
-def _check_token_bucket(rate: Rate) -> RateLeft | None:
+def _check_token_bucket(rate: RateLimit) -> RateLimitStatus | None:
     """Return the state of a rate limit that is used up, else None: a token bucket of this process alone."""
     each = 60 / rate.per_minute
     now = time.monotonic()
     full_in = max(_full_at.get(rate.bucket, 0.0) - now, 0.0)
     wait = full_in + each - 60
-    return RateLeft(rate.per_minute, 0, full_in, retry_after=wait) if wait > each * 1e-9 else None
+    return RateLimitStatus(rate.per_minute, 0, full_in, retry_after=wait) if wait > each * 1e-9 else None
 
 
-def _count(request: Request, error: RedisError, reason: str, decision: str) -> None:
+def _count(request: ReservationRequest, error: RedisError, reason: str, decision: str) -> None:
     OFFLINE_DECISIONS.labels(reason, decision).inc()
     if decision == "admitted":
         OUTAGE.admitted += 1

@@ -15,7 +15,7 @@ import msgspec
 from apps.billing.holds import Hold
 from apps.billing.pricing import MILLION
 from apps.billing.storage import PRICE as STORAGE_PRICE
-from apps.billing.storage import storage_cost_of
+from apps.billing.storage import price_storage
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.canonical.chat import Chat
@@ -155,11 +155,11 @@ def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> 
     usage = estimate_usage_before_answer(chat, prompt, candidate.offer)
     base = candidate.cost_of(usage).total
     if chat.drawing is not None:
-        stored = storage_cost_of(usage.total_tokens, retention) if base else ZERO
+        stored = price_storage(usage.total_tokens, retention) if base else ZERO
         return Tariff(base + stored, ZERO, 0, 0, 0)
     per_token = _per_token(chat, candidate, prompt)
     if retention == "retain" and (base or per_token):
-        base += storage_cost_of(usage.total_tokens, retention)
+        base += price_storage(usage.total_tokens, retention)
         per_token += STORAGE_PRICE / MILLION
     answers = chat.n or 1
     most = _limit_of(chat, candidate) * answers

@@ -16,14 +16,14 @@ import msgspec
 from django.conf import settings
 
 from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
 from apps.kernel.request_id import request_id_of
-from apps.kernel.setting import Setting
 
 # Custom headers kept with a log: so many, of so many characters each.
 _MAX_TAGS, _MAX_TAG_LENGTH = 20, 256
 _TAG_PREFIX = "HTTP_X_GATEWAY_"
-_BODY_LIMIT = Setting("BODY_LIMIT")
+_BODY_LIMIT = CachedSetting("BODY_LIMIT")
 # Digits of a length that is taken for one.
 _MAX_DIGITS = 16
 

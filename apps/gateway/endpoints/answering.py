@@ -20,7 +20,7 @@ from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.offload import offload
-from apps.keys.presented import presented_token
+from apps.keys.api_key_header import find_presented_key
 
 log = structlog.get_logger(__name__)
 
@@ -56,7 +56,7 @@ def answer_authenticated(
 ) -> ClientResponse:
     """Answer a call for the token it presents; an error is written in the client's dialect."""
     try:
-        answer = answer_for(presented_token(request.headers("authorization", "x-api-key")))
+        answer = answer_for(find_presented_key(request.headers("authorization", "x-api-key")))
     except ApiError as error:
         answer = _error_response(error, dialect)
     except DatabaseError as error:

@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec
 from django.http import HttpRequest, HttpResponse
 
 from apps.gateway.access.policy import find_policy, invalidate
-from apps.keys.presented import presented_token
+from apps.keys.api_key_header import find_presented_key
 
 Rest = ParamSpec("Rest")
 View = Callable[Concatenate[HttpRequest, Rest], HttpResponse]
@@ -25,7 +25,7 @@ def public_but_for_wrong_keys(view: View[Rest]) -> View[Rest]:
     @wraps(view)
     def checked(request: HttpRequest, /, *args: Rest.args, **kwargs: Rest.kwargs) -> HttpResponse:
         if _presents_any(request):
-            _check(presented_token(request.headers))
+            _check(find_presented_key(request.headers))
         return view(request, *args, **kwargs)
 
     return checked

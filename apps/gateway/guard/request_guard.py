@@ -16,12 +16,12 @@ from apps.gateway.guard.chat_texts import ChatText, ChatTexts
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction
 from apps.gateway.metrics.definitions import FINDINGS
-from apps.guardrails.findings.finding import File, Finding, Segment, Span, Verdict
-from apps.guardrails.findings.masking import merged, placeholder_of
+from apps.guardrails.findings.redaction import merge_spans, placeholder_of
+from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
 from apps.guardrails.scanning import engine
-from apps.guardrails.scanning.engine import Compiled
-from apps.guardrails.scanning.violations import MOST, Noted, noted_of, taken_of
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.scanning.engine import CompiledGuardrails
+from apps.guardrails.scanning.violations import MAX_VIOLATIONS, ViolationDraft, action_taken_of, draft_violations
+from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.offload import offload
 from apps.keys.secrets import digest_of
@@ -34,16 +34,16 @@ class _Read(NamedTuple):
 
     chat_texts: ChatTexts
     segments: list[Segment]
-    files: list[File]
+    files: list[ScannedFile]
     verdict: Verdict
 
 
 class RequestGuard:
     """The guardrails of one request: what is in force, and what was found so far, to be recorded with it."""
 
-    def __init__(self, compiled: Compiled, retention: str) -> None:
+    def __init__(self, compiled: CompiledGuardrails, retention: str) -> None:
         self.compiled = compiled
-        self.violations: list[Noted] = []
+        self.violations: list[ViolationDraft] = []
         self._with_content = retention == "retain"
         self._reported: dict[tuple[str, str], None] = {}
 
@@ -71,12 +71,12 @@ class RequestGuard:
         size = sum(len(segment.text.raw) for segment in segments)
         return offload(size, partial(engine.screen_answer, self.compiled, segments))
 
-    def record_findings(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[File] = ()) -> None:
+    def record_findings(self, verdict: Verdict, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> None:
         """Take note of what was found, to be recorded and told."""
-        left = MOST - len(self.violations)
-        self.violations += noted_of(verdict, segments, files, _digest, with_content=self._with_content)[:left]
+        left = MAX_VIOLATIONS - len(self.violations)
+        self.violations += draft_violations(verdict, segments, files, _digest, with_content=self._with_content)[:left]
         for finding in verdict.findings:
-            taken = taken_of(finding)
+            taken = action_taken_of(finding)
             if taken is not None:
                 FINDINGS.labels(_name_of(finding), taken).inc()
                 if not finding.observed:
@@ -90,12 +90,12 @@ def redactions_of(verdict: Verdict) -> dict[int, list[Redaction]]:
         if finding.segment is not None:
             spans.setdefault(finding.segment, []).extend(finding.spans)
     return {
-        index: [Redaction(span.start, span.end, placeholder_of(span.label)) for span in merged(found)]
+        index: [Redaction(span.start, span.end, placeholder_of(span.label)) for span in merge_spans(found)]
         for index, found in spans.items()
     }
 
 
-def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence[File] = ()) -> InvalidRequest:
+def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> InvalidRequest:
     """Return the answer to a request that a rule does not let pass. It says what to do, never what was found."""
     place = ""
     if finding.segment is not None:
@@ -111,9 +111,9 @@ def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence
     )
 
 
-def _read(compiled: Compiled, chat: Chat) -> _Read:
+def _read(compiled: CompiledGuardrails, chat: Chat) -> _Read:
     chat_texts = ChatTexts(chat)
-    segments = [Segment(Text(one.text), one.role, one.path) for one in chat_texts.texts]
+    segments = [Segment(ScannedText(one.text), one.role, one.path) for one in chat_texts.texts]
     files = [_file_of(one) for one in chat_texts.files]
     return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files))
 
@@ -141,8 +141,8 @@ def is_masked(finding: Finding) -> bool:
     return finding.action == "redact" and not finding.observed
 
 
-def _file_of(document: AttachedDocument) -> File:
-    return File(
+def _file_of(document: AttachedDocument) -> ScannedFile:
+    return ScannedFile(
         name=document.name,
         declared_type=document.media_type,
         data=document.data,

@@ -28,9 +28,9 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.guard.json_text import JsonText, Redaction, apply_redactions, encode_json, parse_json_text
 from apps.gateway.guard.request_guard import RequestGuard, is_masked, redactions_of
-from apps.guardrails.findings.finding import Segment, Verdict
-from apps.guardrails.scanning.stream_window import Blocked, Window
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import Segment, Verdict
+from apps.guardrails.scanning.stream_window import StreamBlocked, StreamWindow
+from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.json_bounds import OutOfBounds
 
 TextEvent = TextDelta | ReasoningDelta | RefusalDelta
@@ -41,14 +41,14 @@ ROLE, PLACE = "assistant", "answer"
 class _Running:
     """A text under way: all of it as the model wrote it, and its latest event, of which further ones are made."""
 
-    window: Window
+    window: StreamWindow
     latest: TextEvent
     written: list[str] = field(default_factory=list)
 
     @property
     def segments(self) -> list[Segment]:
         """The text so far."""
-        return [Segment(Text("".join(self.written)), ROLE, PLACE)]
+        return [Segment(ScannedText("".join(self.written)), ROLE, PLACE)]
 
     @property
     def masked(self) -> bool:
@@ -148,7 +148,7 @@ class ResponseGuard:
         """Take in more text; another kind of text than before ends what was under way."""
         if choice.running is not None and _kind_of(event) != _kind_of(choice.running.latest):
             yield from self._pause(choice)
-        running = choice.running = choice.running or _Running(Window(self._guard.compiled, PLACE), event)
+        running = choice.running = choice.running or _Running(StreamWindow(self._guard.compiled, PLACE), event)
         running.latest = event
         if event.text:
             running.written.append(event.text)
@@ -173,7 +173,7 @@ class ResponseGuard:
         """Yield what may go on of a text after another look at it."""
         try:
             text = look()
-        except Blocked as blocked:
+        except StreamBlocked as blocked:
             self._note(choice, blocked.verdict, running.segments)
             return
         if text:
@@ -230,7 +230,7 @@ class ResponseGuard:
     def _redactions_of(self, choice: _Choice, text: str) -> list[Redaction]:
         if not text or text.isspace():
             return []
-        segments = [Segment(Text(text), ROLE, PLACE)]
+        segments = [Segment(ScannedText(text), ROLE, PLACE)]
         verdict = self._guard.screen_answer(segments)
         self._note(choice, verdict, segments)
         return redactions_of(verdict).get(0, [])

@@ -14,8 +14,8 @@ import msgspec
 
 from apps.billing.discounts import NOTHING_OFF, Discounts, Shares
 from apps.billing.pricing import Cost, cost_of
+from apps.catalog.catalog_cache import Catalog, CatalogModel, Offer
 from apps.catalog.resolve import resolve as resolve_name
-from apps.catalog.snapshot import Catalog, Model, Offer
 from apps.gateway.access.credentials import CREDITS, Credential, credentials_for
 from apps.gateway.access.policy import Policy
 from apps.gateway.access.schemes import can_fill_placeholders
@@ -83,7 +83,7 @@ class ReachableCandidates(msgspec.Struct, frozen=True):
 
     catalog: Catalog
     today: date
-    model: Model
+    model: CatalogModel
     requested_provider: str | None
     candidates: Sequence[Candidate]
 

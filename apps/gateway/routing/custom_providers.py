@@ -6,7 +6,7 @@ never know where it is called: its credential says that.
 
 from __future__ import annotations
 
-from apps.catalog.offers import Offer, Provider
+from apps.catalog.offers import CatalogProvider, Offer
 from apps.gateway.access.credentials import API_KEYS, CREDITS, Credential
 from apps.gateway.access.policy import Policy
 from apps.kernel.errors import InvalidRequest
@@ -45,7 +45,7 @@ def resolve_custom(policy: Policy, requested: str) -> list[tuple[Offer, Credenti
         raise _not_found(f"There is no active provider key named `{provider_id.removeprefix(PREFIX)}`")
     if policy.mode == CREDITS:
         raise _not_found("This project is in credits mode; your own providers need the mode api-keys or hybrid")
-    provider = Provider(
+    provider = CatalogProvider(
         id=provider_id,
         name=provider_id.removeprefix(PREFIX),
         dialect="openai",

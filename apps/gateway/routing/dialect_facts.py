@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.catalog.snapshot import Offer
+from apps.catalog.catalog_cache import Offer
 from apps.kernel.identity_cache import IdentityCache
 
 

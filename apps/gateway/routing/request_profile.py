@@ -14,11 +14,11 @@ from apps.gateway.client.session_affinity import HEADERS as SESSION_HEADERS
 from apps.gateway.client.session_affinity import find_session_key
 from apps.gateway.routing.ranking import RequestProfile
 from apps.gateway.token_estimate import estimate_prompt_tokens
-from apps.kernel.setting import Setting
+from apps.kernel.cached_setting import CachedSetting
 
 # The answer that is expected when ranking prices: a quarter of the prompt, within bounds, in tokens.
 USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER, LONGEST_USUAL_ANSWER = 4, 100, 2_000
-_EXPLORATION = Setting("ROUTING_EXPLORATION")
+_EXPLORATION = CachedSetting("ROUTING_EXPLORATION")
 
 
 def profile_request(request: ClientRequest, chat: Chat) -> RequestProfile:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from apps.catalog.snapshot import Model, Offer
+from apps.catalog.catalog_cache import CatalogModel, Offer
 from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, WebSearchTool
 from apps.gateway.pictures import check_draws, draws, draws_in_chat, tests_of
 from apps.gateway.routing.dialect_facts import supports_structured_output
@@ -45,7 +45,7 @@ def requirements_of(chat: Chat) -> list[Requirement]:
     return needs
 
 
-def check_model_mode(model: Model, chat: Chat) -> None:
+def check_model_mode(model: CatalogModel, chat: Chat) -> None:
     """Raise InvalidRequest unless the model chats and takes in what the conversation holds."""
     if chat.drawing is not None:
         check_draws(model)
@@ -60,12 +60,12 @@ def check_model_mode(model: Model, chat: Chat) -> None:
         raise InvalidRequest(f"{chat.model} does not support audio input", code="unsupported_feature", param="model")
 
 
-def _accepts_input(model: Model, chat: Chat) -> bool:
+def _accepts_input(model: CatalogModel, chat: Chat) -> bool:
     """Return whether a model takes in what the conversation holds besides text; pictures are each offer's affair."""
     return Audio not in chat.kinds or "audio" in model.input_modalities
 
 
-def has_requested_mode(model: Model, chat: Chat) -> bool:
+def has_requested_mode(model: CatalogModel, chat: Chat) -> bool:
     """Return whether a model does what is asked for at all: pictures, or an answer to what the conversation holds."""
     if chat.drawing is not None:
         return draws(model)

@@ -18,13 +18,13 @@ import structlog
 from gevent.pool import Group
 from redis.exceptions import RedisError, ResponseError
 
-from apps.billing.holds import Shrunk
-from apps.billing.leases import notes_key
+from apps.billing.holds import SettledHold
+from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics.definitions import RECORDS_SPOOLED
 from apps.gateway.settlement import redelivery, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
-from apps.kernel.redis import LuaScript, client, heard
-from apps.kernel.setting import Setting
+from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.redis import LuaScript, client, flush
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ _PUSH = LuaScript(
 )
 # Who pushes what the store may not have got.
 _RETRIES = Group()
-_WAIT_FOR_STORE = Setting("RECORD_BEFORE_ANSWER")
+_WAIT_FOR_STORE = CachedSetting("RECORD_BEFORE_ANSWER")
 # A message that its reader has not finished with for so long (milliseconds) is handed to another.
 ABANDONED_AFTER = 10_000
 
@@ -64,7 +64,7 @@ class OutboxMessage:
     record: str
 
 
-def enqueue(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
+def enqueue(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
     """Enqueue a record without waiting for the store: from here on it survives the death of any one process.
 
     When this returns it has left this process: the store gets it though this one may die, and this one keeps it, to
@@ -74,17 +74,17 @@ def enqueue(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
         _deliver(worker, record, shrunk)
         return
     try:
-        _PUSH.tell(*_push_arguments(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
+        _PUSH.send_nowait(*_push_arguments(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
     except RedisError:
         _deliver(worker, record, shrunk)
 
 
-def _push_again(worker: str, record: bytes, shrunk: Shrunk | None, error: RedisError) -> None:
+def _push_again(worker: str, record: bytes, shrunk: SettledHold | None, error: RedisError) -> None:
     log.info("outbox.pushed_again", error=type(error).__name__)
     _RETRIES.spawn(_deliver, worker, record, shrunk)
 
 
-def _deliver(worker: str, record: bytes, shrunk: Shrunk | None) -> None:
+def _deliver(worker: str, record: bytes, shrunk: SettledHold | None) -> None:
     """Push a record; one that nobody takes stays in memory and is tried again. Never fails."""
     try:
         push(worker, record, shrunk)
@@ -92,21 +92,23 @@ def _deliver(worker: str, record: bytes, shrunk: Shrunk | None) -> None:
         BACKLOG.add(partial(push, worker, record, shrunk), record, type(error).__name__)
 
 
-def push(worker: str, record: bytes, shrunk: Shrunk | None = None) -> None:
+def push(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
     """Put a record where it survives the death of any one process, and be told so.
 
     In the same step its request is no longer in flight, and holds no more than it cost (`shrunk`). Raises OSError when
     neither the store nor the disk takes it.
     """
     try:
-        _PUSH.together(*_push_arguments(worker, record, shrunk))
+        _PUSH.run_batched(*_push_arguments(worker, record, shrunk))
     except RedisError as error:
         spool.add(worker, record)
         log.warning("outbox.spooled", error=type(error).__name__)
         RECORDS_SPOOLED.inc()
 
 
-def _push_arguments(worker: str, record: bytes, shrunk: Shrunk | None) -> tuple[list[str], list[str | int | bytes]]:
+def _push_arguments(
+    worker: str, record: bytes, shrunk: SettledHold | None
+) -> tuple[list[str], list[str | int | bytes]]:
     """Return the keys and arguments of the push script."""
     keys: list[str] = [STREAM]
     args: list[str | int | bytes] = [worker, record]
@@ -121,7 +123,7 @@ def flush_pending(seconds: float) -> None:
     """Wait, at most so many seconds, until all enqueued records are in the stream or the spool; log the others."""
     with suppress(gevent.Timeout), gevent.Timeout(seconds):
         with suppress(RedisError):
-            heard()
+            flush()
         _RETRIES.join()
         BACKLOG.drain()
     BACKLOG.dump_to_log()

@@ -24,7 +24,7 @@ from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFEREN
 from apps.gateway.models import Difference, Reconciliation
 from apps.gateway.settlement import dead_letters, outbox
 from apps.kernel.money import plain
-from apps.logs import store
+from apps.logs import archive
 from apps.organizations.plans import PLANS
 
 log = structlog.get_logger(__name__)
@@ -137,7 +137,7 @@ def days_to_compare(now: datetime) -> list[date]:
         cursor.execute(_LATE_DAYS, [begun, begun, farthest])
         days = {day for (day,) in cursor.fetchall()} | {yesterday}
     # Of a day that has moved to another store, what came late is all that is left here.
-    moved = store.moved_before(now).date() if store.older() is not None else date.min
+    moved = archive.archived_before(now).date() if archive.find_archive() is not None else date.min
     return sorted(day for day in days if day >= moved)
 
 
@@ -161,10 +161,10 @@ def _all(days: Iterable[date], now: datetime) -> Iterator[FoundDifference]:
         yield from _log_and_ledger(day, now)
     longest = settings.UPSTREAM_TOTAL_TIMEOUT + PATIENCE
     for one in (
-        *reconciliation.sums(),
-        *reconciliation.left_open(now - timedelta(seconds=longest)),
-        *reconciliation.held(),
-        *reconciliation.copies(),
+        *reconciliation.compare_balances_with_ledger(),
+        *reconciliation.find_unrecorded_requests(now - timedelta(seconds=longest)),
+        *reconciliation.compare_holds(),
+        *reconciliation.compare_copies(),
     ):
         yield FoundDifference(one.kind, one.subject, one.organization, one.expected, one.found)
     waiting, age = outbox.depth()

@@ -11,7 +11,7 @@ import msgspec
 
 from apps.billing.ledger import Charge
 from apps.billing.pricing import Bill, Cost, bill_at, cost_by
-from apps.billing.storage import storage_cost_of
+from apps.billing.storage import price_storage
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
@@ -112,7 +112,7 @@ def set_usage_and_cost(entry: Entry, bill: Bill) -> Cost:
     entry.web_search_cost = cost.web_search
     entry.image_input_cost = cost.image_input
     entry.image_output_cost = cost.image_output
-    entry.data_storage_cost = ZERO if bill.waived else storage_cost_of(prompt + completion, entry.retention_level)
+    entry.data_storage_cost = ZERO if bill.waived else price_storage(prompt + completion, entry.retention_level)
     entry.discount_savings = cost.discount_savings
     entry.unpriced = cost.unpriced
     return cost

@@ -20,8 +20,8 @@ import structlog
 from django.conf import settings
 
 from apps.gateway.metrics.definitions import RECORDS_IN_MEMORY, UNRECORDABLE
+from apps.kernel.encryption import encrypt
 from apps.kernel.errors import Overloaded
-from apps.kernel.sealing import seal
 
 log = structlog.get_logger(__name__)
 
@@ -87,7 +87,7 @@ class RecordBacklog:
         """Write what still waits, encrypted, to the log of a process that ends: an operator can push it from there."""
         while self.waiting:
             record = self.waiting.popleft().record
-            log.error("records.left_to_the_log", sealed=seal(record).decode())
+            log.error("records.left_to_the_log", sealed=encrypt(record).decode())
         self._withdraw()
 
     def _keep_trying(self) -> None:

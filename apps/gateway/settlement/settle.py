@@ -12,14 +12,14 @@ import msgspec
 import structlog
 from django.db import transaction
 
-from apps.billing import balance_copies, balances, leases, ledger, reservations
+from apps.billing import balance_copies, balances, ledger, reservations, worker_leases
 from apps.gateway.metrics.definitions import SETTLED, SWEPT
 from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement.outbox import OutboxMessage
 from apps.gateway.settlement.record import charge_of, encode
 from apps.guardrails import writer as violations
-from apps.guardrails.scanning.violations import Noted
-from apps.kernel.pace import paced
+from apps.guardrails.scanning.violations import ViolationDraft
+from apps.kernel.cpu_throttle import throttled
 from apps.logs import writer
 from apps.logs.entry import Entry
 
@@ -34,10 +34,10 @@ def settle(messages: Sequence[OutboxMessage]) -> int:
     entries = _read(messages)
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
-        changed = ledger.charge([charge_of(entry) for _, entry in paced(entries) if entry.id in written])
+        changed = ledger.charge([charge_of(entry) for _, entry in throttled(entries) if entry.id in written])
         violations.write([_violations_of(entry) for _, entry in entries if entry.violations and entry.id in written])
-    balance_copies.mend(
-        balances.put([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
+    balance_copies.repair_copies(
+        balances.publish_or_raise([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
     )
     reservations.release([(message.worker, entry.id) for message, entry in entries])
     outbox.acknowledge(messages)
@@ -62,7 +62,7 @@ def sweep() -> int:
     the record is settled, so a sweep that dies half-way is repeated harmlessly.
     """
     swept = 0
-    for worker in leases.dead_workers():
+    for worker in worker_leases.find_expired_workers():
         # Nobody adds to what a dead worker pushed: where nothing waits, all of it has been settled or put aside.
         waiting, left = outbox.depth()[0], []
         for identifier, note in reservations.notes_of(worker).items():
@@ -75,7 +75,7 @@ def sweep() -> int:
             swept += 1
         if not waiting:
             reservations.release(left)
-        if not leases.forget(worker):
+        if not worker_leases.remove_worker(worker):
             log.info("sweep.worker", worker=worker, requests=swept)
     SWEPT.inc(swept)
     return swept
@@ -84,7 +84,7 @@ def sweep() -> int:
 def _read(messages: Sequence[OutboxMessage]) -> list[tuple[OutboxMessage, Entry]]:
     """Return the records that can be read; the others become dead letters."""
     entries = []
-    for message in paced(messages):
+    for message in throttled(messages):
         try:
             entries.append((message, msgspec.json.decode(message.record, type=Entry)))
         except (msgspec.MsgspecError, UnicodeError) as error:
@@ -93,12 +93,12 @@ def _read(messages: Sequence[OutboxMessage]) -> list[tuple[OutboxMessage, Entry]
     return entries
 
 
-def _violations_of(entry: Entry) -> violations.Request:
+def _violations_of(entry: Entry) -> violations.ScreenedRequest:
     """Return what guardrails found in a request."""
-    return violations.Request(
+    return violations.ScreenedRequest(
         log_id=entry.id,
         organization_id=entry.organization_id,
         api_key_id=entry.api_key_id,
         model=entry.used_model or entry.requested_model,
-        noted=msgspec.convert(entry.violations, tuple[Noted, ...]),
+        noted=msgspec.convert(entry.violations, tuple[ViolationDraft, ...]),
     )

@@ -12,7 +12,7 @@ import gevent
 import structlog
 from redis.exceptions import RedisError
 
-from apps.billing import leases
+from apps.billing import worker_leases
 from apps.gateway.admission import offline_admission
 from apps.gateway.metrics import buffer
 from apps.gateway.routing import circuit_breaker
@@ -86,7 +86,7 @@ def _reserve_disk_space() -> None:
 
 def _beat() -> bool:
     try:
-        leases.beat(leases.worker_name())
+        worker_leases.send_heartbeat(worker_leases.worker_name())
     except RedisError as error:
         log.warning("worker.beat_missed", error=type(error).__name__)
         return False
@@ -99,6 +99,6 @@ def retire() -> None:
     # Else what has been answered would be swept as if it had not.
     outbox.flush_pending(_BACKLOG_TIMEOUT if BACKLOG.waiting else _FLUSH_TIMEOUT)
     try:
-        leases.retire(leases.worker_name())
+        worker_leases.expire_lease(worker_leases.worker_name())
     except RedisError as error:
         log.warning("worker.not_retired", error=type(error).__name__)

@@ -13,7 +13,7 @@ import requests
 from urllib3.exceptions import HTTPError
 
 from apps.gateway.dialects.images.client.image_inputs import data_url_of
-from apps.keys.address_guard import UnsafeAddressError, guard
+from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 
 # Bytes of a client's picture, and of one that a provider made.
 MOST_INPUT_BYTES, MOST_OUTPUT_BYTES = 20 * 1024 * 1024, 100 * 1024 * 1024
@@ -65,7 +65,7 @@ class _TooSlowError(Exception):
 
 
 def _fetch(url: str, most: int, patience: FetchTimeouts) -> tuple[bytes, str]:
-    address = guard(url)
+    address = resolve_safe_address(url)
     timeout = (patience.connect, patience.silence)
     with (
         address.session() as session,

@@ -23,8 +23,8 @@ from redis.exceptions import RedisError
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, ToolCall
 from apps.gateway.canonical.events import Event, ReasoningDelta, ToolCallStarted
 from apps.gateway.dialects.signed_call_ids import split_seal
+from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.kernel.redis import client
-from apps.kernel.sealing import UnreadableSecretError, seal, unseal
 
 log = structlog.get_logger(__name__)
 
@@ -85,7 +85,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
         if len(content) > MOST_BYTES:
             return
         try:
-            client().set(cache_key_of(self.project_id, self._call_id), seal(content), ex=TIME_TO_LIVE)
+            client().set(cache_key_of(self.project_id, self._call_id), encrypt(content), ex=TIME_TO_LIVE)
         except RedisError as error:
             log.warning("seal_store.not_kept", error=type(error).__name__)
 
@@ -181,7 +181,7 @@ def _read(answer: str | bytes | None) -> list[Reasoning]:
     if not answer:
         return []
     try:
-        return _decode(unseal(answer.encode() if isinstance(answer, str) else answer))
+        return _decode(decrypt(answer.encode() if isinstance(answer, str) else answer))
     except (UnreadableSecretError, msgspec.MsgspecError) as error:
         log.warning("seal_store.unreadable", error=type(error).__name__)
         return []

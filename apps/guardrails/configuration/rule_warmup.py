@@ -6,11 +6,11 @@ of its kind ten times as long as the next.
 
 from __future__ import annotations
 
-from apps.guardrails.findings.finding import Segment
+from apps.guardrails.findings.scan_types import Segment
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
-from apps.guardrails.scanning.engine import Config, SystemRuleState
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.scanning.engine import EngineConfig, SystemRuleState
+from apps.guardrails.text.scanned_text import ScannedText
 
 # Something of everything: scripts, numbers, code, encodings, and what is nearly found, so that it is looked at closely.
 _SAMPLE = """\
@@ -29,8 +29,10 @@ caf\u00e9\u200b \u00a0\u2013 na\u00efve \U0001f600 &#104;&#101;&#108;&#108;&#111
 """
 
 
-def make_ready() -> None:
+def warm_up_rules() -> None:
     """Load every system rule and look through a sample with each. Takes about a second of computing, once a process."""
     states = {name: SystemRuleState(enabled=True, action="warn") for name in system_rules()}
-    compiled = engine.compile(Config(system_rules=states))
-    engine.screen(compiled, [Segment(Text(_SAMPLE)), Segment(Text(_SAMPLE.encode("ascii", "ignore").decode()))])
+    compiled = engine.compile_guardrails(EngineConfig(system_rules=states))
+    engine.screen(
+        compiled, [Segment(ScannedText(_SAMPLE)), Segment(ScannedText(_SAMPLE.encode("ascii", "ignore").decode()))]
+    )

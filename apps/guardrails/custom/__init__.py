@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from apps.guardrails.findings.finding import Segment, Span
-from apps.guardrails.regex.re2_matcher import Effort
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import Segment, Span
+from apps.guardrails.regex.re2_matcher import TimeBudget
+from apps.guardrails.text.scanned_text import ScannedText
 
 # How many rules an organization may have.
-MOST_RULES = 500
+MAX_RULES = 500
 
 
 class BadConfig(ValueError):
@@ -35,7 +35,7 @@ class BadConfig(ValueError):
 class Matcher(Protocol):
     """All rules of one type of an organization, ready to run."""
 
-    def find(self, text: Text, effort: Effort) -> Iterable[tuple[int, Span]]:
+    def find(self, text: ScannedText, effort: TimeBudget) -> Iterable[tuple[int, Span]]:
         """Yield the index of a rule and what it found, in any order."""
 
 

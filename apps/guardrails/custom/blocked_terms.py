@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from apps.guardrails.custom import BadConfig, fields_of, read_texts
-from apps.guardrails.custom.custom_regex import Expressions, Owned, compile_pattern
-from apps.guardrails.findings.finding import UNFINISHED, Span
-from apps.guardrails.matching.aho_corasick import Phrase, Phrases
-from apps.guardrails.regex.re2_matcher import Effort
-from apps.guardrails.text.folding import spellings_of
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.custom.custom_regex import ExpressionMatcher, OwnedExpression, compile_pattern
+from apps.guardrails.findings.scan_types import UNFINISHED, Span
+from apps.guardrails.matching.aho_corasick import Phrase, PhraseMatcher
+from apps.guardrails.regex.re2_matcher import TimeBudget
+from apps.guardrails.text.normalization import normalized_forms
+from apps.guardrails.text.scanned_text import ScannedText
 
 TYPE = "blocked_terms"
 LABEL = "TERM"
@@ -38,17 +38,17 @@ def read_config(config: object) -> dict[str, Any]:
     for index, term in enumerate(terms):
         if match_type == "regex":
             compile_pattern(term, f"terms[{index}]")
-        elif not any(form.strip() for form in spellings_of(term)):
+        elif not any(form.strip() for form in normalized_forms(term)):
             raise BadConfig(f"terms[{index}]", "Must contain something visible")
     return {"terms": list(dict.fromkeys(terms)), "matchType": match_type, "caseSensitive": case_sensitive}
 
 
-def compile_rules(configs: Sequence[dict[str, Any]]) -> Terms:
+def compile_rules(configs: Sequence[dict[str, Any]]) -> TermMatcher:
     """Return the matcher of all rules; a rule's index is its place in `configs`."""
-    return Terms(configs)
+    return TermMatcher(configs)
 
 
-class Terms:
+class TermMatcher:
     """The terms of many rules."""
 
     def __init__(self, configs: Sequence[dict[str, Any]]) -> None:
@@ -56,15 +56,17 @@ class Terms:
         for index, config in enumerate(configs):
             cased, whole = config["caseSensitive"], config["matchType"] == "exact"
             if config["matchType"] == "regex":
-                expressions += [Owned(index, term, term if cased else f"(?i:{term})") for term in config["terms"]]
+                expressions += [
+                    OwnedExpression(index, term, term if cased else f"(?i:{term})") for term in config["terms"]
+                ]
             else:
                 phrases += [Phrase(index, term, whole, cased) for term in config["terms"]]
         if sum(len(phrase.text) for phrase in phrases) > MOST_CHARACTERS:
             raise BadConfig("terms", f"All terms together have more than {MOST_CHARACTERS} characters")
-        self._phrases = Phrases(phrases)
-        self._expressions = Expressions(expressions, "terms", LABEL)
+        self._phrases = PhraseMatcher(phrases)
+        self._expressions = ExpressionMatcher(expressions, "terms", LABEL)
 
-    def find(self, text: Text, effort: Effort) -> Iterator[tuple[int, Span]]:
+    def find(self, text: ScannedText, effort: TimeBudget) -> Iterator[tuple[int, Span]]:
         """Yield every occurrence: a rule's index and the span."""
         for found in self._phrases.find(text):
             yield found.owner, Span(found.start, found.end, found.phrase or UNFINISHED, LABEL)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import re2
 
 from apps.guardrails.custom import BadConfig, fields_of
-from apps.guardrails.findings.finding import MOST_SPANS, UNFINISHED, Span
-from apps.guardrails.regex.re2_matcher import HEAVIEST, Effort, Group, options, weight_of
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
+from apps.guardrails.regex.re2_matcher import MAX_PROGRAM_SIZE, PatternGroup, TimeBudget, matcher_options, program_size
+from apps.guardrails.text.scanned_text import ScannedText
 
 TYPE = "custom_regex"
 LABEL = "PATTERN"
@@ -38,10 +38,12 @@ def read_config(config: object) -> dict[str, Any]:
     return {"pattern": pattern}
 
 
-def compile_rules(configs: Sequence[dict[str, Any]]) -> Expressions:
+def compile_rules(configs: Sequence[dict[str, Any]]) -> ExpressionMatcher:
     """Return the matcher of all rules; a rule's index is its place in `configs`."""
     patterns = [config["pattern"] for config in configs]
-    return Expressions([Owned(index, pattern, pattern) for index, pattern in enumerate(patterns)], "pattern", LABEL)
+    return ExpressionMatcher(
+        [OwnedExpression(index, pattern, pattern) for index, pattern in enumerate(patterns)], "pattern", LABEL
+    )
 
 
 def compile_pattern(pattern: str, path: str) -> re2._Regexp:
@@ -51,18 +53,20 @@ def compile_pattern(pattern: str, path: str) -> re2._Regexp:
     if _ONE_BYTE.search(pattern):
         raise BadConfig(path, r"invalid escape sequence: \C (it would cut characters apart)")
     try:
-        expression = re2.compile(pattern, options())
+        expression = re2.compile(pattern, matcher_options())
     except re2.error as error:
         raise BadConfig(path, _words_of(error)) from error
-    if weight_of(expression) > HEAVIEST:
-        raise BadConfig(path, f"The expression is too large: with all repetitions, more than {HEAVIEST} positions")
+    if program_size(expression) > MAX_PROGRAM_SIZE:
+        raise BadConfig(
+            path, f"The expression is too large: with all repetitions, more than {MAX_PROGRAM_SIZE} positions"
+        )
     for probe in _PROBES:
         if any(found.start() == found.end() for found in expression.finditer(probe)):
             raise BadConfig(path, "The expression must not match the empty text")
     return expression
 
 
-class Owned(NamedTuple):
+class OwnedExpression(NamedTuple):
     """An expression of the rule at `owner`, told as `name`."""
 
     owner: int
@@ -70,24 +74,24 @@ class Owned(NamedTuple):
     pattern: str
 
 
-class Expressions:
+class ExpressionMatcher:
     """Expressions of many rules."""
 
-    def __init__(self, owned: Sequence[Owned], path: str, label: str) -> None:
+    def __init__(self, owned: Sequence[OwnedExpression], path: str, label: str) -> None:
         """Raises BadConfig where they are too large together."""
         self._owned = owned
         self._label = label
         compiled = [compile_pattern(one.pattern, path) for one in owned]
-        if sum(map(weight_of, compiled)) > MOST_POSITIONS:
+        if sum(map(program_size, compiled)) > MOST_POSITIONS:
             raise BadConfig(path, f"All expressions together have more than {MOST_POSITIONS} positions")
-        self._group = Group(compiled)
+        self._group = PatternGroup(compiled)
 
-    def find(self, text: Text, effort: Effort) -> Iterator[tuple[int, Span]]:
+    def find(self, text: ScannedText, effort: TimeBudget) -> Iterator[tuple[int, Span]]:
         """Yield every match: a rule's index and the span."""
-        for match in self._group.find(text.utf8, MOST_SPANS, effort):
+        for match in self._group.find(text.utf8, MAX_SPANS, effort):
             owner, name, _ = self._owned[match.expression]
             start, end = text.byte_origin(match.start, match.end)
-            yield owner, Span(start, end, name[:_SHOWN] if match.sure else UNFINISHED, self._label)
+            yield owner, Span(start, end, name[:_SHOWN] if match.searched else UNFINISHED, self._label)
 
 
 def _words_of(error: re2.error) -> str:

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from apps.guardrails.custom import BadConfig, fields_of, read_texts
-from apps.guardrails.findings.finding import Segment, Span
-from apps.guardrails.findings.text_pieces import pieces_of
-from apps.guardrails.matching.aho_corasick import Phrase, Phrases
-from apps.guardrails.matching.stemming import LANGUAGES, Stem, Stems
-from apps.guardrails.regex.re2_matcher import Effort
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import Segment, Span
+from apps.guardrails.findings.text_chunks import split_into_chunks
+from apps.guardrails.matching.aho_corasick import Phrase, PhraseMatcher
+from apps.guardrails.matching.stemming import LANGUAGES, StemMatcher, StemmedPhrase
+from apps.guardrails.regex.re2_matcher import TimeBudget
+from apps.guardrails.text.scanned_text import ScannedText
 
 TYPE = "topic_restriction"
 LABEL = "TOPIC"
@@ -47,7 +47,7 @@ def read_config(config: object) -> dict[str, Any]:
         raise BadConfig("blockedTopics", "Must name a topic, unless allowedTopics does")
     for name, topics in read.items():
         for index, topic in enumerate(topics):
-            if not all(_WORD.search(Text(phrase).folded) for phrase in _phrases_of(topic, {})):
+            if not all(_WORD.search(ScannedText(phrase).normalized) for phrase in _phrases_of(topic, {})):
                 raise BadConfig(f"{name}[{index}]", "Must consist of words, as in `gambling: casino, betting`")
     names = {name_of(topic) for topics in read.values() for topic in topics}
     synonyms = _read_synonyms(fields.get("synonyms", {}), names)
@@ -57,9 +57,9 @@ def read_config(config: object) -> dict[str, Any]:
     return {**read, "synonyms": synonyms, "language": language}
 
 
-def compile_rules(configs: Sequence[dict[str, Any]]) -> Topics:
+def compile_rules(configs: Sequence[dict[str, Any]]) -> TopicMatcher:
     """Return the matcher of all rules; a rule's index is its place in `configs`."""
-    return Topics(configs)
+    return TopicMatcher(configs)
 
 
 def name_of(topic: str) -> str:
@@ -73,20 +73,20 @@ class _Topic(NamedTuple):
     phrases: tuple[str, ...]
 
 
-class _Finder:
+class _TopicFinder:
     """Topics found by their phrases as they are written, and by the stems of their words."""
 
     def __init__(self, topics: Sequence[tuple[str, _Topic]]) -> None:
         self._topics = [topic for _, topic in topics]
-        by_language: defaultdict[str, list[Stem]] = defaultdict(list)
+        by_language: defaultdict[str, list[StemmedPhrase]] = defaultdict(list)
         for owner, (language, topic) in enumerate(topics):
-            by_language[language] += [Stem(owner, phrase) for phrase in topic.phrases]
-        self._stems = [Stems(language, stems) for language, stems in by_language.items()]
-        self._phrases = Phrases(
+            by_language[language] += [StemmedPhrase(owner, phrase) for phrase in topic.phrases]
+        self._stems = [StemMatcher(language, stems) for language, stems in by_language.items()]
+        self._phrases = PhraseMatcher(
             Phrase(owner, phrase) for owner, (_, topic) in enumerate(topics) for phrase in topic.phrases
         )
 
-    def find(self, text: Text) -> Iterator[tuple[_Topic, int, int]]:
+    def find(self, text: ScannedText) -> Iterator[tuple[_Topic, int, int]]:
         """Yield every mention as (topic, start, end)."""
         for found in self._phrases.find(text):
             yield self._topics[found.owner], found.start, found.end
@@ -95,7 +95,7 @@ class _Finder:
                 yield self._topics[phrase.owner], start, end
 
 
-class Topics:
+class TopicMatcher:
     """The topics of many rules."""
 
     def __init__(self, configs: Sequence[dict[str, Any]]) -> None:
@@ -103,10 +103,10 @@ class Topics:
         allowed = [(config["language"], topic) for config, topic in _topics_of(configs, "allowedTopics")]
         if sum(len(topic.phrases) for _, topic in blocked + allowed) > MOST_PHRASES:
             raise BadConfig("blockedTopics", f"All topics together have more than {MOST_PHRASES} words and phrases")
-        self._blocked, self._allowed = _Finder(blocked), _Finder(allowed)
+        self._blocked, self._allowed = _TopicFinder(blocked), _TopicFinder(allowed)
         self._restricted = sorted({topic.rule for _, topic in allowed})
 
-    def find(self, text: Text, effort: Effort) -> Iterator[tuple[int, Span]]:
+    def find(self, text: ScannedText, effort: TimeBudget) -> Iterator[tuple[int, Span]]:
         """Yield every mention of a blocked topic: a rule's index and the span."""
         for topic, start, end in self._blocked.find(text):
             yield topic.rule, Span(start, end, topic.name, LABEL)
@@ -125,7 +125,7 @@ class Topics:
                 messages[segment.place.partition(".")[0]].append(index)
         known: set[int] = set()
         for indexes in messages.values():
-            texts = [piece.text for index in indexes for piece in pieces_of(segments[index].text)]
+            texts = [piece.text for index in indexes for piece in split_into_chunks(segments[index].text)]
             about = {topic.rule for text in texts for topic, _, _ in self._allowed.find(text)}
             words = sum(count_words(text) for text in texts)
             for rule in self._restricted:
@@ -137,9 +137,9 @@ class Topics:
             known |= about
 
 
-def count_words(text: Text) -> int:
+def count_words(text: ScannedText) -> int:
     """Return about how many words a text has, at least whether there are many; two letters of Chinese are one."""
-    beginning = text.folded[:400]
+    beginning = text.normalized[:400]
     return sum(1 if word.isascii() else max(1, _unspaced(word) // 2) for word in _WORD.findall(beginning))
 
 
@@ -168,6 +168,6 @@ def _read_synonyms(value: object, names: set[str]) -> dict[str, list[str]]:
             raise BadConfig(f"synonyms.{str(topic)[:LONGEST_WORD]}", "Not a topic of this rule")
         read[topic] = read_texts(words, f"synonyms.{topic}", most=MOST_SYNONYMS, longest=LONGEST_WORD)
         for index, word in enumerate(read[topic]):
-            if not _WORD.search(Text(word).folded):
+            if not _WORD.search(ScannedText(word).normalized):
                 raise BadConfig(f"synonyms.{topic}[{index}]", "Must consist of words")
     return read

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import ahocorasick
 import re2
 
-from apps.guardrails.findings.finding import MOST_SPANS
-from apps.guardrails.text.folding import spellings_of, uncased
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import MAX_SPANS
+from apps.guardrails.text.normalization import normalize_keeping_case, normalized_forms
+from apps.guardrails.text.scanned_text import ScannedText
 
 # Scripts that write without spaces: between their letters, every place is a word's boundary.
 _UNSPACED = re.compile(
@@ -37,7 +37,7 @@ class Phrase(NamedTuple):
     cased: bool = False
 
 
-class Found(NamedTuple):
+class PhraseMatch(NamedTuple):
     """`phrase` stands at `raw[start:end]`; None: there was too much to look at, and the rest is taken for a match."""
 
     owner: int
@@ -46,13 +46,13 @@ class Found(NamedTuple):
     phrase: str | None
 
 
-class Phrases:
+class PhraseMatcher:
     """Phrases compiled together."""
 
     def __init__(self, phrases: Iterable[Phrase]) -> None:
         by_form: defaultdict[str, list[Phrase]] = defaultdict(list)
         for phrase in phrases:
-            for form in {form.strip() for form in spellings_of(phrase.text)} - {""}:
+            for form in {form.strip() for form in normalized_forms(phrase.text)} - {""}:
                 by_form[form].append(phrase)
         self._owners = sorted({phrase.owner for these in by_form.values() for phrase in these})
         self._automaton = ahocorasick.Automaton()
@@ -61,25 +61,25 @@ class Phrases:
         self._automaton.make_automaton()
         self._gate = _gate_of(by_form) if by_form else None
 
-    def find(self, text: Text) -> Iterator[Found]:
+    def find(self, text: ScannedText) -> Iterator[PhraseMatch]:
         """Yield every occurrence, overlapping ones too; `MOST_SPANS` of an owner, and then the rest as one."""
-        if self._gate is None or self._gate.search(text.folded_utf8) is None:
+        if self._gate is None or self._gate.search(text.normalized_utf8) is None:
             return
-        folded = text.folded
+        folded = text.normalized
         looked_at, most = 0, _MOST_ENDS * len(folded) + 10_000
         seen: Counter[int] = Counter()
         for last, (length, phrases) in self._automaton.iter(folded):
             looked_at += 1
             start, end = last - length + 1, last + 1
             if looked_at > most:
-                yield from (Found(owner, *text.origin(start, len(folded)), None) for owner in self._owners)
+                yield from (PhraseMatch(owner, *text.origin(start, len(folded)), None) for owner in self._owners)
                 return
             for phrase in phrases:
-                if seen[phrase.owner] > MOST_SPANS or not _fits(phrase, text, start, end):
+                if seen[phrase.owner] > MAX_SPANS or not _is_match(phrase, text, start, end):
                     continue
                 seen[phrase.owner] += 1
-                reaches = end if seen[phrase.owner] <= MOST_SPANS else len(folded)
-                yield Found(phrase.owner, *text.origin(start, reaches), phrase.text)
+                reaches = end if seen[phrase.owner] <= MAX_SPANS else len(folded)
+                yield PhraseMatch(phrase.owner, *text.origin(start, reaches), phrase.text)
 
 
 def is_boundary(text: str, at: int) -> bool:
@@ -90,13 +90,13 @@ def is_boundary(text: str, at: int) -> bool:
     return not (_is_letter(before) and _is_letter(after)) or bool(_UNSPACED.match(before) or _UNSPACED.match(after))
 
 
-def _fits(phrase: Phrase, text: Text, start: int, end: int) -> bool:
-    if phrase.whole and not (is_boundary(text.folded, start) and is_boundary(text.folded, end)):
+def _is_match(phrase: Phrase, text: ScannedText, start: int, end: int) -> bool:
+    if phrase.whole and not (is_boundary(text.normalized, start) and is_boundary(text.normalized, end)):
         return False
     if not phrase.cased:
         return True
     first, last = text.origin(start, end)
-    written, wanted = uncased(text.raw[first:last]).strip(), uncased(phrase.text).strip()
+    written, wanted = normalize_keeping_case(text.raw[first:last]).strip(), normalize_keeping_case(phrase.text).strip()
     # Letters that look alike are the same to us; small ones and capitals are not.
     return len(written) == len(wanted) and all(
         one.isupper() == other.isupper() for one, other in zip(written, wanted, strict=True)

@@ -23,12 +23,12 @@ from typing import Any
 import msgspec
 import re2
 
-from apps.guardrails.findings.finding import UNFINISHED, Span
-from apps.guardrails.matching.mention_filter import Telling
-from apps.guardrails.regex.patterns import compiled, last_end, options
-from apps.guardrails.text.decoding import views
-from apps.guardrails.text.folding import fold
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import UNFINISHED, Span
+from apps.guardrails.matching.mention_filter import MentionFilter
+from apps.guardrails.regex.re2_patterns import compile_re2, find_last_end, re2_options
+from apps.guardrails.text.decoding import find_decoded_texts
+from apps.guardrails.text.normalization import normalize
+from apps.guardrails.text.scanned_text import ScannedText
 
 # How far, in bytes, a shape reaches to either side of its head's beginning.
 _REACH = 320
@@ -54,7 +54,7 @@ _HIDDEN = 0.6
 _EVERYDAY = {"percent", "entities", "escapes"}
 
 
-class Sign(msgspec.Struct, frozen=True):
+class AttackSignal(msgspec.Struct, frozen=True):
     """One sign in a folded text: `utf8[start:end]`, what it is a sign of, and its worth from 0 to 1."""
 
     start: int
@@ -63,10 +63,10 @@ class Sign(msgspec.Struct, frozen=True):
     weight: float
     # Where its head stands: two signs with one head are one.
     head: int = 0
-    shape: _Shape | None = None
+    shape: _SignalPattern | None = None
 
 
-class _Shape(msgspec.Struct, frozen=True):
+class _SignalPattern(msgspec.Struct, frozen=True):
     kind: str
     weight: float
     # It is an order: told of somebody else, it is worth half.
@@ -77,29 +77,29 @@ class _Shape(msgspec.Struct, frozen=True):
     ahead: re2._Regexp
 
 
-class _Finder:
+class _SignalFinder:
     """Shapes that are looked for together: one automaton for their heads, one for what follows."""
 
-    def __init__(self, forms: Iterable[tuple[_Shape, str]]) -> None:
-        self._shapes: list[_Shape] = []
+    def __init__(self, forms: Iterable[tuple[_SignalPattern, str]]) -> None:
+        self._shapes: list[_SignalPattern] = []
         heads: set[str] = set()
-        self._ahead = re2.Set.MatchSet(options())
+        self._ahead = re2.Set.MatchSet(re2_options())
         for shape, head in forms:
             heads.add(head)
             self._shapes.append(shape)
             self._ahead.Add(shape.ahead.pattern)
         self._ahead.Compile()
-        self._heads = compiled("|".join(sorted(heads)))
+        self._heads = compile_re2("|".join(sorted(heads)))
 
-    def signs(self, utf8: bytes, places: Iterable[tuple[int, int]]) -> Iterator[Sign]:
+    def signs(self, utf8: bytes, places: Iterable[tuple[int, int]]) -> Iterator[AttackSignal]:
         """Yield the signs whose heads begin in one of the `places` (start, end) of a text, from left to right."""
-        known: dict[tuple[int, bytes], list[Sign]] = {}
+        known: dict[tuple[int, bytes], list[AttackSignal]] = {}
         left = _LOOKED_AT + len(utf8) // _BYTES_EACH
         for start, end in places:
             while head := self._heads.search(utf8, start, end):
                 at = head.start()
                 if left <= 0:
-                    yield Sign(at, last_end(self._heads, utf8, head), UNFINISHED, 1.0, at)
+                    yield AttackSignal(at, find_last_end(self._heads, utf8, head), UNFINISHED, 1.0, at)
                     return
                 start, first = at + 1, max(0, at - _BEHIND)
                 around = (at - first, utf8[first : at + _REACH])
@@ -107,16 +107,16 @@ class _Finder:
                     known[around], left = list(self._signs_at(*around)), left - 1
                 left -= 1 + len(known[around])
                 for sign in known[around]:
-                    yield Sign(sign.start + first, sign.end + first, sign.kind, sign.weight, at, sign.shape)
+                    yield AttackSignal(sign.start + first, sign.end + first, sign.kind, sign.weight, at, sign.shape)
 
-    def _signs_at(self, at: int, utf8: bytes) -> Iterator[Sign]:
+    def _signs_at(self, at: int, utf8: bytes) -> Iterator[AttackSignal]:
         for index in self._ahead.Match(utf8[at:]) or ():
             sign = _sign_of(self._shapes[index], utf8, at)
             if sign is not None:
                 yield sign
 
 
-class Signals:
+class SignalTable:
     """Every shape of a table, compiled once."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
@@ -127,16 +127,16 @@ class Signals:
         ]
         # The kinds that are orders; others only frame one, and say nothing by being hidden.
         self._orders = frozenset(table["orders"])
-        self._leading = _Finder((shape, head) for supports, shape, head in forms if not supports)
-        self._supporting = _Finder((shape, head) for supports, shape, head in forms if supports)
+        self._leading = _SignalFinder((shape, head) for supports, shape, head in forms if not supports)
+        self._supporting = _SignalFinder((shape, head) for supports, shape, head in forms if supports)
 
-    def signs(self, utf8: bytes) -> list[Sign]:
+    def signs(self, utf8: bytes) -> list[AttackSignal]:
         """Return the signs in a folded text, from left to right; those that only support, only near others."""
         signs = list(self._leading.signs(utf8, [(0, len(utf8))]))
         signs += self._supporting.signs(utf8, list(_around(signs, len(utf8))))
         return sorted(signs, key=lambda sign: sign.start)
 
-    def find(self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0) -> list[Sign]:
+    def find(self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0) -> list[AttackSignal]:
         """Return what is found: signs near one another whose kinds together, with `bonus`, are worth 1 or more.
 
         Signs whose words stand in `seen` as well are left out. What is found is as long as the signs that make it up,
@@ -146,33 +146,38 @@ class Signals:
         signs = [sign for sign in self.signs(utf8) if not seen or fresh(utf8[sign.start : sign.end])]
         # What is only spoken of is told last: most signs stand alone, and need no second look.
         suspects = {sign for group in self._worthy(signs, bonus) for sign in group}
-        telling = Telling(utf8)
-        meant = [sign for sign in (_as_meant(sign, telling) for sign in signs if sign in suspects) if sign is not None]
-        found: list[Sign] = []
+        telling = MentionFilter(utf8)
+        meant = [
+            sign
+            for sign in (_weigh_by_mention(sign, telling) for sign in signs if sign in suspects)
+            if sign is not None
+        ]
+        found: list[AttackSignal] = []
         for group in self._worthy(meant, bonus):
             name = max(group, key=lambda sign: sign.weight).kind
             start, end = min(sign.start for sign in group), max(sign.end for sign in group)
             if found and start <= found[-1].end:
-                found[-1] = Sign(min(start, found[-1].start), max(end, found[-1].end), found[-1].kind, 1.0)
+                found[-1] = AttackSignal(min(start, found[-1].start), max(end, found[-1].end), found[-1].kind, 1.0)
             else:
-                found.append(Sign(start, end, name, 1.0))
+                found.append(AttackSignal(start, end, name, 1.0))
         return found
 
-    def spans(self, text: Text) -> list[Span]:
+    def spans(self, text: ScannedText) -> list[Span]:
         """Return what is found in a text as it stands and in what it says when decoded."""
         spans = [
-            Span(*text.folded_byte_origin(sign.start, sign.end), sign.kind) for sign in self.find(text.folded_utf8)
+            Span(*text.normalized_byte_origin(sign.start, sign.end), sign.kind)
+            for sign in self.find(text.normalized_utf8)
         ]
-        for view in views(text):
+        for view in find_decoded_texts(text):
             bonus = 0.0 if view.encoding in _EVERYDAY else _HIDDEN
-            found = self.find(view.text.folded_utf8, seen=text.folded_utf8, bonus=bonus)
+            found = self.find(view.text.normalized_utf8, seen=text.normalized_utf8, bonus=bonus)
             if found:
                 spans.append(Span(view.start, view.end, f"{view.encoding}:{found[0].kind}"))
         return spans
 
-    def _worthy(self, signs: list[Sign], bonus: float) -> Iterator[list[Sign]]:
+    def _worthy(self, signs: list[AttackSignal], bonus: float) -> Iterator[list[AttackSignal]]:
         """Yield, for each sign that makes its neighbourhood worth enough, the signs that do so, one of each kind."""
-        latest: dict[str, Sign] = {}
+        latest: dict[str, AttackSignal] = {}
         for sign in signs:
             former = latest.get(sign.kind)
             if former is None or former.weight <= sign.weight or sign.start - former.start > _NEAR:
@@ -189,12 +194,12 @@ class Signals:
                 yield list(by_head.values())
 
 
-def load(path: Path) -> Signals:
+def load_signal_table(path: Path) -> SignalTable:
     """Return the table in the file, compiled; raises where it is not well formed."""
-    return Signals(tomllib.loads(path.read_text(encoding="utf-8")))
+    return SignalTable(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
-def _sign_of(shape: _Shape, utf8: bytes, head: int) -> Sign | None:
+def _sign_of(shape: _SignalPattern, utf8: bytes, head: int) -> AttackSignal | None:
     ahead = shape.ahead.match(utf8, head, head + _REACH)
     if ahead is None:
         return None
@@ -204,18 +209,18 @@ def _sign_of(shape: _Shape, utf8: bytes, head: int) -> Sign | None:
         if behind is None:
             return None
         start = max(0, head - _BEHIND) + behind.start()
-    return Sign(start, ahead.end(), shape.kind, shape.weight, head, shape)
+    return AttackSignal(start, ahead.end(), shape.kind, shape.weight, head, shape)
 
 
-def _as_meant(sign: Sign, telling: Telling) -> Sign | None:
+def _weigh_by_mention(sign: AttackSignal, telling: MentionFilter) -> AttackSignal | None:
     """Return the sign with what it is worth where it stands; None if it is only spoken of."""
     if sign.shape is None or sign.shape.plain:
         return sign
-    counts = telling.counts(sign.start, sign.end, order=sign.shape.imperative)
+    counts = telling.weight_of(sign.start, sign.end, order=sign.shape.imperative)
     return msgspec.structs.replace(sign, weight=sign.weight * counts) if counts else None
 
 
-def _around(signs: list[Sign], size: int) -> Iterator[tuple[int, int]]:
+def _around(signs: list[AttackSignal], size: int) -> Iterator[tuple[int, int]]:
     """Yield the parts of a text that are near a sign, none of them twice."""
     start = end = 0
     for sign in signs:
@@ -228,14 +233,14 @@ def _around(signs: list[Sign], size: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _shape_of(entry: Mapping[str, Any], before: str, head: str, after: str) -> _Shape:
-    return _Shape(
+def _shape_of(entry: Mapping[str, Any], before: str, head: str, after: str) -> _SignalPattern:
+    return _SignalPattern(
         kind=entry["kind"],
         weight=entry["weight"],
         imperative=entry.get("imperative", False),
         plain=entry.get("plain", False),
-        before=compiled(f"(?:{before})$") if before else None,
-        ahead=compiled(head + after),
+        before=compile_re2(f"(?:{before})$") if before else None,
+        ahead=compile_re2(head + after),
     )
 
 
@@ -264,7 +269,7 @@ def _read(part: str, meanings: Mapping[str, str]) -> str:
 
 def _alternatives(written: str) -> str:
     """Return the words of a list as one expression: folded like texts, with and without their accents."""
-    folded = fold(written)
+    folded = normalize(written)
     plain = _without_accents(folded)
     forms = [folded] if plain == folded else [folded, plain]
     return "|".join(_bounded(word) for form in forms for word in _top_level(form))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re2
 
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 # How many bytes before and after are looked at.
 _AROUND = 140
@@ -16,7 +16,7 @@ _QUOTATION = 60
 
 
 def _compile(*alternatives: str) -> re2._Regexp:
-    return compiled("|".join(f"(?:{part})" for part in alternatives))
+    return compile_re2("|".join(f"(?:{part})" for part in alternatives))
 
 
 def _word_of(words: str) -> str:
@@ -106,13 +106,13 @@ _NO_ORDER = _compile(
 _YOU = _compile(r"\b(?:you|please|kindly|now|and|then|want you|need you|going|have|having|must|are)(?: [a-z]+){0,2} $")
 
 
-def is_told_of(utf8: bytes, start: int) -> bool:
+def is_reported_speech(utf8: bytes, start: int) -> bool:
     """Say whether what begins at `start` tells of somebody doing it ("the tenant may ignore") and orders nothing."""
     before = utf8[max(0, start - 40) : start]
     return bool(_NO_ORDER.search(before)) and not _YOU.search(before)
 
 
-class Telling:
+class MentionFilter:
     """How things are told in one text; what stands the same in the same place is read once."""
 
     def __init__(self, utf8: bytes) -> None:
@@ -120,19 +120,19 @@ class Telling:
         self._utf8 = utf8
         self._known: dict[tuple[bool, int, int, bytes], float] = {}
 
-    def counts(self, start: int, end: int, *, order: bool) -> float:
+    def weight_of(self, start: int, end: int, *, order: bool) -> float:
         """Return how much counts of `utf8[start:end]`: 1, a half of an order that is told of, 0 if only mentioned."""
         first = max(0, start - _AROUND)
         around = (order, start - first, end - start, self._utf8[first : end + _AROUND])
         if around not in self._known:
-            self._known[around] = _counts(*around)
+            self._known[around] = _weigh(*around)
         return self._known[around]
 
 
-def _counts(order: bool, start: int, size: int, utf8: bytes) -> float:
+def _weigh(order: bool, start: int, size: int, utf8: bytes) -> float:
     if is_only_mentioned(utf8, start, start + size):
         return 0.0
-    return 0.5 if order and is_told_of(utf8, start) else 1.0
+    return 0.5 if order and is_reported_speech(utf8, start) else 1.0
 
 
 def _is_quoted(before: bytes, after: bytes) -> bool:

@@ -14,14 +14,14 @@ from typing import NamedTuple
 
 import re2
 
-from apps.guardrails.findings.finding import MOST_SPANS, UNFINISHED, Span
-from apps.guardrails.regex.patterns import compiled, last_end, options
-from apps.guardrails.text.plain_numbers import Plain
+from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
+from apps.guardrails.regex.re2_patterns import compile_re2, find_last_end, re2_options
+from apps.guardrails.text.ascii_folding import AsciiFoldedText
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 _DIGITS = frozenset(b"0123456789")
 # How many bytes a check may look at before and behind a candidate, if it does not say otherwise.
-REACH = 260
+CONTEXT_BYTES = 260
 # Candidates that are judged in one text: this many, and one more for so many bytes.
 _JUDGED, _BYTES_EACH = 1500, 64
 # Refused candidates each of which begins within the one before it; how many bytes of the line then count as found at a
@@ -30,7 +30,7 @@ _CHAIN, _STRETCH, _NEXT = 100, 1024, 32
 _MOST_REMEMBERED = 4000
 
 
-class Hit(NamedTuple):
+class CandidateMatch(NamedTuple):
     """A candidate: `utf8[start:end]`."""
 
     utf8: bytes
@@ -59,16 +59,16 @@ class Hit(NamedTuple):
             return False
         return not (len(after) == 2 and after[:1] in (b".", b"-") and after[1] in _DIGITS)
 
-    def cut(self, length: int) -> Hit:
+    def truncated(self, length: int) -> CandidateMatch:
         """Return only its first `length` bytes."""
-        return Hit(self.utf8, self.start, self.start + length)
+        return CandidateMatch(self.utf8, self.start, self.start + length)
 
 
 # Says what of a candidate is a finding: the candidate, a part of it, or nothing.
-Check = Callable[[Hit], Hit | None]
+Check = Callable[[CandidateMatch], CandidateMatch | None]
 
 
-class Sought(NamedTuple):
+class CandidatePattern(NamedTuple):
     """One thing that is looked for.
 
     `pattern` finds candidates (its first group, if it has one, is the candidate) and `check` judges them.
@@ -85,47 +85,47 @@ class Sought(NamedTuple):
     gate: str = ""
     overlapping: bool = False
     follow: str = ""
-    far: bool = False
+    wide_context: bool = False
 
 
-class Search:
+class PatternSearch:
     """Many things looked for at once: one pass for all, then one for each that is there."""
 
-    def __init__(self, soughts: Sequence[Sought]) -> None:
+    def __init__(self, soughts: Sequence[CandidatePattern]) -> None:
         self._soughts = soughts
-        self._patterns = [compiled(sought.pattern) for sought in soughts]
-        self._follows = [compiled(sought.follow) if sought.follow else None for sought in soughts]
-        self._gate = re2.Set.SearchSet(options())
+        self._patterns = [compile_re2(sought.pattern) for sought in soughts]
+        self._follows = [compile_re2(sought.follow) if sought.follow else None for sought in soughts]
+        self._gate = re2.Set.SearchSet(re2_options())
         for sought in soughts:
             self._gate.Add(sought.gate or sought.pattern)
         self._gate.Compile()
 
-    def find(self, plain: Plain) -> list[Span]:
+    def find(self, plain: AsciiFoldedText) -> list[Span]:
         """Return what is there, by place: of two that overlap, what comes first among the soughts.
 
         What was not judged (`UNFINISHED`) may overlap others.
         """
-        judge = _Judge(self._soughts, plain.utf8)
+        judge = _CandidateChecker(self._soughts, plain.utf8)
         judged: list[tuple[int, int, int]] = []
         coarse: list[tuple[int, int, int]] = []
         for rank in self._gate.Match(plain.utf8) or ():
             for start, end, sure in self._hits(rank, judge):
                 (judged if sure else coarse).append((start, rank, end))
-        spans = [(*one, self._soughts[one[1]].name) for one in _apart(judged)]
+        spans = [(*one, self._soughts[one[1]].name) for one in _drop_overlapping(judged)]
         spans += [(*one, UNFINISHED) for one in coarse]
         return [
             Span(*plain.origin(start, end), name, self._soughts[rank].label) for start, rank, end, name in sorted(spans)
         ]
 
-    def _hits(self, rank: int, judge: _Judge) -> Iterator[tuple[int, int, bool]]:
+    def _hits(self, rank: int, judge: _CandidateChecker) -> Iterator[tuple[int, int, bool]]:
         """Yield (start, end, whether it was judged) of what is found of one kind."""
         sought, pattern, utf8 = self._soughts[rank], self._patterns[rank], judge.utf8
         group = min(pattern.groups, 1)
         at = chain = end = found = 0
         while match := pattern.search(utf8, at):
             start = match.start()
-            if judge.left <= 0 or found >= MOST_SPANS:
-                yield start, last_end(pattern, utf8, match), False
+            if judge.left <= 0 or found >= MAX_SPANS:
+                yield start, find_last_end(pattern, utf8, match), False
                 return
             chain = chain + 1 if start < end else 0
             if chain > _CHAIN:
@@ -142,11 +142,11 @@ class Search:
                     yield following.start, at, True
                 found, chain = found + 1, 0
             elif sought.overlapping:
-                at = _second_word(utf8, start)
+                at = _find_second_word(utf8, start)
             else:
                 at = max(end, at + 1)
 
-    def _followers(self, rank: int, hit: Hit | None, judge: _Judge) -> Iterator[Hit]:
+    def _followers(self, rank: int, hit: CandidateMatch | None, judge: _CandidateChecker) -> Iterator[CandidateMatch]:
         follow = self._follows[rank]
         while follow and hit and judge.left > 0 and (match := follow.match(hit.utf8, hit.end)):
             hit = judge(rank, *match.span(1))
@@ -154,26 +154,26 @@ class Search:
                 yield hit
 
 
-class _Judge:
+class _CandidateChecker:
     """The checks for one text: what stands the same in the same place is judged once. `left`: how many more may be."""
 
-    def __init__(self, soughts: Sequence[Sought], utf8: bytes) -> None:
+    def __init__(self, soughts: Sequence[CandidatePattern], utf8: bytes) -> None:
         self.utf8 = utf8
         self.left = _JUDGED + len(utf8) // _BYTES_EACH
         self._soughts = soughts
         self._known: dict[tuple[int, int, int, bytes], tuple[int, int] | None] = {}
 
-    def __call__(self, rank: int, start: int, end: int) -> Hit | None:
+    def __call__(self, rank: int, start: int, end: int) -> CandidateMatch | None:
         self.left -= 1
         sought = self._soughts[rank]
-        if sought.far:
-            return sought.check(Hit(self.utf8, start, end))
-        first = max(0, start - REACH)
-        around = (rank, start - first, end - start, self.utf8[first : end + REACH])
+        if sought.wide_context:
+            return sought.check(CandidateMatch(self.utf8, start, end))
+        first = max(0, start - CONTEXT_BYTES)
+        around = (rank, start - first, end - start, self.utf8[first : end + CONTEXT_BYTES])
         if around in self._known:
             known = self._known[around]
-            return known and Hit(self.utf8, start + known[0], start + known[1])
-        hit = sought.check(Hit(self.utf8, start, end))
+            return known and CandidateMatch(self.utf8, start + known[0], start + known[1])
+        hit = sought.check(CandidateMatch(self.utf8, start, end))
         if len(self._known) < _MOST_REMEMBERED:
             self._known[around] = hit and (hit.start - start, hit.end - start)
         return hit
@@ -184,7 +184,7 @@ def _end_of_stretch(utf8: bytes, start: int, end: int) -> int:
     return line_end if line_end >= 0 else max(end, min(start + _STRETCH, len(utf8)))
 
 
-def _second_word(utf8: bytes, start: int) -> int:
+def _find_second_word(utf8: bytes, start: int) -> int:
     """Return where the second run of letters or digits begins; at least one byte further."""
     at, end = start, len(utf8)
     while at < end and utf8[at] not in _WORD:
@@ -194,7 +194,7 @@ def _second_word(utf8: bytes, start: int) -> int:
     return max(at, start + 1)
 
 
-def _apart(found: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def _drop_overlapping(found: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Return (start, rank, end) by place; of two that overlap, the one of lower rank, or the longer."""
     kept: list[tuple[int, int, int]] = []
     for item in sorted(found):

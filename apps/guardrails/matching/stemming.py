@@ -14,11 +14,11 @@ from typing import NamedTuple
 import re2
 import snowballstemmer
 
-from apps.guardrails.findings.finding import MOST_SPANS
+from apps.guardrails.findings.scan_types import MAX_SPANS
 from apps.guardrails.matching.aho_corasick import is_boundary
-from apps.guardrails.regex.re2_matcher import options
-from apps.guardrails.text.folding import spellings_of
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.regex.re2_matcher import matcher_options
+from apps.guardrails.text.normalization import normalized_forms
+from apps.guardrails.text.scanned_text import ScannedText
 
 LANGUAGES = tuple(snowballstemmer.algorithms())
 # Languages whose stems are the beginnings of their words, but for the last two letters.
@@ -35,40 +35,40 @@ _MOST_FORMS = 200
 _WORDS_ONLY = bytes(code if chr(code).isalnum() or code == 95 or code > 127 else 32 for code in range(256))
 
 
-class Stem(NamedTuple):
+class StemmedPhrase(NamedTuple):
     """A phrase that is looked for by its stems; `owner` is told with every match."""
 
     owner: int
     phrase: str
 
 
-class Stems:
+class StemMatcher:
     """Phrases of one language, compiled together."""
 
-    def __init__(self, language: str, phrases: Iterable[Stem]) -> None:
+    def __init__(self, language: str, phrases: Iterable[StemmedPhrase]) -> None:
         self._stemmer = _stemmer_of(language)
-        self._by_first: defaultdict[str, list[tuple[tuple[str, ...], Stem]]] = defaultdict(list)
+        self._by_first: defaultdict[str, list[tuple[tuple[str, ...], StemmedPhrase]]] = defaultdict(list)
         for phrase in phrases:
-            for form in spellings_of(phrase.phrase):
+            for form in normalized_forms(phrase.phrase):
                 stems = tuple(self._stemmer.stem(word) for word in _WORD.findall(form))
                 if stems:
                     self._by_first[stems[0]].append((stems, phrase))
         beginnings = sorted({stem[: max(2, len(stem) - 2)] for stem in self._by_first})
-        self._gate = re2.compile("|".join(map(re2.escape, beginnings)), options()) if beginnings else None
+        self._gate = re2.compile("|".join(map(re2.escape, beginnings)), matcher_options()) if beginnings else None
         self._keys = {beginning[:2] for beginning in beginnings} if language in _BEGINNINGS else None
 
-    def find(self, text: Text) -> Iterator[tuple[Stem, int, int]]:
+    def find(self, text: ScannedText) -> Iterator[tuple[StemmedPhrase, int, int]]:
         """Yield every occurrence as (phrase, start, end) in `text.raw`; at most `MOST_SPANS` of a word's form."""
-        if self._gate is None or (self._keys is not None and self._gate.search(text.folded_utf8) is None):
+        if self._gate is None or (self._keys is not None and self._gate.search(text.normalized_utf8) is None):
             return
         for form, stem in self._forms_in(text):
-            for at in _places_of(form, text.folded):
+            for at in _places_of(form, text.normalized):
                 for stems, phrase in self._by_first[stem]:
-                    end = self._end_of(stems, text.folded, at + len(form))
+                    end = self._end_of(stems, text.normalized, at + len(form))
                     if end:
                         yield phrase, *text.origin(at, end)
 
-    def _forms_in(self, text: Text) -> list[tuple[str, str]]:
+    def _forms_in(self, text: ScannedText) -> list[tuple[str, str]]:
         """Return the words of a text whose stem begins a phrase, each with its stem."""
         words = words_of(text)
         if self._keys is not None:
@@ -86,11 +86,11 @@ class Stems:
         return end
 
 
-def words_of(text: Text) -> set[str]:
+def words_of(text: ScannedText) -> set[str]:
     """Return the different words of a text, folded."""
-    if text.folded.isascii():
-        return set(text.folded_utf8.translate(_WORDS_ONLY).decode().split())
-    return set(_WORD.findall(text.folded))
+    if text.normalized.isascii():
+        return set(text.normalized_utf8.translate(_WORDS_ONLY).decode().split())
+    return set(_WORD.findall(text.normalized))
 
 
 class _Stemmer:
@@ -133,7 +133,7 @@ def _stemmer_of(language: str) -> _Stemmer:
 def _places_of(form: str, folded: str) -> Iterator[int]:
     """Yield where a word stands by itself; after `MOST_SPANS` looks, no more."""
     at = -1
-    for _ in range(MOST_SPANS):
+    for _ in range(MAX_SPANS):
         at = folded.find(form, at + 1)
         if at < 0:
             return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import date
 
-from apps.guardrails.matching.pattern_search import Hit
-from apps.guardrails.pii.named import digits_of, named
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.matching.pattern_search import CandidateMatch
+from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 _BORN = (
     r"(?i:\bdate[ _-]?of[ _-]?birth\b|\bf[öø]dt?(?: den)?|\bsyntynyt|\bnarozen[aý]?|do[gğ]um tarihi|"
@@ -48,10 +48,10 @@ _DATE = (
     rf"{_MONTH}\.? \d{{1,2}}(?i:st|nd|rd|th)?,? \d{{4}}\b"
 )
 _EARLIEST, _LATEST = 1900, 2100
-_WORDS = compiled(r"\d+|\p{L}+")
+_WORDS = compile_re2(r"\d+|\p{L}+")
 
 
-def _check(hit: Hit) -> Hit | None:
+def _check(hit: CandidateMatch) -> CandidateMatch | None:
     parts = _WORDS.findall(hit.text)
     numbers = [int(part) for part in parts if part.isdigit()]
     month = next((_MONTHS[part.lower()] for part in parts if part.lower() in _MONTHS), None)
@@ -73,4 +73,4 @@ def _is_day(year: int, month: int, day: int) -> bool:
         return False
 
 
-KINDS = (named("date_of_birth", "DATE_OF_BIRTH", _BORN, _DATE, _check),)
+PATTERNS = (pattern_after_keyword("date_of_birth", "DATE_OF_BIRTH", _BORN, _DATE, _check),)

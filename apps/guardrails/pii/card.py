@@ -6,12 +6,12 @@ testing count: by their form they are cards.
 
 from __future__ import annotations
 
-from apps.guardrails.matching.pattern_search import Hit, Sought
-from apps.guardrails.pii.named import digits_of
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.pii.keyword_number import digits_of
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 # First digits and length.
-_ISSUED = compiled(
+_ISSUED = compile_re2(
     r"4\d{12}(?:\d{3}(?:\d{3})?)?"  # Visa
     r"|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}"  # Mastercard
     r"|3[47]\d{13}"  # American Express
@@ -28,20 +28,25 @@ _ISSUED = compiled(
 _AMBIGUOUS = frozenset({13, 14, 19})
 # What Luhn makes of every second digit: its double, and that one's digits added up.
 _DOUBLED = {str(digit): sum(divmod(2 * digit, 10)) for digit in range(10)}
-_CARD = compiled(
+_CARD = compile_re2(
     r"(?i)card|visa|master|amex|diners|maestro|discover|jcb|unionpay|karte|carte|tarjeta|cart[aã]o|carta|卡|カード|"
     r"pan\b|карт"
 )
-_OTHER = compiled(
+_OTHER = compile_re2(
     r"(?i)(?:order|tracking|shipment|invoice|serial|timestamp|trace|span|request|message|event|snowflake|tweet|status)"
     r"[_ ]?(?:id|no|number|nr|#)?\W{0,8}$"
 )
 
 
-def _check(hit: Hit) -> Hit | None:
+def _check(hit: CandidateMatch) -> CandidateMatch | None:
     digits = digits_of(hit.text)
     # What refuses most, and costs least, comes first.
-    if not _has_check_digit(digits) or not hit.stands_alone() or not _ISSUED.fullmatch(digits) or len(set(digits)) < 2:
+    if (
+        not _passes_luhn_check(digits)
+        or not hit.stands_alone()
+        or not _ISSUED.fullmatch(digits)
+        or len(set(digits)) < 2
+    ):
         return None
     if _OTHER.search(hit.before(32)):
         return None
@@ -49,12 +54,12 @@ def _check(hit: Hit) -> Hit | None:
     return None if bare and len(digits) in _AMBIGUOUS and not _CARD.search(hit.before(48)) else hit
 
 
-def _has_check_digit(digits: str) -> bool:
+def _passes_luhn_check(digits: str) -> bool:
     return (sum(map(int, digits[::-2])) + sum(map(_DOUBLED.__getitem__, digits[-2::-2]))) % 10 == 0
 
 
-KINDS = (
-    Sought(
+PATTERNS = (
+    CandidatePattern(
         "credit_card",
         "CREDIT_CARD",
         r"\b[2-68]\d{3}(?:\d{9,12}|\d{15}"

@@ -7,8 +7,8 @@ example.com and its like count (nobody can tell them from others by their form);
 
 from __future__ import annotations
 
-from apps.guardrails.matching.pattern_search import Hit, Sought
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 _LETTER = r"\p{Latin}\p{Cyrillic}\p{Greek}"
 _LONGEST_LOCAL, _LONGEST = 64, 254
@@ -19,10 +19,10 @@ _FILE_ENDINGS = (
     "map min exe dll so pdf csv mp3 mp4 woff woff2 ttf latest next"
 )
 _NO_DOMAIN = frozenset(_FILE_ENDINGS.split())
-_USER_OF_ADDRESS = compiled(r"://[^/?#\s\"'<>]*$")
+_USER_OF_ADDRESS = compile_re2(r"://[^/?#\s\"'<>]*$")
 
 
-def _check(hit: Hit) -> Hit | None:
+def _check(hit: CandidateMatch) -> CandidateMatch | None:
     local, _, domain = hit.text.rpartition("@")
     last = domain.rpartition(".")[2].lower()
     if not 1 <= len(local.encode()) <= _LONGEST_LOCAL or len(local) + len(domain) >= _LONGEST:
@@ -37,19 +37,19 @@ def _check(hit: Hit) -> Hit | None:
     return None if _USER_OF_ADDRESS.search(hit.before(160)) else hit
 
 
-def _check_spelled(hit: Hit) -> Hit | None:
+def _check_spelled(hit: CandidateMatch) -> CandidateMatch | None:
     return hit if hit.stands_alone() else None
 
 
-KINDS = (
-    Sought(
+PATTERNS = (
+    CandidatePattern(
         "email",
         "EMAIL",
         rf"[{_LETTER}0-9!#$*^_{{}}~](?:[{_LETTER}0-9!#$*^_{{}}~.%+'-]*[{_LETTER}0-9!#$*^_{{}}~+-])?"
         rf"@[{_LETTER}0-9-]+(?:\.[{_LETTER}0-9-]+)*\.[{_LETTER}]{{2,24}}",
         _check,
     ),
-    Sought(
+    CandidatePattern(
         "email_spelled",
         "EMAIL",
         r"(?i)\b[A-Z0-9][A-Z0-9._+-]{0,63}(?: ?[\[({<] ?dot ?[\])}>] ?[A-Z0-9_+-]{1,63}){0,3} ?[\[({<] ?(?:at|"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from apps.guardrails.matching.pattern_search import Hit, Sought
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 # How long an account's number is, by country (SWIFT's registry).
 _REGISTERED = (
@@ -14,10 +14,10 @@ _REGISTERED = (
     "UA29 VA22 VG24 XK20 YE30"
 )
 _LENGTHS = {item[:2]: int(item[2:]) for item in _REGISTERED.split()}
-_GROUP = compiled(r"[A-Za-z0-9]+")
+_GROUP = compile_re2(r"[A-Za-z0-9]+")
 
 
-def _check(hit: Hit) -> Hit | None:
+def _check(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept as much as the country's numbers are long; the words behind it look like groups."""
     length = _LENGTHS.get(hit.text[:2].upper())
     before, size = hit.before(1), 0
@@ -26,7 +26,7 @@ def _check(hit: Hit) -> Hit | None:
     for group in _GROUP.finditer(hit.utf8, hit.start, hit.end):
         size += group.end() - group.start()
         if size >= length:
-            candidate = hit.cut(group.end() - hit.start)
+            candidate = hit.truncated(group.end() - hit.start)
             return candidate if size == length and _has_check_digits(candidate.text) else None
     return None
 
@@ -37,8 +37,8 @@ def _has_check_digits(text: str) -> bool:
     return int("".join(str(int(one, 36)) for one in characters[4:] + characters[:4])) % 97 == 1
 
 
-KINDS = (
-    Sought(
+PATTERNS = (
+    CandidatePattern(
         "iban",
         "IBAN",
         r"(?i)\b[A-Z]{2}\d\d(?:[ -]?[A-Z0-9]{4}){2,7}(?:[ -]?[A-Z0-9]{1,3})?\b",

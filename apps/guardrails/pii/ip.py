@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
-from apps.guardrails.matching.pattern_search import Hit, Sought
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 # Four numbers below this are rather a version.
 _SMALL = 20
@@ -19,12 +19,12 @@ _RESOLVERS = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9", "
 _RESOLVERS_6 = frozenset(
     {"2001:4860:4860::8888", "2001:4860:4860::8844", "2606:4700:4700::1111", "2606:4700:4700::1001"}
 )
-_VERSION = compiled(
+_VERSION = compile_re2(
     r"(?i)(?:\bversions?|\bver\.?|\brelease|\bbuild|\bfirmware|\brev(?:ision)?\.?|\bsection|\bchapter|§|"
     r"\bupgraded?(?: from| to)?|"
     r"\brule|\bclause|\bparagraph|\bbump(?:ed)?|[<>~^]=?|==)['\"\s:=]{0,4}v?$"
 )
-_RELEASE = compiled(
+_RELEASE = compile_re2(
     r"(?i)\b(?:versions?|releases?|upgrad\w+|updat\w+|bump\w*|build|firmware|stable|oids?|snmp|asn\.1)\b[^\n]{0,32}$"
 )
 # How an address begins that is neither of a private network nor loopback nor multicast: what is, is not even judged.
@@ -32,11 +32,11 @@ _PUBLIC = (
     r"(?:(?:[1-9]|1[13-9]|[2-9]\d|1[013-8]\d|12[0-689]|19[013-9]|2[01]\d|22[0-3])\.\d{1,3}"
     r"|192\.(?:\d\d?|1[0-57-9]\d|16[0-79]|2\d\d))"
 )
-_DECIMAL = compiled(r"\d?\.\d+[ ,]-?$")
-_ADDRESS = compiled(r"(?i)\bip\b|ipv?4?|address|host|server|client|ping|ssh|addr|remote|adresse|dirección")
+_DECIMAL = compile_re2(r"\d?\.\d+[ ,]-?$")
+_ADDRESS = compile_re2(r"(?i)\bip\b|ipv?4?|address|host|server|client|ping|ssh|addr|remote|adresse|dirección")
 
 
-def _check_4(hit: Hit) -> Hit | None:
+def _check_4(hit: CandidateMatch) -> CandidateMatch | None:
     if (
         hit.end - hit.start > _LONGEST_4
         or not hit.stands_alone()
@@ -66,7 +66,7 @@ def _check_4(hit: Hit) -> Hit | None:
     return None if doubtful and not _ADDRESS.search(hit.before(48)) else hit
 
 
-def _check_6(hit: Hit) -> Hit | None:
+def _check_6(hit: CandidateMatch) -> CandidateMatch | None:
     before, after = hit.before(1), hit.after(3)
     if before.isalnum() or before in (b":", b"_") or (after[:1].isalnum() or after[:1] in (b":", b"_")):
         return None
@@ -78,7 +78,7 @@ def _check_6(hit: Hit) -> Hit | None:
     return hit if address.is_global and not block and address.compressed not in _RESOLVERS_6 else None
 
 
-KINDS = (
-    Sought("ip_address", "IP_ADDRESS", rf"\b{_PUBLIC}(?:\.\d{{1,3}}){{2,}}\b", _check_4),
-    Sought("ip_address", "IP_ADDRESS", r"(?i)\b[23][0-9A-F]{3}(?::[0-9A-F]{0,4}){2,7}", _check_6),
+PATTERNS = (
+    CandidatePattern("ip_address", "IP_ADDRESS", rf"\b{_PUBLIC}(?:\.\d{{1,3}}){{2,}}\b", _check_4),
+    CandidatePattern("ip_address", "IP_ADDRESS", r"(?i)\b[23][0-9A-F]{3}(?::[0-9A-F]{0,4}){2,7}", _check_6),
 )

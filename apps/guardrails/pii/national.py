@@ -50,8 +50,8 @@ from stdnum.th import pin
 from stdnum.tr import tckimlik
 from stdnum.za import idnr as south_african
 
-from apps.guardrails.matching.pattern_search import Hit, Sought
-from apps.guardrails.pii.named import WIDE_GAP, digits_of, named
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.pii.keyword_number import WIDE_GAP, digits_of, pattern_after_keyword
 
 _LABEL = "NATIONAL_ID"
 
@@ -215,15 +215,18 @@ _NAMES = (
 )
 
 
-def _checked(is_valid: Callable[[str], bool]) -> Callable[[Hit], Hit | None]:
+def _checked(is_valid: Callable[[str], bool]) -> Callable[[CandidateMatch], CandidateMatch | None]:
     return lambda hit: hit if is_valid(hit.text) else None
 
 
-def _alone(is_valid: Callable[[str], bool]) -> Callable[[Hit], Hit | None]:
+def _alone(is_valid: Callable[[str], bool]) -> Callable[[CandidateMatch], CandidateMatch | None]:
     return lambda hit: hit if hit.stands_alone() and is_valid(hit.text) else None
 
 
-KINDS = (
-    *(Sought(form.name, _LABEL, form.pattern, _alone(form.is_valid), overlapping=True) for form in _FORMS),
-    *(named(name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid), WIDE_GAP) for name in _NAMES),
+PATTERNS = (
+    *(CandidatePattern(form.name, _LABEL, form.pattern, _alone(form.is_valid), overlapping=True) for form in _FORMS),
+    *(
+        pattern_after_keyword(name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid), WIDE_GAP)
+        for name in _NAMES
+    ),
 )

@@ -5,8 +5,8 @@ Knows the check digits of ICAO document 9303. A passport's number has no form of
 
 from __future__ import annotations
 
-from apps.guardrails.matching.pattern_search import Hit, Sought
-from apps.guardrails.pii.named import digits_of, named
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword
 
 _NAMES = (
     r"(?i:\bpassports?\b|\breisepass\w*|\bpassnummer\b|\bpasseport\b|\bpasaporte\b|\bpassaporto\b|\bpassaporte\b|"
@@ -17,13 +17,13 @@ _NUMBER = r"[A-Z]{1,3}\d{5,8}[A-Z]?\d?|\d{8,9}|[CFGHJK][0-9CFGHJKLMNPRTVWXYZ]{8}
 _FEWEST_DIGITS = 3
 
 
-def _check(hit: Hit) -> Hit | None:
+def _check(hit: CandidateMatch) -> CandidateMatch | None:
     if len(digits_of(hit.text)) < _FEWEST_DIGITS:
         return None
     return None if hit.text.startswith(("RFC", "ISO", "CVE")) else hit
 
 
-def _check_lines(hit: Hit) -> Hit | None:
+def _check_lines(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept two lines whose second has right check digits for number, birth and expiry."""
     line = hit.text.split("\n")[-1].strip("\r ")
     fields = ((line[:9], line[9]), (line[13:19], line[19]), (line[21:27], line[27]))
@@ -35,9 +35,9 @@ def _check_digit(field: str) -> str:
     return str(sum(value * (7, 3, 1)[place % 3] for place, value in enumerate(values)) % 10)
 
 
-KINDS = (
-    named("passport", "PASSPORT", _NAMES, _NUMBER, _check),
-    Sought(
+PATTERNS = (
+    pattern_after_keyword("passport", "PASSPORT", _NAMES, _NUMBER, _check),
+    CandidatePattern(
         "passport",
         "PASSPORT",
         r"\bP[A-Z<][A-Z]{3}[A-Z<]{39}\r?\n ?[A-Z0-9<]{9}\d[A-Z<]{3}\d{7}[MFX<]\d{7}[A-Z0-9<]{16}",

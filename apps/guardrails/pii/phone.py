@@ -6,9 +6,9 @@ number unless something says so.
 
 from __future__ import annotations
 
-from apps.guardrails.matching.pattern_search import Hit, Sought
-from apps.guardrails.pii.named import digits_of, named
-from apps.guardrails.regex.patterns import compiled
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword
+from apps.guardrails.regex.re2_patterns import compile_re2
 
 _ASSIGNED = (
     "1 7 20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81 82 "
@@ -22,7 +22,7 @@ _ASSIGNED = (
 )
 _COUNTRIES = frozenset(_ASSIGNED.split())
 _FEWEST, _MOST, _FEWEST_BARE = 8, 15, 9
-_NAMES_IT = compiled(
+_KEYWORD = compile_re2(
     r"(?i)(?:phone|tel\w*|mobil\w*|cell|fax|handy|number|num|no|nr|is|at|on|me|ist|es|est|é|[:=]|[^ -~])[^A-Z0-9]{0,4}$"
 )
 _CALLING = (
@@ -36,14 +36,14 @@ _CALLING = (
 _NEVER = frozenset({"2147483647", "4294967295", "9223372036854775807", "1234567890123"})
 
 
-def _international(hit: Hit) -> Hit | None:
+def _international(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept a country code with as many groups behind it as make a number."""
     if (before := hit.before(1)) and (before.isalnum() or before in b"+._"):
         return None
-    groups = compiled(r"\d+").finditer(hit.utf8, hit.start, hit.end)
+    groups = compile_re2(r"\d+").finditer(hit.utf8, hit.start, hit.end)
     ends = [match.end() - hit.start for match in groups]
     for end in reversed(ends):
-        candidate = hit.cut(end)
+        candidate = hit.truncated(end)
         if (candidate.end == hit.end and hit.after(1).isalnum()) or not _is_international(candidate.text):
             continue
         return candidate
@@ -61,11 +61,11 @@ def _is_international(text: str) -> bool:
         return False
     if digits[0] == "1":
         return len(digits) == 11 and digits[1] in "23456789"
-    groups = [len(group) for group in compiled(r"\d+").findall(text.replace("(0)", ""))]
+    groups = [len(group) for group in compile_re2(r"\d+").findall(text.replace("(0)", ""))]
     return all(size >= 2 for size in (groups[2:-1] if text[-2] == "-" else groups[2:])) and len(groups) <= 7
 
 
-def _north_american(hit: Hit) -> Hit | None:
+def _north_american(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept (415) 555-2671 and its like; with blanks or points only numbers that the plan can give."""
     digits = digits_of(hit.text)[-10:]
     if not hit.stands_alone() or digits[0] in "01" or digits[1:3] == "11" or hit.before(1) in (b"+", b"$", b"#"):
@@ -79,12 +79,12 @@ def _north_american(hit: Hit) -> Hit | None:
     return hit
 
 
-def _has_numbers_beside(hit: Hit) -> bool:
+def _has_numbers_beside(hit: CandidateMatch) -> bool:
     before, after = hit.before(2), hit.after(2)
     return bool((before[-1:] == b" " and before[:1].isdigit()) or (after[:1] == b" " and after[1:].isdigit()))
 
 
-def _national(hit: Hit) -> Hit | None:
+def _national(hit: CandidateMatch) -> CandidateMatch | None:
     digits = digits_of(hit.text)
     fewest = 10 if hit.text.count("-") > 1 else 9
     if not hit.stands_alone() or not fewest <= len(digits) <= 12 or _has_numbers_beside(hit):
@@ -92,10 +92,10 @@ def _national(hit: Hit) -> Hit | None:
     return hit if hit.text.count("(") == hit.text.count(")") else None
 
 
-def _called(hit: Hit) -> Hit | None:
+def _number_after_keyword(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept what has a number's length; a short bare run only right behind what names it."""
     digits = digits_of(hit.text)
-    if len(digits) < _FEWEST_BARE and digits == hit.text and not _NAMES_IT.search(hit.before(16)):
+    if len(digits) < _FEWEST_BARE and digits == hit.text and not _KEYWORD.search(hit.before(16)):
         return None
     if not 7 <= len(digits) <= _MOST or digits in _NEVER or len(set(digits)) == 1 or _looks_like_date(hit.text):
         return None
@@ -103,20 +103,20 @@ def _called(hit: Hit) -> Hit | None:
 
 
 def _looks_like_date(text: str) -> bool:
-    return bool(compiled(r"(?:19|20)\d\d[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:19|20)\d\d").fullmatch(text))
+    return bool(compile_re2(r"(?:19|20)\d\d[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:19|20)\d\d").fullmatch(text))
 
 
-KINDS = (
-    Sought("phone", "PHONE", r"\+[1-9](?:[ .()/-]{0,3}\d){6,16}", _international),
-    Sought("phone", "PHONE", r"\b00[1-9]\d{0,2}[ .()/-]{1,2}\d(?:[ .()/-]{0,3}\d){5,14}", _international),
-    Sought(
+PATTERNS = (
+    CandidatePattern("phone", "PHONE", r"\+[1-9](?:[ .()/-]{0,3}\d){6,16}", _international),
+    CandidatePattern("phone", "PHONE", r"\b00[1-9]\d{0,2}[ .()/-]{1,2}\d(?:[ .()/-]{0,3}\d){5,14}", _international),
+    CandidatePattern(
         "phone",
         "PHONE",
         r"(?:\b1[-. ])?(?:\([2-9]\d\d\) ?|\b[2-9]\d\d[-. ])\d{3}[-. ]\d{4}\b",
         _north_american,
         overlapping=True,
     ),
-    Sought(
+    CandidatePattern(
         "phone",
         "PHONE",
         r"\b0[1-9](?:[ .-]\d\d){4}\b|\b06[- ]\d{8}\b|\b0\d{4} \d{5,6}\b|\b0\d{3} \d{3} \d{3,4}\b|\b0\d\d \d{4} \d{4}\b|"
@@ -127,5 +127,5 @@ KINDS = (
         _national,
         overlapping=True,
     ),
-    named("phone", "PHONE", _CALLING, r"\+?\(?\d(?:[ .()/-]{0,2}\d){6,14}", _called),
+    pattern_after_keyword("phone", "PHONE", _CALLING, r"\+?\(?\d(?:[ .()/-]{0,2}\d){6,14}", _number_after_keyword),
 )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from stdnum.us import itin, ssn
 
-from apps.guardrails.matching.pattern_search import Hit, Sought
-from apps.guardrails.pii.named import digits_of, named
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword
 
 _NAMES = (
     r"(?i:\bssns?\b|\bsocial security\b|\bsoc\.? sec\.?|\bss#|\btaxpayer id\w*|\bitin\b|social_security\w*|"
@@ -17,16 +17,16 @@ _NAMES = (
 )
 
 
-def _issued(hit: Hit) -> Hit | None:
+def _issued(hit: CandidateMatch) -> CandidateMatch | None:
     digits = digits_of(hit.text)
     return hit if ssn.is_valid(digits) or itin.is_valid(digits) else None
 
 
-def _check(hit: Hit) -> Hit | None:
+def _check(hit: CandidateMatch) -> CandidateMatch | None:
     return _issued(hit) if hit.stands_alone() and hit.before(1) not in (b"#", b"$") else None
 
 
-KINDS = (
-    Sought("ssn", "SSN", r"\b\d{3}-\d\d-\d{4}\b", _check, overlapping=True),
-    named("ssn", "SSN", _NAMES, r"\d{3}[ -]?\d\d[ -]?\d{4}", _issued),
+PATTERNS = (
+    CandidatePattern("ssn", "SSN", r"\b\d{3}-\d\d-\d{4}\b", _check, overlapping=True),
+    pattern_after_keyword("ssn", "SSN", _NAMES, r"\d{3}[ -]?\d\d[ -]?\d{4}", _issued),
 )

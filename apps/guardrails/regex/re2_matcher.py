@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 import re2
 
-LONGEST_MATCH = 2048
-_WINDOW = 4 * LONGEST_MATCH
+MAX_MATCH_BYTES = 2048
+_WINDOW = 4 * MAX_MATCH_BYTES
 # The positions of one expression, and of those that go in one pass: each costs at worst some 20 ns a byte.
-HEAVIEST = 1000
+MAX_PROGRAM_SIZE = 1000
 # Bytes that one expression, and one pass, may take; an automaton that is full starts afresh.
 _MEMORY = 4 << 20
 # Seconds of computing that the expressions of an organization get for one request, and for each character of it more.
 _EFFORT, _EFFORT_EACH = 0.25, 50e-9
 
 
-class Effort:
+class TimeBudget:
     """How long looking may take, in seconds of this thread's computing; ordinary expressions need a hundredth.
 
     It runs from the beginning; as a context, only while inside of it.
@@ -37,7 +37,7 @@ class Effort:
         self._left = seconds
 
     @classmethod
-    def for_characters(cls, size: int) -> Effort:
+    def for_characters(cls, size: int) -> TimeBudget:
         """Return what texts of so many characters get."""
         return cls(_EFFORT + _EFFORT_EACH * size)
 
@@ -52,16 +52,16 @@ class Effort:
         return time.thread_time() > self._end
 
 
-class Match(NamedTuple):
+class Re2Match(NamedTuple):
     """`utf8[start:end]` matches the expression of that place; if not `sure`, nobody had the time to look."""
 
     expression: int
     start: int
     end: int
-    sure: bool = True
+    searched: bool = True
 
 
-def options(encoding: re2.Options.Encoding = re2.Options.Encoding.UTF8) -> re2.Options:
+def matcher_options(encoding: re2.Options.Encoding = re2.Options.Encoding.UTF8) -> re2.Options:
     """Return how every expression is compiled."""
     chosen = re2.Options()
     chosen.log_errors = False
@@ -70,19 +70,19 @@ def options(encoding: re2.Options.Encoding = re2.Options.Encoding.UTF8) -> re2.O
     return chosen
 
 
-def weight_of(expression: re2._Regexp) -> int:
+def program_size(expression: re2._Regexp) -> int:
     """Return how many positions an expression has: what a byte can cost at worst.
 
     In Latin-1, where a class of characters is one position; in UTF-8 `\\pL` alone has a thousand, one at a time.
     """
     try:
-        latin = re2.compile(expression.pattern.encode("latin-1"), options(re2.Options.Encoding.LATIN1))
+        latin = re2.compile(expression.pattern.encode("latin-1"), matcher_options(re2.Options.Encoding.LATIN1))
     except (re2.error, UnicodeEncodeError):
         return int(expression.programsize)
     return int(min(latin.programsize, expression.programsize))
 
 
-class Group:
+class PatternGroup:
     """Expressions looked for together: a few passes tell which of them match, and only those are searched for."""
 
     def __init__(self, expressions: Sequence[re2._Regexp]) -> None:
@@ -91,8 +91,8 @@ class Group:
         members: list[int] = []
         weight = 0
         for index, expression in enumerate(expressions):
-            weighs = weight_of(expression)
-            if members and weight + weighs > HEAVIEST:
+            weighs = program_size(expression)
+            if members and weight + weighs > MAX_PROGRAM_SIZE:
                 self._close(members)
                 members, weight = [], 0
             members.append(index)
@@ -100,7 +100,7 @@ class Group:
         if members:
             self._close(members)
 
-    def find(self, utf8: bytes, most: int, effort: Effort) -> Iterator[Match]:
+    def find(self, utf8: bytes, most: int, effort: TimeBudget) -> Iterator[Re2Match]:
         """Yield the matches of every expression, none of them empty, each expression's from left to right.
 
         After `most` of one expression everything that is left counts as one more: looking stays bounded, and masking
@@ -108,14 +108,14 @@ class Group:
         """
         for number, (gate, members) in enumerate(self._gates):
             if number and effort.is_spent():
-                yield from (Match(index, 0, len(utf8), sure=False) for index in members if utf8)
+                yield from (Re2Match(index, 0, len(utf8), searched=False) for index in members if utf8)
                 continue
             for index, first in self._hits(gate, members, utf8, effort):
                 yield from self._spans(index, first, utf8, most, effort)
 
     def _close(self, members: list[int]) -> None:
         """Compile a gate. Its members may be too many for one automaton: then each half gets its own."""
-        gate = re2.Set.SearchSet(options())
+        gate = re2.Set.SearchSet(matcher_options())
         for index in members:
             gate.Add(self._expressions[index].pattern)
         try:
@@ -129,10 +129,10 @@ class Group:
             return
         self._gates.append((gate, members))
 
-    def _hits(self, gate: re2.Set, members: list[int], utf8: bytes, effort: Effort) -> list[tuple[int, int]]:
+    def _hits(self, gate: re2.Set, members: list[int], utf8: bytes, effort: TimeBudget) -> list[tuple[int, int]]:
         """Return the expressions that may match, each with where to begin looking."""
         first: dict[int, int] = {}
-        for start in range(0, max(len(utf8) - LONGEST_MATCH, 1), _WINDOW - LONGEST_MATCH):
+        for start in range(0, max(len(utf8) - MAX_MATCH_BYTES, 1), _WINDOW - MAX_MATCH_BYTES):
             if start and effort.is_spent():
                 return [(index, first.get(index, start)) for index in members]
             # A character more in front, for what looks back at it.
@@ -140,24 +140,24 @@ class Group:
                 first.setdefault(members[hit], max(start - 4, 0))
         return sorted(first.items())
 
-    def _spans(self, index: int, position: int, utf8: bytes, most: int, effort: Effort) -> Iterator[Match]:
+    def _spans(self, index: int, position: int, utf8: bytes, most: int, effort: TimeBudget) -> Iterator[Re2Match]:
         expression, size, searches = self._expressions[index], len(utf8), 0
         while position < size:
             if effort.is_spent():
-                yield Match(index, position, size, sure=False)
+                yield Re2Match(index, position, size, searched=False)
                 return
             end = min(position + _WINDOW, size)
             # Whatever begins before it ends within the window, or is too long to be a match.
-            limit = size if end == size else end - LONGEST_MATCH
+            limit = size if end == size else end - MAX_MATCH_BYTES
             found = expression.search(utf8, position, end)
             if found is None or found.start() >= limit:
                 position = limit
                 continue
             start, stop = found.span()
             if searches == most:
-                yield Match(index, start, size)
+                yield Re2Match(index, start, size)
                 return
             searches += 1
             if stop > start:
-                yield Match(index, start, stop)
+                yield Re2Match(index, start, stop)
             position = max(stop, start + 1)

@@ -16,13 +16,13 @@ from types import MappingProxyType, ModuleType
 
 import msgspec
 
-from apps.guardrails.findings.finding import Action, File, RuleSettings, Span
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, ScannedFile, Span
+from apps.guardrails.text.scanned_text import ScannedText
 
 # Categories of attacks on a model: an answer that speaks of one is none.
 TOLD = frozenset({"injection", "jailbreak"})
-FindInText = Callable[[Text, RuleSettings], list[Span]]
-FindInFile = Callable[[File, RuleSettings], str | None]
+FindInText = Callable[[ScannedText, RuleSettings], list[Span]]
+FindInFile = Callable[[ScannedFile, RuleSettings], str | None]
 
 
 class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     category: str
     default_enabled: bool
-    default_action: Action
+    default_action: RuleAction
     find: FindInText | None = None
     find_in_file: FindInFile | None = None
 
@@ -42,7 +42,7 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
         return f"system:{self.id}"
 
     @property
-    def in_answers(self) -> bool:
+    def applies_to_answers(self) -> bool:
         """Whether it looks at what models say as well."""
         return self.category not in TOLD
 

@@ -6,10 +6,10 @@ Knows how markings stand in documents: on a line of their own, in a header or fo
 
 from __future__ import annotations
 
-from apps.guardrails.findings.finding import File, RuleSettings, Span
-from apps.guardrails.matching.pattern_search import Hit, Search, Sought
-from apps.guardrails.regex.patterns import compiled
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import RuleSettings, ScannedFile, Span
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, PatternSearch
+from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "document_leakage"
 NAME = "Document leakage"
@@ -79,29 +79,29 @@ _PLAIN_WORDS = frozenset(
 _QUOTES = "\"'“”‘’«»「」『』`„‹›"  # noqa: RUF001 - these letters are meant
 _DECORATION = " \t\r*#=_~<>[](){}|/\\•·!.:-–—+^†‡【】《》〔〕★☆※©️⚠"  # noqa: RUF001 - these letters are meant
 _SEPARATORS = ("|", "•", "·", "—", "–", " - ", " / ", "//", "--")  # noqa: RUF001 - these letters are meant
-_SENTENCE = compiled(
+_SENTENCE = compile_re2(
     r"(?i)[?;,]|\b(?:is|are|was|were|be|it|this|that|what|why|how|when|who|keep|please|means?|you|we|i|they|should|"
     r"must|can|will|mark(?:ed)?|"
     r"the|a|an|my|our|your|in|if|not|of which|because|word|stamp\w*|label\w*)\b"
 )
-_BULLET = compiled(r"^\s*(?:[-*+•]|\d{1,3}[.)]|\|)\s")
+_BULLET = compile_re2(r"^\s*(?:[-*+•]|\d{1,3}[.)]|\|)\s")
 # What stands before a sentence of a program's comments and docstrings.
-_COMMENT = compiled(r"^(?:\t+| {2,})(?:[*#/-]+ )?$|^ ?(?://+|--|/?\*+|;+|\.\.) ")
+_COMMENT = compile_re2(r"^(?:\t+| {2,})(?:[*#/-]+ )?$|^ ?(?://+|--|/?\*+|;+|\.\.) ")
 _LINE, _LONGEST_LINE, _LONGEST_BESIDE = 160, 110, 60
 
 
-def find(text: Text, settings: RuleSettings) -> list[Span]:
+def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return every marking in a text, by place."""
-    return _SEARCH.find(text.plain)
+    return _SEARCH.find(text.ascii_folded)
 
 
-def find_in_file(file: File, settings: RuleSettings) -> str | None:
+def find_in_file(file: ScannedFile, settings: RuleSettings) -> str | None:
     """Return the marking in a file's name, in words, or None."""
     match = _FILE_NAME.search(file.name.replace("_", " ").replace("-", " ").replace(".", " "))
     return f"the file's name is marked {(match.group(1) or match.group(2)).strip()!r}" if match else None
 
 
-def _marking(hit: Hit) -> Hit | None:
+def _marking(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands as a marking does: alone on its line, or at the side of a short header or footer."""
     text = hit.text.strip()
     left, right = _line_around(hit)
@@ -142,12 +142,12 @@ def _stands_apart(text: str, left: str, right: str) -> bool:
     return before and after
 
 
-def _line_around(hit: Hit) -> tuple[str, str]:
+def _line_around(hit: CandidateMatch) -> tuple[str, str]:
     before = hit.before(_LINE).rpartition(b"\n")[2].decode("utf-8", "ignore")
     return before, hit.after(_LINE).partition(b"\n")[0].decode("utf-8", "ignore")
 
 
-def _has_room(hit: Hit) -> bool:
+def _has_room(hit: CandidateMatch) -> bool:
     """Tell whether the line is the text's only one, its first or last, or has empty lines around it, and is no
     other's word.
     """
@@ -159,7 +159,7 @@ def _has_room(hit: Hit) -> bool:
     return above_blank and (not below[1] or not below[2].partition(b"\n")[0].strip())
 
 
-def _legend(hit: Hit) -> Hit | None:
+def _legend(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept a sentence of a legend that nobody quotes or asks about."""
     left, right = _line_around(hit)
     if _is_comment(left, hit.text) or (left[-1:] == "(" and left[:-1].strip(_DECORATION)):
@@ -172,7 +172,7 @@ def _legend(hit: Hit) -> Hit | None:
     return None if right.lstrip(" .")[:1] == "?" or (right[:1] in _QUOTES and right[:1]) else hit
 
 
-def _as_is(hit: Hit) -> Hit | None:
+def _as_is(hit: CandidateMatch) -> CandidateMatch | None:
     before, after = hit.before(3).decode("utf-8", "ignore"), hit.after(3).decode("utf-8", "ignore")
     return None if (before[-1:] and before[-1] in _QUOTES) and (after[:1] and after[0] in _QUOTES) else hit
 
@@ -182,11 +182,11 @@ _DOCUMENT = (
     r"material|information|"
     r"source code|software|proposal|agreement|letter)"
 )
-_SEARCH = Search(
+_SEARCH = PatternSearch(
     (
         # The banners and portion marks of the United States (ISOO's marking booklet) and NATO; the traffic
         # light protocol.
-        Sought(
+        CandidatePattern(
             "classification_banner",
             _LABEL,
             r"\b(?:TOP SECRET|SECRET|CONFIDENTIAL|UNCLASSIFIED|CUI)//(?:[A-Z][A-Z0-9 ,/-]{1,60}[A-Z0-9])|"
@@ -195,7 +195,7 @@ _SEARCH = Search(
             r"NUR FÜR DEN DIENSTGEBRAUCH|VERTRAULICH)\b",
             _as_is,
         ),
-        Sought(
+        CandidatePattern(
             "classification_label",
             _LABEL,
             r"(?i)\b(?:(?:data |document |information |security )?classification|sensitivity(?: label)?|"
@@ -207,7 +207,7 @@ _SEARCH = Search(
             r"confidentiel|confidencial|riservato)\b)",
             lambda hit: hit,
         ),
-        Sought(
+        CandidatePattern(
             "legend",
             _LABEL,
             rf"(?i)\b(?:this|the contents? of this|the information (?:contained "
@@ -227,8 +227,8 @@ _SEARCH = Search(
             r"本(?:文档|文件|资料|邮件)(?:为|属于|包含|含有)?[^\n，。]{0,12}(?:机密|保密)|(?:本資料|本書|この文書)は[^\n、。]{0,12}(?:社外秘|機密)",  # noqa: RUF001 - these letters are meant
             _legend,
         ),
-        Sought("marking", _LABEL, rf"(?i)\b(?:{_MARKINGS})\b|(?:{_MARKINGS_BEYOND})", _marking),
-        Sought(
+        CandidatePattern("marking", _LABEL, rf"(?i)\b(?:{_MARKINGS})\b|(?:{_MARKINGS_BEYOND})", _marking),
+        CandidatePattern(
             "file_name",
             _LABEL,
             r"(?i)[\w-]*(?:confidential|internal[_-]?(?:use[_-]?)?only|top[_-]?secret|do[_-]not[_-]distribute|"
@@ -238,7 +238,7 @@ _SEARCH = Search(
         ),
     )
 )
-_FILE_NAME = compiled(
+_FILE_NAME = compile_re2(
     r"(?i)(?:^|[^\pL])(confidential|internal (?:use )?only|internal use|top ?secret|do not distribute|"
     r"strictly private|privileged|vertraulich|streng geheim|"
     r"confidentiel|confidencial|riservato|vertrouwelijk|конфиденциально)(?:[^\pL]|$)|(机密|絶密|绝密|社外秘|極秘|대외비)"

@@ -6,10 +6,10 @@ Names of people and postal addresses have no form that tells them from other wor
 
 from __future__ import annotations
 
-from apps.guardrails.findings.finding import RuleSettings, Span
-from apps.guardrails.matching.pattern_search import Search
+from apps.guardrails.findings.scan_types import RuleSettings, Span
+from apps.guardrails.matching.pattern_search import PatternSearch
 from apps.guardrails.pii import birth, card, email, iban, ip, national, passport, phone, ssn
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "pii_detection"
 NAME = "PII detection"
@@ -17,21 +17,21 @@ CATEGORY = "pii"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "redact"
 
-_SEARCH = Search(
+_SEARCH = PatternSearch(
     (
-        *email.KINDS,
-        *card.KINDS,
-        *iban.KINDS,
-        *ssn.KINDS,
-        *national.KINDS,
-        *passport.KINDS,
-        *birth.KINDS,
-        *phone.KINDS,
-        *ip.KINDS,
+        *email.PATTERNS,
+        *card.PATTERNS,
+        *iban.PATTERNS,
+        *ssn.PATTERNS,
+        *national.PATTERNS,
+        *passport.PATTERNS,
+        *birth.PATTERNS,
+        *phone.PATTERNS,
+        *ip.PATTERNS,
     )
 )
 
 
-def find(text: Text, settings: RuleSettings) -> list[Span]:
+def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return every piece of personal data in a text, by place, none overlapping another."""
-    return _SEARCH.find(text.plain)
+    return _SEARCH.find(text.ascii_folded)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apps.guardrails.findings.finding import Action, RuleSettings, Span
-from apps.guardrails.matching.attack_signals import load
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
+from apps.guardrails.matching.attack_signals import load_signal_table
+from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "prompt_injection"
 NAME = "Prompt injection"
 CATEGORY = "injection"
 DEFAULT_ENABLED = True
-DEFAULT_ACTION: Action = "block"
+DEFAULT_ACTION: RuleAction = "block"
 
-_SIGNALS = load(Path(__file__).with_suffix(".toml"))
+_SIGNALS = load_signal_table(Path(__file__).with_suffix(".toml"))
 
 
-def find(text: Text, settings: RuleSettings) -> list[Span]:
+def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return the attacks in a text as it stands and in whatever is encoded in it."""
     return _SIGNALS.spans(text)

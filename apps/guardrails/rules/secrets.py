@@ -6,10 +6,10 @@ finding.
 
 from __future__ import annotations
 
-from apps.guardrails.findings.finding import RuleSettings, Span
-from apps.guardrails.matching.pattern_search import Search
+from apps.guardrails.findings.scan_types import RuleSettings, Span
+from apps.guardrails.matching.pattern_search import PatternSearch
 from apps.guardrails.secret_formats import assignments, keys, urls, vendors
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "secrets"
 NAME = "Secrets"
@@ -17,9 +17,9 @@ CATEGORY = "secrets"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "block"
 
-_SEARCH = Search((*keys.FORMS, *vendors.FORMS, *urls.FORMS, *assignments.FORMS))
+_SEARCH = PatternSearch((*keys.PATTERNS, *vendors.PATTERNS, *urls.PATTERNS, *assignments.PATTERNS))
 
 
-def find(text: Text, settings: RuleSettings) -> list[Span]:
+def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return every secret in a text, by place, none overlapping another."""
-    return _SEARCH.find(text.plain)
+    return _SEARCH.find(text.ascii_folded)

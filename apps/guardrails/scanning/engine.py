@@ -15,24 +15,24 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from apps.guardrails.custom import MOST_RULES, BadConfig, ConversationMatcher, Matcher, custom_types
-from apps.guardrails.findings.finding import (
+from apps.guardrails.custom import MAX_RULES, BadConfig, ConversationMatcher, Matcher, custom_types
+from apps.guardrails.findings.redaction import mask
+from apps.guardrails.findings.scan_types import (
     DEFAULT_PRIORITY,
-    MOST_SPANS,
+    MAX_SPANS,
     UNFINISHED,
-    Action,
-    File,
     Finding,
+    RuleAction,
     RuleSettings,
+    ScannedFile,
     Segment,
     Span,
     Verdict,
 )
-from apps.guardrails.findings.masking import mask
-from apps.guardrails.findings.text_pieces import pieces_of
-from apps.guardrails.regex.re2_matcher import Effort
+from apps.guardrails.findings.text_chunks import split_into_chunks
+from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.rules import SystemRule, system_rules
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.scanned_text import ScannedText
 
 PII = "pii_detection"
 
@@ -41,7 +41,7 @@ class SystemRuleState(msgspec.Struct, frozen=True):
     """What an organization chose for one system rule; `action` None means the default."""
 
     enabled: bool = True
-    action: Action | None = None
+    action: RuleAction | None = None
     observe: bool = False
 
 
@@ -53,69 +53,69 @@ class RuleSource(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     config: Any
     priority: int = DEFAULT_PRIORITY
-    action: Action = "block"
+    action: RuleAction = "block"
     observe_only: bool = False
     enabled: bool = True
 
 
-class Config(msgspec.Struct, frozen=True, kw_only=True):
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """An organization's guardrails, as plain values. A system rule that is not named is as it says itself."""
 
     enabled: bool = True
     system_rules: Mapping[str, SystemRuleState] = {}
     # The action of personal data where `system_rules` names none.
-    pii_action: Action | None = None
+    pii_action: RuleAction | None = None
     max_file_bytes: int = 10_000_000
     allowed_file_types: tuple[str, ...] = ()
     scan_output: bool = False
     custom_rules: tuple[RuleSource, ...] = ()
 
 
-class Rule(NamedTuple):
+class ActiveRule(NamedTuple):
     """One rule in force. Rules compare by their order: the smaller `rank` is checked first."""
 
     rank: tuple[int, int, int]
     id: str
     name: str
     category: str
-    action: Action
+    action: RuleAction
     observed: bool
 
-    def is_overridden_by(self, allowing: Rule) -> bool:
+    def is_overridden_by(self, allowing: ActiveRule) -> bool:
         """Tell whether a matching rule with `allow` keeps this one from acting."""
-        return allowing.rank[:2] < self.rank[:2]
+        return find_allowing_rules.rank[:2] < self.rank[:2]
 
 
-class Hit(NamedTuple):
+class RuleMatch(NamedTuple):
     """What a rule matched in the text of one segment."""
 
-    rule: Rule
+    rule: ActiveRule
     segment: int
     spans: tuple[Span, ...]
 
 
-class Compiled(msgspec.Struct, frozen=True, kw_only=True):
+class CompiledGuardrails(msgspec.Struct, frozen=True, kw_only=True):
     """An organization's guardrails, ready to run; made once a generation. `rules_checked` counts the rules in force."""
 
     in_force: bool = False
     scan_output: bool = False
     settings: RuleSettings = RuleSettings()
     rules_checked: int = 0
-    system: tuple[tuple[Rule, SystemRule], ...] = ()
-    custom: tuple[tuple[Matcher, tuple[Rule, ...]], ...] = ()
+    system: tuple[tuple[ActiveRule, SystemRule], ...] = ()
+    custom: tuple[tuple[Matcher, tuple[ActiveRule, ...]], ...] = ()
 
 
-OFF = Compiled()
+NO_GUARDRAILS = CompiledGuardrails()
 
 
-def compile(config: Config) -> Compiled:
+def compile_guardrails(config: EngineConfig) -> CompiledGuardrails:
     """Return the guardrails of `config`, ready to run. Raises BadConfig for a custom rule that cannot be."""
     if not config.enabled:
-        return OFF
+        return NO_GUARDRAILS
     system = tuple(_system_rules_of(config))
     custom = tuple(_custom_rules_of(config))
     checked = len(system) + sum(len(rules) for _, rules in custom)
-    return Compiled(
+    return CompiledGuardrails(
         in_force=checked > 0,
         scan_output=config.scan_output,
         settings=RuleSettings(
@@ -127,31 +127,31 @@ def compile(config: Config) -> Compiled:
     )
 
 
-def screen(compiled: Compiled, segments: Sequence[Segment], files: Sequence[File] = ()) -> Verdict:
+def screen(compiled: CompiledGuardrails, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> Verdict:
     """Return what becomes of what a client sends: these texts and files."""
     if not compiled.in_force:
         return Verdict()
-    hits = hits_of(compiled, segments)
-    found = [(hit.rule, finding_of(hit)) for hit in standing(hits, allowing(hits))]
+    hits = find_matches(compiled, segments)
+    found = [(hit.rule, to_finding(hit)) for hit in drop_overridden(hits, find_allowing_rules(hits))]
     return _verdict(segments, [*found, *_in_files(compiled, files)])
 
 
-def screen_answer(compiled: Compiled, segments: Sequence[Segment]) -> Verdict:
+def screen_answer(compiled: CompiledGuardrails, segments: Sequence[Segment]) -> Verdict:
     """Return what becomes of a whole answer's texts, whether or not `scan_output` asks for it."""
     if not compiled.in_force:
         return Verdict()
-    hits = hits_of(compiled, segments, answer=True)
-    return _verdict(segments, [(hit.rule, finding_of(hit)) for hit in standing(hits, allowing(hits))])
+    hits = find_matches(compiled, segments, answer=True)
+    return _verdict(segments, [(hit.rule, to_finding(hit)) for hit in drop_overridden(hits, find_allowing_rules(hits))])
 
 
-def hits_of(compiled: Compiled, segments: Sequence[Segment], *, answer: bool = False) -> list[Hit]:
+def find_matches(compiled: CompiledGuardrails, segments: Sequence[Segment], *, answer: bool = False) -> list[RuleMatch]:
     """Return all that matches in these texts, rules with `allow` included."""
-    effort = Effort.for_characters(sum(len(segment.text.raw) for segment in segments))
-    found: defaultdict[tuple[Rule, int], list[Span]] = defaultdict(list)
+    effort = TimeBudget.for_characters(sum(len(segment.text.raw) for segment in segments))
+    found: defaultdict[tuple[ActiveRule, int], list[Span]] = defaultdict(list)
     for index, segment in enumerate(segments):
-        for piece in pieces_of(segment.text):
+        for piece in split_into_chunks(segment.text):
             for rule, span in _in_text(compiled, piece.text, effort, answer=answer):
-                if (placed := piece.placed(span)) is not None:
+                if (placed := piece.to_text_span(span)) is not None:
                     found[rule, index].append(placed)
     for matcher, rules in compiled.custom:
         if hasattr(matcher, "find_in_conversation") and not answer:
@@ -159,12 +159,14 @@ def hits_of(compiled: Compiled, segments: Sequence[Segment], *, answer: bool = F
                 # What is off topic is nothing that a rule with `allow` could allow.
                 if rules[owner].action != "allow":
                     found[rules[owner], index].append(span)
-    return [Hit(rule, index, _bounded(spans)) for (rule, index), spans in found.items() if spans]
+    return [RuleMatch(rule, index, _bounded(spans)) for (rule, index), spans in found.items() if spans]
 
 
-def _in_text(compiled: Compiled, text: Text, effort: Effort, *, answer: bool) -> Iterator[tuple[Rule, Span]]:
+def _in_text(
+    compiled: CompiledGuardrails, text: ScannedText, effort: TimeBudget, *, answer: bool
+) -> Iterator[tuple[ActiveRule, Span]]:
     for rule, system_rule in compiled.system:
-        if system_rule.find is not None and (system_rule.in_answers or not answer):
+        if system_rule.find is not None and (system_rule.applies_to_answers or not answer):
             yield from ((rule, span) for span in system_rule.find(text, compiled.settings))
     # What the system rules take is none of theirs.
     with effort:
@@ -172,16 +174,16 @@ def _in_text(compiled: Compiled, text: Text, effort: Effort, *, answer: bool) ->
             yield from ((rules[owner], span) for owner, span in matcher.find(text, effort))
 
 
-def allowing(hits: Iterable[Hit]) -> dict[int, Rule]:
+def find_allowing_rules(hits: Iterable[RuleMatch]) -> dict[int, ActiveRule]:
     """Return the foremost rule that allows each segment; what nobody had the time to look through allows nothing."""
-    allowed: dict[int, Rule] = {}
+    allowed: dict[int, ActiveRule] = {}
     for hit in hits:
         if hit.rule.action == "allow" and not hit.rule.observed and any(s.pattern != UNFINISHED for s in hit.spans):
             allowed[hit.segment] = min(hit.rule, allowed.get(hit.segment, hit.rule))
     return allowed
 
 
-def standing(hits: Iterable[Hit], allowed: Mapping[int, Rule]) -> list[Hit]:
+def drop_overridden(hits: Iterable[RuleMatch], allowed: Mapping[int, ActiveRule]) -> list[RuleMatch]:
     """Return the hits that are not overridden, without those that allow; in the order of checking."""
     return sorted(
         hit
@@ -191,7 +193,7 @@ def standing(hits: Iterable[Hit], allowed: Mapping[int, Rule]) -> list[Hit]:
     )
 
 
-def finding_of(hit: Hit) -> Finding:
+def to_finding(hit: RuleMatch) -> Finding:
     """Return a hit as it is told."""
     rule = hit.rule
     return Finding(
@@ -205,7 +207,7 @@ def finding_of(hit: Hit) -> Finding:
     )
 
 
-def _verdict(segments: Sequence[Segment], found: Iterable[tuple[Rule, Finding]]) -> Verdict:
+def _verdict(segments: Sequence[Segment], found: Iterable[tuple[ActiveRule, Finding]]) -> Verdict:
     findings = tuple(finding for _, finding in sorted(found, key=lambda pair: pair[0].rank))
     masks: defaultdict[int, list[Span]] = defaultdict(list)
     for finding in findings:
@@ -218,7 +220,7 @@ def _verdict(segments: Sequence[Segment], found: Iterable[tuple[Rule, Finding]])
     )
 
 
-def _in_files(compiled: Compiled, files: Sequence[File]) -> Iterator[tuple[Rule, Finding]]:
+def _in_files(compiled: CompiledGuardrails, files: Sequence[ScannedFile]) -> Iterator[tuple[ActiveRule, Finding]]:
     for index, file in enumerate(files):
         for rule, system_rule in compiled.system:
             reason = system_rule.find_in_file(file, compiled.settings) if system_rule.find_in_file is not None else None
@@ -242,14 +244,14 @@ def _in_files(compiled: Compiled, files: Sequence[File]) -> Iterator[tuple[Rule,
 def _bounded(spans: list[Span]) -> tuple[Span, ...]:
     """Return the spans from left to right; past the most there may be, the rest as one."""
     ordered = sorted(set(spans), key=lambda span: (span.start, -span.end))
-    if len(ordered) > MOST_SPANS + 1:
-        first = ordered[MOST_SPANS]
-        end = max(span.end for span in ordered[MOST_SPANS:])
-        ordered[MOST_SPANS:] = [Span(first.start, end, first.pattern, first.label)]
+    if len(ordered) > MAX_SPANS + 1:
+        first = ordered[MAX_SPANS]
+        end = max(span.end for span in ordered[MAX_SPANS:])
+        ordered[MAX_SPANS:] = [Span(first.start, end, first.pattern, first.label)]
     return tuple(ordered)
 
 
-def _system_rules_of(config: Config) -> Iterator[tuple[Rule, SystemRule]]:
+def _system_rules_of(config: EngineConfig) -> Iterator[tuple[ActiveRule, SystemRule]]:
     for place, (name, rule) in enumerate(system_rules().items()):
         state = config.system_rules.get(name, SystemRuleState(enabled=rule.default_enabled))
         preset = config.pii_action if name == PII else None
@@ -257,16 +259,16 @@ def _system_rules_of(config: Config) -> Iterator[tuple[Rule, SystemRule]]:
         # A system rule that allows what it finds has nothing to look for: it overrides no other rule.
         if state.enabled and action != "allow":
             rank = (-DEFAULT_PRIORITY, 1, place)
-            yield Rule(rank, rule.rule_id, rule.name, rule.category, action, state.observe), rule
+            yield ActiveRule(rank, rule.rule_id, rule.name, rule.category, action, state.observe), rule
 
 
-def _custom_rules_of(config: Config) -> Iterator[tuple[Matcher, tuple[Rule, ...]]]:
+def _custom_rules_of(config: EngineConfig) -> Iterator[tuple[Matcher, tuple[ActiveRule, ...]]]:
     by_type: defaultdict[str, list[tuple[int, RuleSource]]] = defaultdict(list)
     for place, source in enumerate(config.custom_rules):
         if source.enabled:
             by_type[source.type].append((place, source))
-    if sum(map(len, by_type.values())) > MOST_RULES:
-        raise BadConfig("", f"There are more than {MOST_RULES} rules")
+    if sum(map(len, by_type.values())) > MAX_RULES:
+        raise BadConfig("", f"There are more than {MAX_RULES} rules")
     for name, sources in by_type.items():
         type_ = custom_types().get(name)
         if type_ is None:
@@ -275,7 +277,9 @@ def _custom_rules_of(config: Config) -> Iterator[tuple[Matcher, tuple[Rule, ...]
         yield (
             matcher,
             tuple(
-                Rule((-source.priority, 0, place), source.id, source.name, name, source.action, source.observe_only)
+                ActiveRule(
+                    (-source.priority, 0, place), source.id, source.name, name, source.action, source.observe_only
+                )
                 for place, source in sources
             ),
         )

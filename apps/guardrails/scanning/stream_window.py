@@ -10,19 +10,27 @@ told what it would be. Rules look no further than `CONTEXT` characters around a 
 
 from __future__ import annotations
 
-from apps.guardrails.findings.finding import Finding, Segment, Span, Verdict
-from apps.guardrails.findings.masking import mask
-from apps.guardrails.scanning.engine import Compiled, Hit, Rule, allowing, finding_of, hits_of, standing
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.findings.redaction import mask
+from apps.guardrails.findings.scan_types import Finding, Segment, Span, Verdict
+from apps.guardrails.scanning.engine import (
+    ActiveRule,
+    CompiledGuardrails,
+    RuleMatch,
+    drop_overridden,
+    find_allowing_rules,
+    find_matches,
+    to_finding,
+)
+from apps.guardrails.text.scanned_text import ScannedText
 
-HOLD = 256
+HOLDBACK = 256
 CONTEXT = 256
 # Characters that gather before rules look again, and that are held back at most.
 _STEP = 64
 _MOST_HELD = 8192
 
 
-class Blocked(Exception):
+class StreamBlocked(Exception):
     """A rule does not let the answer go on; nothing of what it matched has left."""
 
     def __init__(self, verdict: Verdict) -> None:
@@ -30,10 +38,10 @@ class Blocked(Exception):
         self.verdict = verdict
 
 
-class Window:
+class StreamWindow:
     """One text of an answer. Feed it what arrives, pass on what it returns, close it at the end."""
 
-    def __init__(self, compiled: Compiled, place: str = "choices[0].message.content") -> None:
+    def __init__(self, compiled: CompiledGuardrails, place: str = "choices[0].message.content") -> None:
         self._compiled = compiled
         self._place = place
         # What is still looked at: text that has left already, up to `_left`, then what is held back.
@@ -43,14 +51,14 @@ class Window:
         self._base = 0
         self._cuts = [0]
         # How long it must be before looking again can let something through.
-        self._enough = HOLD + _STEP
-        self._allowed: dict[int, Rule] = {}
-        self._found: dict[Rule, list[Span]] = {}
+        self._enough = HOLDBACK + _STEP
+        self._allowed: dict[int, ActiveRule] = {}
+        self._found: dict[ActiveRule, list[Span]] = {}
 
     @property
     def findings(self) -> tuple[Finding, ...]:
         """Everything found in what has left so far; spans count the characters of the answer as the model wrote it."""
-        return tuple(finding_of(Hit(rule, 0, tuple(spans))) for rule, spans in sorted(self._found.items()))
+        return tuple(to_finding(RuleMatch(rule, 0, tuple(spans))) for rule, spans in sorted(self._found.items()))
 
     def feed(self, text: str) -> str:
         """Take what arrived and return what may leave, masked. Raises Blocked."""
@@ -78,23 +86,25 @@ class Window:
         self._forget(cut)
         return masked
 
-    def _hits(self) -> list[Hit]:
-        segment = Segment(Text(self._buffer), "assistant", self._place)
-        hits = hits_of(self._compiled, [segment], answer=True)
+    def _hits(self) -> list[RuleMatch]:
+        segment = Segment(ScannedText(self._buffer), "assistant", self._place)
+        hits = find_matches(self._compiled, [segment], answer=True)
         # A text that was allowed stays so; what comes after it is not known yet.
-        self._allowed = allowing([*hits, *(Hit(rule, 0, (Span(0, 1, ""),)) for rule in self._allowed.values())])
-        hits = standing(hits, self._allowed)
+        self._allowed = find_allowing_rules(
+            [*hits, *(RuleMatch(rule, 0, (Span(0, 1, ""),)) for rule in self._allowed.values())]
+        )
+        hits = drop_overridden(hits, self._allowed)
         for hit in hits:
             new = [span for span in hit.spans if span.end > self._left]
             if new and hit.rule.action == "block" and not hit.rule.observed:
                 self._note(hit.rule, new)
-                blocked = finding_of(Hit(hit.rule, 0, tuple(self._found[hit.rule])))
-                raise Blocked(Verdict(blocked=blocked, findings=self.findings))
+                blocked = to_finding(RuleMatch(hit.rule, 0, tuple(self._found[hit.rule])))
+                raise StreamBlocked(Verdict(blocked=blocked, findings=self.findings))
         return hits
 
     def _cut_of(self, spans: list[Span]) -> int:
         """Return up to where text may leave: before what is held back, and not within a word or a match."""
-        latest = len(self._buffer) - HOLD
+        latest = len(self._buffer) - HOLDBACK
         cut = latest
         while True:
             inside = [span.start for span in spans if span.start < cut < span.end]
@@ -118,7 +128,7 @@ class Window:
         start, end = max(span.start, self._left) - self._left, min(span.end, cut) - self._left
         return Span(start, end, span.pattern, span.label)
 
-    def _note(self, rule: Rule, spans: list[Span]) -> None:
+    def _note(self, rule: ActiveRule, spans: list[Span]) -> None:
         moved = [Span(span.start + self._base, span.end + self._base, span.pattern, span.label) for span in spans]
         noted = self._found.setdefault(rule, [])
         noted += [span for span in moved if span not in noted[-len(moved) :]]
@@ -134,4 +144,4 @@ class Window:
         self._cuts = [at - start for at in self._cuts if at >= start]
         # What is held back for long is looked at less and less often: in all, it is read some ten times.
         held = len(self._buffer) - self._left
-        self._enough = max(self._left + HOLD, len(self._buffer)) + max(_STEP, (held - HOLD) // 8)
+        self._enough = max(self._left + HOLDBACK, len(self._buffer)) + max(_STEP, (held - HOLDBACK) // 8)

@@ -10,15 +10,15 @@ from typing import Final
 
 import msgspec
 
-from apps.guardrails.findings.finding import File, Finding, RuleSettings, Segment, Span, Verdict
-from apps.guardrails.findings.masking import merged
+from apps.guardrails.findings.redaction import merge_spans
+from apps.guardrails.findings.scan_types import Finding, RuleSettings, ScannedFile, Segment, Span, Verdict
 from apps.guardrails.rules import system_rules
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.text.scanned_text import ScannedText
 
 # Violations kept of one request: what is beyond says nothing more.
-MOST: Final = 50
+MAX_VIOLATIONS: Final = 50
 # Characters of the content that is kept.
-LONGEST: Final = 200
+MAX_CONTENT_LENGTH: Final = 200
 # Rules whose findings are never shown whole, whoever found them.
 _PRIVATE: Final = ("secrets", "pii_detection")
 _TAKEN: Final = {"block": "blocked", "redact": "redacted", "warn": "warned"}
@@ -26,7 +26,7 @@ _TAKEN: Final = {"block": "blocked", "redact": "redacted", "warn": "warned"}
 _SHOWN, _SHORTEST_SHOWN = 2, 8
 
 
-class Noted(msgspec.Struct, frozen=True, kw_only=True):
+class ViolationDraft(msgspec.Struct, frozen=True, kw_only=True):
     """One violation, before it is known whose: the columns that a finding has a word for.
 
     `matched_content` is masked, and empty where it must not be kept; `content_hash` tells the same content again.
@@ -41,70 +41,70 @@ class Noted(msgspec.Struct, frozen=True, kw_only=True):
     content_hash: str
 
 
-def noted_of(
+def draft_violations(
     verdict: Verdict,
     segments: Sequence[Segment],
-    files: Sequence[File],
+    files: Sequence[ScannedFile],
     digest: Callable[[str], str],
     *,
     with_content: bool,
-) -> list[Noted]:
+) -> list[ViolationDraft]:
     """Return the violations of a verdict: one for each content that a rule found, at most `MOST`, the gravest first."""
-    found: dict[tuple[str, str, str], Noted] = {}
+    found: dict[tuple[str, str, str], ViolationDraft] = {}
     first = [] if verdict.blocked is None else [verdict.blocked]
     for finding in [*first, *(one for one in verdict.findings if one is not verdict.blocked)]:
         for pattern, content in _matches(finding, segments, files):
             key = finding.rule_id, pattern, content
-            if key in found or (taken := taken_of(finding)) is None:
+            if key in found or (taken := action_taken_of(finding)) is None:
                 continue
-            found[key] = Noted(
+            found[key] = ViolationDraft(
                 rule_id=finding.rule_id,
                 rule_name=_storable(finding.rule_name),
                 category=finding.category,
                 action_taken=taken,
-                matched_pattern=_storable(pattern)[:LONGEST],
-                matched_content=shown(finding, content) if with_content else "",
+                matched_pattern=_storable(pattern)[:MAX_CONTENT_LENGTH],
+                matched_content=mask_private_content(finding, content) if with_content else "",
                 content_hash=digest(content),
             )
-            if len(found) == MOST:
+            if len(found) == MAX_VIOLATIONS:
                 return list(found.values())
     return list(found.values())
 
 
-def taken_of(finding: Finding) -> str | None:
+def action_taken_of(finding: Finding) -> str | None:
     """Return what was done about a finding, None where it was allowed."""
     return "observed" if finding.observed else _TAKEN.get(finding.action)
 
 
-def shown(finding: Finding, content: str) -> str:
+def mask_private_content(finding: Finding, content: str) -> str:
     """Return the content that a rule found as people may see it: secrets and personal data masked, whoever found them.
 
     At most `LONGEST` characters.
     """
     if finding.rule_id in {f"system:{name}" for name in _PRIVATE}:
-        return masked(content)
+        return mask_middle(content)
     pieces, at = [], 0
-    for span in merged(_private_spans(Text(content))):
-        pieces += [content[at : span.start], masked(content[span.start : span.end])]
+    for span in merge_spans(_private_spans(ScannedText(content))):
+        pieces += [content[at : span.start], mask_middle(content[span.start : span.end])]
         at = span.end
-    return _storable("".join([*pieces, content[at:]]))[:LONGEST]
+    return _storable("".join([*pieces, content[at:]]))[:MAX_CONTENT_LENGTH]
 
 
-def masked(content: str) -> str:
+def mask_middle(content: str) -> str:
     """Return a private content with no more than its ends to be seen."""
     if len(content) < _SHORTEST_SHOWN:
         return "***"
     return _storable(f"{content[:_SHOWN]}***{content[-_SHOWN:]}")
 
 
-def _private_spans(text: Text) -> Iterator[Span]:
+def _private_spans(text: ScannedText) -> Iterator[Span]:
     for name in _PRIVATE:
         rule = system_rules().get(name)
         if rule is not None and rule.find is not None:
             yield from rule.find(text, RuleSettings())
 
 
-def _matches(finding: Finding, segments: Sequence[Segment], files: Sequence[File]) -> Iterator[tuple[str, str]]:
+def _matches(finding: Finding, segments: Sequence[Segment], files: Sequence[ScannedFile]) -> Iterator[tuple[str, str]]:
     """Yield what matched, and the content; of a file what is wrong with it, and its bytes' stand-in, its name."""
     if finding.segment is not None:
         raw = segments[finding.segment].text.raw

@@ -10,9 +10,15 @@ from __future__ import annotations
 import base64
 import binascii
 
-from apps.guardrails.matching.pattern_search import Hit, Sought
-from apps.guardrails.regex.patterns import compiled
-from apps.guardrails.secret_formats.doubt import classes, entropy, has_letters_and_digits, is_random, is_stand_in
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.secret_formats.entropy import (
+    count_character_classes,
+    entropy,
+    has_letters_and_digits,
+    is_placeholder,
+    is_random,
+)
 
 _PASSWORDS = (
     r"pass(?:word|wd|phrase|wort)|(?:\b|_)pass(?:code)?|(?:\b|_)pw|pwd|kennwort|contrase[nñ]a|senha|"
@@ -34,10 +40,10 @@ _IS = rf"{_QUOTE}? ?(?::=|=>|==?|:) ?"
 # How a value begins; the check takes the rest of it, which costs less than having the pattern do so.
 _VALUE = r"[^\s\"'`<>]{6}"
 _LONGEST_REST = 250
-_REST = compiled(r"[^\s\"'`<>，。；、！？）」]*")  # noqa: RUF001 - these letters are meant
+_REST = compile_re2(r"[^\s\"'`<>，。；、！？）」]*")  # noqa: RUF001 - these letters are meant
 _PROSE_IS = r"is|was|lautet|ist|es|est|é|è|e|to|är|er|on|je|este|là|adalah|είναι|הוא|هي|هو|है"
 _PROSE_WORDS = rf"\b(?:{_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROSE_IS})|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
-_CODE = compiled(
+_CODE = compile_re2(
     r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
     r"secrets|vault)[.\[]"
     r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^[a-z_]\w*(?:\.[A-Z]\w*)+$|^https?://|^(?:~|\.{1,2})/|"
@@ -45,33 +51,35 @@ _CODE = compiled(
     r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$|"
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$"
 )
-_HASH = compiled(r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt)")
-_NAME = compiled(r"^[A-Za-z]+(?:[_-][A-Za-z]+)*$")
-_DATE = compiled(r"^\d{4}-\d\d-\d\d")
-_COMMON = compiled(
+_HASH = compile_re2(
+    r"^(?:\$2[aby]\$|\$argon2|\$6\$|\$5\$|pbkdf2_|scrypt:|sha(?:256|512|1)[-:$]|md5[-:$]|\{SSHA|bcrypt)"
+)
+_NAME = compile_re2(r"^[A-Za-z]+(?:[_-][A-Za-z]+)*$")
+_DATE = compile_re2(r"^\d{4}-\d\d-\d\d")
+_COMMON = compile_re2(
     r"(?i)^(?:password|passwd|secret|admin|welcome|letmein|qwerty|test|changeme|pass|root|user)[0-9!@#$._-]{0,4}$"
 )
 # Names of tokens that open nothing.
-_NO_SECRET = compiled(
+_NO_SECRET = compile_re2(
     r"(?i)(?:next|page|csrf|xsrf|continuation|cursor|sync|pagination|change|idempotency|cache|"
     r"public)[_-]?(?:page)?[_-]?(?:token|key)\W{0,6}$|secretsmanager:[^\s]*:secret:$"
 )
 # Keys of test modes, and keys that are meant to be seen.
-_OPEN = compiled(r"^(?:[prs]k_test_|pk_live_|sandbox[-_]|test[-_])")
+_OPEN = compile_re2(r"^(?:[prs]k_test_|pk_live_|sandbox[-_]|test[-_])")
 # What a value in a list of settings, or in the query of an address, ends at.
-_NEXT_SETTING = compiled(r"(?:; ?[A-Za-z][A-Za-z ]{1,40}|&[A-Za-z][A-Za-z_]{1,40})=")
+_NEXT_SETTING = compile_re2(r"(?:; ?[A-Za-z][A-Za-z ]{1,40}|&[A-Za-z][A-Za-z_]{1,40})=")
 # Scripts written without spaces: a sentence goes on right behind what it tells.
-_UNSPACED = compiled(r"[\p{Hiragana}\p{Katakana}\p{Han}\p{Hangul}]")
-_METHOD = compiled(r"(?i)sha-?\d|md5|base-?64|utf-?\d|pbkdf|hmac|argon|bcrypt|scrypt|oauth|ntlm|2fa|u2f|rfc ?\d")
+_UNSPACED = compile_re2(r"[\p{Hiragana}\p{Katakana}\p{Han}\p{Hangul}]")
+_METHOD = compile_re2(r"(?i)sha-?\d|md5|base-?64|utf-?\d|pbkdf|hmac|argon|bcrypt|scrypt|oauth|ntlm|2fa|u2f|rfc ?\d")
 _LEAST_TOKEN, _LEAST_PASSWORD = 16, 8
 
 
-def _whole(hit: Hit) -> Hit:
+def _whole(hit: CandidateMatch) -> CandidateMatch:
     rest = _REST.match(hit.utf8, hit.end, hit.end + _LONGEST_REST)
-    return Hit(hit.utf8, hit.start, rest.end())
+    return CandidateMatch(hit.utf8, hit.start, rest.end())
 
 
-def _value(hit: Hit) -> Hit | None:
+def _value(hit: CandidateMatch) -> CandidateMatch | None:
     """Return the candidate without what belongs to the sentence or the program around it."""
     hit = _whole(hit)
     text = hit.text
@@ -82,24 +90,26 @@ def _value(hit: Hit) -> Hit | None:
     if (following := _NEXT_SETTING.search(text)) and following.start() > 0:
         text = text[: following.start()]
     text = text.rstrip("\\").removesuffix("\\n")
-    return hit.cut(len(text.encode())) if text else None
+    return hit.truncated(len(text.encode())) if text else None
 
 
 def _is_something_else(text: str) -> bool:
-    return bool(_CODE.search(text) or _HASH.search(text) or _NAME.match(text) or _DATE.match(text)) or is_stand_in(text)
+    return bool(_CODE.search(text) or _HASH.search(text) or _NAME.match(text) or _DATE.match(text)) or is_placeholder(
+        text
+    )
 
 
-def _password(hit: Hit) -> Hit | None:
+def _password(hit: CandidateMatch) -> CandidateMatch | None:
     value = _value(hit)
     if value is None or len(value.text) < _LEAST_PASSWORD:
         return None
     text = value.text
-    if not (has_letters_and_digits(text) or classes(text) >= 3):
+    if not (has_letters_and_digits(text) or count_character_classes(text) >= 3):
         return None
     return None if _COMMON.match(text) or _is_something_else(text) or entropy(text) < 2.5 else value
 
 
-def _token(hit: Hit) -> Hit | None:
+def _token(hit: CandidateMatch) -> CandidateMatch | None:
     value = _value(hit)
     if value is None or len(value.text) < _LEAST_TOKEN or not has_letters_and_digits(value.text):
         return None
@@ -108,7 +118,7 @@ def _token(hit: Hit) -> Hit | None:
     return value if is_random(value.text, 3.0) else None
 
 
-def _said(hit: Hit) -> Hit | None:
+def _prose_password(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept a password told in a sentence: mixed, and no word of the sentence."""
     hit = _whole(hit)
     text = hit.text
@@ -117,68 +127,80 @@ def _said(hit: Hit) -> Hit | None:
     text = text.rstrip(".,;:?)\"'`")
     if len(text) < _LEAST_PASSWORD or not has_letters_and_digits(text) or text[0] in "-/" or "://" in text:
         return None
-    if _is_something_else(text) or _COMMON.match(text) or (classes(text) < 3 and entropy(text) < 3.0):
+    if _is_something_else(text) or _COMMON.match(text) or (count_character_classes(text) < 3 and entropy(text) < 3.0):
         return None
-    return hit.cut(len(text.encode()))
+    return hit.truncated(len(text.encode()))
 
 
-def _given(hit: Hit) -> Hit | None:
+def _assigned_password(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept a password that only follows the word: what nobody would write there otherwise."""
-    value = _said(hit)
-    return value if value is not None and classes(value.text) >= 3 and not _METHOD.search(value.text) else None
+    value = _prose_password(hit)
+    return (
+        value
+        if value is not None and count_character_classes(value.text) >= 3 and not _METHOD.search(value.text)
+        else None
+    )
 
 
-def _quoted(hit: Hit) -> Hit | None:
+def _quoted(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept a value that follows its quoted name in a list or a call, where names and labels stand as well."""
-    value = _said(hit)
-    if value is None or value.text.islower() or classes(value.text) < 3:
+    value = _prose_password(hit)
+    if value is None or value.text.islower() or count_character_classes(value.text) < 3:
         return None
     return value if value.after(1) in (b'"', b"'") else None
 
 
-def _bearer(hit: Hit) -> Hit | None:
+def _bearer(hit: CandidateMatch) -> CandidateMatch | None:
     return hit if has_letters_and_digits(hit.text) and is_random(hit.text, 3.0) and not _CODE.search(hit.text) else None
 
 
-def _basic(hit: Hit) -> Hit | None:
+def _basic(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept what decodes to `user:password`."""
     try:
         user, colon, password = base64.b64decode(hit.text, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         return None
     printable = (user + password).isprintable()
-    return hit if colon and printable and len(password) >= 6 and not is_stand_in(password) else None
+    return hit if colon and printable and len(password) >= 6 and not is_placeholder(password) else None
 
 
-def _login(hit: Hit) -> Hit | None:
+def _login(hit: CandidateMatch) -> CandidateMatch | None:
     text = hit.text
-    if is_stand_in(text) or _CODE.search(text) or _COMMON.match(text) or text[0] == "$":
+    if is_placeholder(text) or _CODE.search(text) or _COMMON.match(text) or text[0] == "$":
         return None
-    return hit if classes(text) >= 3 or (has_letters_and_digits(text) and is_random(text, 3.0)) else None
+    return (
+        hit if count_character_classes(text) >= 3 or (has_letters_and_digits(text) and is_random(text, 3.0)) else None
+    )
 
 
-FORMS = (
-    Sought(
+PATTERNS = (
+    CandidatePattern(
         "bearer_token",
         "SECRET",
         r"(?i)\b(?:bearer|authorization[\"']? ?[:=] ?[\"']?token) +([A-Z0-9._~+/-]{16,400}=*)",
         _bearer,
     ),
-    Sought("basic_auth", "SECRET", r"(?i)authorization[\"']? ?[:=] ?[\"']?basic +([A-Z0-9+/]{8,400}={0,2})", _basic),
-    Sought("login", "PASSWORD", r"(?:^|\s)(?:-u|--user)[ =]?[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,100})", _login),
-    Sought(
+    CandidatePattern(
+        "basic_auth", "SECRET", r"(?i)authorization[\"']? ?[:=] ?[\"']?basic +([A-Z0-9+/]{8,400}={0,2})", _basic
+    ),
+    CandidatePattern(
+        "login", "PASSWORD", r"(?:^|\s)(?:-u|--user)[ =]?[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,100})", _login
+    ),
+    CandidatePattern(
         "password",
         "PASSWORD",
         rf"(?i)(?:{_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
         _password,
         overlapping=True,
     ),
-    Sought("password", "PASSWORD", rf"(?i)<[\w.:-]{{0,40}}(?:{_PASSWORDS}|{_TOKENS})>({_VALUE})", _password),
-    Sought("password", "PASSWORD", rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _said),
-    Sought("password", "PASSWORD", rf"(?i)(?:{_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted),
-    Sought("login", "PASSWORD", r"\bsshpass +-p ?[\"']?([^\s\"']{6,100})", _login),
+    CandidatePattern("password", "PASSWORD", rf"(?i)<[\w.:-]{{0,40}}(?:{_PASSWORDS}|{_TOKENS})>({_VALUE})", _password),
+    CandidatePattern("password", "PASSWORD", rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _prose_password),
+    CandidatePattern(
+        "password", "PASSWORD", rf"(?i)(?:{_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted
+    ),
+    CandidatePattern("login", "PASSWORD", r"\bsshpass +-p ?[\"']?([^\s\"']{6,100})", _login),
     # The programs that take a password behind a letter.
-    Sought(
+    CandidatePattern(
         "login",
         "PASSWORD",
         r"\b(?:(?:mysql(?:dump|admin|import)?|mariadb(?:-dump)?|mongo(?:sh|dump|restore)?|docker login|az login)"
@@ -189,41 +211,48 @@ FORMS = (
         r"[\"']?([^\s\"']{6,100})",
         _login,
     ),
-    Sought("login", "PASSWORD", r"(?i)\bConvertTo-SecureString (?:-String )?[\"']([^\s\"']{6,100})[\"']", _login),
-    Sought(
+    CandidatePattern(
+        "login", "PASSWORD", r"(?i)\bConvertTo-SecureString (?:-String )?[\"']([^\s\"']{6,100})[\"']", _login
+    ),
+    CandidatePattern(
         "password",
         "PASSWORD",
         r"(?i)\b(?:identified(?: with [\w'\"]{1,40})? (?:by|as)(?: password)?|password(?: =)?(?: password\()?) ?"
         r"'([^\s']{6,100})'",
         _login,
     ),
-    Sought(
+    CandidatePattern(
         "login",
         "PASSWORD",
         r"(?i)(?:\bauth ?= ?\(|\.login\() ?[\"'][^\"'\n]{1,64}[\"'], ?[\"']([^\"'\s]{6,100})[\"']",
         _login,
     ),
-    Sought("password", "PASSWORD", rf"(?i)--?(?:password|pass|pwd)[= ][\"']?({_VALUE})", _password, overlapping=True),
-    Sought("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _said, overlapping=True),
-    Sought(
+    CandidatePattern(
+        "password", "PASSWORD", rf"(?i)--?(?:password|pass|pwd)[= ][\"']?({_VALUE})", _password, overlapping=True
+    ),
+    CandidatePattern("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _prose_password, overlapping=True),
+    CandidatePattern(
         "password",
         "PASSWORD",
         rf"(?i)(?:\b(?:with|using|and|use|try) (?:the )?(?:password|passphrase|passcode|pwd?)|şifresi|şifre|hasło|"
         rf"jelszó|mit (?:dem )?passwort|avec le mot de passe|con (?:la )?contraseña|com a senha|con la password) "
         rf"({_VALUE})",
-        _given,
+        _assigned_password,
     ),
-    Sought(
-        "password", "PASSWORD", r"(?:密码|密碼|口令|パスワード|비밀번호|암호|비번)[^\n0-9A-Za-z]{0,6}([!-~]{6})", _said
+    CandidatePattern(
+        "password",
+        "PASSWORD",
+        r"(?:密码|密碼|口令|パスワード|비밀번호|암호|비번)[^\n0-9A-Za-z]{0,6}([!-~]{6})",
+        _prose_password,
     ),
-    Sought(
+    CandidatePattern(
         "api_key",
         "SECRET",
         rf"(?i)(?:{_TOKENS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
         _token,
         overlapping=True,
     ),
-    Sought(
+    CandidatePattern(
         "api_key",
         "SECRET",
         rf"(?i)(?:{_TOKENS}|api key|secret key)(?: \w{{1,12}}){{0,2}}? (?:is|was|=) [\"'`]?({_VALUE})",

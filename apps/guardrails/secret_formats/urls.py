@@ -5,9 +5,9 @@ Knows an address's user part (RFC 3986). Only the password is the secret.
 
 from __future__ import annotations
 
-from apps.guardrails.matching.pattern_search import REACH, Hit, Sought
-from apps.guardrails.regex.patterns import compiled
-from apps.guardrails.secret_formats.doubt import is_stand_in
+from apps.guardrails.matching.pattern_search import CONTEXT_BYTES, CandidateMatch, CandidatePattern
+from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.secret_formats.entropy import is_placeholder
 
 _GUESSED = (
     "password pass passwd pwd secret postgres root admin user username test guest changeme mysql mongo redis "
@@ -17,28 +17,28 @@ _GUESSED = (
 )
 _WEAK = frozenset(_GUESSED.split())
 
-_LOCAL = compiled(r"@(?:localhost|127\.0\.0\.1|\[::1\]|(?:[a-z0-9-]+\.)*example\.(?:com|org|net))(?:[:/\s]|$)")
+_LOCAL = compile_re2(r"@(?:localhost|127\.0\.0\.1|\[::1\]|(?:[a-z0-9-]+\.)*example\.(?:com|org|net))(?:[:/\s]|$)")
 
 
-def _check(hit: Hit) -> Hit | None:
+def _check(hit: CandidateMatch) -> CandidateMatch | None:
     password = hit.text
     if (
         password.lower() in _WEAK
         or (password.isupper() and "_" in password)
-        or is_stand_in(password)
+        or is_placeholder(password)
         or len(set(password)) < 4
     ):
         return None
     if password[0] in "<{[$%" or password.endswith(("}", ">")):
         return None
-    if password.isalpha() and password.islower() and _LOCAL.match(hit.utf8, hit.end, hit.end + REACH):
+    if password.isalpha() and password.islower() and _LOCAL.match(hit.utf8, hit.end, hit.end + CONTEXT_BYTES):
         return None
     user = hit.before(80).rpartition(b"://")[2].rstrip(b":").decode("utf-8", "replace")
     return None if user == password or (password.isdigit() and len(password) < 6) else hit
 
 
-FORMS = (
-    Sought(
+PATTERNS = (
+    CandidatePattern(
         "address_password",
         "PASSWORD",
         r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[^\s:@/?#\"'<>]{0,80}:([^\s@/\"'<>]{4,128})@[^\s@/\"'<>]{1,255}",

@@ -13,8 +13,8 @@ import zlib
 
 import re2
 
-from apps.guardrails.matching.pattern_search import Check, Hit, Sought
-from apps.guardrails.secret_formats.doubt import is_random
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
+from apps.guardrails.secret_formats.entropy import is_random
 
 _LABEL = "SECRET"
 _ENOUGH, _ENOUGH_HEX = 3.2, 2.7
@@ -23,7 +23,7 @@ _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 
-def _is_whole(hit: Hit) -> bool:
+def _is_whole(hit: CandidateMatch) -> bool:
     before, after = hit.before(1), hit.after(1)
     return not ((before and before[0] in _TAIL) or (after and after[0] in _TAIL))
 
@@ -33,7 +33,7 @@ def _random(least: float = _ENOUGH, prefix: int = 0) -> Check:
     return lambda hit: hit if _is_whole(hit) and is_random(hit.text[prefix:], least) else None
 
 
-def _github(hit: Hit) -> Hit | None:
+def _github(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept a right checksum (the last six characters) at once, and without one what is random."""
     body = hit.text[4:]
     if len(body) == 36 and _base62(zlib.crc32(body[:30].encode())) == body[30:]:
@@ -49,7 +49,7 @@ def _base62(number: int) -> str:
     return digits
 
 
-def _discord(hit: Hit) -> Hit | None:
+def _discord(hit: CandidateMatch) -> CandidateMatch | None:
     """Accept a token whose first part is the number of an account."""
     first = hit.text.partition(".")[0]
     try:
@@ -163,13 +163,13 @@ def _beginning(pattern: str) -> str:
     return pattern
 
 
-FORMS = (
+PATTERNS = (
     *(
-        Sought(name, _LABEL, pattern, _random(least, prefix), _beginning(pattern))
+        CandidatePattern(name, _LABEL, pattern, _random(least, prefix), _beginning(pattern))
         for name, pattern, prefix, least in _TOKENS
     ),
-    Sought("github", _LABEL, r"\bgh[oprsu]_[0-9A-Za-z]{36,250}", _github, r"\bgh[oprsu]_[0-9A-Za-z]{12}"),
-    Sought(
+    CandidatePattern("github", _LABEL, r"\bgh[oprsu]_[0-9A-Za-z]{36,250}", _github, r"\bgh[oprsu]_[0-9A-Za-z]{12}"),
+    CandidatePattern(
         "discord",
         _LABEL,
         r"\b[MNO][0-9A-Za-z_-]{22,27}\.[0-9A-Za-z_-]{6}\.[0-9A-Za-z_-]{27,38}",
@@ -177,21 +177,21 @@ FORMS = (
         r"\b[MNO][0-9A-Za-z_-]{22,27}\.[0-9A-Za-z_-]{6}\.",
     ),
     # The account's name and address around these are not secret; the span is the key.
-    Sought("azure_storage", _LABEL, r"(?i:AccountKey) ?= ?([0-9A-Za-z+/]{86}==)", _random(4.0)),
-    Sought("azure_bus", _LABEL, r"(?i:SharedAccessKey) ?= ?([0-9A-Za-z+/]{43}=)", _random(3.8)),
-    Sought(
+    CandidatePattern("azure_storage", _LABEL, r"(?i:AccountKey) ?= ?([0-9A-Za-z+/]{86}==)", _random(4.0)),
+    CandidatePattern("azure_bus", _LABEL, r"(?i:SharedAccessKey) ?= ?([0-9A-Za-z+/]{43}=)", _random(3.8)),
+    CandidatePattern(
         "azure_signature",
         _LABEL,
         r"(?i)[?&]s(?:v|e|p|r|t|s)=[^\s\"'<>]{0,400}&sig=([0-9A-Z%+/-]{40,72}(?:=|%3D)?)",
         _random(3.5),
     ),
-    Sought(
+    CandidatePattern(
         "aws_secret",
         _LABEL,
         r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b[^\n]{0,40}?\n?[^\n]{0,30}?[\s\"'=:,>]([0-9A-Za-z/+]{40})(?:[^0-9A-Za-z/+=]|$)",
         _random(3.8),
     ),
-    Sought(
+    CandidatePattern(
         "aws_secret",
         _LABEL,
         r"(?i:aws_?secret|secret_?access_?key|aws.{0,20}secret|secret access "

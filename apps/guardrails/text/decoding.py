@@ -23,10 +23,10 @@ from typing import NamedTuple
 import msgspec
 import re2
 
-from apps.guardrails.regex.patterns import compiled, options
-from apps.guardrails.text.encoded_words import joined_words, straighten, traces_in
-from apps.guardrails.text.folding import TAGS
-from apps.guardrails.text.text_view import Text
+from apps.guardrails.regex.re2_patterns import compile_re2, re2_options
+from apps.guardrails.text.normalization import TAG_CHARACTERS
+from apps.guardrails.text.obfuscation import find_obfuscations, join_spaced_letters, undo_leetspeak
+from apps.guardrails.text.scanned_text import ScannedText
 
 _DEEPEST = 2
 _LONGEST_PIECES = 3000
@@ -34,11 +34,11 @@ _LONGEST_PIECES = 3000
 _MOST_RUNS, _BETWEEN = 64, "\n.\n"
 
 
-class View(msgspec.Struct, frozen=True):
+class DecodedText(msgspec.Struct, frozen=True):
     """What part of a text says when decoded; `raw[start:end]` is what it was decoded from."""
 
     encoding: str
-    text: Text
+    text: ScannedText
     start: int
     end: int
 
@@ -55,57 +55,57 @@ _ENCODINGS = (
     ("binary", r"\b(?:0[01]{7} ?){8,}\b"),
     ("tags", r"[\x{E0020}-\x{E007E}]{4,}"),
 )
-_RUNS = [compiled(pattern) for _, pattern in _ENCODINGS]
-_GATE = re2.Set.SearchSet(options())
+_RUNS = [compile_re2(pattern) for _, pattern in _ENCODINGS]
+_GATE = re2.Set.SearchSet(re2_options())
 for _, _pattern in _ENCODINGS:
     _GATE.Add(_pattern)
 _GATE.Compile()
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]{40,})*(?:\r?\n[A-Za-z0-9+/_-]{4,}(?==))?={0,2}")
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
 _STANDARD = bytes.maketrans(b"-_", b"+/")
-_TAGS = str.maketrans(TAGS)
-_views: weakref.WeakKeyDictionary[Text, list[View]] = weakref.WeakKeyDictionary()
+_TAGS = str.maketrans(TAG_CHARACTERS)
+_decoded_texts: weakref.WeakKeyDictionary[ScannedText, list[DecodedText]] = weakref.WeakKeyDictionary()
 
 
-def views(text: Text) -> list[View]:
+def find_decoded_texts(text: ScannedText) -> list[DecodedText]:
     """Return what `text` says when decoded, one view a run or way of turning; worked out once a text."""
-    found = _views.get(text)
+    found = _decoded_texts.get(text)
     if found is None:
-        found = _views[text] = list(_views_of(text, 1))
+        found = _decoded_texts[text] = list(_decode_recursively(text, 1))
     return found
 
 
-def _views_of(text: Text, depth: int) -> Iterator[View]:
-    for view in (*_decoded(text), *_turned(text)):
+def _decode_recursively(text: ScannedText, depth: int) -> Iterator[DecodedText]:
+    for view in (*_decoded(text), *_deobfuscated(text)):
         yield view
         if depth < _DEEPEST:
-            for inner in _views_of(view.text, depth + 1):
-                yield View(f"{view.encoding}:{inner.encoding}", inner.text, view.start, view.end)
+            for inner in _decode_recursively(view.text, depth + 1):
+                yield DecodedText(f"{view.encoding}:{inner.encoding}", inner.text, view.start, view.end)
 
 
-def _decoded(text: Text) -> Iterator[View]:
+def _decoded(text: ScannedText) -> Iterator[DecodedText]:
     """Yield what the first runs say one by one, and the rest of each encoding as one."""
-    runs = _runs(text.utf8)
+    runs = _find_runs(text.utf8)
     for run in islice(runs, _MOST_RUNS):
-        yield View(run.encoding, Text(run.said), *text.byte_origin(run.start, run.end))
-    rest: defaultdict[str, list[_Run]] = defaultdict(list)
+        yield DecodedText(run.encoding, ScannedText(run.decoded), *text.byte_origin(run.start, run.end))
+    rest: defaultdict[str, list[_EncodedRun]] = defaultdict(list)
     for run in runs:
         rest[run.encoding].append(run)
     for encoding, later in rest.items():
-        said = _BETWEEN.join(run.said for run in later)
-        yield View(encoding, Text(said), *text.byte_origin(later[0].start, later[-1].end))
+        said = _BETWEEN.join(run.decoded for run in later)
+        yield DecodedText(encoding, ScannedText(said), *text.byte_origin(later[0].start, later[-1].end))
 
 
-class _Run(NamedTuple):
+class _EncodedRun(NamedTuple):
     """What bytes of a text say when decoded."""
 
     encoding: str
-    said: str
+    decoded: str
     start: int
     end: int
 
 
-def _runs(utf8: bytes) -> Iterator[_Run]:
+def _find_runs(utf8: bytes) -> Iterator[_EncodedRun]:
     done = 0
     runs = (
         (*run.span(), _ENCODINGS[index][0]) for index in _GATE.Match(utf8) or () for run in _RUNS[index].finditer(utf8)
@@ -120,7 +120,7 @@ def _runs(utf8: bytes) -> Iterator[_Run]:
         said = _decode(_DECODERS[name], utf8[start:end])
         if said is not None:
             done = end
-            yield _Run(name, said, start, end)
+            yield _EncodedRun(name, said, start, end)
 
 
 def _decode(decoder: Callable[[bytes], bytes], run: bytes) -> str | None:
@@ -164,21 +164,21 @@ _DECODERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def _turned(text: Text) -> Iterator[View]:
+def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
     """Yield the whole text turned in each way of which it shows a trace, and the words that stand in it in pieces."""
-    traces = traces_in(text.folded_utf8)
+    traces = find_obfuscations(text.normalized_utf8)
     raw, size = text.raw, len(text.raw)
     if "rot13" in traces:
-        yield View("rot13", Text(codecs.encode(text.folded, "rot13")), 0, size)
+        yield DecodedText("rot13", ScannedText(codecs.encode(text.normalized, "rot13")), 0, size)
     if "reversed" in traces:
-        yield View("reversed", Text(text.folded[::-1]), 0, size)
+        yield DecodedText("reversed", ScannedText(text.normalized[::-1]), 0, size)
     if "leetspeak" in traces:
         for one in "il":
-            yield View("leetspeak", Text(straighten(text.folded, one)), 0, size)
+            yield DecodedText("leetspeak", ScannedText(undo_leetspeak(text.normalized, one)), 0, size)
     if "spaced" in traces:
-        yield View("spaced", Text(joined_words(raw)), 0, size)
+        yield DecodedText("spaced", ScannedText(join_spaced_letters(raw)), 0, size)
     if "pieces" in traces:
-        yield from _pieces(raw[:_LONGEST_PIECES])
+        yield from _join_fragments(raw[:_LONGEST_PIECES])
 
 
 _PIECE = re.compile(
@@ -189,15 +189,15 @@ _APART = 40
 _PIECES = (2, 12)
 
 
-def _pieces(raw: str) -> Iterator[View]:
+def _join_fragments(raw: str) -> Iterator[DecodedText]:
     """Yield quoted or numbered pieces that follow one another put together, as they stand and with spaces between."""
-    for group in _groups(raw):
+    for group in _fragment_groups(raw):
         pieces = [piece[1] or piece[2] for piece in group]
         for words in ("".join(pieces), " ".join(piece.strip() for piece in pieces)):
-            yield View("pieces", Text(words), group[0].start(), group[-1].end())
+            yield DecodedText("pieces", ScannedText(words), group[0].start(), group[-1].end())
 
 
-def _groups(raw: str) -> Iterator[list[re.Match[str]]]:
+def _fragment_groups(raw: str) -> Iterator[list[re.Match[str]]]:
     group: list[re.Match[str]] = []
     for piece in _PIECE.finditer(raw):
         if group and piece.start() - group[-1].end() > _APART:

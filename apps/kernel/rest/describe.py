@@ -48,7 +48,7 @@ def described(
     return describe
 
 
-def said() -> Field:
+def message_field() -> Field:
     """Return the field of what is said to people."""
     return serializers.CharField()
 

@@ -51,7 +51,7 @@ _DIGITS = re.compile(r"[0-9]{1,9}")
 _WORDS, _ANYTHING = r"^[^\x00]*[^\s\x00][^\x00]*$", r"^[^\x00]*$"
 
 
-class Text(serializers.CharField):
+class TextField(serializers.CharField):
     """A string; a number or a boolean is not taken for one."""
 
     def to_internal_value(self, data: Any) -> str:
@@ -66,7 +66,7 @@ class Text(serializers.CharField):
         return _ANYTHING if self.allow_blank else _WORDS
 
 
-class Cursor(Text):
+class CursorField(TextField):
     """Where a page goes on: the `nextCursor` of an earlier answer, as the id that it stands for."""
 
     def to_internal_value(self, data: Any) -> Any:
@@ -74,11 +74,11 @@ class Cursor(Text):
         return read_cursor(super().to_internal_value(data))
 
 
-class Email(Text, serializers.EmailField):
+class EmailField(TextField, serializers.EmailField):
     """An e-mail address."""
 
 
-class Flag(serializers.Field[bool, Any, bool, Any]):
+class BooleanField(serializers.Field[bool, Any, bool, Any]):
     """True or false; no word and no number is taken for either."""
 
     default_error_messages = {"invalid": "Must be a valid boolean."}
@@ -94,7 +94,7 @@ class Flag(serializers.Field[bool, Any, bool, Any]):
         return value
 
 
-class QueryFlag(serializers.Field[bool, Any, bool, Any]):
+class QueryBooleanField(serializers.Field[bool, Any, bool, Any]):
     """`true` or `false` in a query."""
 
     default_error_messages = {"invalid": "Must be a valid boolean."}
@@ -110,7 +110,7 @@ class QueryFlag(serializers.Field[bool, Any, bool, Any]):
         return value
 
 
-class Whole(serializers.Field[int, Any, int, Any]):
+class IntegerField(serializers.Field[int, Any, int, Any]):
     """A whole number within bounds; `5.0` is one, `"5"` and true are not."""
 
     default_error_messages = {
@@ -141,7 +141,7 @@ class Whole(serializers.Field[int, Any, int, Any]):
         return value
 
 
-class QueryWhole(Whole):
+class QueryIntegerField(IntegerField):
     """A whole number in a query, in plain digits."""
 
     def to_internal_value(self, data: Any) -> int:
@@ -151,7 +151,7 @@ class QueryWhole(Whole):
         return int(data)
 
 
-class Choice(serializers.ChoiceField):
+class ChoiceField(serializers.ChoiceField):
     """One of some words, written exactly so."""
 
     def to_internal_value(self, data: Any) -> Any:
@@ -161,7 +161,7 @@ class Choice(serializers.ChoiceField):
         return super().to_internal_value(data)
 
 
-class Money(serializers.Field[Decimal, Any, str, Any]):
+class DecimalTextField(serializers.Field[Decimal, Any, str, Any]):
     """USD as a decimal string: not negative, below a trillion, at most twelve digits after the point."""
 
     default_error_messages = {"invalid": 'Must be a decimal string such as "12.50", not negative'}
@@ -181,7 +181,7 @@ class Money(serializers.Field[Decimal, Any, str, Any]):
         return plain(value)
 
 
-class Moment(serializers.Field[datetime, str, str, Any]):
+class DateTimeField(serializers.Field[datetime, str, str, Any]):
     """An ISO 8601 date or time; UTC unless it says otherwise. A date alone is its first moment, or its last."""
 
     default_error_messages = {"invalid": "Must be an ISO 8601 date or time"}
@@ -212,7 +212,7 @@ class Moment(serializers.Field[datetime, str, str, Any]):
 class CamelModelSerializer(serializers.ModelSerializer[Any]):
     """The columns of a table, as `Meta.fields` lists them."""
 
-    serializer_field_mapping = {**serializers.ModelSerializer.serializer_field_mapping, MoneyField: Money}
+    serializer_field_mapping = {**serializers.ModelSerializer.serializer_field_mapping, MoneyField: DecimalTextField}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         """Return the fields under their names on the wire."""

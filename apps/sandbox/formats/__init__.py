@@ -13,8 +13,8 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import NamedTuple, Protocol, cast
 
-from apps.sandbox.conversation import Answer, Conversation
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.conversation import Conversation, SandboxAnswer
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 
@@ -26,7 +26,7 @@ class Glance(NamedTuple):
     wants_usage: bool
 
 
-class Format(Protocol):
+class SandboxFormat(Protocol):
     """What a format's module offers."""
 
     PATH: re.Pattern[str]
@@ -50,30 +50,30 @@ class Format(Protocol):
     def read_request(self, path: str, body: bytes) -> Conversation:
         """Return what the request says. Raises Refusal in the provider's words."""
 
-    def write_reply(self, answer: Answer, scenario: Scenario) -> bytes:
+    def write_reply(self, answer: SandboxAnswer, scenario: Scenario) -> bytes:
         """Return the body of a plain reply."""
 
-    def write_events(self, answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    def write_events(self, answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
         """Return a stream's events, each framed, the terminal one included."""
 
     def write_models(self, names: Iterable[str]) -> bytes:
         """Return the list of models."""
 
-    def write_error(self, refusal: Refusal) -> bytes:
+    def write_error(self, refusal: SandboxRefusal) -> bytes:
         """Return the body of an error."""
 
-    def write_error_event(self, refusal: Refusal) -> bytes:
+    def write_error_event(self, refusal: SandboxRefusal) -> bytes:
         """Return an error as it appears within a stream, framed."""
 
 
 @cache
-def all_formats() -> tuple[Format, ...]:
+def all_formats() -> tuple[SandboxFormat, ...]:
     """Return every format there is."""
     names = sorted(module.name for module in iter_modules(__path__))
-    return tuple(cast(Format, import_module(f"{__name__}.{name}")) for name in names)
+    return tuple(cast(SandboxFormat, import_module(f"{__name__}.{name}")) for name in names)
 
 
-def find_format(method: str, path: str, headers: Mapping[str, str]) -> Format | None:
+def find_format(method: str, path: str, headers: Mapping[str, str]) -> SandboxFormat | None:
     """Return the format that a request speaks, if there is one."""
     if method == "POST":
         return next((form for form in all_formats() if form.PATH.fullmatch(path)), None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Conversation
+from apps.sandbox.conversation import Conversation, SandboxAnswer
 from apps.sandbox.formats import Glance, anthropic_messages, anthropic_vertex
 from apps.sandbox.formats.anthropic_messages import (
     STREAM_TYPE,
@@ -20,7 +20,7 @@ from apps.sandbox.formats.anthropic_messages import (
     write_models,
 )
 from apps.sandbox.formats.anthropic_vertex import MODELS_PATH, find_token
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 __all__ = [
@@ -53,16 +53,16 @@ def read_request(path: str, body: bytes) -> Conversation:
     try:
         wire = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise Refusal(400, "The request body is not valid JSON") from error
+        raise SandboxRefusal(400, "The request body is not valid JSON") from error
     for name in _NOT_COUNTED:
         if name in wire:
-            raise Refusal(400, f"{name}: Extra inputs are not permitted")
+            raise SandboxRefusal(400, f"{name}: Extra inputs are not permitted")
     if path.startswith("/v1/projects/"):
         anthropic_vertex.check_version(wire)
     wire["max_tokens"] = 1_000_000
     return anthropic_messages.read_request(path, msgspec.json.encode(wire))
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the count."""
     return msgspec.json.encode({"input_tokens": answer.usage.prompt if answer.usage else 0})

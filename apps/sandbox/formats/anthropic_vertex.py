@@ -21,7 +21,7 @@ from apps.sandbox.formats.anthropic_messages import (
     write_models,
     write_reply,
 )
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 
 __all__ = [
     "MODELS_PATH",
@@ -59,7 +59,7 @@ def glance(path: str, body: bytes) -> Glance | None:
 def check_version(wire: dict[str, Any]) -> None:
     """Raise Refusal (400) unless the body states the version, which is taken out."""
     if wire.pop("anthropic_version", None) != VERSION:
-        raise Refusal(400, "anthropic_version: Field required")
+        raise SandboxRefusal(400, "anthropic_version: Field required")
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -67,15 +67,15 @@ def read_request(path: str, body: bytes) -> Conversation:
     try:
         wire = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise Refusal(400, "The request body is not valid JSON") from error
+        raise SandboxRefusal(400, "The request body is not valid JSON") from error
     check_version(wire)
     if "model" in wire:
-        raise Refusal(400, "model: Extra inputs are not permitted")
+        raise SandboxRefusal(400, "model: Extra inputs are not permitted")
     if any(source.get("type") == "url" for source in _sources(wire.get("messages"))):
-        raise Refusal(400, "messages.0.content.0.image.source.base64.data: URL sources are not supported")
+        raise SandboxRefusal(400, "messages.0.content.0.image.source.base64.data: URL sources are not supported")
     wire["model"], _, method = path.rpartition("/")[2].rpartition(":")
     if bool(wire.get("stream")) != (method == "streamRawPredict"):
-        raise Refusal(400, f"stream: does not go with {method}")
+        raise SandboxRefusal(400, f"stream: does not go with {method}")
     return anthropic_messages.read_request(path, msgspec.json.encode(wire))
 
 

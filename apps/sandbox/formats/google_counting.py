@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Conversation
+from apps.sandbox.conversation import Conversation, SandboxAnswer
 from apps.sandbox.formats import Glance, google_generate
 from apps.sandbox.formats.google_generate import (
     MODELS_PATH,
@@ -21,7 +21,7 @@ from apps.sandbox.formats.google_generate import (
     write_events,
     write_models,
 )
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 __all__ = [
@@ -54,19 +54,19 @@ def read_request(path: str, body: bytes) -> Conversation:
     try:
         wire = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise Refusal(400, f"Invalid JSON payload received. {error}") from error
+        raise SandboxRefusal(400, f"Invalid JSON payload received. {error}") from error
     studio = path.startswith("/v1beta/models/")
     if studio and "generateContentRequest" in wire:
         inner = wire["generateContentRequest"]
         if not isinstance(inner, dict) or inner.pop("model", None) != path.removeprefix("/v1beta/").partition(":")[0]:
-            raise Refusal(400, "model: must be the one in the path")
+            raise SandboxRefusal(400, "model: must be the one in the path")
         wire = inner
     elif studio and wire.keys() - {"contents"}:
-        raise Refusal(400, f"Invalid JSON payload received. Unknown name {min(wire.keys() - {'contents'})}")
+        raise SandboxRefusal(400, f"Invalid JSON payload received. Unknown name {min(wire.keys() - {'contents'})}")
     return google_generate.read_request(path, msgspec.json.encode(wire))
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the count."""
     tokens = answer.usage.prompt if answer.usage else 0
     return msgspec.json.encode(

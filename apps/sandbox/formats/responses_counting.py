@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Conversation
+from apps.sandbox.conversation import Conversation, SandboxAnswer
 from apps.sandbox.formats import Glance, openai_responses
 from apps.sandbox.formats.openai_responses import (
     STREAM_TYPE,
@@ -20,7 +20,7 @@ from apps.sandbox.formats.openai_responses import (
     write_events,
     write_models,
 )
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 __all__ = [
@@ -54,14 +54,14 @@ def read_request(path: str, body: bytes) -> Conversation:
     try:
         wire = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError as error:
-        raise Refusal(400, "The request body is not valid JSON") from error
+        raise SandboxRefusal(400, "The request body is not valid JSON") from error
     for name in _NOT_COUNTED:
         if name in wire:
-            raise Refusal(400, f"Unknown parameter: '{name}'.", param=name)
+            raise SandboxRefusal(400, f"Unknown parameter: '{name}'.", param=name)
     return openai_responses.read_request(path, body)
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the count."""
     tokens = answer.usage.prompt if answer.usage else 0
     return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": tokens})

@@ -17,12 +17,12 @@ import h11
 
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
-from gateway_project.http.connection import Connection, Terms
-from gateway_project.http.reading import MAX_HEAD_BYTES, BadRequest, Incoming, Limits, Reader
+from gateway_project.http.connection import ClientConnection, ConnectionSettings
 from gateway_project.http.request_intake import RequestIntake
+from gateway_project.http.request_parser import MAX_HEAD_BYTES, BadRequest, HeadLimits, IncomingRequest, RequestParser
 from tests.fuzz.target import Target, pieces_of
 
-LIMITS = Limits(line=8190, headers=100, header=16_384)
+LIMITS = HeadLimits(line=8190, headers=100, header=16_384)
 _HOST = b"Host: gateway\r\n"
 SEEDS = [
     b"GET / HTTP/1.1\r\n" + _HOST + b"\r\n",
@@ -49,8 +49,8 @@ class Read:
 
 def read(pieces: Iterable[bytes]) -> Read:
     """Feed a reader as a connection does: nothing more behind a request that ends it."""
-    reader = Reader(LIMITS)
-    heads: dict[int, tuple[Incoming, dict[str, Any]]] = {}
+    reader = RequestParser(LIMITS)
+    heads: dict[int, tuple[IncomingRequest, dict[str, Any]]] = {}
     status = None
     try:
         for piece in pieces:
@@ -79,7 +79,7 @@ def read(pieces: Iterable[bytes]) -> Read:
     return Read(found, status)
 
 
-def _within_bounds(request: Incoming) -> None:
+def _within_bounds(request: IncomingRequest) -> None:
     assert len(request.url) <= LIMITS.line
     headers = [(name, value) for name, value in request.environ.items() if name.startswith("HTTP_")]
     assert len(headers) <= LIMITS.headers
@@ -167,7 +167,7 @@ def _ignored(*_: object) -> None:
 def run_connection(data: bytes) -> None:
     """Serve an input as a connection; every answer is one, and nothing but an answer comes out."""
     failures: list[str] = []
-    terms = Terms(
+    terms = ConnectionSettings(
         application=_application,
         limits=LIMITS,
         environ={},
@@ -182,7 +182,7 @@ def run_connection(data: bytes) -> None:
     with ours, theirs:
         theirs.sendall(data[:40_000])
         theirs.shutdown(socket.SHUT_WR)
-        Connection(terms, ours, "", lambda: False).serve(nullcontext(), lambda: None)
+        ClientConnection(terms, ours, "", lambda: False).serve(nullcontext(), lambda: None)
         ours.close()
         said = b"".join(iter(lambda: theirs.recv(65_536), b""))
     assert failures == []

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from apps.billing.audit import differences
+from apps.billing.ledger_audit import find_mismatches
 from apps.kernel.money import plain
 
 _WORDS = {"organization": ("organization", "credits"), "key": ("API key", "usage")}
@@ -20,7 +20,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print each difference on a line of its own."""
-        found = differences()
+        found = find_mismatches()
         for one in found:
             owner, balance = _WORDS[one.scope]
             self.stdout.write(f"{owner} {one.id}: {balance} {plain(one.balance)}, entries {plain(one.entries)}")

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.billing import ledger
 from apps.kernel.money import plain
-from apps.organizations.naming import UnclearOrganizationError, organization_named
+from apps.organizations.organization_lookup import UnclearOrganizationError, find_organization
 
 
 class Command(BaseCommand):
@@ -27,7 +27,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Grant, and print the new balance."""
         try:
-            organization = organization_named(options["organization"])
+            organization = find_organization(options["organization"])
         except UnclearOrganizationError as error:
             raise CommandError(str(error)) from error
         try:

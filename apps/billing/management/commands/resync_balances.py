@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 from redis.exceptions import RedisError
 
-from apps.billing.balance_copies import Resynced, Stray, resync
+from apps.billing.balance_copies import DivergentCopy, Resynced, resync
 from apps.kernel.money import NANO, plain
 
 _WORDS = {"organization": ("organization", "credits"), "key": ("API key", "usage")}
@@ -46,7 +46,7 @@ def summary_of(done: Resynced) -> str:
     return f"{words}; the database was behind what it had told: epoch {done.epoch} of the ledger has begun"
 
 
-def _told(one: Stray) -> str:
+def _told(one: DivergentCopy) -> str:
     owner, balance = _WORDS[one.true.scope]
     before, after = plain(Decimal(one.amount) / NANO), plain(one.true.amount)
     return f"{owner} {one.true.id}: {balance} {before} -> {after}"

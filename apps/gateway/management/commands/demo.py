@@ -83,7 +83,7 @@ def _made(kept: dict[str, Any]) -> dict[str, Any]:
 
 def _operator_password(known: str | None) -> str:
     operator = User.objects.filter(email=OPERATOR, is_active=True, is_staff=True, is_superuser=True).first()
-    if operator and known and passwords.fits(known, operator.password):
+    if operator and known and passwords.matches(known, operator.password):
         return known
     password = secrets.token_urlsafe(16)
     create_operator(email=OPERATOR, password=password)
@@ -92,7 +92,7 @@ def _operator_password(known: str | None) -> str:
 
 def _owner(known: str | None) -> tuple[User, str]:
     owner = User.objects.filter(email=OWNER).first()
-    if owner and known and passwords.fits(known, owner.password):
+    if owner and known and passwords.matches(known, owner.password):
         return owner, known
     password = secrets.token_urlsafe(16)
     if owner is None:

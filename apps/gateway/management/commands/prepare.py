@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from apps.kernel.advisory_lock import Job, alone_at
+from apps.kernel.advisory_lock import AdvisoryLock, hold_lock
 
 
 class Command(BaseCommand):
@@ -27,7 +27,7 @@ class Command(BaseCommand):
         """Take every step, and tell of each on a line."""
         self._refuse_unfit_stores()
         # Others who prepare the same database wait.
-        with alone_at(Job.PREPARE_DATABASE):
+        with hold_lock(AdvisoryLock.PREPARE_DATABASE):
             self.stdout.write(f"database: {_migrate()}")
             self.stdout.write(_words_of("load_catalog"))
             self.stdout.write(f"request log: {_words_of('make_partitions')}")

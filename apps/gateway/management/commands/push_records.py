@@ -12,7 +12,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from apps.gateway.settlement import outbox
-from apps.kernel.sealing import UnreadableSecretError, unseal
+from apps.kernel.encryption import UnreadableSecretError, decrypt
 
 # In a line for people, and in one of JSON, whose fields come in any order.
 _EVENT, _SEALED = "records.left_to_the_log", re.compile(r"\bsealed\W+(gAAAA[\w=-]+)")
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         for line in sys.stdin:
             if _EVENT in line and (found := _SEALED.search(line)):
                 try:
-                    record = unseal(found[1].encode())
+                    record = decrypt(found[1].encode())
                 except UnreadableSecretError:
                     unreadable += 1
                     continue

@@ -16,8 +16,8 @@ from django.core.management.base import BaseCommand
 from django.db import DatabaseError, InterfaceError, connection
 from redis.exceptions import RedisError
 
-from apps.billing.leases import StoreClock
-from apps.billing.ledger_watch import Watch
+from apps.billing.ledger_watch import LedgerWatch
+from apps.billing.worker_leases import StoreClock
 from apps.gateway.metrics.definitions import QUEUE_AGE, QUEUE_DEPTH
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.reconcile import update_metrics
@@ -55,7 +55,7 @@ class Command(BaseCommand):
             signal.signal(number, self._stop)
         reader = f"{socket.gethostname()}:{getpid()}"
         pause, next_look, next_show, next_watch, steady_since = 0.0, 0.0, 0.0, 0.0, time.monotonic()
-        clock, watch = StoreClock(), Watch()
+        clock, watch = StoreClock(), LedgerWatch()
         log.info("settler.started", reader=reader)
         while not self._stopping:
             try:

@@ -13,7 +13,7 @@ from apps.kernel.errors import ApiError
 from apps.organizations.email_tokens import invitation_token
 from apps.organizations.invitations import invite
 from apps.organizations.models import Role
-from apps.organizations.naming import UnclearOrganizationError, organization_named
+from apps.organizations.organization_lookup import UnclearOrganizationError, find_organization
 
 
 class Command(BaseCommand):
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         try:
             validate_email(options["email"])
             named = options["organization"]
-            organization = organization_named(named) if named else None
+            organization = find_organization(named) if named else None
             invitation = invite(email=options["email"], organization=organization, role=options["role"])
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from apps.organizations.actions import set_plan
 from apps.organizations.models import Plan
-from apps.organizations.naming import UnclearOrganizationError, organization_named
+from apps.organizations.organization_lookup import UnclearOrganizationError, find_organization
 
 
 class Command(BaseCommand):
@@ -25,7 +25,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Set the plan."""
         try:
-            organization = organization_named(options["organization"])
+            organization = find_organization(options["organization"])
         except UnclearOrganizationError as error:
             raise CommandError(str(error)) from error
         set_plan(organization=organization, plan=Plan(options["plan"]))

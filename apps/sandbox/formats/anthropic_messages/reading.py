@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from apps.sandbox.conversation import Conversation, Tool, Turn
+from apps.sandbox.conversation import Conversation, SandboxTool, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.anthropic_messages.seals import SEAL
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 
 _ATTACHMENTS = {"image": "image", "document": "file"}
 _SHARES = ((2_000, "low"), (8_000, "medium"))
@@ -109,12 +109,12 @@ def read_request(path: str, body: bytes) -> Conversation:
         message, _, place = str(error).partition(" - at `$.")
         missing = re.search("required field `(.*)`", message)
         field = place.rstrip("`") or (missing[1] if missing else "request")
-        raise Refusal(400, f"{field}: {'Field required' if missing else message}") from error
+        raise SandboxRefusal(400, f"{field}: {'Field required' if missing else message}") from error
     except msgspec.DecodeError as error:
-        raise Refusal(400, "The request body is not valid JSON") from error
+        raise SandboxRefusal(400, "The request body is not valid JSON") from error
     _check(request)
     tools = tuple(
-        Tool(tool.name, tool.description or "", tool.input_schema or {"type": "object"})
+        SandboxTool(tool.name, tool.description or "", tool.input_schema or {"type": "object"})
         for tool in request.tools or ()
         if tool.type == "custom"
     )
@@ -146,17 +146,19 @@ def _check(request: _Request) -> None:
     for place, message in enumerate(request.messages):
         blocks = _blocks(message.content)
         if any(block.type == "text" and not block.text.strip() for block in blocks):
-            raise Refusal(400, f"messages.{place}: text content blocks must contain non-whitespace text")
+            raise SandboxRefusal(400, f"messages.{place}: text content blocks must contain non-whitespace text")
         results = {block.tool_use_id for block in blocks if block.type == "tool_result"}
         if unknown := results - open_calls:
-            raise Refusal(400, f"messages.{place}: unexpected `tool_use_id` found: {', '.join(sorted(unknown))}")
+            raise SandboxRefusal(400, f"messages.{place}: unexpected `tool_use_id` found: {', '.join(sorted(unknown))}")
         if missing := open_calls - results:
-            raise Refusal(400, f"messages.{place}: `tool_use` ids without `tool_result`: {', '.join(sorted(missing))}")
+            raise SandboxRefusal(
+                400, f"messages.{place}: `tool_use` ids without `tool_result`: {', '.join(sorted(missing))}"
+            )
         open_calls = {block.id for block in blocks if block.type == "tool_use"}
     _check_thinking(request)
     budget = request.thinking.budget_tokens if request.thinking else None
     if budget is not None and budget >= request.max_tokens:
-        raise Refusal(400, "`max_tokens` must be greater than `thinking.budget_tokens`")
+        raise SandboxRefusal(400, "`max_tokens` must be greater than `thinking.budget_tokens`")
 
 
 def _check_thinking(request: _Request) -> None:
@@ -166,7 +168,7 @@ def _check_thinking(request: _Request) -> None:
         blocks = _blocks(message.content)
         for at, block in enumerate(blocks):
             if block.type == "thinking" and block.signature != SEAL:
-                raise Refusal(400, f"messages.{place}.content.{at}: Invalid `signature` in `thinking` block")
+                raise SandboxRefusal(400, f"messages.{place}.content.{at}: Invalid `signature` in `thinking` block")
         if message.role == "assistant":
             said.append(blocks)
         elif not any(block.type == "tool_result" for block in blocks):
@@ -175,7 +177,7 @@ def _check_thinking(request: _Request) -> None:
         return
     begins = said[0][0].type
     if begins not in {"thinking", "redacted_thinking"} and any(block.type == "tool_use" for block in said[-1]):
-        raise Refusal(400, f"messages: Expected `thinking` or `redacted_thinking`, but found `{begins}`")
+        raise SandboxRefusal(400, f"messages: Expected `thinking` or `redacted_thinking`, but found `{begins}`")
 
 
 def _turns(request: _Request) -> Iterator[Turn]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Choice, Usage
+from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxUsage
 from apps.sandbox.formats.anthropic_messages.seals import SEAL
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 ARGUMENT_DELTA = 8
@@ -29,7 +29,7 @@ _ERRORS = {
 }
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the body of a plain reply."""
     choice = answer.choices[0]
     message = _message(answer, scenario) | {
@@ -40,7 +40,7 @@ def write_reply(answer: Answer, scenario: Scenario) -> bytes:
     return msgspec.json.encode(message)
 
 
-def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the events, from `message_start` to `message_stop`."""
     choice = answer.choices[0]
     # As at Anthropic: of what is written, the beginning counts a token or a few, and the end all.
@@ -61,13 +61,13 @@ def write_models(names: Iterable[str]) -> bytes:
     return msgspec.json.encode({"data": models, "has_more": False})
 
 
-def write_error(refusal: Refusal) -> bytes:
+def write_error(refusal: SandboxRefusal) -> bytes:
     """Return Anthropic's error body."""
     kind = _ERRORS.get(refusal.status, "api_error" if refusal.status >= 500 else "invalid_request_error")
     return msgspec.json.encode({"type": "error", "error": {"type": kind, "message": refusal.message}})
 
 
-def write_error_event(refusal: Refusal) -> bytes:
+def write_error_event(refusal: SandboxRefusal) -> bytes:
     """Return the error body as an event."""
     return b"event: error\ndata: " + write_error(refusal) + b"\n\n"
 
@@ -76,12 +76,12 @@ def _event(kind: str, **more: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), msgspec.json.encode({"type": kind, **more}))
 
 
-def _message(answer: Answer, scenario: Scenario) -> dict[str, Any]:
+def _message(answer: SandboxAnswer, scenario: Scenario) -> dict[str, Any]:
     message = {"id": f"msg_{answer.id}", "type": "message", "role": "assistant", "model": answer.model, "content": []}
     return message | {"stop_reason": None, "stop_sequence": None} | (_EXTRA if scenario.extra else {})
 
 
-def _blocks(choice: Choice) -> Iterator[dict[str, Any]]:
+def _blocks(choice: SandboxChoice) -> Iterator[dict[str, Any]]:
     if choice.reasoning:
         yield {"type": "thinking", "thinking": choice.reasoning, "signature": SEAL}
     if choice.text:
@@ -110,7 +110,7 @@ def _streamed(index: int, block: dict[str, Any], scenario: Scenario) -> Iterator
     yield _event("content_block_stop", index=index)
 
 
-def _usage(usage: Usage | None) -> dict[str, Any]:
+def _usage(usage: SandboxUsage | None) -> dict[str, Any]:
     if usage is None:
         return {"input_tokens": 0, "output_tokens": 0}
     return {

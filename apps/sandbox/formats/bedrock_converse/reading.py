@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Conversation, Tool, Turn
+from apps.sandbox.conversation import Conversation, SandboxTool, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.formats.bedrock_converse.shapes import Block, Message, Request, ToolConfig
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.formats.bedrock_converse.shapes import BedrockMessage, BedrockRequest, Block, ToolConfig
+from apps.sandbox.refusal import SandboxRefusal
 
 SEAL = "c2FuZGJveCBzaWduYXR1cmU="
 """The signature on every thought of the sandbox's, insisted on when one comes back."""
@@ -27,7 +27,7 @@ _SIGNED = re.compile(
 )
 _KINDS = {"image": "image", "audio": "audio clip", "video": "video", "document": "file"}
 _SHARES = ((2_000, "low"), (8_000, "medium"))
-_requests = msgspec.json.Decoder(Request)
+_requests = msgspec.json.Decoder(BedrockRequest)
 
 
 def find_token(headers: Mapping[str, str]) -> str | None:
@@ -50,7 +50,7 @@ def read_request(path: str, body: bytes) -> Conversation:
     try:
         request = _requests.decode(body)
     except msgspec.MsgspecError as error:
-        raise Refusal(400, f"The request is malformed. {error}") from error
+        raise SandboxRefusal(400, f"The request is malformed. {error}") from error
     _check(request)
     model, streamed = _split(path)
     config = request.tool_config
@@ -60,7 +60,7 @@ def read_request(path: str, body: bytes) -> Conversation:
     return Conversation(
         model=model,
         turns=tuple(_turns(request)),
-        tools=tuple(Tool(spec.name, spec.description, spec.input_schema.json) for spec in specs),
+        tools=tuple(SandboxTool(spec.name, spec.description, spec.input_schema.json) for spec in specs),
         tool_choice=_tool_choice(config, native),
         parallel_calls=not native.get("disable_parallel_tool_use"),
         schema=msgspec.json.decode(form.structure.json_schema.schema) if form else None,
@@ -77,7 +77,7 @@ def _split(path: str) -> tuple[str, bool]:
     return rest.removeprefix("/model/"), method == "converse-stream"
 
 
-def _check(request: Request) -> None:
+def _check(request: BedrockRequest) -> None:
     """Refuse turns, texts, documents and calls that Bedrock refuses, in its words."""
     documents: set[str] = set()
     awaited: set[str] = set()
@@ -86,37 +86,43 @@ def _check(request: Request) -> None:
         at = f"messages.{place}.content"
         if message.role == before:
             first = "A conversation must start with a user message." if place == 0 else "Roles must alternate."
-            raise Refusal(400, first)
+            raise SandboxRefusal(400, first)
         before = message.role
         _check_blocks(message.content, at, documents)
         results = {block.tool_result.tool_use_id for block in message.content if block.tool_result}
         if results != awaited:
-            raise Refusal(400, f"{at}: The number of toolResult blocks must match that of the toolUse blocks before.")
+            raise SandboxRefusal(
+                400, f"{at}: The number of toolResult blocks must match that of the toolUse blocks before."
+            )
         awaited = {block.tool_use.tool_use_id for block in message.content if block.tool_use}
         if (results or awaited) and request.tool_config is None:
-            raise Refusal(400, "The toolConfig field must be defined when using toolUse and toolResult content blocks.")
+            raise SandboxRefusal(
+                400, "The toolConfig field must be defined when using toolUse and toolResult content blocks."
+            )
     if awaited:
-        raise Refusal(400, "Expected toolResult blocks for the last toolUse blocks.")
+        raise SandboxRefusal(400, "Expected toolResult blocks for the last toolUse blocks.")
     _check_blocks(request.system, "system", documents)
 
 
 def _check_blocks(blocks: list[Block], at: str, documents: set[str]) -> None:
     if any(block.text is not None and not block.text.strip() for block in blocks):
-        raise Refusal(400, f"The text field in the ContentBlock object at {at} is blank. Add text and try again.")
+        raise SandboxRefusal(
+            400, f"The text field in the ContentBlock object at {at} is blank. Add text and try again."
+        )
     files = [block.document for block in blocks if block.document]
     if files and not any(block.text for block in blocks):
-        raise Refusal(400, f"{at}: A text block must be included with a document.")
+        raise SandboxRefusal(400, f"{at}: A text block must be included with a document.")
     for file in files:
         if file.name in documents:
-            raise Refusal(400, f"{at}: Two documents have the name {file.name}.")
+            raise SandboxRefusal(400, f"{at}: Two documents have the name {file.name}.")
         documents.add(file.name)
     for block in blocks:
         thought = block.reasoning_content.reasoning_text if block.reasoning_content else None
         if thought and thought.signature != SEAL:
-            raise Refusal(400, f"{at}: Invalid `signature` in `thinking` block")
+            raise SandboxRefusal(400, f"{at}: Invalid `signature` in `thinking` block")
 
 
-def _turns(request: Request) -> Iterator[Turn]:
+def _turns(request: BedrockRequest) -> Iterator[Turn]:
     """Yield what was said, a tool's result as a turn of its own."""
     if request.system:
         yield Turn("system", _text_of(request.system))
@@ -133,7 +139,7 @@ def _turns(request: Request) -> Iterator[Turn]:
         yield from _said(message)
 
 
-def _said(message: Message) -> Iterator[Turn]:
+def _said(message: BedrockMessage) -> Iterator[Turn]:
     others = [block for block in message.content if not block.tool_result and not block.cache_point]
     if others:
         kinds = Counter(word for block in others for name, word in _KINDS.items() if getattr(block, name))
@@ -150,7 +156,7 @@ def _text_of(blocks: list[Block]) -> str:
 def _tool_choice(config: ToolConfig | None, native: dict[str, Any]) -> str:
     choice = config.tool_choice if config else None
     if choice is not None and native:
-        raise Refusal(400, "The tool_choice field conflicts with toolConfig.toolChoice.")
+        raise SandboxRefusal(400, "The tool_choice field conflicts with toolConfig.toolChoice.")
     if native:
         kind = str(native.get("type"))
         return f"={native.get('name')}" if kind == "tool" else {"any": "required"}.get(kind, kind)

@@ -16,32 +16,32 @@ class Strict(Struct, forbid_unknown_fields=True, rename="camel"):
     """An object of AWS's."""
 
 
-class Source(Strict):
+class BedrockSource(Strict):
     """Bytes."""
 
     bytes: Base64
 
 
-class Image(Strict):
+class BedrockImage(Strict):
     """A picture."""
 
     format: Literal["png", "jpeg", "gif", "webp"]
-    source: Source
+    source: BedrockSource
 
 
-class Document(Strict):
+class BedrockDocument(Strict):
     """A document."""
 
     format: Literal["pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md"]
     name: DocumentName
-    source: Source
+    source: BedrockSource
 
 
 class Media(Strict):
     """Sound or video."""
 
     format: str
-    source: Source
+    source: BedrockSource
 
 
 class CachePoint(Strict):
@@ -59,7 +59,7 @@ class ToolUse(Strict):
     input: dict[str, Any]
 
 
-class ToolResult(Strict):
+class BedrockToolResult(Strict):
     """What a tool answered."""
 
     tool_use_id: Identity
@@ -74,7 +74,7 @@ class ReasoningText(Strict):
     signature: str | None = None
 
 
-class Reasoning(Strict):
+class BedrockReasoning(Strict):
     """Thinking, or what only its maker can read of it."""
 
     reasoning_text: ReasoningText | None = None
@@ -85,18 +85,18 @@ class Block(Strict):
     """A part of a message: one of these."""
 
     text: str | None = None
-    image: Image | None = None
-    document: Document | None = None
+    image: BedrockImage | None = None
+    document: BedrockDocument | None = None
     video: Media | None = None
     audio: Media | None = None
     json: dict[str, Any] | None = None
     tool_use: ToolUse | None = None
-    tool_result: ToolResult | None = None
-    reasoning_content: Reasoning | None = None
+    tool_result: BedrockToolResult | None = None
+    reasoning_content: BedrockReasoning | None = None
     cache_point: CachePoint | None = None
 
 
-class Message(Strict):
+class BedrockMessage(Strict):
     """A turn."""
 
     role: Literal["user", "assistant"]
@@ -118,32 +118,32 @@ class Spec(Strict):
     strict: bool = False
 
 
-class Tool(Strict):
+class BedrockTool(Strict):
     """A tool, or the end of what is cached."""
 
     tool_spec: Spec | None = None
     cache_point: CachePoint | None = None
 
 
-class Named(Strict):
+class BedrockNamedTool(Strict):
     """The name of a tool."""
 
     name: Name
 
 
-class Choice(Strict):
+class BedrockToolChoice(Strict):
     """Whether tools are called: one of these."""
 
     auto: dict[str, Any] | None = None
     any: dict[str, Any] | None = None
-    tool: Named | None = None
+    tool: BedrockNamedTool | None = None
 
 
 class ToolConfig(Strict):
     """Tools and the choice among them."""
 
-    tools: Annotated[list[Tool], Meta(min_length=1)]
-    tool_choice: Choice | None = None
+    tools: Annotated[list[BedrockTool], Meta(min_length=1)]
+    tool_choice: BedrockToolChoice | None = None
 
 
 class Inference(Strict):
@@ -188,10 +188,10 @@ class Tier(Strict):
     type: Literal["priority", "default", "flex", "reserved"]
 
 
-class Request(Strict):
+class BedrockRequest(Strict):
     """A request."""
 
-    messages: Annotated[list[Message], Meta(min_length=1)]
+    messages: Annotated[list[BedrockMessage], Meta(min_length=1)]
     system: list[Block] = []
     inference_config: Inference = field(default_factory=Inference)
     tool_config: ToolConfig | None = None

@@ -7,10 +7,10 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Choice, Usage
+from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxUsage
 from apps.sandbox.formats.bedrock_converse.frames import frame
 from apps.sandbox.formats.bedrock_converse.reading import SEAL
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 ARGUMENT_DELTA = 8
@@ -29,7 +29,7 @@ _EXCEPTIONS = {
 }
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the body of a plain reply."""
     choice = answer.choices[0]
     reply = {
@@ -41,7 +41,7 @@ def write_reply(answer: Answer, scenario: Scenario) -> bytes:
     return msgspec.json.encode(reply | (_EXTRA if scenario.extra else {}))
 
 
-def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the frames, from `messageStart` to `metadata`."""
     choice = answer.choices[0]
     extra = _EXTRA if scenario.extra else {}
@@ -57,18 +57,18 @@ def write_models(names: Iterable[str]) -> bytes:
     return msgspec.json.encode({"modelSummaries": [{"modelId": name, "modelName": name} for name in names]})
 
 
-def write_error(refusal: Refusal) -> bytes:
+def write_error(refusal: SandboxRefusal) -> bytes:
     """Return Bedrock's error body."""
     return msgspec.json.encode({"message": refusal.message})
 
 
-def write_error_event(refusal: Refusal) -> bytes:
+def write_error_event(refusal: SandboxRefusal) -> bytes:
     """Return the error as an exception's frame."""
     name = _EXCEPTIONS.get(refusal.status, "internalServerException")
     return frame(name, {"message": refusal.message}, exception=True)
 
 
-def _blocks(choice: Choice) -> Iterator[dict[str, Any]]:
+def _blocks(choice: SandboxChoice) -> Iterator[dict[str, Any]]:
     if choice.reasoning:
         yield {"reasoningContent": {"reasoningText": {"text": choice.reasoning, "signature": SEAL}}}
     if choice.text:
@@ -94,7 +94,7 @@ def _streamed(index: int, block: dict[str, Any], scenario: Scenario) -> Iterator
     yield frame("contentBlockStop", {"contentBlockIndex": index})
 
 
-def _usage(usage: Usage | None) -> dict[str, Any]:
+def _usage(usage: SandboxUsage | None) -> dict[str, Any]:
     if usage is None:
         return {"inputTokens": 0, "outputTokens": 0, "totalTokens": 0}
     counts: dict[str, Any] = {

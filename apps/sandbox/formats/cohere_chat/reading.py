@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from apps.sandbox.conversation import Conversation, Role, Tool, Turn
+from apps.sandbox.conversation import Conversation, Role, SandboxTool, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _CHOICES = {"REQUIRED": "required", "NONE": "none", None: "auto"}
@@ -133,19 +133,20 @@ def read_request(path: str, body: bytes) -> Conversation:
     try:
         request = _requests.decode(body)
     except msgspec.MsgspecError as error:
-        raise Refusal(400, f"invalid request: {error}") from error
+        raise SandboxRefusal(400, f"invalid request: {error}") from error
     _check_calls(request.messages)
     wants_json = request.response_format is not None and request.response_format.type == "json_object"
     if wants_json and request.tools:
-        raise Refusal(400, "invalid request: response_format is not supported with tools")
+        raise SandboxRefusal(400, "invalid request: response_format is not supported with tools")
     if request.tool_choice and not request.tools:
-        raise Refusal(400, "invalid request: tool_choice requires tools")
+        raise SandboxRefusal(400, "invalid request: tool_choice requires tools")
     form = request.response_format
     return Conversation(
         model=request.model,
         turns=tuple(_turns(request.messages)),
         tools=tuple(
-            Tool(tool.function.name, tool.function.description, tool.function.parameters) for tool in request.tools
+            SandboxTool(tool.function.name, tool.function.description, tool.function.parameters)
+            for tool in request.tools
         ),
         tool_choice=_CHOICES[request.tool_choice],
         schema=(form.json_schema or {}) if form is not None and wants_json else None,
@@ -178,7 +179,9 @@ def _check_calls(messages: list[_Message]) -> None:
     for message in messages:
         if message.role == "tool":
             if message.tool_call_id not in awaited:
-                raise Refusal(400, f"invalid request: tool_call_id {message.tool_call_id} not found in tool_calls")
+                raise SandboxRefusal(
+                    400, f"invalid request: tool_call_id {message.tool_call_id} not found in tool_calls"
+                )
             awaited.discard(message.tool_call_id or "")
             continue
         if awaited:
@@ -188,9 +191,9 @@ def _check_calls(messages: list[_Message]) -> None:
             try:
                 msgspec.json.decode(call.function.arguments, type=dict[str, Any])
             except msgspec.MsgspecError as error:
-                raise Refusal(400, f"invalid request: arguments of {call.id}: {error}") from error
+                raise SandboxRefusal(400, f"invalid request: arguments of {call.id}: {error}") from error
     if awaited:
-        raise Refusal(400, f"invalid request: no tool results for {', '.join(sorted(awaited))}")
+        raise SandboxRefusal(400, f"invalid request: no tool results for {', '.join(sorted(awaited))}")
 
 
 def _effort(thinking: _Thinking | None) -> str | None:

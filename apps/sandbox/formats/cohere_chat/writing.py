@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Choice, ToolCall, Usage
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxToolCall, SandboxUsage
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 ARGUMENT_DELTA = 8
@@ -22,7 +22,7 @@ _PLAN = "I will use a tool."
 _EXTRA = {"x_sandbox": {"note": "a field that nobody knows"}}
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the body of a plain reply."""
     choice = answer.choices[0]
     message: dict[str, Any] = {"role": "assistant"}
@@ -36,7 +36,7 @@ def write_reply(answer: Answer, scenario: Scenario) -> bytes:
     return msgspec.json.encode(reply | (_EXTRA if scenario.extra else {}))
 
 
-def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the events, from `message-start` to `message-end`, and `[DONE]`."""
     choice = answer.choices[0]
     empty = {"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [], "citations": []}
@@ -63,12 +63,12 @@ def write_models(names: Iterable[str]) -> bytes:
     return msgspec.json.encode({"models": [{"name": name, "endpoints": ["chat"]} for name in names]})
 
 
-def write_error(refusal: Refusal) -> bytes:
+def write_error(refusal: SandboxRefusal) -> bytes:
     """Return Cohere's error body."""
     return msgspec.json.encode({"id": "sandbox", "message": refusal.message})
 
 
-def write_error_event(refusal: Refusal) -> bytes:
+def write_error_event(refusal: SandboxRefusal) -> bytes:
     """Return an error in the middle of a stream: its end says that it went wrong."""
     return _event("message-end", id="sandbox", delta={"finish_reason": "ERROR", "error": refusal.message})
 
@@ -82,7 +82,7 @@ def _delta(kind: str, index: int | None, message: dict[str, Any]) -> bytes:
     return _event(kind, **place, delta={"message": message})
 
 
-def _content(choice: Choice) -> Iterator[dict[str, Any]]:
+def _content(choice: SandboxChoice) -> Iterator[dict[str, Any]]:
     if choice.reasoning:
         yield {"type": "thinking", "thinking": choice.reasoning}
     if choice.text is not None:
@@ -97,11 +97,11 @@ def _streamed(index: int, part: dict[str, Any], scenario: Scenario) -> Iterator[
     yield _event("content-end", index=index)
 
 
-def _call(call: ToolCall, arguments: str) -> dict[str, Any]:
+def _call(call: SandboxToolCall, arguments: str) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: SandboxUsage) -> dict[str, Any]:
     """Return both counts: what is on the bill, and what was read and written in all."""
     billed = {"input_tokens": usage.prompt, "output_tokens": usage.completion - usage.reasoning}
     counts = {"input_tokens": usage.prompt + PREAMBLE, "output_tokens": usage.completion}

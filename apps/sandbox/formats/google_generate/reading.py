@@ -13,11 +13,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from apps.sandbox.conversation import Conversation, Tool, Turn
+from apps.sandbox.conversation import Conversation, SandboxTool, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.google_generate.seals import SKIPPED, seal_of
-from apps.sandbox.painting import size_of
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.image_generator import size_of
+from apps.sandbox.refusal import SandboxRefusal
 
 _LEVELS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high", "XHIGH": "xhigh"}
 
@@ -137,14 +137,14 @@ def read_request(path: str, body: bytes) -> Conversation:
     try:
         request = _requests.decode(body)
     except msgspec.MsgspecError as error:
-        raise Refusal(400, f"Invalid JSON payload received. {error}") from error
+        raise SandboxRefusal(400, f"Invalid JSON payload received. {error}") from error
     _check_calls(request.contents)
     if not path.startswith("/v1beta/models/"):
         _check_at_cloud(request)
     model, _, method = path.rpartition("/")[2].rpartition(":")
     config = request.generation_config
     tools = tuple(
-        Tool(declared.name, declared.description, declared.parameters_json_schema or {"type": "object"})
+        SandboxTool(declared.name, declared.description, declared.parameters_json_schema or {"type": "object"})
         for tool in request.tools
         for declared in tool.function_declarations
     )
@@ -205,7 +205,7 @@ def _check_calls(contents: list[_Content]) -> None:
             _check_seal(calls[0])
         results = sum(part.function_response is not None for part in content.parts)
         if results != awaited:
-            raise Refusal(
+            raise SandboxRefusal(
                 400,
                 "Please ensure that the number of function response parts is equal to the number of function call "
                 "parts of the function call turn.",
@@ -216,9 +216,9 @@ def _check_calls(contents: list[_Content]) -> None:
 def _check_at_cloud(request: _Request) -> None:
     """Refuse what only AI Studio knows."""
     if request.service_tier is not None:
-        raise Refusal(400, 'Invalid JSON payload received. Unknown name "serviceTier"')
+        raise SandboxRefusal(400, 'Invalid JSON payload received. Unknown name "serviceTier"')
     if request.tool_config and request.tool_config.include_server_side_tool_invocations:
-        raise Refusal(400, 'Invalid JSON payload received. Unknown name "includeServerSideToolInvocations"')
+        raise SandboxRefusal(400, 'Invalid JSON payload received. Unknown name "includeServerSideToolInvocations"')
 
 
 def _check_seal(part: _Part) -> None:
@@ -226,18 +226,18 @@ def _check_seal(part: _Part) -> None:
     if call is None or seal == SKIPPED:
         return
     if seal is None:
-        raise Refusal(400, f"Function call is missing a thought_signature in functionCall parts: `{call.name}`")
+        raise SandboxRefusal(400, f"Function call is missing a thought_signature in functionCall parts: `{call.name}`")
     if seal != seal_of(call.id or ""):
-        raise Refusal(400, "Thought signature is not valid.")
+        raise SandboxRefusal(400, "Thought signature is not valid.")
 
 
-def _tool_choice(config: _ToolConfig | None, tools: tuple[Tool, ...]) -> str:
+def _tool_choice(config: _ToolConfig | None, tools: tuple[SandboxTool, ...]) -> str:
     calling = config.function_calling_config if config else None
     if calling is None or not tools:
         return "auto"
     names = calling.allowed_function_names
     if not {tool.name for tool in tools}.issuperset(names):
-        raise Refusal(400, "allowed_function_names must be a subset of the declared functions.")
+        raise SandboxRefusal(400, "allowed_function_names must be a subset of the declared functions.")
     if calling.mode == "ANY" and len(names) == 1:
         return f"={names[0]}"
     return {"ANY": "required", "NONE": "none"}.get(calling.mode, "auto")
@@ -247,7 +247,7 @@ def _effort(thinking: _Thinking | None) -> str | None:
     if thinking is None:
         return None
     if thinking.thinking_level and thinking.thinking_budget is not None:
-        raise Refusal(400, "You can only set only one of thinking budget and thinking level.")
+        raise SandboxRefusal(400, "You can only set only one of thinking budget and thinking level.")
     if thinking.thinking_level:
         return _LEVELS[thinking.thinking_level]
     return "medium" if thinking.thinking_budget else None

@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Choice, Usage
+from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxUsage
 from apps.sandbox.formats.google_generate.seals import seal_of
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 _FINISHES = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}
@@ -31,7 +31,7 @@ _STATUSES = {
 _EXTRA = {"xSandbox": {"note": "a field that nobody knows"}}
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the body of a plain reply."""
     candidates = [
         _candidate(index, _whole(choice), _FINISHES[choice.finish]) for index, choice in enumerate(answer.choices)
@@ -39,7 +39,7 @@ def write_reply(answer: Answer, scenario: Scenario) -> bytes:
     return msgspec.json.encode(_envelope(answer, candidates, scenario))
 
 
-def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the chunks; the last of each candidate says why it ended. Counts are on every chunk: so far."""
     candidates: list[dict[str, Any]] = []
     for index, choice in enumerate(answer.choices):
@@ -52,7 +52,7 @@ def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> li
     return events
 
 
-def _so_far(usage: Usage | None, place: int, chunks: int) -> Usage | None:
+def _so_far(usage: SandboxUsage | None, place: int, chunks: int) -> SandboxUsage | None:
     """Return what has been counted with one of the chunks; all of it with the last that says anything."""
     if usage is None or place >= chunks - 1:
         return usage
@@ -67,7 +67,7 @@ def write_models(names: Iterable[str]) -> bytes:
     return msgspec.json.encode({"models": models})
 
 
-def write_error(refusal: Refusal) -> bytes:
+def write_error(refusal: SandboxRefusal) -> bytes:
     """Return Google's error body."""
     error: dict[str, Any] = {
         "code": refusal.status,
@@ -79,12 +79,12 @@ def write_error(refusal: Refusal) -> bytes:
     return msgspec.json.encode({"error": error})
 
 
-def write_error_event(refusal: Refusal) -> bytes:
+def write_error_event(refusal: SandboxRefusal) -> bytes:
     """Return the error body as an event."""
     return b"data: " + write_error(refusal) + b"\r\n\r\n"
 
 
-def _envelope(answer: Answer, candidates: list[dict[str, Any]], scenario: Scenario) -> dict[str, Any]:
+def _envelope(answer: SandboxAnswer, candidates: list[dict[str, Any]], scenario: Scenario) -> dict[str, Any]:
     envelope: dict[str, Any] = {"candidates": candidates}
     if answer.usage:
         envelope["usageMetadata"] = _usage(answer.usage)
@@ -96,13 +96,13 @@ def _candidate(index: int, parts: list[dict[str, Any]], finish: str | None = Non
     return candidate | ({"finishReason": finish} if finish else {}) | {"index": index}
 
 
-def _whole(choice: Choice) -> list[dict[str, Any]]:
+def _whole(choice: SandboxChoice) -> list[dict[str, Any]]:
     thought = [{"text": choice.reasoning, "thought": True}] if choice.reasoning else []
     text = [{"text": choice.text}] if choice.text is not None else []
     return [*thought, *text, *_images(choice), *_calls(choice)]
 
 
-def _parts(choice: Choice, scenario: Scenario) -> Iterator[dict[str, Any]]:
+def _parts(choice: SandboxChoice, scenario: Scenario) -> Iterator[dict[str, Any]]:
     for piece in scenario.pieces_of(choice.reasoning or ""):
         yield {"text": piece, "thought": True}
     for piece in scenario.pieces_of(choice.text or ""):
@@ -111,12 +111,12 @@ def _parts(choice: Choice, scenario: Scenario) -> Iterator[dict[str, Any]]:
     yield from _calls(choice)
 
 
-def _images(choice: Choice) -> list[dict[str, Any]]:
+def _images(choice: SandboxChoice) -> list[dict[str, Any]]:
     data = [b64encode(picture).decode() for picture in choice.pictures]
     return [{"inlineData": {"mimeType": "image/png", "data": picture}} for picture in data]
 
 
-def _calls(choice: Choice) -> Iterator[dict[str, Any]]:
+def _calls(choice: SandboxChoice) -> Iterator[dict[str, Any]]:
     """Yield the calls, whole; the first of them is sealed."""
     for place, call in enumerate(choice.calls):
         arguments = msgspec.json.decode(call.arguments)
@@ -124,7 +124,7 @@ def _calls(choice: Choice) -> Iterator[dict[str, Any]]:
         yield part if place else {**part, "thoughtSignature": seal_of(call.id)}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: SandboxUsage) -> dict[str, Any]:
     counts: dict[str, Any] = {
         "promptTokenCount": usage.prompt,
         "candidatesTokenCount": usage.completion - usage.reasoning,

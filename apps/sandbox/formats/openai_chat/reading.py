@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from apps.sandbox.conversation import Conversation, Role, Tool, Turn
+from apps.sandbox.conversation import Conversation, Role, SandboxTool, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.painting import size_of
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.image_generator import size_of
+from apps.sandbox.refusal import SandboxRefusal
 
 _ROLES: dict[str, Role] = {
     "system": "system",
@@ -141,12 +141,12 @@ def read_request(path: str, body: bytes) -> Conversation:
         message, _, place = str(error).partition(" - at `$.")
         missing = re.search("required field `(.*)`", message)
         field = place.rstrip("`") or (missing[1] if missing else None)
-        raise Refusal(400, f"Invalid request: {message}", param=field) from error
+        raise SandboxRefusal(400, f"Invalid request: {message}", param=field) from error
     except msgspec.DecodeError as error:
-        raise Refusal(400, "We could not parse the JSON body of your request.") from error
+        raise SandboxRefusal(400, "We could not parse the JSON body of your request.") from error
     _check_pairs(request.messages)
     tools = tuple(
-        Tool(tool.function.name, tool.function.description or "", tool.function.parameters or {"type": "object"})
+        SandboxTool(tool.function.name, tool.function.description or "", tool.function.parameters or {"type": "object"})
         for tool in request.tools or ()
         if tool.function
     )
@@ -196,7 +196,7 @@ def _check_pairs(messages: list[_Message]) -> None:
         if message.role == "tool":
             if message.tool_call_id not in open_calls:
                 text = "messages with role 'tool' must be a response to a preceding message with 'tool_calls'."
-                raise Refusal(400, f"Invalid parameter: {text}", param=f"messages.[{place}].role")
+                raise SandboxRefusal(400, f"Invalid parameter: {text}", param=f"messages.[{place}].role")
             open_calls.discard(message.tool_call_id)
         elif open_calls:
             break
@@ -204,16 +204,16 @@ def _check_pairs(messages: list[_Message]) -> None:
             open_calls = {call.id for call in message.tool_calls or ()}
     if open_calls:
         text = "An assistant message with 'tool_calls' must be followed by tool messages responding to each of them."
-        raise Refusal(400, f"{text} No response: {', '.join(sorted(open_calls))}", param="messages")
+        raise SandboxRefusal(400, f"{text} No response: {', '.join(sorted(open_calls))}", param="messages")
 
 
-def _tool_choice(choice: str | _ChosenTool | None, tools: tuple[Tool, ...]) -> str:
+def _tool_choice(choice: str | _ChosenTool | None, tools: tuple[SandboxTool, ...]) -> str:
     if choice is None:
         return "auto"
     if isinstance(choice, str):
         return choice
     if choice.function.name not in {tool.name for tool in tools}:
-        raise Refusal(400, f"Tool choice '{choice.function.name}' not found in 'tools'.", param="tool_choice")
+        raise SandboxRefusal(400, f"Tool choice '{choice.function.name}' not found in 'tools'.", param="tool_choice")
     return f"={choice.function.name}"
 
 
@@ -223,5 +223,5 @@ def _schema(wanted: _ResponseFormat | None) -> dict[str, Any] | None:
     if wanted.type == "json_object":
         return {}
     if wanted.json_schema is None:
-        raise Refusal(400, "Missing required parameter.", param="response_format.json_schema")
+        raise SandboxRefusal(400, "Missing required parameter.", param="response_format.json_schema")
     return wanted.json_schema.schema or {}

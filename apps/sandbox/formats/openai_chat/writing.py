@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Choice, ToolCall, Usage
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxToolCall, SandboxUsage
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 CREATED = 1_767_225_600
@@ -24,7 +24,7 @@ _FINGERPRINT = "fp_sandbox"
 _EXTRA = {"x_sandbox": {"note": "a field that nobody knows"}}
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the body of a plain reply."""
     choices = [
         {"index": index, "message": _message(choice, scenario), "logprobs": None, "finish_reason": choice.finish}
@@ -36,7 +36,7 @@ def write_reply(answer: Answer, scenario: Scenario) -> bytes:
     return msgspec.json.encode(reply | (_EXTRA if scenario.extra else {}))
 
 
-def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the chunks, the usage chunk if it is wanted, and `[DONE]`."""
     usage = answer.usage and _usage(answer.usage)
     own_chunk = wants_usage and scenario.usage_at == "own"
@@ -64,7 +64,7 @@ def write_models(names: Iterable[str]) -> bytes:
     return msgspec.json.encode({"object": "list", "data": models})
 
 
-def write_error(refusal: Refusal) -> bytes:
+def write_error(refusal: SandboxRefusal) -> bytes:
     """Return OpenAI's error body."""
     kind, code = "invalid_request_error", refusal.code
     if refusal.status == 429:
@@ -75,12 +75,12 @@ def write_error(refusal: Refusal) -> bytes:
     return msgspec.json.encode({"error": error})
 
 
-def write_error_event(refusal: Refusal) -> bytes:
+def write_error_event(refusal: SandboxRefusal) -> bytes:
     """Return the error body as an event."""
     return b"data: " + write_error(refusal) + b"\n\n"
 
 
-def _envelope(answer: Answer, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
+def _envelope(answer: SandboxAnswer, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{answer.id}",
         "object": kind,
@@ -91,7 +91,7 @@ def _envelope(answer: Answer, kind: str, choices: list[dict[str, Any]]) -> dict[
     }
 
 
-def _message(choice: Choice, scenario: Scenario) -> dict[str, Any]:
+def _message(choice: SandboxChoice, scenario: Scenario) -> dict[str, Any]:
     message: dict[str, Any] = {"role": "assistant", "content": choice.text, "refusal": None}
     if choice.reasoning:
         said = choice.text and [{"type": "text", "text": choice.text}]
@@ -107,11 +107,11 @@ def _image(picture: bytes) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{b64encode(picture).decode()}"}}
 
 
-def _written_call(call: ToolCall, arguments: str) -> dict[str, Any]:
+def _written_call(call: SandboxToolCall, arguments: str) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _deltas(choice: Choice, scenario: Scenario) -> Iterator[dict[str, Any]]:
+def _deltas(choice: SandboxChoice, scenario: Scenario) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": None if choice.calls else "", "refusal": None}
     for piece in scenario.pieces_of(choice.reasoning or ""):
         yield _thought(piece, scenario, [])
@@ -132,7 +132,7 @@ def _thought(text: str, scenario: Scenario, said: list[dict[str, Any]]) -> dict[
     return {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": text}]}, *said]}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: SandboxUsage) -> dict[str, Any]:
     prompt = {"cached_tokens": usage.cached, "audio_tokens": 0}
     if usage.cache_write:
         prompt["cache_write_tokens"] = usage.cache_write

@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 
 USUAL_SIZE = "1024x1024"
 MOST_INPUTS = 16
@@ -54,9 +54,9 @@ def read_request(path: str, body: bytes) -> Conversation:
             fields, inputs, masks = _read_form(body)
             asked = msgspec.convert(fields, _Edit, strict=False)
     except msgspec.ValidationError as error:
-        raise Refusal(400, f"Invalid request: {error}") from error
+        raise SandboxRefusal(400, f"Invalid request: {error}") from error
     except msgspec.DecodeError as error:
-        raise Refusal(400, "We could not parse the JSON body of your request.") from error
+        raise SandboxRefusal(400, "We could not parse the JSON body of your request.") from error
     kinds = (("image", inputs), ("mask", masks))
     return Conversation(
         model=asked.model,
@@ -72,23 +72,23 @@ def _read_form(body: bytes) -> tuple[dict[str, Any], int, int]:
     mark, _, _ = body.partition(b"\r\n")
     pieces = (b"\r\n" + body).split(b"\r\n" + mark)
     if not mark.startswith(b"--") or pieces[0] or pieces[-1] != b"--\r\n":
-        raise Refusal(400, "Could not parse multipart form")
+        raise SandboxRefusal(400, "Could not parse multipart form")
     fields: dict[str, Any] = {}
     pictures: list[str] = []
     for piece in pieces[1:-1]:
         head, _, data = piece.partition(b"\r\n\r\n")
         found = _DISPOSITION.search(head)
         if found is None:
-            raise Refusal(400, "Could not parse multipart form")
+            raise SandboxRefusal(400, "Could not parse multipart form")
         name = found[1].decode()
         if not found[2]:
             fields[name] = data.decode()
         elif data.startswith((_PNG, _JPEG, _WEBP)):
             pictures.append(name)
         else:
-            raise Refusal(400, "Invalid image file or mode for image", param=name)
+            raise SandboxRefusal(400, "Invalid image file or mode for image", param=name)
     masks = pictures.count("mask")
     inputs = len(pictures) - masks
     if not 1 <= inputs <= MOST_INPUTS or masks > 1 or not {"image", "image[]", "mask"}.issuperset(pictures):
-        raise Refusal(400, f"Between 1 and {MOST_INPUTS} images are needed", param="image")
+        raise SandboxRefusal(400, f"Between 1 and {MOST_INPUTS} images are needed", param="image")
     return fields, inputs, masks

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Usage
+from apps.sandbox.conversation import SandboxAnswer, SandboxUsage
 from apps.sandbox.formats.openai_chat.writing import CREATED
 from apps.sandbox.scenario import Scenario
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the body: a picture for each choice, with the words that it is of."""
     data = [
         {"b64_json": b64encode(picture).decode(), "revised_prompt": choice.text}
@@ -27,12 +27,12 @@ def write_reply(answer: Answer, scenario: Scenario) -> bytes:
     return msgspec.json.encode(reply | ({"x_sandbox": "a field that nobody knows"} if scenario.extra else {}))
 
 
-def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
     return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _usage(usage: SandboxUsage) -> dict[str, Any]:
     return {
         "input_tokens": usage.prompt,
         "input_tokens_details": {"text_tokens": usage.prompt - usage.attached, "image_tokens": usage.attached},

@@ -14,10 +14,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from apps.sandbox.conversation import Conversation, Role, Tool, Turn
+from apps.sandbox.conversation import Conversation, Role, SandboxTool, Turn
 from apps.sandbox.formats import Glance
 from apps.sandbox.formats.openai_responses.seals import seal_of
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _ATTACHMENTS = {"input_image": "image", "input_audio": "audio clip", "input_file": "file"}
@@ -166,11 +166,11 @@ def read_request(path: str, body: bytes) -> Conversation:
     except msgspec.ValidationError as error:
         raise _refused(error) from error
     except msgspec.DecodeError as error:
-        raise Refusal(400, "We could not parse the JSON body of your request.") from error
+        raise SandboxRefusal(400, "We could not parse the JSON body of your request.") from error
     _check_thinking(items)
     _check_pairs(items)
     tools = tuple(
-        Tool(tool.name, tool.description or "", tool.parameters or {"type": "object"})
+        SandboxTool(tool.name, tool.description or "", tool.parameters or {"type": "object"})
         for tool in request.tools or ()
         if tool.name
     )
@@ -189,13 +189,15 @@ def read_request(path: str, body: bytes) -> Conversation:
     )
 
 
-def _refused(error: msgspec.ValidationError) -> Refusal:
+def _refused(error: msgspec.ValidationError) -> SandboxRefusal:
     message, _, place = str(error).partition(" - at `$.")
     unknown = re.search("unknown field `(.*)`", message)
     missing = re.search("required field `(.*)`", message)
     if unknown:
-        return Refusal(400, f"Unknown parameter: '{unknown[1]}'.", code="unknown_parameter", param=unknown[1])
-    return Refusal(400, f"Invalid request: {message}", param=place.rstrip("`") or (missing[1] if missing else None))
+        return SandboxRefusal(400, f"Unknown parameter: '{unknown[1]}'.", code="unknown_parameter", param=unknown[1])
+    return SandboxRefusal(
+        400, f"Invalid request: {message}", param=place.rstrip("`") or (missing[1] if missing else None)
+    )
 
 
 def _read_items(given: str | list[msgspec.Raw]) -> list[_Item]:
@@ -235,10 +237,10 @@ def _check_thinking(items: list[_Item]) -> None:
             continue
         if item.encrypted_content is None:
             text = f"Item with id '{item.id}' not found. Items are not persisted when `store` is set to false."
-            raise Refusal(404, text, param="input")
+            raise SandboxRefusal(404, text, param="input")
         if item.encrypted_content != seal_of(item.id):
             text = f"The encrypted content for item {item.id} could not be verified."
-            raise Refusal(400, text, code="invalid_encrypted_content", param=f"input[{place}]")
+            raise SandboxRefusal(400, text, code="invalid_encrypted_content", param=f"input[{place}]")
 
 
 def _check_pairs(items: list[_Item]) -> None:
@@ -250,19 +252,19 @@ def _check_pairs(items: list[_Item]) -> None:
         elif isinstance(item, _Result):
             if item.call_id not in waiting:
                 text = f"No tool call found for function call output with call_id {item.call_id}."
-                raise Refusal(400, text, param="input")
+                raise SandboxRefusal(400, text, param="input")
             waiting.remove(item.call_id)
     if waiting:
-        raise Refusal(400, f"No tool output found for function call {waiting[0]}.", param="input")
+        raise SandboxRefusal(400, f"No tool output found for function call {waiting[0]}.", param="input")
 
 
-def _tool_choice(choice: str | _Chosen | None, tools: tuple[Tool, ...]) -> str:
+def _tool_choice(choice: str | _Chosen | None, tools: tuple[SandboxTool, ...]) -> str:
     if choice is None or isinstance(choice, str):
         return choice or "auto"
     if choice.type == "allowed_tools":
         return choice.mode or "auto"
     if choice.name not in {tool.name for tool in tools}:
-        raise Refusal(400, f"Tool choice '{choice.name}' not found in 'tools' parameter.", param="tool_choice")
+        raise SandboxRefusal(400, f"Tool choice '{choice.name}' not found in 'tools' parameter.", param="tool_choice")
     return f"={choice.name}"
 
 
@@ -272,5 +274,5 @@ def _schema(wanted: _Form | None) -> dict[str, Any] | None:
     if wanted.type == "json_object":
         return {}
     if wanted.name is None or wanted.schema is None:
-        raise Refusal(400, "Missing required parameter: 'text.format.name'.", param="text.format.name")
+        raise SandboxRefusal(400, "Missing required parameter: 'text.format.name'.", param="text.format.name")
     return wanted.schema

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from apps.sandbox.conversation import Answer, Choice, ToolCall, Usage
+from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxToolCall, SandboxUsage
 from apps.sandbox.formats.openai_chat.writing import ARGUMENT_DELTA, CREATED
 from apps.sandbox.formats.openai_responses.seals import seal_of
-from apps.sandbox.refusal import Refusal
+from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
 Record = dict[str, Any]
@@ -24,12 +24,12 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 _CODES = {429: "rate_limit_exceeded"}
 
 
-def write_reply(answer: Answer, scenario: Scenario) -> bytes:
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     """Return the body of a plain reply."""
     return msgspec.json.encode(_response(answer, scenario, list(_items(answer))))
 
 
-def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the events of a stream, numbered; the last one has the whole response."""
     begun = _response(answer, scenario, None)
     told: list[Record] = [
@@ -44,7 +44,7 @@ def write_events(answer: Answer, scenario: Scenario, *, wants_usage: bool) -> li
     return [_event({**event, "sequence_number": number}) for number, event in enumerate(told)]
 
 
-def write_error_event(refusal: Refusal) -> bytes:
+def write_error_event(refusal: SandboxRefusal) -> bytes:
     """Return the event with which a stream fails."""
     code = refusal.code or _CODES.get(refusal.status, "server_error")
     return _event({"type": "error", "code": code, "message": refusal.message, "param": None, "sequence_number": 0})
@@ -54,7 +54,7 @@ def _event(event: Record) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), msgspec.json.encode(event))
 
 
-def _response(answer: Answer, scenario: Scenario, items: list[Record] | None) -> Record:
+def _response(answer: SandboxAnswer, scenario: Scenario, items: list[Record] | None) -> Record:
     """Return the response around items; None where it has only begun."""
     finish = answer.choices[0].finish
     reason = _INCOMPLETE.get(finish)
@@ -77,7 +77,7 @@ def _response(answer: Answer, scenario: Scenario, items: list[Record] | None) ->
     }
 
 
-def _items(answer: Answer) -> Iterator[Record]:
+def _items(answer: SandboxAnswer) -> Iterator[Record]:
     choice = answer.choices[0]
     if choice.reasoning:
         yield _thinking(answer.id, choice)
@@ -93,13 +93,13 @@ def _items(answer: Answer) -> Iterator[Record]:
         yield _call(f"fc_{answer.id}_{number}", call)
 
 
-def _thinking(name: str, choice: Choice) -> Record:
+def _thinking(name: str, choice: SandboxChoice) -> Record:
     item_id = f"rs_{name}"
     summary = [{"type": "summary_text", "text": choice.reasoning}]
     return {"type": "reasoning", "id": item_id, "summary": summary, "encrypted_content": seal_of(item_id)}
 
 
-def _call(item_id: str, call: ToolCall) -> Record:
+def _call(item_id: str, call: SandboxToolCall) -> Record:
     wire = {"type": "function_call", "id": item_id, "call_id": call.id, "name": call.name}
     return {**wire, "arguments": call.arguments, "status": "completed"}
 
@@ -126,7 +126,7 @@ def _item_events(index: int, item: Record, scenario: Scenario) -> Iterator[Recor
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
-def _usage(usage: Usage) -> Record:
+def _usage(usage: SandboxUsage) -> Record:
     read: Record = {"cached_tokens": usage.cached}
     if usage.cache_write:
         read["cache_write_tokens"] = usage.cache_write

@@ -1,0 +1,262 @@
+"""The payment processor, Stripe: the only file that knows its library. `payment_processor_types.py` reads what it says.
+
+Every question goes out with a time limit; every one that moves money carries a key, under which it may be asked again
+and is done once. Must never know the ledger, a row or an endpoint, and never be called inside a transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
+from decimal import Decimal
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from django.conf import settings
+
+from apps.billing.payment_processor_types import (
+    Card,
+    Declined,
+    Forged,
+    Invoice,
+    Missing,
+    Payment,
+    ProcessorAway,
+    ProcessorOff,
+    ProcessorWebhook,
+    Refund,
+    Refused,
+    Subscription,
+    card_of,
+    event_of,
+    invoice_of,
+    payment_of,
+    refund_of,
+    subscription_of,
+)
+
+if TYPE_CHECKING:
+    # Loaded when it is first needed: no worker pays for it where payments are off.
+    import stripe
+
+log = structlog.get_logger(__name__)
+# The library tells of every question, and in whose words it was declined.
+logging.getLogger("stripe").setLevel(logging.WARNING)
+
+# Seconds: to connect, and between two bytes.
+TIMEOUT = (5.0, 20.0)
+# Seconds that a signed message may be old.
+TOLERANCE = 300
+CURRENCY = "USD"
+
+
+def is_on() -> bool:
+    """Tell whether payments are configured."""
+    return bool(settings.STRIPE_SECRET_KEY)
+
+
+def require() -> None:
+    """Raise ProcessorOff when payments are not configured: before anything is written down."""
+    if not is_on():
+        raise ProcessorOff
+
+
+def create_customer(organization_id: str, email: str, name: str) -> str:
+    """Make an organization a customer; return its id there. The same organization is the same customer."""
+    fields: Any = {"email": email, "name": name, "metadata": {"organization": organization_id}}
+    asked = _ask(lambda client: client.v1.customers.create(fields, {"idempotency_key": f"customer:{organization_id}"}))
+    return str(asked["id"])
+
+
+def delete_customer(customer: str) -> None:
+    """Forget a customer with its cards; its subscriptions end at once."""
+    with suppress(Missing):
+        _ask(lambda client: client.v1.customers.delete(customer))
+
+
+def set_up_card(customer: str) -> str:
+    """Begin taking a card; return the secret with which the browser finishes it."""
+    fields: Any = {"customer": customer, "usage": "off_session", "payment_method_types": ["card"]}
+    return str(_ask(lambda client: client.v1.setup_intents.create(fields))["client_secret"])
+
+
+def card(identifier: str) -> Card:
+    """Return a card. Raises Missing, and Refused for what is no card."""
+    return card_of(_ask(lambda client: client.v1.payment_methods.retrieve(identifier)))
+
+
+def attach_card(identifier: str, customer: str) -> Card:
+    """Give a card to a customer. Raises Declined."""
+    return card_of(_ask(lambda client: client.v1.payment_methods.attach(identifier, {"customer": customer})))
+
+
+def detach_card(identifier: str) -> None:
+    """Forget a card."""
+    with suppress(Refused):  # It is nobody's already.
+        _ask(lambda client: client.v1.payment_methods.detach(identifier))
+
+
+def set_default_card(identifier: str, customer: str) -> None:
+    """Let a customer's subscription be paid with this card."""
+    fields: Any = {"invoice_settings": {"default_payment_method": identifier}}
+    _ask(lambda client: client.v1.customers.update(customer, fields))
+
+
+def charge(
+    *, key: str, customer: str, card: str, amount: Decimal, metadata: Mapping[str, str], holder_is_here: bool
+) -> Payment:
+    """Charge a card in USD; under one key only once. Raises Declined, Refused."""
+    fields: Any = {
+        "amount": _cents(amount),
+        "currency": CURRENCY.lower(),
+        "customer": customer,
+        "payment_method": card,
+        "payment_method_types": ["card"],
+        "confirm": True,
+        "metadata": dict(metadata),
+        **({} if holder_is_here else {"off_session": True}),
+    }
+    return payment_of(_ask(lambda client: client.v1.payment_intents.create(fields, {"idempotency_key": key})))
+
+
+def payment(identifier: str) -> Payment:
+    """Return what became of a payment."""
+    return payment_of(_ask(lambda client: client.v1.payment_intents.retrieve(identifier)))
+
+
+def find_payment(customer: str, transaction: str, since: datetime) -> Payment | None:
+    """Return the payment that was made for a transaction of ours, if there is one."""
+    fields: Any = {"customer": customer, "created": {"gte": int(since.timestamp()) - TOLERANCE}, "limit": 100}
+    for one in _list(lambda client: client.v1.payment_intents.list(fields)):
+        found = payment_of(one)
+        if found.transaction == transaction:
+            return found
+    return None
+
+
+def cancel_payment(identifier: str) -> None:
+    """See to it that an unfinished payment can no longer be made. One that is finished stays."""
+    with suppress(Refused):
+        _ask(lambda client: client.v1.payment_intents.cancel(identifier))
+
+
+def refund(*, key: str, payment: str, amount: Decimal, metadata: Mapping[str, str]) -> Refund:
+    """Give a part of a payment back; under one key only once. Raises Refused."""
+    fields: Any = {"payment_intent": payment, "amount": _cents(amount), "metadata": dict(metadata)}
+    return refund_of(_ask(lambda client: client.v1.refunds.create(fields, {"idempotency_key": key})))
+
+
+def refunds_of(payment: str) -> list[Refund]:
+    """Return what was given back of a payment."""
+    fields: Any = {"payment_intent": payment, "limit": 100}
+    return [refund_of(one) for one in _list(lambda client: client.v1.refunds.list(fields))]
+
+
+def subscribe(*, key: str, customer: str, metadata: Mapping[str, str]) -> Subscription:
+    """Begin the pro plan, paid at once with the customer's default card. Raises Declined when that is not possible."""
+    fields: Any = {
+        "customer": customer,
+        "items": [{"price": settings.STRIPE_PRO_PRICE}],
+        "payment_behavior": "error_if_incomplete",
+        "metadata": dict(metadata),
+    }
+    return subscription_of(_ask(lambda client: client.v1.subscriptions.create(fields, {"idempotency_key": key})))
+
+
+def subscription(identifier: str) -> Subscription:
+    """Return a subscription as it is. Raises Missing."""
+    return subscription_of(_ask(lambda client: client.v1.subscriptions.retrieve(identifier)))
+
+
+def subscriptions_of(customer: str) -> list[Subscription]:
+    """Return a customer's subscriptions, ended ones too."""
+    fields: Any = {"customer": customer, "status": "all", "limit": 100}
+    return [subscription_of(one) for one in _list(lambda client: client.v1.subscriptions.list(fields))]
+
+
+def cancel_at_period_end(identifier: str, cancels: bool) -> Subscription:
+    """Let a subscription end with what is paid for, or go on after all."""
+    fields: Any = {"cancel_at_period_end": cancels}
+    return subscription_of(_ask(lambda client: client.v1.subscriptions.update(identifier, fields)))
+
+
+def end_subscription(identifier: str) -> None:
+    """End a subscription now."""
+    with suppress(Refused):  # It has ended.
+        _ask(lambda client: client.v1.subscriptions.cancel(identifier))
+
+
+def paid_invoices(subscription: str) -> list[Invoice]:
+    """Return what was paid for a subscription, oldest first; nothings left out."""
+    fields: Any = {"subscription": subscription, "limit": 24}
+    found = _list(lambda client: client.v1.invoices.list(fields))
+    paid = [one for one in found if one["status"] == "paid" and one["amount_paid"]]
+    paid.sort(key=lambda one: (one["created"], one["id"]))
+    return [invoice_of(one) for one in paid]
+
+
+def read_event(payload: bytes, signature: str) -> ProcessorWebhook:
+    """Return what a message says it is about. Raises Forged; ValueError for one that is signed and makes no sense."""
+    import stripe
+
+    for secret in settings.STRIPE_WEBHOOK_SECRETS:
+        try:
+            # Text that is not UTF-8 is a ValueError of its own.
+            stripe.WebhookSignature.verify_header(payload, signature, secret, TOLERANCE)
+        except (stripe.SignatureVerificationError, ValueError):
+            continue
+        return event_of(json.loads(payload))
+    raise Forged
+
+
+@cache
+def _client(secret_key: str, address: str) -> stripe.StripeClient:
+    import stripe
+
+    base: Any = {"api": address} if address else {}
+    return stripe.StripeClient(
+        secret_key,
+        base_addresses=base,
+        http_client=stripe.RequestsClient(timeout=TIMEOUT),
+        max_network_retries=1,
+    )
+
+
+def _ask(question: Callable[[stripe.StripeClient], Any]) -> dict[str, Any]:
+    """Return the processor's answer as plain values. Raises ProcessorOff, ProcessorAway, Refused."""
+    require()
+    import stripe
+
+    try:
+        answer: dict[str, Any] = question(_client(settings.STRIPE_SECRET_KEY, settings.STRIPE_API_BASE)).to_dict()
+    except stripe.CardError as error:
+        raise Declined(error.user_message or "The card was declined", _code_of(error)) from error
+    except stripe.InvalidRequestError as error:
+        kind = Missing if error.http_status == 404 or error.code == "resource_missing" else Refused
+        raise kind(error.user_message or "The payment processor refused", error.code or "") from error
+    except stripe.StripeError as error:
+        # Its words may quote what was sent.
+        log.warning("processor.away", kind=type(error).__name__, status=error.http_status, request=error.request_id)
+        raise ProcessorAway from error
+    return answer
+
+
+def _list(question: Callable[[stripe.StripeClient], Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = _ask(question)["data"]
+    return found
+
+
+def _code_of(error: stripe.CardError) -> str:
+    declined = getattr(error.error, "decline_code", None)
+    return str(declined or error.code or "card_declined")
+
+
+def _cents(amount: Decimal) -> int:
+    cents = amount * 100
+    if cents != cents.to_integral_value():
+        raise ValueError("An amount to be charged is a whole number of cents")
+    return int(cents)

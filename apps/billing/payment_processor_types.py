@@ -1,0 +1,201 @@
+"""What the payment processor answers, as values of ours: its words and its cents end here.
+
+Knows the fields that are read, of which its versions write some in different places. Must never ask anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Literal
+
+PaymentStatus = Literal["succeeded", "processing", "requires_action", "failed"]
+_STATUSES: dict[str, PaymentStatus] = {
+    "succeeded": "succeeded",
+    "processing": "processing",
+    "requires_action": "requires_action",
+}
+
+
+class ProcessorOff(Exception):
+    """No account at the processor is configured."""
+
+
+class ProcessorAway(Exception):
+    """It gave no answer that says what became of the question: to be asked again, or found out."""
+
+
+class Refused(Exception):
+    """It did not do what was asked, and will not; the message is for people."""
+
+    def __init__(self, message: str, code: str = "") -> None:
+        super().__init__(message)
+        self.message, self.code = message, code
+
+
+class Declined(Refused):
+    """The card's bank said no."""
+
+
+class Missing(Refused):
+    """It knows no such thing."""
+
+
+class Forged(Exception):
+    """A message that the processor did not sign, or signed too long ago."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A card and whose it is; `customer` is None for one that belongs to nobody."""
+
+    id: str
+    customer: str | None
+    brand: str
+    last_four: str
+    exp_month: int | None
+    exp_year: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    """What became of a charge. `transaction` is the id it was made for, `amount` what was (or would be) paid."""
+
+    id: str
+    status: PaymentStatus
+    amount: Decimal
+    currency: str
+    customer: str
+    transaction: str
+    client_secret: str
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refund:
+    """Money that went back for a payment; `transaction` as in `Payment`, empty when it was made elsewhere."""
+
+    id: str
+    status: str
+    amount: Decimal
+    currency: str
+    transaction: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A subscription at a price; `transaction` as in `Payment`."""
+
+    id: str
+    status: str
+    customer: str
+    transaction: str
+    period_ends_at: datetime
+    cancels_at_period_end: bool
+    price: str
+
+
+@dataclass(frozen=True, slots=True)
+class Invoice:
+    """A paid invoice of a subscription."""
+
+    id: str
+    amount: Decimal
+    currency: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorWebhook:
+    """A message: its id and type, and the type, id, customer and payment of what it is about. Nothing else is read."""
+
+    id: str
+    type: str
+    subject: str
+    subject_id: str
+    customer: str
+    payment: str
+
+
+def card_of(found: Mapping[str, Any]) -> Card:
+    """Return a card. Raises Refused for another kind of paying."""
+    marks = found.get("card")
+    if not marks:
+        raise Refused("Not a card", "not_a_card")
+    return Card(
+        id=found["id"],
+        customer=found.get("customer"),
+        brand=str(marks.get("brand") or "")[:32],
+        last_four=str(marks.get("last4") or "")[:4],
+        exp_month=marks.get("exp_month"),
+        exp_year=marks.get("exp_year"),
+    )
+
+
+def payment_of(found: Mapping[str, Any]) -> Payment:
+    """Return a payment."""
+    status = _STATUSES.get(found["status"], "failed")
+    received = found.get("amount_received", found["amount"]) if status == "succeeded" else found["amount"]
+    return Payment(
+        id=found["id"],
+        status=status,
+        amount=_usd(received),
+        currency=str(found["currency"]).upper(),
+        customer=str(found.get("customer") or ""),
+        transaction=str((found.get("metadata") or {}).get("transaction") or ""),
+        client_secret=str(found.get("client_secret") or ""),
+        problem=str((found.get("last_payment_error") or {}).get("message") or ""),
+    )
+
+
+def refund_of(found: Mapping[str, Any]) -> Refund:
+    """Return a refund."""
+    return Refund(
+        id=found["id"],
+        status=str(found["status"]),
+        amount=_usd(found["amount"]),
+        currency=str(found["currency"]).upper(),
+        transaction=str((found.get("metadata") or {}).get("transaction") or ""),
+    )
+
+
+def subscription_of(found: Mapping[str, Any]) -> Subscription:
+    """Return a subscription."""
+    [item, *_] = found["items"]["data"]
+    ends = item.get("current_period_end") or found.get("current_period_end")
+    price = (item.get("price") or item.get("plan") or {}).get("id")
+    return Subscription(
+        id=found["id"],
+        status=str(found["status"]),
+        customer=str(found["customer"]),
+        transaction=str((found.get("metadata") or {}).get("transaction") or ""),
+        period_ends_at=datetime.fromtimestamp(int(ends or 0), UTC),
+        cancels_at_period_end=bool(found.get("cancel_at_period_end")),
+        price=str(price or ""),
+    )
+
+
+def invoice_of(found: Mapping[str, Any]) -> Invoice:
+    """Return a paid invoice."""
+    return Invoice(found["id"], _usd(found["amount_paid"]), str(found["currency"]).upper())
+
+
+def event_of(event: Any) -> ProcessorWebhook:
+    """Return what a message is about. Raises ValueError."""
+    try:
+        about = event["data"]["object"]
+        return ProcessorWebhook(
+            id=str(event["id"]),
+            type=str(event["type"]),
+            subject=str(about["object"]),
+            subject_id=str(about.get("id") or ""),
+            customer=str(about.get("customer") or ""),
+            payment=str(about.get("payment_intent") or ""),
+        )
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError("Not an event") from error
+
+
+def _usd(cents: int) -> Decimal:
+    return Decimal(cents) / 100

@@ -1,0 +1,105 @@
+"""Which workers live: each beats; one that has not been heard of for a while leaves its reservations to the sweeper.
+
+Knows names and the store's clock, which may be set. Must never know what a worker holds beyond whether, and on what.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from functools import cache
+
+from apps.kernel.redis import LuaScript, client
+
+WORKERS = "workers"
+# A worker that has not been heard of for so long (seconds, by Redis' clock) is dead.
+LEASE_SECONDS = 20.0
+# Seconds by which the store's clock and this process's may drift apart between two looks; more, and one was set.
+MOST_DRIFT = 5.0
+
+# For scripts that ask what open reservations hold on a balance, or on each: `promised(name)` and `promised()`.
+SUM_HOLDS_LUA = f"""
+    local function promised(name)
+      local sums = {{}}
+      for _, worker in ipairs(redis.call('ZRANGE', '{WORKERS}', 0, -1)) do
+        for _, text in ipairs(redis.call('HVALS', 'notes:' .. worker)) do
+          if not name or string.find(text, name, 1, true) then
+            local note = cjson.decode(text)
+            for _, one in ipairs(note.holds) do sums[one] = (sums[one] or 0) + tonumber(note.amount) end
+          end
+        end
+      end
+      return sums
+    end
+"""
+
+# In one step: a worker believed dead may just be making a reservation.
+_FORGET = LuaScript("return redis.call('EXISTS', KEYS[1]) == 0 and redis.call('ZREM', KEYS[2], ARGV[1]) + 1 or 0")
+_DEAD = LuaScript(
+    """
+    -- KEYS: the workers; ARGV: seconds of a lease
+    local clock = redis.call('TIME')
+    local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+    -- Heard of in the future: the clock was set back since, and nobody knows by how much. It counts from now on.
+    for _, name in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. string.format('%.6f', now), '+inf')) do
+      redis.call('ZADD', KEYS[1], 'XX', now, name)
+    end
+    return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now - tonumber(ARGV[1]))
+    """
+)
+
+
+@cache
+def worker_name() -> str:
+    """Return this process's name: never the same twice, so that nobody inherits a dead one's reservations."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+# A child has not its parent's name.
+os.register_at_fork(after_in_child=worker_name.cache_clear)
+
+
+def notes_key(worker: str) -> str:
+    """Return the Redis key of a worker's notes."""
+    return f"notes:{worker}"
+
+
+def send_heartbeat(worker: str) -> None:
+    """Tell that a worker lives. Raises RedisError."""
+    client().zadd(WORKERS, {worker: _now()})
+
+
+def expire_lease(worker: str) -> None:
+    """Let the sweeper take over what the worker may have left, at once. Raises RedisError."""
+    client().zadd(WORKERS, {worker: 0})
+
+
+def find_expired_workers() -> list[str]:
+    """Return the workers whose lease ran out. Raises RedisError."""
+    return [str(name) for name in _DEAD([WORKERS], [str(LEASE_SECONDS)])]
+
+
+def remove_worker(worker: str) -> bool:
+    """Strike a dead worker off once all its notes are released; return whether it was. Raises RedisError."""
+    return bool(_FORGET([notes_key(worker), WORKERS], [worker]))
+
+
+class StoreClock:
+    """The store's clock as one process watches it: set forward, it makes every living worker look dead."""
+
+    def __init__(self) -> None:
+        self._ahead: float | None = None
+
+    def was_set(self) -> bool:
+        """Return whether it was set since the last look. Raises RedisError."""
+        ahead = _now() - time.monotonic()
+        before, self._ahead = self._ahead, ahead
+        return before is not None and abs(ahead - before) > MOST_DRIFT
+
+
+def _now() -> float:
+    """Return the store's own time in seconds: the one clock that all hosts share."""
+    seconds, microseconds = client().time()
+    return float(seconds) + float(microseconds) / 1e6

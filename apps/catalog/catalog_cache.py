@@ -1,0 +1,119 @@
+"""This process's copy of the catalog, and when to read it anew.
+
+Knows the generation word a copy was read under, and its age. Must never know what the catalog says.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from threading import Lock
+
+import structlog
+from django.db import DatabaseError
+from redis.exceptions import RedisError
+
+from apps.catalog.catalog_reader import read_catalog
+from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
+from apps.kernel import generation
+from apps.kernel.background import run_in_background
+
+__all__ = ["Catalog", "CatalogCache", "CatalogModel", "Offer", "CatalogProvider", "current", "refresh"]
+
+log = structlog.get_logger(__name__)
+
+# Seconds after which a copy is compared with the generation even if nobody has said that it changed; and before that,
+# how many seconds earlier that is done in the background for a copy that is in use.
+MAX_AGE = 60.0
+RENEWED_BEFORE = 12.0
+# Seconds for which a copy that could not be renewed serves on.
+PAUSE_AFTER_FAILURE = 5.0
+
+
+class CatalogCache:
+    """One copy, read by one greenlet at a time. `find_word` returns None while Redis cannot tell."""
+
+    def __init__(self, read: Callable[[str], Catalog], find_word: Callable[[], str | None]) -> None:
+        self._read = read
+        self._find_word = find_word
+        self._lock = Lock()
+        self._catalog: Catalog | None = None
+        self._trusted_until = 0.0
+        self._failed_until = 0.0
+        self._failure: Exception | None = None
+
+    def current(self) -> Catalog:
+        """Return the copy, read now if there is none. Raises DatabaseError when there is none to be had."""
+        catalog = self._catalog
+        if catalog is None:
+            asked_at = time.monotonic()
+            with self._lock:
+                if self._catalog is None and asked_at < self._failed_until and self._failure is not None:
+                    # The first of those who waited has tried for all of them: one patience, not one after the other.
+                    raise self._failure
+                return self._catalog or self._renew()
+        now = time.monotonic()
+        if now < self._trusted_until - RENEWED_BEFORE or not self._lock.acquire(blocking=False):
+            return catalog
+        # Whoever finds the copy old renews it; the others need not wait for what is very likely the same.
+        if now >= self._trusted_until:
+            return self._renew_alone()
+        run_in_background(self._renew_alone)
+        return catalog
+
+    def refresh(self, word: str) -> Catalog:
+        """Return the copy if it was read under `word`, else one that is not older than this call.
+
+        What cannot be read leaves the present copy in place. Raises DatabaseError when there is none.
+        """
+        asked_at = time.monotonic()
+        catalog = self._catalog
+        if catalog is not None and catalog.generation == word:
+            return catalog
+        with self._lock:
+            # Others may have waited for the lock too: the first has read, or tried to, for all of them.
+            catalog = self._catalog
+            if catalog is not None and (catalog.generation == word or asked_at < self._failed_until):
+                return catalog
+            return self._renew()
+
+    def _renew_alone(self) -> Catalog:
+        """Read the rows, unless the generation stands, and let go of the lock."""
+        try:
+            return self._renew()
+        finally:
+            self._lock.release()
+
+    def _renew(self) -> Catalog:
+        """Read the rows, unless the generation stands; the lock is held."""
+        catalog = self._catalog
+        # The word before the rows: a change in between makes the copy stale, never one wrongly fresh.
+        word = self._find_word()
+        if catalog is None or catalog.generation != word:
+            try:
+                catalog = self._read(word or generation.new_generation_token())
+            except Exception as error:
+                if catalog is None:
+                    self._failed_until, self._failure = time.monotonic(), error
+                    raise
+                if isinstance(error, DatabaseError):
+                    log.warning("catalog.not_read", error=type(error).__name__)
+                else:
+                    log.exception("catalog.not_read")
+                self._failed_until = self._trusted_until = time.monotonic() + PAUSE_AFTER_FAILURE
+                return catalog
+        self._catalog = catalog
+        self._trusted_until = time.monotonic() + MAX_AGE
+        return catalog
+
+
+def _find_word() -> str | None:
+    try:
+        return generation.read_generation_token(generation.CATALOG)
+    except RedisError as error:
+        log.warning("catalog.generation_unknown", error=str(error))
+        return None
+
+
+_copy = CatalogCache(read_catalog, _find_word)
+current, refresh = _copy.current, _copy.refresh

@@ -1,0 +1,116 @@
+"""Rows -> an immutable Catalog: overrides applied, addresses resolved, what this process may not use left out.
+
+Knows the tables and the environment's `<ID>_BASE_URL`. Must never know who keeps the result, or for how long.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime, time
+from typing import Any
+
+import structlog
+from django.conf import settings
+
+from apps.catalog import models
+from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
+from apps.catalog.price_cards import read_card
+from apps.kernel import database
+
+log = structlog.get_logger(__name__)
+
+_COPIED = (
+    *("model_id", "model_name", "context_length", "max_output", "streaming", "cancellation", "vision", "tools"),
+    *("parallel_tools", "tool_choice", "reasoning", "structured_outputs", "json_output", "web_search"),
+    *("prompt_cache", "temperature", "stability", "deprecated_at", "deactivated_at"),
+)
+
+
+def read_catalog(generation: str) -> Catalog:
+    """Return the catalog as the rows have it now, under the generation word that was read before them.
+
+    Three queries; the database connection is given back. Raises DatabaseError.
+    """
+    mappings, entries, sources = database.read(_read_rows)
+    providers = {row.id: _provider_of(row) for row in sources.values()}
+    offers: dict[str, list[Offer]] = defaultdict(list)
+    for row in mappings:
+        source, entry = sources.get(row.provider_id), entries.get(row.model_id)
+        if source and entry:
+            active = row.active and source.active and entry.active
+            offers[entry.id] += _offers_of(row, providers[source.id], active=active)
+    kept = {row.id: _model_of(row, offers[row.id]) for row in entries.values() if offers[row.id]}
+    return Catalog(models=kept, providers=providers, generation=generation)
+
+
+def _read_rows() -> tuple[list[models.ModelProvider], dict[str, models.Model], dict[str, models.Provider]]:
+    # Mappings first: what one refers to is then there, or was deleted meanwhile and makes it void.
+    mappings = list(models.ModelProvider.objects.order_by("provider_id"))
+    entries = {row.id: row for row in models.Model.objects.order_by("id")}
+    sources = {row.id: row for row in models.Provider.objects.order_by("id") if _is_usable(row)}
+    return mappings, entries, sources
+
+
+def base_url_of(provider_id: str, stated: str, variables: Mapping[str, Any] | None = None) -> str:
+    """Return a provider's address: `<ID>_BASE_URL` of the environment, else the stated one; no slash at its end.
+
+    Its placeholders are filled from the environment by what `variables` states; one that cannot be stays as it is.
+    """
+    variable = f"{provider_id.upper().replace('-', '_')}_BASE_URL"
+    address = os.environ.get(variable) or stated
+    for name, source in (variables or {}).items():
+        found = next((value for env in source["env"] if (value := os.environ.get(env))), source.get("default"))
+        if found:
+            address = address.replace(f"{{{name}}}", found)
+    return address.rstrip("/")
+
+
+def _is_usable(row: models.Provider) -> bool:
+    return settings.DEVELOPMENT or not row.facts.get("development_only")
+
+
+def _provider_of(row: models.Provider) -> CatalogProvider:
+    return CatalogProvider(
+        id=row.id,
+        name=row.name,
+        dialect=row.dialect,
+        auth=row.auth,
+        base_url=base_url_of(row.id, row.base_url, row.facts.get("variables")),
+        api_key_env=row.api_key_env,
+        facts=row.facts,
+        priority=float(row.priority),
+    )
+
+
+def _offers_of(row: models.ModelProvider, provider: CatalogProvider, *, active: bool) -> list[Offer]:
+    """Return the offer; none when its prices cannot be read: better not served than billed wrongly."""
+    try:
+        prices = read_card(row.prices | row.price_overrides)
+    except (ValueError, TypeError) as error:
+        log.error("catalog.prices_unreadable", mapping=str(row), error=str(error))
+        return []
+    copied = {name: getattr(row, name) for name in _COPIED}
+    facts = {**provider.facts, **row.facts}
+    return [Offer(provider=provider, prices=prices, facts=facts, priority=float(row.priority), active=active, **copied)]
+
+
+def _model_of(row: models.Model, offers: list[Offer]) -> CatalogModel:
+    released = row.released_on
+    return CatalogModel(
+        id=row.id,
+        name=row.name,
+        description=row.description,
+        family=row.family,
+        owned_by=row.owned_by,
+        mode=row.mode,
+        aliases=tuple(row.aliases),
+        created=None if released is None else int(datetime.combine(released, time(), UTC).timestamp()),
+        context_length=row.context_length,
+        max_output=row.max_output,
+        input_modalities=tuple(row.input_modalities),
+        output_modalities=tuple(row.output_modalities),
+        facts=row.facts,
+        offers=tuple(offers),
+    )

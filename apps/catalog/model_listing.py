@@ -1,0 +1,181 @@
+"""Catalog -> the models listing of `GET /v1/models`, which clients of three kinds of API can read. Pure.
+
+Knows the shapes on the wire. Must never know who asks, nor cut anything to what a caller may use.
+
+Everything said of a model is computed from the offers shown with it; its prices are those of the cheapest of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+from apps.catalog.offers import STABILITIES, Catalog, CatalogModel, Offer
+from apps.kernel.money import ZERO, plain
+from apps.kernel.prices import PriceCard
+
+_TO_ONE_TOKEN = -6
+# What models are compared by: a million tokens in, as many out, and a thousand of what is paid by the piece.
+_PIECES = 1000
+_SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop")
+
+
+def build_listing(
+    catalog: Catalog, today: date, *, include_deactivated: bool, exclude_deprecated: bool
+) -> dict[str, Any]:
+    """Return the whole listing.
+
+    Models that every provider has shut off are left out unless `include_deactivated`; with `exclude_deprecated` an
+    offer whose end is announced counts as if it were not there.
+    """
+    entries = []
+    for model in catalog.models.values():
+        live = [offer for offer in model.offers if offer.is_live(today)]
+        offers = live or (model.offers if include_deactivated else ())
+        shown = [offer for offer in offers if not (exclude_deprecated and offer.is_deprecated(today))]
+        if shown:
+            entries.append(build_entry(model, shown))
+    return {
+        "object": "list",
+        "data": entries,
+        # What Anthropic's clients page by; there is one page.
+        "has_more": False,
+        "first_id": entries[0]["id"] if entries else None,
+        "last_id": entries[-1]["id"] if entries else None,
+    }
+
+
+def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
+    """Return the model object, said of these offers (at least one)."""
+    cheapest = min(offers, key=_price_of)
+    created = model.created or 0
+    return {
+        "id": model.id,
+        "object": "model",
+        "type": "model",
+        "name": model.name,
+        "display_name": model.name,
+        "description": model.description or _description_of(model, offers),
+        "family": model.family,
+        "owned_by": model.owned_by,
+        "aliases": model.aliases,
+        # 0 where the day is not known: clients insist on a number.
+        "created": created,
+        "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "architecture": {
+            "input_modalities": model.input_modalities,
+            "output_modalities": model.output_modalities,
+            "tokenizer": model.facts.get("tokenizer", "Other"),
+        },
+        "top_provider": {"is_moderated": bool(cheapest.facts.get("moderated"))},
+        "providers": [_provider_of(offer) for offer in offers],
+        "pricing": _pricing_of(cheapest.prices),
+        "context_length": model.context_length or max(offer.context_length or 0 for offer in offers),
+        "supported_parameters": _parameters_of(model, offers),
+        "json_output": any(offer.json_output for offer in offers),
+        "structured_outputs": any(offer.structured_outputs for offer in offers),
+        "free": any(offer.prices.free for offer in offers),
+        "stability": min((offer.stability for offer in offers), key=STABILITIES.index),
+        "deprecated_at": model.deprecated_at,
+        "deactivated_at": model.deactivated_at,
+    }
+
+
+def _provider_of(offer: Offer) -> dict[str, Any]:
+    prices = _pricing_of(offer.prices)
+    return {
+        "providerId": offer.provider.id,
+        "modelName": offer.model_name,
+        "pricing": {name: prices[name] for name in ("prompt", "completion", "image")},
+        "streaming": offer.streaming,
+        "vision": offer.vision,
+        "cancellation": offer.cancellation,
+        "tools": offer.tools,
+        "parallelToolCalls": offer.parallel_tools,
+        "reasoning": offer.reasoning,
+        "stability": offer.stability,
+    }
+
+
+def _pricing_of(card: PriceCard) -> dict[str, str]:
+    """Return what one of each costs, in USD: a token, an image, a request, a search.
+
+    It is what is charged: cached tokens without a price of their own cost what other prompt tokens do, and reasoning is
+    part of the completion and not paid again.
+    """
+    prompt = _first(card.input)
+    tokens = {
+        "prompt": prompt,
+        "completion": _first(card.output, card.image_output),
+        "input_cache_read": _first(card.cached_input, prompt),
+        "input_cache_write": _first(card.cache_write, prompt),
+        "internal_reasoning": ZERO,
+    }
+    pieces = {"image": card.image, "request": card.request, "web_search": card.web_search}
+    return {name: plain(price.scaleb(_TO_ONE_TOKEN)) for name, price in tokens.items()} | {
+        name: plain(_first(price)) for name, price in pieces.items()
+    }
+
+
+def _price_of(offer: Offer) -> tuple[bool, Decimal, str]:
+    """Return what orders offers by price: unpriced ones last, ties by the provider's id."""
+    card = offer.prices
+    tokens = _first(card.input) + _first(card.output, card.image_output)
+    pieces = (_first(card.image) + _first(card.request)) * _PIECES
+    return card.unpriced, tokens + pieces, offer.provider.id
+
+
+def _parameters_of(model: CatalogModel, offers: Iterable[Offer]) -> list[str]:
+    """Return the request fields that at least one of the offers understands."""
+    understood: dict[str, None] = {}
+    for offer in offers:
+        refused = offer.facts.get("unsupported", ())
+        understood |= dict.fromkeys(name for name in _fields_of(model, offer) if name not in refused)
+    return sorted(understood)
+
+
+def _fields_of(model: CatalogModel, offer: Offer) -> Iterable[str]:
+    if model.mode == "chat":
+        yield "max_tokens"
+        if offer.temperature:
+            yield from _SAMPLING
+    if offer.json_output or offer.structured_outputs:
+        yield "response_format"
+    if offer.structured_outputs:
+        yield "structured_outputs"
+    if offer.tools:
+        yield "tools"
+    if offer.tool_choice:
+        yield "tool_choice"
+    if offer.parallel_tools:
+        yield "parallel_tool_calls"
+    if offer.reasoning:
+        yield from ("reasoning", "reasoning_effort")
+    if offer.web_search:
+        yield "web_search"
+
+
+def _description_of(model: CatalogModel, offers: Iterable[Offer]) -> str:
+    """Return the facts in two sentences, for models that nobody has described."""
+    kind = {"chat": "Chat", "image_generation": "Image", "embedding": "Embedding"}.get(model.mode, model.mode)
+    reads, writes = (_and(modalities) for modalities in (model.input_modalities, model.output_modalities))
+    size = f", with a context of {model.context_length:,} tokens" if model.context_length else ""
+    abilities = {
+        "reasons": any(offer.reasoning for offer in offers),
+        "calls tools": any(offer.tools for offer in offers),
+        "searches the web": any(offer.web_search for offer in offers),
+    }
+    does = _and([ability for ability, has in abilities.items() if has])
+    sentences = [f"{kind} model of the {model.family} family: reads {reads}, writes {writes}{size}."]
+    return " ".join([*sentences, f"It {does}."] if does else sentences)
+
+
+def _and(words: Sequence[str]) -> str:
+    *others, last = words or [""]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _first(*prices: Decimal | None) -> Decimal:
+    return next((price for price in prices if price is not None), ZERO)

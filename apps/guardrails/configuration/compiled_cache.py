@@ -1,0 +1,58 @@
+"""The guardrails that hold for an organization's requests, compiled once however many keys it has.
+
+Knows plans and configurations. Must never know a request.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from uuid import UUID
+
+import structlog
+
+from apps.guardrails.configuration.load_config import load_engine_config
+from apps.guardrails.custom import BadConfig
+from apps.guardrails.models import GuardrailConfig
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import CompiledGuardrails, EngineConfig
+from apps.kernel.errors import InternalError
+from apps.organizations.plans import limits_of
+
+log = structlog.get_logger(__name__)
+
+# Configurations whose compiled form a process keeps; the least recently used goes first.
+MAX_CACHED = 500
+_compiled: OrderedDict[UUID, tuple[EngineConfig, CompiledGuardrails]] = OrderedDict()
+
+
+def find_guardrails(organization_id: UUID, plan: str) -> CompiledGuardrails | None:
+    """Return what the organization's requests are held against; None when nothing is.
+
+    Raises DatabaseError, and InternalError where a rule cannot be put in force: then nothing passes by it.
+    """
+    config = load_engine_config(organization_id) if limits_of(plan).guardrails else None
+    if config is None or not config.enabled:
+        _compiled.pop(organization_id, None)
+        return None
+    known = _compiled.get(organization_id)
+    if known is None or known[0] != config:
+        known = _compiled[organization_id] = (config, _compile(organization_id, config))
+        while len(_compiled) > MAX_CACHED:
+            _compiled.popitem(last=False)
+    _compiled.move_to_end(organization_id)
+    return known[1] if known[1].in_force else None
+
+
+def is_any_organization_guarded() -> bool:
+    """Tell whether any organization has its guardrails switched on, whatever its plan. Raises DatabaseError."""
+    return GuardrailConfig.objects.filter(enabled=True).exists()
+
+
+def _compile(organization_id: UUID, config: EngineConfig) -> CompiledGuardrails:
+    try:
+        return engine.compile_guardrails(config)
+    except BadConfig as error:
+        log.error("guardrails.not_in_force", organization=str(organization_id), error=str(error)[:200])
+        raise InternalError(
+            "The guardrails of this organization cannot be put in force: have an administrator correct its rules"
+        ) from error

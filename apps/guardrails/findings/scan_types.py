@@ -1,0 +1,90 @@
+"""What guardrails look at and what they say: segments, files, spans, findings, a verdict.
+
+Knows plain values only. Must never know a chat format, a rule, an organization, or how anything is stored.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from apps.guardrails.text.scanned_text import ScannedText
+
+RuleAction = Literal["block", "redact", "warn", "allow"]
+# The priority of system rules, and of custom rules that name none.
+DEFAULT_PRIORITY = 100
+# The spans of one rule in one text; what comes after the last counts as one more.
+MAX_SPANS = 1000
+# `Span.pattern` of a stretch that could not be looked through within the time there is: taken for a match, to be safe.
+UNFINISHED = "unfinished"
+
+
+class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a system rule may be told by an organization's configuration."""
+
+    max_file_bytes: int = 10_000_000
+    allowed_file_types: frozenset[str] = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+
+
+class Span(msgspec.Struct, frozen=True):
+    """What a rule found in a text: `raw[start:end]`, never empty.
+
+    `pattern` is the short, stable name of what matched ("credit_card"); `label` the word of the placeholder that takes
+    its place ("EMAIL" gives `[EMAIL_REDACTED]`; an empty one gives `[REDACTED]`).
+    """
+
+    start: int
+    end: int
+    pattern: str
+    label: str = ""
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """One text that a model will read. `place` is the client's name of it, "messages[3].content[1].text"."""
+
+    text: ScannedText
+    role: str = "user"
+    place: str = ""
+
+
+class ScannedFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file that a model will see. `data` is None where only an address is known; `size` in bytes, 0 if unknown."""
+
+    name: str = ""
+    declared_type: str = ""
+    data: bytes | None = None
+    size: int = 0
+    address: str | None = None
+    place: str = ""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rule found in one segment or file, and what it does about it.
+
+    `rule_id` is `system:<name>` or a custom rule's id. Exactly one of `segment` and `file` (indexes into what was
+    screened) is set. `spans` is empty for a file; `reason` then says what is wrong with it. With `observed` nothing was
+    done: `action` is what would have been.
+    """
+
+    rule_id: str
+    rule_name: str
+    category: str
+    action: RuleAction
+    spans: tuple[Span, ...] = ()
+    segment: int | None = None
+    file: int | None = None
+    reason: str = ""
+    observed: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of a request: refused if `blocked`, else sent with `redactions` in place of their segments.
+
+    `findings` holds everything that was found and not overridden by an `allow`, in the order of checking;
+    `redactions` maps a segment's index to its masked text.
+    """
+
+    blocked: Finding | None = None
+    findings: tuple[Finding, ...] = ()
+    redactions: dict[int, str] = {}

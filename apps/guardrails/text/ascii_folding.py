@@ -1,0 +1,77 @@
+"""A text with its numbers and addresses written plainly: one kind of digit, of hyphen and of blank, nothing
+invisible.
+
+Knows Unicode. Must never know a rule. Unlike `folding` it keeps case, lines and every visible letter, because what is
+looked for in it (numbers, addresses, keys) depends on them. Each character becomes what it becomes whatever stands
+beside it: so the text is made at one go, and the way back is worked out in blocks, only where it is asked.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from bisect import bisect_right
+from itertools import accumulate
+
+from apps.guardrails.regex.re2_patterns import compile_re2
+
+_BLOCK = 256
+_UTF8 = ("utf-8", "surrogatepass")
+_INVISIBLE = (
+    *(0xAD, 0x34F, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2065)),
+    *(*range(0x2066, 0x2070), *range(0xFE00, 0xFE10), 0xFEFF, *range(0xE0000, 0xE0080)),
+)
+_BLANKS = (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)
+_DASHES = (*range(0x2010, 0x2016), 0x2212, 0xFE58, 0xFE63, 0xFF0D)
+# The zeros of other scripts, of full width and of mathematics.
+_ZEROS = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50, 0xFF10, *range(0x1D7CE, 0x1D800, 10))
+# Latin letters and signs in full width and of mathematics.
+_WIDE = (0xFF0B, 0xFF0E, *range(0xFF20, 0xFF3B), 0xFF3F, *range(0xFF41, 0xFF5B), *range(0x1D400, 0x1D7CE))
+_PLAIN = (
+    {chr(code): "" for code in _INVISIBLE}
+    | {chr(code): " " for code in _BLANKS}
+    | {chr(code): "-" for code in _DASHES}
+    | {chr(zero + digit): str(digit) for zero in _ZEROS for digit in range(10)}
+    | {chr(code): unicodedata.normalize("NFKC", chr(code)) for code in _WIDE}
+)
+_ODD = compile_re2(f"[{''.join(_PLAIN)}]")
+
+
+class AsciiFoldedText:
+    """The plain form of one text: `utf8`, and the way back from it."""
+
+    def __init__(self, raw: str, utf8: bytes) -> None:
+        """Take a text and its UTF-8."""
+        self._raw = raw
+        self._becomes: dict[str, str] = {}
+        if not raw.isascii() and _ODD.search(utf8) is not None:
+            # A table of just the characters there are: looking one up never fails, which would cost the most.
+            self._becomes = {character: _PLAIN.get(character, character) for character in set(raw)}
+            utf8 = raw.translate({ord(one): plain for one, plain in self._becomes.items()}).encode(*_UTF8)
+        self.utf8 = utf8
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return the part of the raw text that became `utf8[start:end]` (which is not empty)."""
+        if self._raw.isascii():
+            return start, end
+        return self._character_of(start), self._character_of(end - 1) + 1
+
+    def _character_of(self, offset: int) -> int:
+        """Return the character of the raw text that became the byte at `offset`."""
+        block = bisect_right(self._starts, offset) - 1
+        at = block * _BLOCK
+        ends = accumulate(map(self._sizes.__getitem__, self._raw[at : at + _BLOCK]), initial=self._starts[block])
+        return at + bisect_right(list(ends), offset) - 1
+
+    @functools.cached_property
+    def _starts(self) -> list[int]:
+        """Where each block of characters begins in `utf8`."""
+        size_of = self._sizes.__getitem__
+        sizes = (sum(map(size_of, self._raw[at : at + _BLOCK])) for at in range(0, len(self._raw), _BLOCK))
+        return list(accumulate(sizes, initial=0))[:-1]
+
+    @functools.cached_property
+    def _sizes(self) -> dict[str, int]:
+        """How many bytes of `utf8` each character becomes."""
+        becomes = self._becomes or {character: character for character in set(self._raw)}
+        return {character: len(plain.encode(*_UTF8)) for character, plain in becomes.items()}

@@ -1,0 +1,89 @@
+"""How telling words look when their letters are turned, replaced or set apart, and how to set them right.
+
+Knows letters. Must never know a rule. The words are traces only: they say that a text is worth setting right.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+import re2
+
+from apps.guardrails.regex.re2_patterns import re2_options
+
+# Words that hardly any order to a model does without, and that are long enough to be no part of others.
+_TRACE_WORDS = """
+ignore disregard forget previous instructions prompt restrictions unfiltered guidelines reveal password bomb napalm
+malware ransomware explosive explosives weapon system pretend uncensored refuse answer
+"""
+_WORDS = _TRACE_WORDS.split()
+_LOOKS = {"a": "4@", "e": "3", "i": "1!|", "o": "0", "s": "5$", "t": "7+", "l": "1|", "g": "9", "b": "8"}
+_DIGITS = str.maketrans(
+    {"4": "a", "@": "a", "3": "e", "0": "o", "5": "s", "$": "s", "7": "t", "+": "t", "!": "i", "9": "g", "8": "b"}
+)
+
+
+def _leet(word: str) -> str:
+    """Return the expression of a word with at least one letter written as a sign."""
+    parts = [f"[{letter}{re.escape(_LOOKS.get(letter, ''))}]" for letter in word]
+    return "|".join(
+        "".join(parts[:place]) + f"[{re.escape(_LOOKS[letter])}]" + "".join(parts[place + 1 :])
+        for place, letter in enumerate(word)
+        if letter in _LOOKS
+    )
+
+
+def _any(words: list[str]) -> str:
+    return r"\b(?:" + "|".join(words) + r")\b"
+
+
+_TRACES = (
+    ("rot13", _any([codecs.encode(word, "rot13") for word in _WORDS])),
+    ("reversed", _any([word[::-1] for word in _WORDS if word not in ("system",)])),
+    ("leetspeak", r"(?:^|[^a-z0-9+/=])(?:" + "|".join(_leet(word) for word in _WORDS) + r")(?:[^a-z0-9+/=]|$)"),
+    ("spaced", r"(?:^|[^a-z0-9])(?:[a-z][ ._*|/-]{1,3}){8,}[a-z](?:[^a-z0-9]|$)"),
+    (
+        "pieces",
+        r"\b[a-z][a-z0-9]{0,3} ?\+ ?[a-z][a-z0-9]{0,3}\b|\b(?:join|concatenate|combine|joined|glue)\b|\bpart ?1\b",
+    ),
+)
+_GATE = re2.Set.SearchSet(re2_options())
+for _, _expression in _TRACES:
+    _GATE.Add(_expression)
+_GATE.Compile()
+
+
+def find_obfuscations(folded_utf8: bytes) -> set[str]:
+    """Return the ways in which words of this text may be turned or taken apart, in one pass."""
+    return {_TRACES[index][0] for index in _GATE.Match(folded_utf8) or ()}
+
+
+def undo_leetspeak(folded: str, one: str) -> str:
+    """Return the text with signs and digits as the letters they look like; a 1 or a bar becomes `one`."""
+    return folded.translate(_DIGITS).translate({ord("1"): one, ord("|"): one})
+
+
+_LETTER_RUN = re.compile(r"(?<![^\W_])(?:[^\W\d_](?:[ ._*|/-]{1,3})){6,}[^\W\d_](?![^\W_])")
+_GAP = re.compile(r"[ ._*|/-]{2,3}")
+# What is told apart where nothing shows where words end.
+_VOCABULARY = """
+ignore all any the your previous prior above instructions instruction rules rule guidelines system prompt reveal show
+print tell me disregard forget everything how to make a build bomb napalm malware you are now no without restrictions do
+not refuse and of what is an ai unfiltered act as pretend hidden secret
+"""
+_KNOWN = re.compile(f"({'|'.join(sorted(_VOCABULARY.split(), key=len, reverse=True))})")
+
+
+def join_spaced_letters(raw: str) -> str:
+    """Return the text with letters that stand apart put together again, and spaces where words end."""
+    return _LETTER_RUN.sub(_join, raw)
+
+
+def _join(run: re.Match[str]) -> str:
+    """Put the letters of a run together; words end at wider gaps, or at spaces where something else parts letters."""
+    words = run[0].split(" ") if re.search(r"[^\W\d_][._*|/-]", run[0]) else _GAP.split(run[0])
+    joined = [re.sub(r"[ ._*|/-]", "", word) for word in words]
+    if len(joined) > 1:
+        return " ".join(joined)
+    return " ".join(_KNOWN.sub(r"\1 ", joined[0].lower()).split())

@@ -1,0 +1,89 @@
+"""A text as rules read it: as it came, as bytes, folded, written plainly, and the way back to what was written.
+
+Knows Unicode. Must never know a rule or where a text comes from. Everything is linear and made once, when asked for;
+offsets are only worked out for what was found.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from apps.guardrails.text.ascii_folding import AsciiFoldedText
+from apps.guardrails.text.normalization import NormalizedText
+
+# Deleting these bytes from UTF-8 leaves one byte a character.
+_CONTINUATION = bytes(range(0x80, 0xC0))
+_BLOCK = 1024
+
+
+class ScannedText:
+    """One text. `raw` is what the client wrote; offsets of spans always count its characters."""
+
+    def __init__(self, raw: str) -> None:
+        self.raw = raw
+
+    @functools.cached_property
+    def utf8(self) -> bytes:
+        """`raw` in UTF-8, as the regular expressions read it."""
+        return self.raw.encode("utf-8", "surrogatepass")
+
+    @functools.cached_property
+    def normalized(self) -> str:
+        """`raw` with everything gone that hides a word and that a model does not mind (see `folding`)."""
+        return self._normalized.text
+
+    @functools.cached_property
+    def normalized_utf8(self) -> bytes:
+        """`folded` in UTF-8."""
+        return self.normalized.encode("utf-8", "surrogatepass")
+
+    @functools.cached_property
+    def ascii_folded(self) -> AsciiFoldedText:
+        """`raw` with its numbers and addresses written plainly (see `plain`)."""
+        return AsciiFoldedText(self.raw, self.utf8)
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return the part of `raw` that became `folded[start:end]`."""
+        return self._normalized.origin(start, end)
+
+    def byte_origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return the part of `raw` that is `utf8[start:end]`."""
+        return self._characters.at(start), self._characters.at(end)
+
+    def normalized_byte_origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return the part of `raw` that became `folded_utf8[start:end]`."""
+        return self.origin(self._normalized_characters.at(start), self._normalized_characters.at(end))
+
+    @functools.cached_property
+    def _normalized(self) -> NormalizedText:
+        return NormalizedText(self.raw)
+
+    @functools.cached_property
+    def _characters(self) -> _CharacterOffsets:
+        return _CharacterOffsets(self.utf8, ascii_only=self.raw.isascii())
+
+    @functools.cached_property
+    def _normalized_characters(self) -> _CharacterOffsets:
+        return _CharacterOffsets(self.normalized_utf8, ascii_only=self.normalized.isascii())
+
+
+class _CharacterOffsets:
+    """How many characters stand before a byte, counted block by block, and only once."""
+
+    def __init__(self, utf8: bytes, *, ascii_only: bool) -> None:
+        self._utf8 = utf8
+        self._ascii_only = ascii_only
+
+    def at(self, offset: int) -> int:
+        """Return the number of characters that begin before the byte at `offset`."""
+        if self._ascii_only:
+            return offset
+        block = offset // _BLOCK
+        return self._before[block] + len(self._utf8[block * _BLOCK : offset].translate(None, _CONTINUATION))
+
+    @functools.cached_property
+    def _before(self) -> list[int]:
+        before = [0]
+        for start in range(0, len(self._utf8), _BLOCK):
+            before.append(before[-1] + len(self._utf8[start : start + _BLOCK].translate(None, _CONTINUATION)))
+        return before

@@ -1,0 +1,242 @@
+"""One connection to the store that all greenlets of a process share: what they ask at about the same time leaves in one
+piece and is answered in one piece. What nobody needs the answer of is told, and leaves at once.
+
+Knows bytes on their way and who waits for which answer. Must never know what is asked. A command may be sent twice when
+the connection is lost in between, so only such as may be repeated belong here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import gevent
+import hiredis
+from gevent.event import AsyncResult, Event
+from gevent.hub import Waiter
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+_READ_SIZE = 65_536
+_READ = 1  # libev's word.
+# How often within the budget it is looked whether somebody has waited for longer.
+_LOOKS = 5
+# Seconds for which a store that took a connection and did not greet is left alone; who asks meanwhile is told at once.
+_PAUSE = 1.0
+_NOTHING_YET = object()
+
+
+class RedisMultiplexer:
+    """The shared connection, opened on first use and anew after it was lost. A command may take `budget` seconds."""
+
+    def __init__(self, connect: Callable[[], Any], budget: float, scripts: Sequence[str] = ()) -> None:
+        """`scripts` are loaded on each new connection before anything else: what is told may name them by digest."""
+        self._connect = connect
+        self._budget = budget
+        self._scripts = scripts
+        self._wire: _SharedConnection | None = None
+        # What those wait for who need a connection while one is being opened.
+        self._opening: AsyncResult[_SharedConnection] | None = None
+        self._paused_until = 0.0
+
+    def execute(self, *words: str | bytes | int) -> Any:
+        """Return the store's answer to a command. Raises RedisError when it refuses, is away, or takes too long."""
+        command = hiredis.pack_command(words)  # type: ignore[arg-type] # its stub knows tuples of one only
+        try:
+            return self._open_wire().execute(command)
+        except RedisConnectionError:
+            return self._open_wire().execute(command)
+
+    def send_nowait(self, words: Sequence[str | bytes | int], failed: Callable[[RedisError], object]) -> None:
+        """Send a command, behind all that was asked before; return once it has left this process.
+
+        From then on it reaches the store though this process may die. `failed` is called by the event loop, and must
+        not wait, when the store refuses it or is lost before it answered. Raises RedisError when it cannot be sent.
+        """
+        command = hiredis.pack_command(words)  # type: ignore[arg-type] # as above
+        try:
+            self._open_wire().send_nowait(command, failed)
+        except RedisConnectionError:
+            self._open_wire().send_nowait(command, failed)
+
+    def close(self) -> None:
+        """Let go of the connection; who waits for an answer gets an error."""
+        if self._wire is not None:
+            self._wire.close(RedisConnectionError("The connection was closed"))
+
+    def _open_wire(self) -> _SharedConnection:
+        """Return the connection. One that must be opened is opened once for all who ask: they share what comes of it,
+        so that a store that hangs costs each of them one patience, and not one after the other."""
+        if self._wire is not None and not self._wire.closed:
+            return self._wire
+        if self._opening is not None:
+            return cast(_SharedConnection, self._opening.get())
+        if time.monotonic() < self._paused_until:
+            raise RedisTimeoutError("The store did not answer a moment ago")
+        opening: AsyncResult[_SharedConnection] = AsyncResult()
+        self._opening = opening
+        try:
+            connection = self._connect()
+            connection.connect()
+            wire = _SharedConnection(connection, self._budget)
+            for source in self._scripts:
+                # Who names one that could not be loaded is told so.
+                words = ("SCRIPT", "LOAD", source)
+                wire.send_nowait(hiredis.pack_command(words), lambda _: None)  # type: ignore[arg-type] # as above
+            self._wire = wire
+        except BaseException as error:
+            # Whoever opens may leave on the way; the others then ask once more.
+            if isinstance(error, RedisTimeoutError):
+                self._paused_until = time.monotonic() + _PAUSE
+            told = error if isinstance(error, Exception) else RedisConnectionError("The connection was given up")
+            opening.set_exception(told)
+            raise
+        finally:
+            self._opening = None
+        opening.set(wire)
+        return wire
+
+
+class _FailureListener:
+    """Stands among those who wait for whoever does not: only what goes wrong is of interest."""
+
+    __slots__ = ("_failed",)
+
+    def __init__(self, failed: Callable[[RedisError], object]) -> None:
+        self._failed: Callable[[RedisError], object] | None = failed
+
+    def switch(self, answer: Any) -> None:
+        """Take the store's answer."""
+        if isinstance(answer, hiredis.ReplyError):
+            self.throw(_refusal(str(answer)))
+
+    def throw(self, error: RedisError) -> None:
+        """Take the news that there will be no answer."""
+        if self._failed is not None:
+            self._failed(error)
+
+    def forget(self) -> None:
+        """Call nobody any more."""
+        self._failed = None
+
+
+class _SharedConnection:
+    """One connection and those who wait for its answers, in the order in which they asked."""
+
+    def __init__(self, connection: Any, budget: float) -> None:
+        self.closed = False
+        self._budget = budget
+        self._connection = connection
+        # The library has greeted the store; from here on its socket is read and written here.
+        self._sock = connection._sock
+        self._sock.settimeout(None)
+        self._reader = hiredis.Reader(encoding="utf-8", notEnoughData=_NOTHING_YET)
+        self._loop = gevent.get_hub().loop
+        # Who waits, and since when on the monotonic clock.
+        self._waiting: deque[tuple[Waiter[Any] | _FailureListener, float]] = deque()
+        self._outgoing: list[bytes] = []
+        # One greenlet at a time writes: a piece may have to wait in the middle.
+        self._writing = False
+        self._something = Event()
+        self._greenlets = [gevent.spawn(self._guard, work) for work in (self._write, self._read, self._look)]
+
+    def send_nowait(self, command: bytes, failed: Callable[[RedisError], object]) -> None:
+        """Send a packed command, and with it whatever else is about to leave. Raises RedisError; then `failed` is not
+        called."""
+        if self._writing:
+            # There was no room for what left before, and there is none for this either.
+            self.execute(command)
+            return
+        self._take(command, told := _FailureListener(failed))
+        try:
+            self._flush()
+        except OSError as error:
+            told.forget()
+            lost = RedisConnectionError(f"The connection was lost ({type(error).__name__})")
+            self.close(lost)
+            raise lost from error
+
+    def execute(self, command: bytes) -> Any:
+        """Send a packed command with whatever else is about to leave; return its answer. Raises RedisError."""
+        waiter: Waiter[Any] = Waiter()
+        self._take(command, waiter)
+        self._something.set()
+        answer = waiter.get()
+        if isinstance(answer, hiredis.ReplyError):
+            raise _refusal(str(answer))
+        return answer
+
+    def _take(self, command: bytes, waiting: Waiter[Any] | _FailureListener) -> None:
+        if self.closed:
+            raise RedisConnectionError("The connection was lost")
+        self._waiting.append((waiting, time.monotonic()))
+        self._outgoing.append(command)
+
+    def close(self, error: RedisError) -> None:
+        """Give up the connection: everybody who waits is told why."""
+        if self.closed:
+            return
+        self.closed = True
+        self._connection.disconnect()
+        current = gevent.getcurrent()
+        gevent.killall([one for one in self._greenlets if one is not current], block=False)
+        while self._waiting:
+            self._loop.run_callback(self._waiting.popleft()[0].throw, error)
+
+    def _guard(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (OSError, hiredis.HiredisError) as error:
+            self.close(RedisConnectionError(f"The connection was lost ({type(error).__name__})"))
+
+    def _write(self) -> None:
+        while True:
+            self._something.wait()
+            self._something.clear()
+            if not self._writing:
+                self._flush()
+
+    def _flush(self) -> None:
+        """Send what is to leave. Raises OSError."""
+        self._writing = True
+        try:
+            while self._outgoing:
+                data = b"".join(self._outgoing)
+                self._outgoing.clear()
+                # Nearly always all of it goes at once, and `sendall` asks for the buffer's size first.
+                sent = self._sock.send(data)
+                if sent < len(data):
+                    self._sock.sendall(data[sent:])
+        finally:
+            self._writing = False
+
+    def _read(self) -> None:
+        hub = gevent.get_hub()
+        readable = hub.loop.io(self._sock.fileno(), _READ)
+        while True:
+            # First, for to try in vain costs more than to wait.
+            hub.wait(readable)
+            data = self._sock.recv(_READ_SIZE)
+            if not data:
+                raise ConnectionResetError
+            self._reader.feed(data)
+            while (answer := self._reader.gets()) is not _NOTHING_YET:
+                if not isinstance(answer, hiredis.PushNotification):
+                    self._loop.run_callback(self._waiting.popleft()[0].switch, answer)
+
+    def _look(self) -> None:
+        """End it for whoever has waited too long: one look at the oldest now and then costs less than a timer each."""
+        while True:
+            gevent.sleep(self._budget / _LOOKS)
+            if self._waiting and self._waiting[0][1] < time.monotonic() - self._budget:
+                waiter, _ = self._waiting.popleft()
+                self._loop.run_callback(waiter.throw, RedisTimeoutError("The store did not answer in time"))
+                # The answer may still come, and would be taken for the next one's.
+                self.close(RedisConnectionError("The connection was given up"))
+
+
+def _refusal(words: str) -> RedisError:
+    return NoScriptError(words) if words.startswith("NOSCRIPT") else ResponseError(words)

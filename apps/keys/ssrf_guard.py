@@ -1,0 +1,124 @@
+"""Addresses that tenants give (SSRF): resolved once, looked at, and called at the very address that was looked at.
+
+Only public unicast addresses pass, so that nobody reaches the inside of our network through us, and none that leads
+back here. Must never follow a redirect, nor resolve a name a second time.
+"""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from django.conf import settings
+from requests.adapters import HTTPAdapter
+
+from apps.keys.reserved_addresses import is_platform, is_public, is_reachable_port
+
+__all__ = ["SafeAddress", "UnsafeAddressError", "resolve_safe_address", "is_public"]
+
+# Characters.
+MAX_LENGTH = 2_000
+_PORTS = {"http": 80, "https": 443}
+
+
+class UnsafeAddressError(ValueError):
+    """An address that is not one, or that is not to be called; the message is for whoever gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SafeAddress:
+    """A URL, and the one IP address at which its host may be called."""
+
+    url: str
+    host: str
+    netloc: str
+    ip: str
+
+    def session(self) -> requests.Session:
+        """Return a session that calls this host alone, without proxies; redirects are for the caller to refuse."""
+        session = requests.Session()
+        session.trust_env = False
+        session.headers["Host"] = self.netloc
+        for scheme in _PORTS:
+            session.mount(f"{scheme}://", _Pinned(self))
+        return session
+
+
+def resolve_safe_address(url: str) -> SafeAddress:
+    """Resolve the URL of a tenant. Raises UnsafeAddressError unless everything it stands for may be called."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise UnsafeAddressError("Must be an http or https URL") from error
+    if parts.scheme not in _PORTS or not host or len(url) > MAX_LENGTH or not (url.isascii() and url.isprintable()):
+        raise UnsafeAddressError("Must be an http or https URL")
+    if "@" in parts.netloc or " " in url or "\\" in url:
+        raise UnsafeAddressError("Must be a URL without credentials, spaces or backslashes")
+    port = port if port is not None else _PORTS[parts.scheme]
+    if not is_reachable_port(port):
+        raise UnsafeAddressError("Must have port 80 or 443, or one from 1024 on that is not known as a store's")
+    addresses = _resolve(host, port)
+    if any(map(is_platform, addresses)):
+        raise UnsafeAddressError("Must not lead to an address that clouds keep for their platform and its metadata")
+    if not settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES and not all(map(is_public, addresses)):
+        raise UnsafeAddressError("Must not lead to a private, loopback or link-local address")
+    if _leads_back(host, port, addresses):
+        raise UnsafeAddressError("Must not lead back to this gateway")
+    return SafeAddress(url, host, parts.netloc, addresses[0])
+
+
+def _leads_back(host: str, port: int, addresses: list[str]) -> bool:
+    """Tell whether a URL is this gateway's own: by a name that it is known by, or an address that it listens at."""
+    public = urlsplit(settings.PUBLIC_URL)
+    ports = {settings.PORT, public.port or _PORTS.get(public.scheme, 443)}
+    if public.scheme == "https":
+        # Whoever ends TLS for it listens at both.
+        ports |= set(_PORTS.values())
+    names = {(public.hostname or "").rstrip("."), *(name.strip("[]").lower() for name in settings.ALLOWED_HOSTS)}
+    if port in ports and host.rstrip(".").lower() in names:
+        return True
+    return bool(port == settings.PORT) and any(map(_is_of_this_machine, addresses))
+
+
+@lru_cache(maxsize=1_024)
+def _is_of_this_machine(address: str) -> bool:
+    """Tell whether an IP address is one of this machine's: only those can be bound."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _resolve(host: str, port: int) -> list[str]:
+    """Return every address of the host. Raises UnsafeAddressError when there is none."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise UnsafeAddressError("Its host is not known") from error
+    return [str(address[0]) for *_, address in found]
+
+
+class _Pinned(HTTPAdapter):
+    """Connects to the address that was looked at, whatever the name means by now; certificates are for the name."""
+
+    def __init__(self, address: SafeAddress) -> None:
+        super().__init__()
+        self._address = address
+
+    def build_connection_pool_key_attributes(self, request: Any, verify: Any, cert: Any = None) -> tuple[Any, Any]:
+        """Return where to connect to."""
+        where: dict[str, Any]
+        how: dict[str, Any]
+        where, how = map(dict, super().build_connection_pool_key_attributes(request, verify, cert))
+        where["host"] = self._address.ip
+        if where["scheme"] == "https":
+            how["assert_hostname"] = how["server_hostname"] = self._address.host
+        return where, how

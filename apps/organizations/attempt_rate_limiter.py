@@ -1,0 +1,129 @@
+"""How often one may try to get in: so many times in any minute from an address, and at an account from an address.
+
+Whoever guesses at an account locks themselves out and nobody else: its owner comes from another address. Guesses from
+many addresses at once meet a far wider bound of the account, which addresses that its owner signed in from are not held
+to. Knows counts and windows, kept in Redis. Must never know a password.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from dataclasses import dataclass
+
+import structlog
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from apps.kernel.errors import RateLimited
+from apps.kernel.ids import new_id
+from apps.kernel.redis import LuaScript, client
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptLimit:
+    """At most `count` tries in any `seconds`."""
+
+    name: str
+    count: int
+    seconds: int = 60
+
+
+SIGN_IN_PER_ACCOUNT_AND_ADDRESS = AttemptLimit("sign-in:account-and-address", 10)
+SIGN_IN_PER_ACCOUNT = AttemptLimit("sign-in:account", 200, 3_600)
+SIGN_IN_PER_ADDRESS = AttemptLimit("sign-in:address", 60)
+SIGN_UP_PER_ACCOUNT = AttemptLimit("sign-up:account", 5)
+SIGN_UP_PER_ADDRESS = AttemptLimit("sign-up:address", 10)
+
+# Codes have six digits, and whoever tries them knows the password already.
+TWO_FACTOR_PER_ACCOUNT = AttemptLimit("two-factor:account", 10, 600)
+PASSWORD_PER_USER = AttemptLimit("password:user", 10, 600)
+VERIFY_PER_ADDRESS = AttemptLimit("verify-email:address", 60)
+MESSAGES_PER_USER = AttemptLimit("verification-email:user", 5, 3_600)
+INVITATIONS_PER_ORGANIZATION = AttemptLimit("invitation:organization", 50, 3_600)
+INVITATIONS_PER_ACCOUNT = AttemptLimit("invitation:account", 10, 3_600)
+# Seconds for which an address is remembered that somebody signed in from, and how many of an account.
+KNOWN_FOR, MOST_KNOWN = 30 * 24 * 3_600, 20
+
+# Returns the milliseconds to wait; 0 when every rate allows the try, which then counts against all of them.
+_TRY = LuaScript(
+    """
+    local time = redis.call('TIME')
+    local now = time[1] * 1000 + math.floor(time[2] / 1000)
+    local wait = 0
+    for i, key in ipairs(KEYS) do
+      local count, window = tonumber(ARGV[i * 2]), tonumber(ARGV[i * 2 + 1])
+      redis.call('ZREMRANGEBYSCORE', key, '-inf', now - window)
+      -- Tries of the future: the clock was set back since. They count from now on, and not for as long as that.
+      for _, one in ipairs(redis.call('ZRANGEBYSCORE', key, '(' .. string.format('%.0f', now), '+inf')) do
+        redis.call('ZADD', key, now, one)
+      end
+      if redis.call('ZCARD', key) >= count then
+        local oldest = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+        wait = math.max(wait, oldest[2] + window - now)
+      end
+    end
+    if wait == 0 then
+      for i, key in ipairs(KEYS) do
+        redis.call('ZADD', key, now, ARGV[1])
+        redis.call('PEXPIRE', key, ARGV[i * 2 + 1])
+      end
+    end
+    return wait
+    """
+)
+
+
+def count_sign_in(account: str, address: str) -> None:
+    """Count a try to sign in, before the password is looked at. Raises RateLimited."""
+    claims = [(SIGN_IN_PER_ADDRESS, address), (SIGN_IN_PER_ACCOUNT_AND_ADDRESS, f"{address}\n{account}")]
+    if not _is_known(account, address):
+        claims.append((SIGN_IN_PER_ACCOUNT, account))
+    count_attempt(*claims)
+
+
+def remember_address(account: str, address: str) -> None:
+    """Note that the account's owner signed in from the address."""
+    key = _known_key(account)
+    try:
+        pipe = client().pipeline(transaction=False)
+        pipe.zadd(key, {_digest(address): time.time()})
+        pipe.zremrangebyrank(key, 0, -MOST_KNOWN - 1)
+        pipe.expire(key, KNOWN_FOR)
+        pipe.execute()
+    except RedisError as error:
+        log.warning("throttle.not_remembered", error=type(error).__name__)
+
+
+def _is_known(account: str, address: str) -> bool:
+    try:
+        since = client().zscore(_known_key(account), _digest(address))
+    except RedisError:
+        return False
+    return since is not None and float(since) > time.time() - KNOWN_FOR
+
+
+def _known_key(account: str) -> str:
+    return f"signed-in-from:{_digest(account)}"
+
+
+def _digest(subject: str) -> str:
+    return hmac.digest(settings.SECRET_KEY.encode(), subject.encode("utf-8", "surrogatepass"), "sha256").hex()
+
+
+def count_attempt(*claims: tuple[AttemptLimit, str]) -> None:
+    """Count a try against each rate and whom it is about. Raises RateLimited; a refused try is not counted.
+
+    Without Redis nothing can be counted, and people can still sign in.
+    """
+    keys = [f"throttle:{rate.name}:{_digest(subject)}" for rate, subject in claims]
+    bounds = [number for rate, _ in claims for number in (rate.count, rate.seconds * 1000)]
+    try:
+        wait_ms = int(_TRY(keys, [str(new_id()), *bounds]))
+    except RedisError as error:
+        log.warning("throttle.not_counted", error=type(error).__name__)
+        return
+    if wait_ms:
+        raise RateLimited("Too many attempts; try again later", retry_after=wait_ms / 1000)

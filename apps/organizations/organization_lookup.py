@@ -1,0 +1,24 @@
+"""Which organization an operator means by what was typed."""
+
+from __future__ import annotations
+
+from apps.kernel.ids import find_id
+from apps.organizations.models import Organization
+
+
+class UnclearOrganizationError(ValueError):
+    """No organization is meant, or more than one; the message says which."""
+
+
+def find_organization(text: str) -> Organization:
+    """Return the organization with this id or exact name. Raises UnclearOrganizationError."""
+    identifier = find_id(text)
+    rows = Organization.objects.filter(pk=identifier) if identifier else Organization.objects.filter(name=text)
+    match list(rows.order_by("created_at", "id")):
+        case [organization]:
+            return organization
+        case []:
+            raise UnclearOrganizationError(f"There is no organization {text!r}")
+        case several:
+            ids = ", ".join(str(one.id) for one in several)
+            raise UnclearOrganizationError(f"{len(several)} organizations are called {text!r}; say which by id: {ids}")

@@ -1,0 +1,189 @@
+"""Answers conversations, always the same way. Pure and format-neutral; knows no wire and no time.
+
+What is said, first match wins: the scenario's own text (`empty`, `kb`, `words`, `verbatim`); calls, when tool_choice
+demands them or the user's last message asks for them (calls.py says how); JSON, when a schema or instructions want it;
+`<tool> answered: <result>` after tool results; else `You said: <the last user message>` with its attachments counted.
+
+A token is four bytes of UTF-8, the last one perhaps fewer. The prompt's tokens are those of each message's text (with
+directives), 85 for each attachment, and those of each tool's name, description and schema (compact, as given); the
+completion's are those of all choices' reasoning, text, call names and arguments, and 1,056 for each picture; where only
+pictures are asked for, those alone. `max_tokens` bounds reasoning and text
+of each choice, never calls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from apps.sandbox.conversation import (
+    Conversation,
+    Finish,
+    SandboxAnswer,
+    SandboxChoice,
+    SandboxToolCall,
+    SandboxUsage,
+    Schema,
+)
+from apps.sandbox.example import example_of
+from apps.sandbox.image_generator import paint
+from apps.sandbox.scenario import Scenario, split_directives
+from apps.sandbox.tool_call_parser import Call, asked_calls, example_call, meant_calls, quotes_in
+
+BYTES_PER_TOKEN = 4
+ATTACHMENT_TOKENS = 85
+PICTURE_TOKENS = 1_056
+USUAL_SIZE = "64x64"
+THOUGHTS = {"none": 0, "minimal": 4, "low": 8, "medium": 16, "high": 32, "xhigh": 64}
+"""Words of reasoning at each effort."""
+
+_KILOBYTE = "sandbox " * 128
+_JSON_PLEASE = re.compile(r"\bone JSON object and nothing else\b")
+
+
+def answer_of(conversation: Conversation, scenario: Scenario) -> SandboxAnswer:
+    """Return the answer to a conversation. Raises Refusal where a schema has no example."""
+    asked = replace(conversation, streamed=False, wants_usage=False)  # a stream says what the plain reply says
+    identity = sha256(msgspec.json.encode(asked)).hexdigest()[:24]
+    choices = tuple(_choice(conversation, scenario, identity, index) for index in range(conversation.choices))
+    usage = _usage(conversation, scenario, choices)
+    return SandboxAnswer(identity, conversation.model, choices, usage, conversation.picture)
+
+
+def tokens_of(text: str | None) -> int:
+    """Return the number of tokens of a text."""
+    return -(-len((text or "").encode()) // BYTES_PER_TOKEN)
+
+
+def _choice(conversation: Conversation, scenario: Scenario, identity: str, index: int) -> SandboxChoice:
+    said = split_directives(conversation.question.text)[0] if conversation.question else ""
+    scripted = _scripted_text(scenario, said)
+    wanted = _wanted_calls(conversation, said) if scripted is None else []
+    calls = tuple(_written(call, f"{identity}/{index}/{place}") for place, call in enumerate(wanted))
+    reasoning = None if scenario.empty else _reasoning(conversation, scenario)
+    finish: Finish = "tool_calls" if calls else "stop"
+    text = None
+    if not calls:
+        text = scripted if scripted is not None else _own_text(conversation, scenario, said)
+        text += (
+            f" (choice {index + 1})" if index and scripted is None and not _wants_json(conversation, scenario) else ""
+        )
+        text = _stopped(text, conversation.stop)
+    if conversation.max_tokens is not None:
+        whole = (reasoning, text)
+        reasoning = reasoning and _first_tokens(reasoning, conversation.max_tokens)
+        text = text and _first_tokens(text, conversation.max_tokens - tokens_of(reasoning))
+        finish = finish if (reasoning, text) == whole else "length"
+    pictures = _pictures(conversation, scenario, f"{identity}/{index}")
+    return SandboxChoice(text, reasoning, calls, scenario.finish or finish, pictures)
+
+
+def _pictures(conversation: Conversation, scenario: Scenario, identity: str) -> tuple[bytes, ...]:
+    """Return the pictures of an answer: one where pictures are asked for, unless the scenario has another number."""
+    usual = 1 if conversation.only_pictures else 0
+    count = usual if scenario.pictures is None else scenario.pictures
+    size = conversation.picture or USUAL_SIZE
+    return () if scenario.empty else tuple(paint(size, f"{identity}/{place}") for place in range(count))
+
+
+def _scripted_text(scenario: Scenario, said: str) -> str | None:
+    if scenario.empty:
+        return ""
+    if scenario.kb:
+        return _KILOBYTE * scenario.kb
+    if scenario.words:
+        return _numbered("word", scenario.words)
+    return said if scenario.verbatim else None
+
+
+def _own_text(conversation: Conversation, scenario: Scenario, said: str) -> str:
+    if _wants_json(conversation, scenario):
+        return msgspec.json.encode(_example(conversation.schema, said)).decode()
+    if results := conversation.results:
+        return "; ".join(f"{turn.name or 'The tool'} answered: {turn.text}" for turn in results)
+    attachments = conversation.question.attachments if conversation.question else ()
+    counted = ", ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in attachments)
+    return f"You said: {said} ({counted})" if counted else f"You said: {said}"
+
+
+def _example(schema: Schema | None, said: str) -> Any:
+    """Return what fits the schema; where any object does, one of the names that the message quotes, if there are."""
+    if schema:
+        return example_of(schema, texts=quotes_in(said))
+    return {name: name for name in quotes_in(said) if name.isidentifier()} or {"answer": f"You said: {said}"}
+
+
+def _wants_json(conversation: Conversation, scenario: Scenario) -> bool:
+    return scenario.json or conversation.schema is not None or _is_told_to_write_json(conversation)
+
+
+def _is_told_to_write_json(conversation: Conversation) -> bool:
+    """Return whether the instructions ask for JSON and nothing else, where a format has no switch for it."""
+    told = [turn.text for turn in conversation.turns if turn.role == "system"]
+    return any(_JSON_PLEASE.search(text) for text in told)
+
+
+def _wanted_calls(conversation: Conversation, said: str) -> list[Call]:
+    tools, choice = conversation.tools, conversation.tool_choice
+    if choice.startswith("="):
+        tools = tuple(tool for tool in tools if tool.name == choice[1:])
+    if choice == "none" or not tools or (choice == "auto" and conversation.results):
+        return []
+    wanted = asked_calls(said, tools)
+    if not wanted and not any(turn.role == "tool" for turn in conversation.turns):
+        wanted = meant_calls(said, tools)
+    if not wanted and choice != "auto":
+        wanted = [example_call(said, tools[0])]
+    return wanted if conversation.parallel_calls else wanted[:1]
+
+
+def _written(call: Call, identity: str) -> SandboxToolCall:
+    tool, arguments = call
+    text = msgspec.json.encode(arguments).decode()
+    return SandboxToolCall(f"call_{sha256(identity.encode()).hexdigest()[:24]}", tool.name, text)
+
+
+def _reasoning(conversation: Conversation, scenario: Scenario) -> str | None:
+    thoughts = THOUGHTS.get(conversation.effort or "none", 0) if scenario.reasoning is None else scenario.reasoning
+    return _numbered("thought", thoughts) or None
+
+
+def _numbered(word: str, count: int) -> str:
+    return " ".join(f"{word}-{number}" for number in range(1, count + 1))
+
+
+def _stopped(text: str, stop: Iterable[str]) -> str:
+    return text[: min((place for word in stop if (place := text.find(word)) >= 0), default=len(text))]
+
+
+def _first_tokens(text: str, tokens: int) -> str:
+    return text.encode()[: max(tokens, 0) * BYTES_PER_TOKEN].decode(errors="ignore")
+
+
+def _usage(conversation: Conversation, scenario: Scenario, choices: tuple[SandboxChoice, ...]) -> SandboxUsage | None:
+    if scenario.no_usage:
+        return None
+    pictures = sum(len(choice.pictures) for choice in choices)
+    if scenario.usage:
+        counted = SandboxUsage(*map(int, scenario.usage.split(",")))
+        return replace(counted, painted=min(PICTURE_TOKENS * pictures, counted.completion - counted.reasoning))
+    prompt = sum(
+        tokens_of(turn.text) + ATTACHMENT_TOKENS * sum(count for _, count in turn.attachments)
+        for turn in conversation.turns
+    )
+    for tool in conversation.tools:
+        prompt += tokens_of(tool.name) + tokens_of(tool.description)
+        prompt += tokens_of(msgspec.json.encode(tool.schema).decode())
+    painted = PICTURE_TOKENS * pictures
+    if conversation.only_pictures:
+        attached = ATTACHMENT_TOKENS * sum(count for turn in conversation.turns for _, count in turn.attachments)
+        return SandboxUsage(prompt, painted, attached=attached, painted=painted)
+    reasoning = sum(tokens_of(choice.reasoning) for choice in choices)
+    completion = reasoning + sum(tokens_of(choice.text) for choice in choices)
+    completion += sum(tokens_of(call.name) + tokens_of(call.arguments) for choice in choices for call in choice.calls)
+    return SandboxUsage(prompt, completion + painted, reasoning=reasoning, painted=painted)

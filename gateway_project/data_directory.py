@@ -1,0 +1,102 @@
+"""GATEWAY_HOME: the one folder that holds what the product keeps on this machine.
+
+Knows the folder's layout, who may read it, and which server holds it. Must never know Django, nor what the stores
+keep: the settings read this module, and so does everything that runs before there are settings.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+class HomeInUseError(OSError):
+    """Another server holds this home."""
+
+
+def path() -> Path:
+    """Return GATEWAY_HOME, by default `.local` in the project; it need not exist."""
+    return Path(os.environ.get("GATEWAY_HOME") or PROJECT / ".local").expanduser().absolute()
+
+
+def create(home: Path) -> None:
+    """Make the home and the folders that are for its owner only. Raises OSError.
+
+    The home itself may be passed through but not listed: PostgreSQL, which refuses to be root, is run as `nobody`
+    when root starts the server, and has its data inside.
+    """
+    if not home.exists():
+        home.mkdir(parents=True)
+        home.chmod(0o711)
+    for name in ("run", "logs"):
+        (home / name).mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def hold_lock(home: Path) -> Iterator[None]:
+    """Hold the home for this process, which must be the only server on it. Raises HomeInUseError.
+
+    The operating system lets go when the process ends, however it ends.
+    """
+    with (home / "run" / "lock").open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            raise HomeInUseError(
+                f"a server (process {file.read().strip() or 'unknown'}) already runs on {home}: "
+                "stop it, or set GATEWAY_HOME to another folder"
+            ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def find_lock_holder(home: Path) -> int | None:
+    """Return the number of the process that holds the home, None when no server runs on it."""
+    try:
+        with (home / "run" / "lock").open("r+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(file.read())
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def write_store_urls(home: Path, urls: Mapping[str, str]) -> None:
+    """Tell other processes where this process's stores are: `database_url`, `redis_url`."""
+    record = _record(home)
+    draft = record.with_suffix(".new")
+    draft.write_text(json.dumps({**urls, "pid": os.getpid()}))
+    draft.chmod(0o600)
+    draft.replace(record)
+
+
+def remove_store_urls(home: Path) -> None:
+    """Withdraw what `write_stores` told."""
+    _record(home).unlink(missing_ok=True)
+
+
+def read_store_urls() -> dict[str, str]:
+    """Return the URLs of the stores that a live server started on this home, or nothing."""
+    try:
+        told = json.loads(_record(path()).read_text())
+        os.kill(told.pop("pid"), 0)
+    except PermissionError:
+        pass  # Alive, and another user's.
+    except (OSError, ValueError):
+        return {}
+    return {name: str(url) for name, url in told.items()}
+
+
+def _record(home: Path) -> Path:
+    return home / "run" / "stores.json"

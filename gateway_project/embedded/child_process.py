@@ -1,0 +1,127 @@
+"""Child processes on a leash: they end when their parent ends, even when it is killed.
+
+Knows how a process is started, ended and recognized again. Must never know what the process does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from gateway_project.scheduling_priority import lower_scheduling_priority
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+
+@dataclass(frozen=True)
+class SystemUser:
+    """Whom a process runs as."""
+
+    uid: int
+    gid: int
+
+
+def spawn(
+    argv: Sequence[str | Path],
+    *,
+    output: int | IO[bytes],
+    env: Mapping[str, str],
+    cwd: Path | str = "/",
+    user: SystemUser | None = None,
+    orphan_signal: signal.Signals = signal.SIGKILL,
+    background: bool = False,
+    descriptors: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a process in a session of its own; it gets `orphan_signal` when this process dies. Raises OSError.
+
+    What works in the `background` lets the others go first where they share a core. It inherits the `descriptors`.
+    Call it from the main thread: on Linux the leash hangs on the thread that made the child. Elsewhere there is no
+    leash, and whoever starts next ends what was left behind (`end_leftover`).
+    """
+    return subprocess.Popen(
+        [os.fspath(word) for word in argv],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=dict(env),
+        cwd=cwd,
+        start_new_session=True,
+        pass_fds=descriptors,
+        preexec_fn=_leash(orphan_signal, background=background),
+        user=user.uid if user else None,
+        group=user.gid if user else None,
+        extra_groups=[] if user else None,
+    )
+
+
+def _leash(orphan_signal: signal.Signals, *, background: bool) -> Callable[[], None] | None:
+    """Return what the child does between fork and exec; the change of user, which would undo it, is then done."""
+    if _libc is None:
+        return None
+    parent, prctl = os.getpid(), _libc.prctl
+
+    def fasten() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(orphan_signal))
+        if os.getppid() != parent:  # It died before the leash was on.
+            os.kill(os.getpid(), signal.SIGKILL)
+        if background:
+            lower_scheduling_priority()
+
+    return fasten
+
+
+def stop_child(process: subprocess.Popen[bytes], stop: signal.Signals, force: signal.Signals, patience: float) -> None:
+    """Ask the process to stop, and make it stop when it has not after `patience` seconds."""
+    for kind in (stop, force, signal.SIGKILL):
+        if process.poll() is None:
+            process.send_signal(kind)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(patience)
+
+
+def stop_leftover(pid_file: Path, program: str, folder: Path, stop: signal.Signals, patience: float = 15) -> None:
+    """End the process that a killed parent left behind: the one in `pid_file`, if it is `program` run on `folder`.
+
+    The number may be another process's by now, which is let alone; the file is then removed.
+    """
+    try:
+        pid = int(pid_file.read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        return
+    deadline, kind = time.monotonic() + patience, stop
+    while _is(pid, program, folder):
+        with suppress(ProcessLookupError):
+            os.kill(pid, kind)
+        while _is(pid, program, folder) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        deadline, kind = time.monotonic() + patience, signal.SIGKILL
+    pid_file.unlink(missing_ok=True)
+
+
+def _is(pid: int, program: str, folder: Path) -> bool:
+    """Is the process alive, and `program` with `folder` among its arguments?"""
+    command = _command_of(pid)
+    return program in command and str(folder) in command
+
+
+def _command_of(pid: int) -> str:
+    """Return the command line of a process, empty when there is none."""
+    if sys.platform == "linux":
+        try:
+            return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="surrogateescape")
+        except OSError:
+            return ""
+    listed = subprocess.run(
+        ["ps", "-ww", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False
+    )
+    return listed.stdout
