@@ -1,4 +1,4 @@
-"""How many tokens a prompt has: asked of whoever would answer it, where that can be asked, else estimated.
+"""Token counting: ask the provider that would answer for a prompt's token count, where it can; else estimate.
 
 Knows whom to ask and how long to wait. It costs nothing and leaves no record. Must never know a wire format.
 """
@@ -109,7 +109,7 @@ def _ask(candidate: Candidate, chat: Chat, size: int) -> int | None:
 def _send(
     url: str, headers: dict[str, str], body: bytes, timeouts: Timeouts, ip: str | None, *, new_connection: bool = False
 ) -> UpstreamResponse:
-    """Return the exchange once its head is there. Raises UpstreamFailure."""
+    """Return the response once its head is there. Raises UpstreamFailure."""
     with closing(
         connection_pool.send("POST", url, headers, body, timeouts, ip, new_connection=new_connection)
     ) as sending:

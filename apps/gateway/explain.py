@@ -1,4 +1,4 @@
-"""What would happen to a chat, told without asking any provider: who would be tried in which order, and who would not.
+"""Routing explanation: which providers would be tried for a chat, in which order, and which not; none is called.
 
 Reserves nothing, records nothing, costs nothing. Knows the order of decisions as the pipeline makes them.
 """

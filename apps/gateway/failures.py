@@ -1,4 +1,4 @@
-"""What can go wrong at a provider, and what follows: try elsewhere, or tell the client. Pure.
+"""Upstream failures: what can go wrong at a provider, and whether to try elsewhere or tell the client. Pure.
 
 `error_type` is what the routing metadata says: `none`, `timeout`, `network`, `upstream_error`, `client_error`, …
 """

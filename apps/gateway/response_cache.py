@@ -1,8 +1,8 @@
-"""Answers kept for a project that asks for it, and given again to the same question, plain or streamed.
+"""Response cache: keep answers for a project that asks for it, and replay them to equal requests, plain or streamed.
 
-A question is a project's, and all of the request that can change its answer; an answer is kept as its events. Equal
-questions that are asked at the same time in one process are asked once. An answer is encrypted where it is kept: it is
-content, whatever the organization's retention. Must never give one project's answer to another's client.
+An entry is keyed by its project and all of the request that can change the answer; it holds the answer's events. Equal
+requests at the same time in one process are sent once. Entries are encrypted: an answer is content, whatever the
+organization's retention. Must never give one project's answer to another's client.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _inflight: dict[str, Signal] = {}
 
 @dataclass(slots=True)
 class CacheEntry:
-    """The place of one question's answer. Close it whatever happens: others may wait for the answer."""
+    """One request's entry in the cache. Close it whatever happens: others may wait for the answer."""
 
     key: str
     seconds: int
@@ -134,7 +134,7 @@ def find_cache_entry(
     chat: Chat,
     client_disconnect: ClientDisconnect,
 ) -> CacheEntry | None:
-    """Return the place of a chat's answer; None when the project keeps none. `provider` is the one that was named."""
+    """Return a chat's entry; None when the project keeps no answers. `provider` is the one that was named."""
     if not seconds:
         return None
     question = msgspec.structs.replace(chat, model=model_id, **_BESIDE)

@@ -1,6 +1,6 @@
-"""What a client is told of its request beside the answer: how it was routed, and what it cost.
+"""Response metadata: what a client is told beside the answer: how its request was routed, and what it cost.
 
-Knows the words. Must never decide anything.
+Knows names. Must never decide anything.
 """
 
 from __future__ import annotations

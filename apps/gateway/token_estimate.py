@@ -1,4 +1,4 @@
-"""How many tokens something is, when nobody has counted yet: before a call, and after one that reported nothing.
+"""Token estimate: about how many tokens a text or request is, before a call, and after one that reported no usage.
 
 Four bytes of UTF-8 make a token of Latin script, code or JSON; of other scripts, what their characters weigh. Pure; an
 estimate is always marked as one by its caller.

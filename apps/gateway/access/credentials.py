@@ -1,4 +1,4 @@
-"""Whose credential opens a provider's door, by the project's mode.
+"""Provider credentials: the service's or the organization's own (BYOK), by the project's mode; with cooldowns.
 
 Service credentials come from the environment variables that the catalog names; an organization's own are decrypted when
 they are used, never before. Must never log or return one.
@@ -21,7 +21,7 @@ API_KEYS, CREDITS, HYBRID = "api-keys", "credits", "hybrid"
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """A way into a provider. `mode` is who pays: `api-keys` (the organization itself) or `credits`."""
+    """A credential for a provider. `mode` says who pays: `api-keys` (the organization itself) or `credits`."""
 
     mode: str
     own: OwnCredential | None = None
@@ -69,7 +69,7 @@ def credentials_for(policy: Policy, provider: CatalogProvider) -> list[Credentia
     ]
 
 
-# Seconds for which a credential rests: refused by its provider, out of money there, or asked too often.
+# Seconds of cooldown by status: refused by its provider, out of money there, or rate limited.
 _COOLDOWN_SECONDS = {401: 300.0, 403: 60.0, 402: 300.0, 429: 10.0}
 _MAX_COOLDOWN = 300.0
 # Names remembered at a time: tenants may have any number of credentials that are refused.
@@ -78,9 +78,9 @@ _cooling_until: dict[str, float] = {}
 
 
 def cool_down(credential: Credential, status: int | None, retry_after: float | None = None) -> bool:
-    """Let a credential rest after a refusal that is about it; return whether this was one.
+    """Put a credential on cooldown after a refusal that is about it; return whether this was one.
 
-    `retry_after` is the provider's own word, in seconds.
+    `retry_after` is what the provider asks for, in seconds.
     """
     seconds = _COOLDOWN_SECONDS.get(status or 0)
     if seconds is None:
@@ -94,7 +94,7 @@ def cool_down(credential: Credential, status: int | None, retry_after: float | N
 
 
 def is_usable(name: str) -> bool:
-    """Return whether a credential may be used just now."""
+    """Return whether a credential is not on cooldown."""
     until = _cooling_until.get(name)
     if until is None:
         return True
@@ -105,5 +105,5 @@ def is_usable(name: str) -> bool:
 
 
 def reset_cooldowns() -> None:
-    """Let every credential be used again."""
+    """End every cooldown."""
     _cooling_until.clear()

@@ -1,6 +1,6 @@
-"""The IP address at which a tenant's own provider is called: looked at by the guard, and then not looked up again.
+"""Pinned IP address: call a tenant's own provider at the address that the guard checked, without a second DNS lookup.
 
-Must never let an address pass that `keys/ssrf_guard.py` refuses.
+Defeats DNS rebinding. Must never let an address pass that `keys/address_guard.py` refuses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a token may do: one frozen value per key, read once and trusted while its organization's generation stands.
+"""Access policy: what an API key may do, one frozen value per key, trusted while its organization's generation stands.
 
 Knows how to read a policy; when to is `policy_cache`'s. Must never know what a request asks for.
 """
@@ -75,7 +75,7 @@ class Policy:
     gone_reason: str | None
     generation: str
     read_at: float
-    # Whom it may ask, by the name of a model (`candidates.ReachableCandidates`): found out once, forgotten with the policy.
+    # By the name of a model, the candidates it may use (`candidates.ReachableCandidates`): cached with the policy.
     reachable_models: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @property

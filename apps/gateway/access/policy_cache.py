@@ -1,5 +1,4 @@
-"""Cache of policies: one copy a key and worker, read by one request for all, renewed before it expires, and served on
-while the database is away.
+"""Policy cache: one copy per key and worker, read once for all who ask, renewed early, served stale in outages.
 
 A copy is trusted for MAX_AGE. Past that it is served only while the database is known to be away, up to
 POLICY_MAX_STALE; one whose generation has passed never (docs/adr/0088). Knows ages and digests. Must never know what a
@@ -51,7 +50,7 @@ _MAX_STALE = CachedSetting("POLICY_MAX_STALE")
 
 
 class CacheablePolicy(Protocol):
-    """What the cache needs to know of a policy."""
+    """What the cache needs to know of the values it keeps."""
 
     @property
     def organization_id(self) -> UUID: ...
@@ -136,7 +135,7 @@ class PolicyCache(Generic[Policy]):
             self._drop(cache_key, copy)
 
     def distrust(self, token: str, known: Policy) -> None:
-        """Have a copy that nobody can confirm read anew once it is a second old; kept while the database is away."""
+        """Let a copy that the store cannot confirm expire once it is a second old; kept for a database outage."""
         copy = self._copies.get(self._cache_key(token))
         if copy is not None and copy.policy is known and time.monotonic() - known.read_at > DOUBTED_AFTER:
             copy.trusted_until = 0.0
@@ -154,7 +153,7 @@ class PolicyCache(Generic[Policy]):
             del self._copies[cache_key]
 
     def _find_anew(self, token: str, cache_key: bytes) -> Policy:
-        """Read it, or let somebody read it who is at it already; go on with the copy there is when nobody can."""
+        """Read the policy (single-flight); serve the stale copy, if there is one, when the database is away."""
         refusal = self._refusals.get(cache_key)
         if refusal is not None and refusal.holds:
             raise Unauthenticated(INVALID_KEY)
@@ -197,7 +196,7 @@ class PolicyCache(Generic[Policy]):
         run_in_background(renew)
 
     def _read_once(self, token: str, cache_key: bytes, copy: _Copy[Policy] | None) -> Policy:
-        """Read and keep it, once for all who ask at the same time."""
+        """Read the policy and cache it, once for all concurrent requests."""
 
         def read() -> Policy:
             try:

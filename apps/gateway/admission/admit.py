@@ -1,4 +1,4 @@
-"""Letting a request in: one atomic round trip checks generations, limits and credits, and reserves the worst case.
+"""Admission: check generations, limits and credits and reserve a request's worst-case cost, in one atomic round trip.
 
 Knows what a request may cost at most and who it counts against. Must never know how it will be answered.
 """
@@ -42,7 +42,7 @@ _LONGEST = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
 
 
 class AdmissionGrant(msgspec.Struct, frozen=True):
-    """A request that was let in: how the tightest of its rates stands, None where nobody counts, and what it holds.
+    """An admitted request: what is left of the tightest of its rate limits, None where there is none, and its hold.
 
     Where the store gave no answer it holds something in this process only.
     """
@@ -165,7 +165,7 @@ def settle(hold: Hold | OfflineHold, charge: Charge) -> SettledHold | None:
 
 
 def rate_headers(rate: RateLimitStatus) -> list[tuple[str, str]]:
-    """Return the headers that tell a client how its rate stands; `ratelimit-reset` is in seconds."""
+    """Return the rate limit headers for the client; `ratelimit-reset` is in seconds."""
     return [
         ("ratelimit-limit", str(rate.per_minute)),
         ("ratelimit-remaining", str(rate.left)),
@@ -174,7 +174,7 @@ def rate_headers(rate: RateLimitStatus) -> list[tuple[str, str]]:
 
 
 def _rates_of(policy: Policy, route: str, *, free: bool) -> tuple[RateLimit, ...]:
-    """Return what a request counts against: its organization's rate, its key's, and that of free models.
+    """Return the rate limits of a request: its organization's, its key's, and that of free models.
 
     Chats, messages and images (the first word of a route) are counted apart; free models are not.
     """

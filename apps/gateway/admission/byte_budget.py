@@ -1,4 +1,4 @@
-"""A budget of bytes under way, per worker and per organization in it: large request bodies and answers, while held.
+"""Byte budget: shed load by the bytes of large requests and answers in flight, per worker and per organization in it.
 
 Small bodies are not counted: the number of connections bounds them. Knows sizes and whose they are. Must never know
 what is in them.
@@ -32,7 +32,7 @@ _held: defaultdict[UUID, int] = defaultdict(int)
 
 
 class ByteReservation:
-    """What one request holds of the budget of this worker and its organization's. Release it whatever happens."""
+    """One request's share of this worker's and its organization's byte budget. Release it whatever happens."""
 
     __slots__ = ("_organization_id", "size")
 
@@ -41,7 +41,7 @@ class ByteReservation:
         self.size = 0
 
     def reserve(self, size: int) -> None:
-        """Hold more bytes, of a request. One that is alone is let in however large it is.
+        """Reserve more bytes of a request. A request that is alone is let in however large it is.
 
         Raises RateLimited when the organization holds too many, Overloaded when the worker does.
         """
@@ -58,7 +58,7 @@ class ByteReservation:
         self._add(size)
 
     def reserve_for_answer(self, size: int) -> None:
-        """Hold more bytes, of an answer. Raises Overloaded far beyond the budget, unless it is alone."""
+        """Reserve more bytes of an answer. Raises Overloaded far beyond the budget, unless it is alone."""
         self._add(size)
         own, all_held = _held[self._organization_id], sum(_held.values())
         if (own > self.size and own > _FOR_ANSWERS * _OF_ORGANIZATION.value) or (
@@ -86,8 +86,8 @@ class ByteReservation:
 
 
 def _collect_soon() -> None:
-    """Look for garbage in a moment: a failure's traceback may hold a body in a cycle, and cycles are looked for seldom
-    (`readying.stay`). Once for all that end meanwhile."""
+    """Run the garbage collector in a moment: a failure's traceback may hold a body in a cycle, and cycles are looked
+    for seldom (`worker_warmup.freeze_loaded_objects`). Once for all that end meanwhile."""
     global _collecting
     if not _collecting:
         _collecting = True

@@ -1,4 +1,4 @@
-"""What organizations and keys were last known to have, for when the store cannot say: as told with each reservation.
+"""Last known balances: what organizations and keys had at their latest reservation, for outages of the store.
 
 Knows amounts (1e-9 USD) and where else to ask. Must never be asked while the store answers.
 """
@@ -40,7 +40,7 @@ _reads: SingleFlight[tuple[Scope, UUID], list[Balance]] = SingleFlight(10.0)
 
 
 def remember(request: ReservationRequest, answer: ReservationResult) -> None:
-    """Take note of what the store said beside its answer to a request."""
+    """Remember the balances that the store returned with a reservation."""
     limit = request.key_limit_nanos
     if answer.credits_left is not None:
         _remember_balance(request.organization_id, answer.credits_left)
@@ -54,7 +54,7 @@ def remember(request: ReservationRequest, answer: ReservationResult) -> None:
 
 
 def forget_all() -> None:
-    """Know nothing, as at the start."""
+    """Forget every balance, as at the start."""
     global _failed_until
     _balances.clear()
     _asked_at.clear()

@@ -1,4 +1,4 @@
-"""Letting requests in while the store gives no answer: by what this process knows, within an allowance.
+"""Offline admission: let requests in during an outage of the store (fail open), within an allowance of what is known.
 
 An organization may be served beyond what anybody can check by `OFFLINE_ALLOWANCE_USD` in each process and no more, and
 never beyond what it was last known to have; what was let through counts until the store has long answered again
@@ -94,7 +94,7 @@ def on_heartbeat() -> None:
 
 
 def forget_all() -> None:
-    """Know nothing, as at the start."""
+    """Forget everything, as at the start."""
     _forget(kept={})
     _unanswered.clear()
     OUTAGE.forget()
@@ -195,7 +195,7 @@ def _headroom(hold: OfflineHold) -> int:
 
 
 def _too_many(request: ReservationRequest, account: OfflineAccount) -> ReservationResult | None:
-    """Return the refusal that a rate or the number of requests at once calls for, if one does."""
+    """Return the refusal by a rate limit or the concurrency limit, if either is reached."""
     for rate in request.rates:
         if (used_up := _check_token_bucket(rate)) is not None:
             return ReservationResult(ReservationOutcome.TOO_FAST, rate=used_up)
@@ -230,7 +230,7 @@ def _count_in(hold: OfflineHold, rates: tuple[RateLimit, ...]) -> None:
 
 
 def _check_token_bucket(rate: RateLimit) -> RateLimitStatus | None:
-    """Return how a rate stands that is used up; a bucket of a minute's requests that fills evenly, in this process."""
+    """Return the state of a rate limit that is used up, else None: a token bucket of this process alone."""
     each = 60 / rate.per_minute
     now = time.monotonic()
     full_in = max(_full_at.get(rate.bucket, 0.0) - now, 0.0)

@@ -1,4 +1,4 @@
-"""What a request counts for that was let in while the store gave no answer, in this process only.
+"""Offline hold: what a request counts for that was admitted during an outage of the store, in this process only.
 
 Knows amounts (1e-9 USD) and who they count against. Must never decide who is let in.
 """

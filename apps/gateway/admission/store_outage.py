@@ -1,6 +1,6 @@
-"""A stretch of time in which the store gives this process no answer: when it begins, why, and when it is over.
+"""Store outage: when the store stopped answering this process, why, and when the outage is over.
 
-Told once at its beginning (an error: somebody should look) and once at its end. Knows moments. Must never decide what
+Logged once at its beginning (an error: somebody should look) and once at its end. Knows moments. Must never decide what
 is done meanwhile.
 """
 
@@ -51,7 +51,7 @@ class StoreOutage:
         self.forget()
 
     def forget(self) -> None:
-        """Know of none, as at the start."""
+        """Forget any outage, as at the start."""
         self.began_at: float | None = None
         self.ended_at = 0.0
         self.admitted = self.refused = 0

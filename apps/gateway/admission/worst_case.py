@@ -1,4 +1,4 @@
-"""What a request may cost: what is held for it before it is asked, and how much may be written for what is held.
+"""Worst-case cost: what to hold for a request before it is sent, and how many tokens the held amount covers.
 
 A plain answer is held whole, by the limit that the client or the model sets; where less is granted, that is the limit
 which the provider is given. A stream is held in parts, since it can be ended (`answer_meter`), unless its provider

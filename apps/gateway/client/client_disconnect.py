@@ -1,7 +1,8 @@
-"""Noticing that the client has left, in every phase: before the first byte, between chunks, and for plain requests.
+"""Client disconnect: notice a client that hangs up, and end every wait on its behalf.
 
-Looks at the clients' sockets while the gateway waits for providers and interrupts the wait for one who is gone, which
-closes the provider's socket on the way out. Knows sockets and greenlets. Must never know what is being waited for.
+Covers every phase: before the first byte, between chunks, and plain requests. Polls the clients' sockets while the
+gateway waits for providers; the exception that ends a wait also closes the provider's socket. Knows sockets and
+greenlets. Must never know what is being waited for.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _poll = get_original("select", "poll")
 
 
 class ClientDisconnect:
-    """Watches one client. Without a socket (another server, a test client) it never interrupts.
+    """Watches one client's connection. Without a socket (another server, a test client) it never interrupts.
 
     The watch begins with the first wait and goes on until `close`.
     """
@@ -72,7 +73,7 @@ class ClientDisconnect:
 
 
 class _DisconnectPoller:
-    """All clients of an event loop that are being waited for: one look at all of them now and then."""
+    """Polls the sockets of all clients of an event loop that are being waited for, a few times a second."""
 
     def __init__(self, hub: Hub) -> None:
         self.clients: dict[ClientDisconnect, socket.socket] = {}
@@ -99,7 +100,7 @@ _pollers: WeakKeyDictionary[Hub, _DisconnectPoller] = WeakKeyDictionary()
 
 
 def _find_poller() -> _DisconnectPoller:
-    """Return the watch of the event loop that runs this."""
+    """Return the poller of the event loop that runs this."""
     hub = gevent.get_hub()
     watch = _pollers.get(hub)
     if watch is None:

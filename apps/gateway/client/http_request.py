@@ -1,4 +1,4 @@
-"""One HTTP call to the hot path, read from a WSGI environment: the same whether Django stands before it or not.
+"""Client request and response: one HTTP call, read from a WSGI environment, with or without Django in front.
 
 Knows HTTP and WSGI. Must never know what the body means.
 """
@@ -36,7 +36,7 @@ class Releasable(Protocol):
 
 
 class ClientRequest:
-    """The client's side of a request."""
+    """A client's HTTP request."""
 
     # What of the budget of bytes its body takes up, once that is read.
     byte_reservation: Releasable | None = None
@@ -58,7 +58,7 @@ class ClientRequest:
         return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
 
     def is_header_true(self, name: str) -> bool:
-        """Return whether a header says `true`."""
+        """Return whether a header is `true`."""
         return (self.header(name) or "").strip().lower() == "true"
 
     @property
@@ -70,7 +70,7 @@ class ClientRequest:
 
     @property
     def source(self) -> str | None:
-        """Who the request comes from, in the client's own words (`x-source`)."""
+        """The client's own name for where the request comes from (`x-source`)."""
         value = self.header("x-source")
         return value[:_MAX_TAG_LENGTH] if value else None
 
@@ -164,7 +164,7 @@ def _too_large(limit: int) -> BodyTooLarge:
 
 
 class ClientResponse(msgspec.Struct, eq=False):
-    """What goes back: a status, headers, and a body in one or more pieces."""
+    """The HTTP response: a status, headers, and a body in one or more pieces."""
 
     status: int
     headers: list[tuple[str, str]] = []

@@ -1,7 +1,7 @@
-"""Loop detection: a request that a tenant's own provider sends back here is known by the header `CDN-Loop` (RFC 8586).
+"""Loop detection: recognize a request that a tenant's provider sends back here, by the `CDN-Loop` header (RFC 8586).
 
-It goes to addresses that tenants give, and nowhere else. A token stands for a deployment: it can be recognized there,
-and says nothing to anybody else. Must never carry an address, a version, or what is asked.
+The header goes to addresses that tenants give, and nowhere else. A token stands for a deployment: the deployment
+recognizes it, and it tells nobody else anything. Must never carry an address, a version, or what is asked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"gw-[0-9a-f]{24}")
 
 
 def read_cdn_loop(request: ClientRequest) -> str:
-    """Return the deployments that a request has passed, for whoever it is sent on to; others' words are left out.
+    """Return the `CDN-Loop` tokens of the deployments that a request has passed; other tokens are left out.
 
     Raises InvalidRequest when it has passed this one, or too many.
     """
@@ -39,12 +39,12 @@ def read_cdn_loop(request: ClientRequest) -> str:
 
 
 def append_own_token(cdn_loop: str) -> str:
-    """Return the header's value for the next one on the way."""
+    """Return the header's value to send, with this deployment's token at its end."""
     return f"{cdn_loop}, {own_token()}" if cdn_loop else own_token()
 
 
 def own_token() -> str:
-    """Return what stands for this deployment: the same in all of its processes, and nobody else can make it."""
+    """Return this deployment's token: the same in all of its processes, and nobody else can make it."""
     return _token_of(settings.SECRET_KEY)
 
 

@@ -1,4 +1,4 @@
-"""A `multipart/form-data` body, read strictly: what is not exactly a form is refused, and its size is bounded first.
+"""Multipart form parser: read a `multipart/form-data` body strictly, refuse what is not exactly a form, bound its size.
 
 Knows the format of forms. Must never know what a field means.
 """

@@ -1,6 +1,7 @@
-"""Which conversation a request belongs to, in the words that clients already send; for prompt caches at providers.
+"""Session affinity: find the conversation that a request belongs to, so that its provider's prompt cache is hit again.
 
-Pure. Must never leave this process: the word is only compared.
+Reads the headers and fields that clients already send. Pure. The key is only compared, and must never leave this
+process.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _LONGEST_USER = 16_384
 def find_session_key(
     headers: Mapping[str, str], prompt_cache_key: str | None, metadata: Mapping[str, Any] | None
 ) -> str | None:
-    """Return a word that all requests of one conversation share, None when the client has none."""
+    """Return the key that all requests of one conversation share, None when the client sends none."""
     for name in HEADERS:
         if value := headers.get(name):
             return value[:_LONGEST]

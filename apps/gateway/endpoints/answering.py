@@ -1,4 +1,4 @@
-"""How an admitted chat becomes an HTTP answer, whatever the client's wire format: whole, streamed, or an error."""
+"""Chat responses: turn an admitted chat into an HTTP response in the client's format: whole, streamed, or an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What anybody may read without an API key, and nobody with a wrong one: whoever presents a key learns that it is good.
+"""Public endpoints: readable without an API key, refused to a wrong one: who presents a key learns that it works.
 
 Knows whether a key is presented, and that it works. Must never know what is read.
 """

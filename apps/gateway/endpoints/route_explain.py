@@ -1,4 +1,4 @@
-"""`POST /v1/route/explain`: a chat completion's body in, the choice of its provider out; nobody is called."""
+"""`POST /v1/route/explain`: explain which provider would answer a chat completion, without calling any."""
 
 from __future__ import annotations
 

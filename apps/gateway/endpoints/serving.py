@@ -1,4 +1,4 @@
-"""The two doors to the hot endpoints: straight from WSGI, and through Django's URL map. One function serves both."""
+"""WSGI and Django adapters of the hot endpoints: one function serves both."""
 
 from __future__ import annotations
 

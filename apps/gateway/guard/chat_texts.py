@@ -1,4 +1,4 @@
-"""Every text and file of a chat that a model will read, by the client's names for them, and the way to change a text.
+"""Chat texts: every text and file of a chat that a model will read, by the client's path to it, and how to redact each.
 
 Also what the client's own bytes say beyond what was understood of them, as they may be sent on as they are. Knows the
 canonical language. Must never know what texts are searched for.

@@ -1,4 +1,4 @@
-"""A file that came along with a request: its bytes, and what it says where it is a text.
+"""Attached documents: a file that came along with a request, as bytes, and as text where it is one.
 
 Knows data URLs, base64 and the encodings of texts. Must never fetch anything: of a file at an address no more than that
 is known. Pure.

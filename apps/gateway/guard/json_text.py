@@ -1,4 +1,4 @@
-"""A JSON value as it reads, one `name: value` a line, and the way back from places in that text to the value.
+"""JSON as text: write a JSON value as `name: value` lines for scanning, and map redactions of it back to the value.
 
 A model reads names and values together, without the marks of JSON and its escapes: so do those who search it. Pure.
 Must never know what is searched for, nor whose value it is.
@@ -191,11 +191,11 @@ def _is_base64(text: str) -> bool:
 def _is_text(base64: str) -> bool:
     head = base64[:_HEAD].rstrip("=")
     try:
-        told = b64decode(head[: len(head) // 4 * 4].replace("-", "+").replace("_", "/"))
+        decoded = b64decode(head[: len(head) // 4 * 4].replace("-", "+").replace("_", "/"))
     except ValueError:
         return True
     # The head may end within a character.
-    return "\N{REPLACEMENT CHARACTER}" not in told.decode("utf-8", "replace")[:-1]
+    return "\N{REPLACEMENT CHARACTER}" not in decoded.decode("utf-8", "replace")[:-1]
 
 
 def _rename(value: dict[str, Any], name: str, new: str) -> None:

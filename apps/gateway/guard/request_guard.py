@@ -1,4 +1,4 @@
-"""A request held against its organization's guardrails: refused, masked, or let through, and what was found noted.
+"""Request guard: run an organization's guardrails on a request: refuse, redact or pass it, and record findings.
 
 Between the chat, which guardrails must never know, and the rules, which the gateway must never know.
 """

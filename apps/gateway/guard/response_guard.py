@@ -1,4 +1,4 @@
-"""An answer held against guardrails as it passes: nothing of what a rule finds reaches the client, nor the cache.
+"""Response guard: run guardrails on an answer as it streams: nothing that a rule finds reaches client or cache.
 
 Text goes on as soon as no rule can find anything in it any more; a tool call once it is whole. Where a rule blocks, the
 answer ends as one that a content filter ended. Knows events. Must never know a wire format or a rule.

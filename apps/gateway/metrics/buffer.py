@@ -1,4 +1,4 @@
-"""Counts on their way to the metrics: added up in plain numbers, handed over together once a second.
+"""Metrics buffer: add counts up in plain numbers, and flush them to Prometheus once a second.
 
 A metric's own count takes a lock and, with several workers, a file's page; a request adds to nine. Knows numbers. Must
 never know what they count.

@@ -1,4 +1,4 @@
-"""What the gateway counts about itself, over all worker processes."""
+"""Metric definitions: the Prometheus metrics of the gateway, over all worker processes."""
 
 from __future__ import annotations
 

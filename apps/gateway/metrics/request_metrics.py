@@ -1,4 +1,4 @@
-"""Finished requests as metrics. Knows a record and the metrics' names; decides nothing."""
+"""Request metrics: count a finished request. Knows a record and the metrics' names; decides nothing."""
 
 from __future__ import annotations
 

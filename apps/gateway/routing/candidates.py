@@ -1,4 +1,4 @@
-"""Which offers could answer this request for this caller; when none can, the error says which need emptied the list.
+"""Candidates: the offers that could answer this request for this caller; an error names what none can do.
 
 Decides over values. Must never open a socket, ask a store, or prefer one candidate to another.
 """
@@ -38,7 +38,7 @@ _MAX_REACHABLE_MODELS = 32
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An offer that fits, the way into its provider, what to call the model there, and the share off its price.
+    """An offer with a credential for its provider, the model's name there, and the discount off its price.
 
     A discount is off what the service charges: a call with the organization's own credential has none.
     """
@@ -79,7 +79,7 @@ class Candidate:
 
 
 class ReachableCandidates(msgspec.Struct, frozen=True):
-    """Whom a caller may ask for a model by one of its names, whatever is asked: on a day, under a catalog."""
+    """The candidates for a model by one of its names that a caller may use at all: on a day, under a catalog."""
 
     catalog: Catalog
     today: date
@@ -89,7 +89,7 @@ class ReachableCandidates(msgspec.Struct, frozen=True):
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """What is left to choose from, never empty. `requested_provider` is the one the client named."""
+    """The eligible candidates, never empty. `requested_provider` is the one the client named."""
 
     requested_provider: str | None
     eligible: tuple[Candidate, ...]
@@ -122,7 +122,7 @@ def resolve(
 
 
 def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Discounts) -> ReachableCandidates:
-    """Return whom the caller may ask for the chat's model. Raises as `resolve` does.
+    """Return the candidates for the chat's model that the caller may use. Raises as `resolve` does.
 
     It is the same from one request to the next, and is kept with the policy; but where discounts may expire, and for
     pictures, whose offers depend on what is asked.
@@ -251,7 +251,7 @@ def _filter_by_access_rules(
 
 
 def _filter_by_capabilities(chat: Chat, reachable: Sequence[Candidate], requested: str | None) -> tuple[Candidate, ...]:
-    """Return the candidates that can do everything asked."""
+    """Return the candidates that meet every requirement. Raises InvalidRequest when none does."""
     left = tuple(reachable)
     for need in requirements_of(chat):
         left = tuple(one for one in left if need.is_met_by(one.offer))
@@ -270,7 +270,7 @@ def _filter_by_capabilities(chat: Chat, reachable: Sequence[Candidate], requeste
 
 
 def _unsupported(chat: Chat, need: Requirement) -> InvalidRequest:
-    """Return the refusal that says which need nobody meets."""
+    """Return the error that names the requirement that no candidate meets."""
     message = f"{chat.model} does not support {need.name}"
     return InvalidRequest(message, code="unsupported_feature", param=need.param)
 

@@ -1,8 +1,9 @@
-"""How each model at each provider has done in the last five minutes, as all workers together have seen it.
+"""Circuit breaker: take a model at a provider out of routing while it keeps failing, as all workers together see it.
 
-A worker counts what it sees and, once a second, adds it to Valkey and reads what the others have added; requests read
-this process's copy and never wait. A mapping that keeps failing is cut off (its circuit is open) until a single request
-that is sent there to find out succeeds. Knows counts and clocks. Must never know a tenant, a request or a price.
+A worker counts outcomes and, once a second, adds them to Valkey and reads what the others added; requests read this
+process's copy and never wait. The circuit of a mapping (`provider/model`) that keeps failing opens, and closes when a
+single probe request succeeds. The same counts give each mapping's statistics of the last five minutes
+(`provider_stats`). Knows counts and clocks. Must never know a tenant, a request or a price.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from apps.kernel.redis import client
 
 log = structlog.get_logger(__name__)
 
-# Seconds: how far back figures count, how finely they age, how long they are fresh, how often workers compare notes.
+# Seconds: how far back figures count, how finely they age, how long they are fresh, how often workers sync.
 WINDOW_SECONDS, BUCKET_SECONDS, FRESH_SECONDS, SYNC_SECONDS = 300, 10, 30, 1.0
 # A circuit opens when so many attempts failed one after the other, as one worker saw it, or when within the last two
 # buckets so many failed, as all saw it, and they are so large a share.
@@ -48,7 +49,7 @@ class OpenCircuit(msgspec.Struct):
 
 @dataclass(slots=True)
 class CircuitBreakers:
-    """This process's copy, and what it has not yet told the others. Keys are `provider/model`."""
+    """All circuits and counts as this process knows them, and what it has not yet shared. Keys are `provider/model`."""
 
     _unsent: dict[str, OutcomeCounts] = field(default_factory=lambda: defaultdict(OutcomeCounts))
     _buckets: dict[int, dict[str, OutcomeCounts]] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class CircuitBreakers:
     _consecutive_failures: dict[str, int] = field(default_factory=dict)
 
     def stats(self, mapping: str) -> ProviderStats:
-        """Return how a mapping stands; a mapping nobody has asked stands well."""
+        """Return a mapping's statistics and whether its circuit is open; one without traffic counts as up."""
         known = self._stats.get(mapping, NO_TRAFFIC)
         circuit = self._circuits.get(mapping)
         if circuit is None:
@@ -104,13 +105,13 @@ class CircuitBreakers:
             self._open_if_failing(mapping)
 
     def start_probe(self, mapping: str) -> None:
-        """Note that a request is on its way through an open circuit: no other follows until it is known how it went."""
+        """Note that a probe goes through an open circuit: no other follows until its outcome is known."""
         circuit = self._circuits.get(mapping)
         if circuit is not None:
             circuit.next_probe = time.time() + circuit.pause
 
     def reset(self) -> None:
-        """Know nothing, as at the start."""
+        """Forget all counts and close all circuits, as at the start."""
         for part in (
             self._unsent,
             self._buckets,
@@ -124,7 +125,7 @@ class CircuitBreakers:
         self._changed.clear()
 
     def sync(self) -> None:
-        """Tell the others what was seen, and learn what they saw: one round trip. Raises RedisError."""
+        """Share this process's counts and read those of the others, in one round trip. Raises RedisError."""
         now = time.time()
         newest = int(now // BUCKET_SECONDS)
         oldest = newest - WINDOW_SECONDS // BUCKET_SECONDS
@@ -175,7 +176,7 @@ class CircuitBreakers:
         return list(pipe.execute()[writes:])
 
     def _merge_circuits(self, published: Mapping[str, str], now: float) -> None:
-        """Take over what the others opened and closed; one that nobody has tried for long is forgotten."""
+        """Take over the circuits that others opened and closed; one that nobody has probed for long is dropped."""
         circuits = {mapping: msgspec.json.decode(text, type=OpenCircuit) for mapping, text in published.items()}
         stale = [mapping for mapping, circuit in circuits.items() if now - circuit.next_probe > WINDOW_SECONDS]
         if stale:
@@ -227,7 +228,7 @@ CIRCUIT_BREAKERS = CircuitBreakers()
 
 
 def sync_forever() -> None:
-    """Compare notes for as long as the process lives; without Valkey each worker goes by what it sees itself."""
+    """Sync for as long as the process lives; without Valkey each worker goes by its own counts."""
     while True:
         try:
             CIRCUIT_BREAKERS.sync()

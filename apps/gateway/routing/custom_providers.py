@@ -1,7 +1,7 @@
-"""An organization's own OpenAI-compatible provider, asked for as `custom:<providerName>/<model>`. Pure.
+"""Custom providers: an organization's own OpenAI-compatible endpoint, named `custom:<providerName>/<model>`. Pure.
 
-Knows what is assumed of a provider that no data file describes: it can do everything, and nobody knows its prices. Must
-never know where it is called: that its credential says.
+Knows what is assumed of a provider that no data file describes: it can do everything, and its prices are unknown. Must
+never know where it is called: its credential says that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a dialect is told of an offer: the facts of the data files, and what the catalog's features say beside them.
+"""Dialect facts: what a dialect is told of an offer, from the data files and the catalog's features.
 
 Decides over values. Must never know a wire format.
 """

@@ -1,9 +1,9 @@
-"""Which failures count against a provider: those that were not the request's own fault.
+"""Failure attribution: decide which failures count against a provider, and which may be the request's own fault.
 
 A request that another provider answered was a good one, so whoever failed it before is to blame; a connection that
 broke is nobody else's doing. Failures without such proof count when more than one tenant has them, and of each only a
-few a minute, so that nobody's bad requests take a provider away from the others; the rest of them counts in the uptime
-that everybody is shown, and opens no circuit. Must never know what was asked.
+few a minute, so that nobody's bad requests take a provider away from the others; the rest count in the uptime that
+everybody is shown, and open no circuit. Must never know what was asked.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _counted: dict[str, dict[UUID, tuple[float, int]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class FailureEvidence:
-    """A failure at a mapping; `certain` when no request could have caused it."""
+    """A failure that may count against a mapping; `certain` when no request could have caused it."""
 
     mapping: str
     certain: bool
 
 
 def evidence_of(candidate: Candidate, failure: UpstreamFailure) -> FailureEvidence | None:
-    """Return what a failure says about a provider, None when nothing."""
+    """Return the evidence that a failure gives against a provider; None when it gives none."""
     if not failure.retryable:
         return None
     if candidate.credential.mode == API_KEYS and failure.status in _ABOUT_CREDENTIALS:
@@ -44,9 +44,9 @@ def evidence_of(candidate: Candidate, failure: UpstreamFailure) -> FailureEviden
     return FailureEvidence(candidate.mapping, certain=failure.error_type == "network")
 
 
-def record_failures(suspicions: Iterable[FailureEvidence], *, answered: bool, organization_id: UUID) -> None:
-    """Count the failures of a request, `answered` in the end or not, against those who are to blame."""
-    for one in suspicions:
+def record_failures(evidence: Iterable[FailureEvidence], *, answered: bool, organization_id: UUID) -> None:
+    """Count the failures of a request, `answered` in the end or not, in the circuit breakers of those to blame."""
+    for one in evidence:
         if answered or one.certain or _is_allowed(one.mapping, organization_id):
             CIRCUIT_BREAKERS.record_failure(one.mapping)
         else:

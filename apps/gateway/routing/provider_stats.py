@@ -1,4 +1,4 @@
-"""What counts say about a model at a provider: uptime, time to the first token, speed. Pure."""
+"""Provider statistics: uptime, latency (time to the first token) and throughput of a model at a provider. Pure."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ NO_TRAFFIC = ProviderStats()
 
 
 class OutcomeCounts(msgspec.Struct):
-    """What was seen of a mapping in some stretch of time. Times are milliseconds."""
+    """Outcomes of calls of a mapping in some stretch of time. Times are milliseconds."""
 
     succeeded: int = 0
     failed: int = 0
@@ -90,7 +90,7 @@ class OutcomeCounts(msgspec.Struct):
         self.steps = [one + more for one, more in zip(self.steps, other.steps, strict=True)]
 
     def nonzero_fields(self) -> Iterator[tuple[str, int]]:
-        """Yield each count that is not 0 with its short name."""
+        """Yield each count that is not 0 by its short name, as the store keeps it."""
         for name, short in _SHORT.items():
             if number := getattr(self, name):
                 yield short, number
@@ -99,7 +99,7 @@ class OutcomeCounts(msgspec.Struct):
                 yield str(step), number
 
     def add_field(self, short: str, number: int) -> None:
-        """Take in a count by its short name; a name of another version says nothing."""
+        """Add a count by its short name; unknown names, of another version, are ignored."""
         if short in _LONG:
             setattr(self, _LONG[short], getattr(self, _LONG[short]) + number)
         elif short.isdigit() and int(short) < len(self.steps):
@@ -119,7 +119,7 @@ _LONG = {short: name for name, short in _SHORT.items()}
 
 
 def compute_stats(counts: OutcomeCounts, fresh: int = 0) -> ProviderStats:
-    """Return what counts amount to."""
+    """Return the statistics of counts."""
     asked = counts.total
     return ProviderStats(
         requests=asked,

@@ -1,7 +1,7 @@
-"""Which candidate first, and why: a pure ranking over prices, uptime, speed, and what the client wants.
+"""Ranking: order candidates by price, uptime, speed and session affinity (rendezvous hashing). Pure.
 
-A provider that the client named comes first and the others stand by. Must never ask a clock, a store or a die: what
-happens to be known, and the luck of the draw, are given.
+A provider that the client named comes first and the others stand by. Must never ask a clock, a store or a random
+generator: current statistics and the random draw are given.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ StatsLookup = Callable[[str], ProviderStats]
 class RequestProfile(msgspec.Struct, frozen=True):
     """What of a request matters for ranking: its size in tokens, whether it streams, and the conversation it is of.
 
-    `random_draw`, from 0 to 1, decides who explores: those below `exploration`. `is_credential_usable` tells whether a credential may be
-    used just now.
+    `random_draw`, from 0 to 1, decides which requests explore: those below `exploration`. `is_credential_usable` tells
+    whether a credential, by its name, may be used now.
     """
 
     prompt_tokens: int
@@ -80,7 +80,7 @@ class _Score(msgspec.Struct, frozen=True):
 
 
 def rank(candidates: Candidates, profile: RequestProfile, stats_of: StatsLookup, *, no_fallback: bool) -> Ranking:
-    """Return who is tried in which order. With `no_fallback` there is one provider, if with all its credentials."""
+    """Return the order in which candidates are tried. `no_fallback` keeps one provider, with all its credentials."""
     requested = candidates.requested_provider
     if len(candidates.eligible) == 1:
         return _rank_single(candidates.eligible[0], requested, profile, stats_of)
@@ -108,7 +108,7 @@ def rank(candidates: Candidates, profile: RequestProfile, stats_of: StatsLookup,
 
 
 def _rank_single(one: Candidate, requested: str | None, profile: RequestProfile, stats_of: StatsLookup) -> Ranking:
-    """Return the ranking of the one candidate there is."""
+    """Rank the only candidate."""
     explanation: dict[str, Any] = {
         "availableProviders": [one.provider_id],
         "selectedProvider": one.provider_id,
@@ -121,7 +121,7 @@ def _rank_single(one: Candidate, requested: str | None, profile: RequestProfile,
 def _choose_first(
     scores: Sequence[_Score], requested: str | None, profile: RequestProfile, *, no_fallback: bool
 ) -> tuple[_Score, str]:
-    """Return who is tried first, and why."""
+    """Return which is tried first, and the reason."""
     if requested is not None:
         return _choose_named(scores, requested, no_fallback=no_fallback)
     if len(scores) == 1:
@@ -149,7 +149,7 @@ def _choose_first(
 
 
 def _choose_named(scores: Sequence[_Score], requested: str, *, no_fallback: bool) -> tuple[_Score, str]:
-    """Return the provider that the client named, or the cheapest better one while it is hardly up."""
+    """Return the provider that the client named, or the cheapest better one while its uptime is low."""
     named = next(score for score in scores if score.candidate.provider_id == requested)
     if named.stats.probe_due and len(scores) > 1 and not no_fallback:
         return named, "circuit-probe"
@@ -164,7 +164,7 @@ def _choose_named(scores: Sequence[_Score], requested: str, *, no_fallback: bool
 
 
 def _prefer_up(scores: Sequence[_Score]) -> Sequence[_Score]:
-    """Return those that are up, or all where none is."""
+    """Return the scores without low uptime, or all where every uptime is low."""
     return [score for score in scores if not score.low] or scores
 
 
@@ -200,7 +200,7 @@ def _health_of(stats: ProviderStats) -> float:
 
 
 def _order_credentials(fitting: Iterable[Candidate], mapping: str, profile: RequestProfile) -> list[Candidate]:
-    """Return the candidates of a mapping, one a credential: those that work first, spread by conversation or luck."""
+    """Return a mapping's candidates, one a credential: usable ones first, spread by conversation or random draw."""
     ways = [one for one in fitting if one.mapping == mapping]
     if len(ways) == 1:
         return ways
@@ -215,7 +215,7 @@ def _order_credentials(fitting: Iterable[Candidate], mapping: str, profile: Requ
 
 
 def _rendezvous_score(one: str | None, other: str) -> int:
-    """Return how close two names are by chance: always the same, so that the closest to a name stays the closest."""
+    """Return the rendezvous hash of two names: the highest for a key stays the highest while others come and go."""
     return int.from_bytes(blake2b(f"{one}\0{other}".encode(), digest_size=8).digest())
 
 

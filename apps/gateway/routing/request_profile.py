@@ -1,6 +1,6 @@
-"""What of a request matters for choosing who answers it, read once.
+"""Request profile: the properties of a request that matter for choosing its provider, read once.
 
-Knows a call, a chat and this process's luck. Must never know a candidate.
+Knows a client's request, a chat and this process's random generator. Must never know a candidate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXPLORATION = CachedSetting("ROUTING_EXPLORATION")
 
 
 def profile_request(request: ClientRequest, chat: Chat) -> RequestProfile:
-    """Return what of a request matters for choosing who answers it."""
+    """Return the profile of a request."""
     prompt = estimate_prompt_tokens(chat)
     usual = min(max(prompt // USUAL_PROMPT_SHARE, SHORTEST_USUAL_ANSWER), LONGEST_USUAL_ANSWER)
     return RequestProfile(

@@ -1,4 +1,4 @@
-"""What a chat asks of whoever answers it, each with a name for people. Decides over values; must never choose."""
+"""Requirements: what a chat needs of an offer, each with a name for people. Decides over values; must never choose."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.kernel.errors import InvalidRequest
 
 
 class Requirement(NamedTuple):
-    """Something an offer must be able to do: its name for people, the test, and the client's field that asks for it."""
+    """A capability that an offer must have: its name for people, the test, and the client's field that asks for it."""
 
     name: str
     is_met_by: Callable[[Offer], bool]

@@ -1,4 +1,4 @@
-"""Free space where the home and the embedded stores' data are: a metric, and an alarm while there is little.
+"""Disk space: a metric of the free space under the home and the embedded stores' data, and an alarm while it is low.
 
 Knows folders and thresholds. Must never free anything.
 """

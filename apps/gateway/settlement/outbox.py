@@ -1,7 +1,7 @@
-"""Where finished requests wait to be settled: a Redis stream, and a spool on disk while Redis takes none.
+"""Outbox: the Redis stream in which finished requests wait for settlement, and a disk spool while Redis accepts none.
 
 A record is in one of the two, or on its way to the stream and out of this process, before the last byte of its answer
-leaves (docs/adr/0079); one that neither takes stays in memory and is tried again until one does (docs/adr/0087). It may
+leaves (docs/adr/0079); one that neither accepts stays in memory and is retried until one does (docs/adr/0087). It may
 come to be in the stream twice; whoever settles writes each id once. Knows streams. Must never know what a record says.
 """
 
@@ -65,7 +65,7 @@ class OutboxMessage:
 
 
 def enqueue(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
-    """Send a record on its way to where it survives the death of any one process.
+    """Enqueue a record without waiting for the store: from here on it survives the death of any one process.
 
     When this returns it has left this process: the store gets it though this one may die, and this one keeps it, to
     push it again, until the store has said that it has it. With `VALKEY_SYNC=always` that is waited for.
@@ -109,7 +109,7 @@ def push(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
 def _push_arguments(
     worker: str, record: bytes, shrunk: SettledHold | None
 ) -> tuple[list[str], list[str | int | bytes]]:
-    """Return keys and arguments of what is pushed."""
+    """Return the keys and arguments of the push script."""
     keys: list[str] = [STREAM]
     args: list[str | int | bytes] = [worker, record]
     if shrunk is not None:
@@ -120,7 +120,7 @@ def _push_arguments(
 
 
 def flush_pending(seconds: float) -> None:
-    """Wait, but not for longer, until all that was handed over is in the stream or the spool; tell of what is not."""
+    """Wait, at most so many seconds, until all enqueued records are in the stream or the spool; log the others."""
     with suppress(gevent.Timeout), gevent.Timeout(seconds):
         with suppress(RedisError):
             flush()
@@ -147,7 +147,7 @@ def prepare() -> None:
 
 
 def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[OutboxMessage]:
-    """Return messages to settle: first those that this or a vanished reader `left` unfinished, then new ones.
+    """Return messages to settle: first those that this or a dead consumer `left` pending, then new ones.
 
     Raises RedisError.
     """
@@ -167,7 +167,7 @@ def _read(reader: str, since: str, count: int, block: int | None = None) -> list
 
 
 def acknowledge(messages: Sequence[OutboxMessage]) -> None:
-    """Take settled messages out of the stream. Raises RedisError."""
+    """Acknowledge settled messages and remove them from the stream. Raises RedisError."""
     if messages:
         identifiers = [message.id for message in messages]
         pipe = client().pipeline(transaction=True)

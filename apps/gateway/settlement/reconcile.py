@@ -1,4 +1,4 @@
-"""Every night: do requests, log, ledger and balances tell the same story? What does not agree is kept and told.
+"""Nightly reconciliation: check that requests, log, ledger and balances agree; keep and report every difference.
 
 Stands above log and ledger, which do not know each other. A row and its charge are written in one transaction and a
 question is one statement, so what is being settled meanwhile is never half seen. Must never change a row, nor money.
@@ -22,10 +22,8 @@ from django.utils import timezone
 from apps.billing import reconciliation
 from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFERENCES
 from apps.gateway.models import Difference, Reconciliation
-from apps.gateway.settlement import outbox
-from apps.gateway.settlement.settle import DEAD_LETTERS
+from apps.gateway.settlement import dead_letters, outbox
 from apps.kernel.money import plain
-from apps.kernel.redis import client
 from apps.logs import archive
 from apps.organizations.plans import PLANS
 
@@ -172,7 +170,7 @@ def _all(days: Iterable[date], now: datetime) -> Iterator[FoundDifference]:
     waiting, age = outbox.depth()
     if age > PATIENCE:
         yield FoundDifference("waiting", None, None, "0 records", f"{waiting} records, the oldest for {age:.0f} s")
-    if broken := int(client().xlen(DEAD_LETTERS)):
+    if broken := dead_letters.count():
         yield FoundDifference("unreadable", None, None, "0 records", f"{broken} records")
 
 

@@ -1,4 +1,4 @@
-"""The record of a request, from its admission to its end: what is kept, as far as retention allows.
+"""Request record: what is logged of a request, from its admission to its end, as far as retention allows.
 
 Knows the names of what is logged and what each retention level forbids. Must never know where records go.
 """

@@ -1,4 +1,4 @@
-"""Backlog of records that neither the store nor the disk would take: kept in memory, tried again until one does.
+"""Record backlog (backpressure): records that neither store nor disk accepts, retried from memory until one does.
 
 While any record waits here its worker takes no new request: what has been let in already bounds the memory. Other
 processes learn of it by a lock, which takes no room on a disk that has none, and goes with the process. Knows callables
@@ -31,7 +31,7 @@ RETRY_AFTER = 5.0
 
 
 class BackloggedRecord(NamedTuple):
-    """A record, and how it is pushed once more; that raises as long as nobody takes it."""
+    """A record, and the callable that pushes it again, which raises as long as neither store nor disk accepts it."""
 
     push: Callable[[], None]
     record: bytes
@@ -46,7 +46,7 @@ class RecordBacklog:
         self._lock: int | None = None
 
     def raise_if_backlogged(self) -> None:
-        """Raise Overloaded while any record waits: nobody knows whether the next could be stored."""
+        """Raise Overloaded (backpressure) while any record waits: the next might not be stored either."""
         if self.waiting:
             UNRECORDABLE.inc()
             raise Overloaded(
@@ -84,7 +84,7 @@ class RecordBacklog:
             self._greenlet.join()
 
     def dump_to_log(self) -> None:
-        """Leave what still waits, sealed, to the log of a process that ends: an operator can push it from there."""
+        """Write what still waits, encrypted, to the log of a process that ends: an operator can push it from there."""
         while self.waiting:
             record = self.waiting.popleft().record
             log.error("records.left_to_the_log", sealed=encrypt(record).decode())

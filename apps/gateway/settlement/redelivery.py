@@ -1,4 +1,4 @@
-"""Messages that another reader has had for too long by this process's own clock, and takes over.
+"""Redelivery: claim messages that another consumer of the outbox has held for too long by this process's own clock.
 
 The store counts by a clock that may be set: one handed out before it was set back seems to be worked on for as long as
 it was set back by, though its reader is dead. Knows who has what, and since when it was seen there. Must never know
@@ -19,7 +19,7 @@ _seen: dict[tuple[str, str, int], float] = {}
 
 
 def claim_pending(stream: str, group: str, reader: str, after: float) -> list[tuple[str, dict[str, str]]]:
-    """Take over, and return, what others were seen with for so many seconds, unchanged. Raises RedisError.
+    """Claim and return the messages that other consumers have held, unchanged, for so many seconds. Raises RedisError.
 
     Whoever works on one of them after all does nothing that may not be done twice.
     """

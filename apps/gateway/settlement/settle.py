@@ -1,7 +1,7 @@
-"""From the outbox to the log and the ledger: each record once, in one transaction, whatever dies in between.
+"""Settlement: move records from the outbox to the log and the ledger, each once, in one transaction, whatever dies.
 
-Knows the order that makes it safe: commit, then publish balances, release reservations, and only then take the message
-out of the stream. Everything after the commit may be repeated. Must never know HTTP.
+Knows the order that makes it safe: commit, then publish balances, release reservations, and only then acknowledge the
+message. Everything after the commit may be repeated. Must never know HTTP.
 """
 
 from __future__ import annotations
@@ -14,20 +14,16 @@ from django.db import transaction
 
 from apps.billing import balance_copies, balances, ledger, reservations, worker_leases
 from apps.gateway.metrics.definitions import SETTLED, SWEPT
-from apps.gateway.settlement import outbox
+from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement.outbox import OutboxMessage
 from apps.gateway.settlement.record import charge_of, encode
 from apps.guardrails import writer as violations
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.cpu_throttle import throttled
-from apps.kernel.redis import client
 from apps.logs import writer
 from apps.logs.entry import Entry
 
 log = structlog.get_logger(__name__)
-
-# Records that cannot even be read; kept for an operator, never dropped.
-DEAD_LETTERS = "outbox:broken"
 
 
 def settle(messages: Sequence[OutboxMessage]) -> int:
@@ -86,14 +82,14 @@ def sweep() -> int:
 
 
 def _read(messages: Sequence[OutboxMessage]) -> list[tuple[OutboxMessage, Entry]]:
-    """Return the records that can be read; the others are put aside."""
+    """Return the records that can be read; the others become dead letters."""
     entries = []
     for message in throttled(messages):
         try:
             entries.append((message, msgspec.json.decode(message.record, type=Entry)))
         except (msgspec.MsgspecError, UnicodeError) as error:
             log.error("settle.unreadable", stream_id=message.id, error=str(error)[:200])
-            client().xadd(DEAD_LETTERS, {"worker": message.worker, "record": message.record})
+            dead_letters.add(message)
     return entries
 
 

@@ -1,4 +1,4 @@
-"""The spool: files on disk where records wait while the store refuses them, in room that was taken before it is needed.
+"""Disk spool: files where records wait while the store refuses them, in space that is allocated before it is needed.
 
 Each process has one file, locked for as long as the process lives, whose blocks are allocated when it starts: on a full
 disk there is still that much room. Empty it lies in `spool-reserve/`, with records in `spool/`. A file that is not

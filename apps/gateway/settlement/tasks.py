@@ -1,4 +1,4 @@
-"""Scheduled work above log and ledger."""
+"""Celery tasks of settlement: the nightly reconciliation."""
 
 from __future__ import annotations
 

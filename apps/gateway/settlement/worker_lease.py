@@ -1,4 +1,4 @@
-"""Worker lease: the heartbeat by which this process keeps its reservations its own, and what else it does each second.
+"""Worker lease: the heartbeat that keeps a process's reservations its own, and its other periodic work.
 
 Knows the life of one process. Must never know a request.
 """
@@ -43,7 +43,7 @@ def start() -> None:
 
 
 def _begin_anew() -> None:
-    """Be another process: a child has none of its parent's greenlets."""
+    """Start anew in a forked child, which has none of its parent's greenlets."""
     global _started
     _started = False
 
@@ -94,7 +94,7 @@ def _beat() -> bool:
 
 
 def retire() -> None:
-    """Say that this process ends: what it still holds is swept at once."""
+    """End this process's lease, after a last flush: what it still holds is swept at once."""
     buffer.flush_to_prometheus()
     # Else what has been answered would be swept as if it had not.
     outbox.flush_pending(_BACKLOG_TIMEOUT if BACKLOG.waiting else _FLUSH_TIMEOUT)

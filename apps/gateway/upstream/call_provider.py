@@ -1,4 +1,4 @@
-"""One call of one provider: the request written, sent, and its answer read, held back until its first content.
+"""Provider call: write the request, send it, and read the answer, held back until its first content.
 
 Knows the steps of a call and how it can fail. Must never know what comes after a failure.
 """
@@ -53,7 +53,7 @@ _MAX_ERROR_BYTES = 256 * 1024
 
 
 class ProviderCall(msgspec.Struct, eq=False):
-    """A call of a candidate. `first_byte_timeout`, in seconds, shortens the wait for its first byte; times are monotonic."""
+    """One call of one candidate; its times are monotonic. `first_byte_timeout`, in seconds, shortens the usual one."""
 
     chat: Chat
     candidate: Candidate
@@ -86,11 +86,11 @@ class ProviderCall(msgspec.Struct, eq=False):
 
     def __repr__(self) -> str:
         """Show whom it asks, never what was presented."""
-        return f"Attempt({self.candidate.mapping})"
+        return f"ProviderCall({self.candidate.mapping})"
 
     @property
     def has_content(self) -> bool:
-        """Whether content has come: from then on nobody else can take over."""
+        """Whether content has come: from then on there is no failover."""
         return self.first_content_at is not None
 
     def events(self) -> Iterator[Event]:
@@ -142,7 +142,7 @@ class ProviderCall(msgspec.Struct, eq=False):
                 response.close()
 
     def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, UpstreamResponse]:
-        """Return the exchange with a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
+        """Return the response of a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
         provider, credential = self.candidate.offer.provider, self.candidate.credential
         chat = self._with_media_and_thinking(
             as_asked(self._without_reasoning_off(self._within_limits(target)), target), dialect, target

@@ -1,6 +1,7 @@
-"""The only file that opens sockets to providers: HTTP/1.1 over pooled sockets, cooperative under gevent's patch.
+"""Connection pool: HTTP/1.1 to providers over keep-alive sockets, cooperative under gevent.
 
-Knows addresses, headers and time budgets. Must never know a wire format, a provider or a price.
+The only file that opens sockets to providers. Knows addresses, headers and timeouts. Must never know a wire format, a
+provider or a price.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _ROUND_TRIP = struct.Struct("68xI")
 
 @dataclass(frozen=True, slots=True)
 class PoolKey:
-    """Where to connect: at the host, or at the one `ip` that was found safe for it."""
+    """Under what a connection is pooled, and where to connect: the host, or the one `ip` that was found safe for it."""
 
     host: str
     port: int
@@ -48,9 +49,9 @@ class PoolKey:
 
 
 class _PooledConnection:
-    """A socket and since when it has been idle."""
+    """A socket, what waits for it, and since when it has been idle."""
 
-    __slots__ = ("_look", "idle_since", "waiter", "reused", "sock")
+    __slots__ = ("_look", "idle_since", "reused", "sock", "waiter")
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -64,15 +65,15 @@ class _PooledConnection:
 
     @property
     def is_readable(self) -> bool:
-        """Whether it has something to say while it is idle: its end, or what nobody has asked for."""
+        """Whether an idle connection has something to read: its end, or what nobody has asked for."""
         return bool(self._look.poll(0))
 
     @property
     def stale_window(self) -> float:
-        """The seconds within which its end was on its way already."""
+        """The seconds after a request within which an end of the connection was on its way before the request."""
         try:
-            told = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ROUND_TRIP.size)
-            round_trip = float(_ROUND_TRIP.unpack(told)[0]) / 1e6
+            tcp_info = self.sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ROUND_TRIP.size)
+            round_trip = float(_ROUND_TRIP.unpack(tcp_info)[0]) / 1e6
         except (OSError, AttributeError, struct.error):
             round_trip = 0.0
         return min(max(_STALE_WITHIN, 2 * round_trip), _STALE_WITHIN_FAR)
@@ -115,11 +116,11 @@ def send(
     *,
     new_connection: bool = False,
 ) -> Generator[None, None, UpstreamResponse]:
-    """Send a request, wait for the head of its answer, and return the exchange. Raises UpstreamFailure.
+    """Send a request, wait for the head of the response, and return it. Raises UpstreamFailure.
 
-    Yields whenever nothing has come for the budget's `tick` seconds. The host is called at `ip` where one is given, and
-    over a connection of its own where it is to be `new_connection`. Nothing is ever sent twice: that a kept connection had been
-    closed before the request was there is told as StaleConnection; sending again is up to whoever asked.
+    Yields whenever nothing has come for the timeouts' `tick` seconds. Connects to `ip` where one is given, and never
+    over a pooled connection where `new_connection` is set. Nothing is ever sent twice: StaleConnection says that a
+    pooled connection had been closed before the request arrived; the caller decides whether to send again.
     """
     address, path, host = split_url(url, ip)
     deadline = time.monotonic() + timeouts.total
@@ -181,7 +182,7 @@ def _write(sock: socket.socket, data: bytes, until: float) -> None:
 
 
 def _acquire(address: PoolKey, timeouts: Timeouts) -> _PooledConnection:
-    """Return a kept connection that is still open, else a new one. Raises UpstreamFailure."""
+    """Return a pooled connection that is still open, else a new one. Raises UpstreamFailure."""
     pool = _pools.get(address)
     oldest = time.monotonic() - _POOL_AGE
     while pool:

@@ -1,4 +1,4 @@
-"""A compressed answer unpacked in small steps, as it is asked for: a megabyte of gzip may say a gigabyte.
+"""Content decoding: decompress an answer in small bounded steps; a megabyte of gzip may hold a gigabyte.
 
 Knows gzip and zlib. Must never know where the bytes come from, nor what they mean.
 """
@@ -22,7 +22,7 @@ class CorruptEncoding(Exception):
 
 
 class ContentDecoder:
-    """Unpacks one body, which comes in pieces."""
+    """Decompresses one body, which comes in pieces."""
 
     def __init__(self) -> None:
         # Whichever of the two it is: servers mean either by `deflate`.
@@ -31,7 +31,7 @@ class ContentDecoder:
         self._full = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield what a piece becomes, at most STEP bytes at a time. Raises CorruptEncoding."""
+        """Yield a piece decompressed, at most STEP bytes at a time. Raises CorruptEncoding."""
         self._encoded_bytes += len(data)
         while data or self._full:
             if self._stream.eof:
@@ -50,6 +50,6 @@ class ContentDecoder:
                 yield piece
 
     def finish(self) -> None:
-        """Raise CorruptEncoding where the compressed bytes have not come to their end; none at all are an empty body."""
+        """Raise CorruptEncoding where the compressed bytes were cut off; none at all are an empty body."""
         if self._encoded_bytes and not self._stream.eof:
             raise CorruptEncoding("was cut off before its compressed end")

@@ -1,7 +1,7 @@
-"""Connections to hosts: a name is looked up once for all who ask for it within a few seconds.
+"""DNS cache: look a host name up once for all connections that ask within a few seconds.
 
-Looking up takes a thread, and on a busy process each step of a thread waits its turn: a burst of new connections, each
-with a look-up of its own, took seconds. Knows names and addresses. Must never know what is sent.
+A lookup takes a thread, and on a busy process each step of a thread waits its turn: a burst of new connections, each
+with a lookup of its own, took seconds. Knows names and addresses. Must never know what is sent.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Calling providers, one candidate after another, until one begins to answer. After that there is no going back.
+"""Failover: call one candidate after another, with retries and backoff, until one begins to answer.
 
-Knows the order of things within a request's attempts. Must never know a wire format by name, a price, or a client's.
+Knows the order of the calls within a request. Must never know a wire format by name, a price, or a client's format.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROBE_PATIENCE = 5.0
 
 
 class Failover(msgspec.Struct, eq=False):
-    """What became of a request's attempts: who answered, what was tried, when the first content came."""
+    """The calls of one request: who answered, what was tried, when the first content came."""
 
     chat: Chat
     candidates: tuple[Candidate, ...]
@@ -49,7 +49,7 @@ class Failover(msgspec.Struct, eq=False):
     cdn_loop: str = ""
     # The provider that the client named: what its format cannot say is refused, and answered by nobody else.
     requested_provider: str | None = None
-    # Whether the first candidate is only tried to find out whether it works again.
+    # Whether the first candidate is a circuit breaker's probe.
     probe: bool = False
     attempt_log: list[dict[str, Any]] = []
     failure_evidence: list[FailureEvidence] = []
@@ -64,9 +64,9 @@ class Failover(msgspec.Struct, eq=False):
     # Bytes of the client's body, and who is told of those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
-    # Who was closed because another was quicker.
+    # The candidate that lost a hedging race, whose call was closed.
     hedge_loser: Candidate | None = None
-    # The attempt that answers, or was made last.
+    # The call that answers, or was made last.
     current_call: ProviderCall | None = None
 
     @property
@@ -202,13 +202,13 @@ class Failover(msgspec.Struct, eq=False):
                 raise failure
             running.remove(provider_call)
             self.current_call = running[0]
-            told = failure if isinstance(failure, UpstreamFailure) else None
-            if told is not None:
-                self._note(provider_call, told)
-            if isinstance(told, StaleConnection):
+            upstream_failure = failure if isinstance(failure, UpstreamFailure) else None
+            if upstream_failure is not None:
+                self._note(provider_call, upstream_failure)
+            if isinstance(upstream_failure, StaleConnection):
                 queue.appendleft(provider_call.candidate)
                 return
-            self._drop_provider(queue, provider_call.candidate, told)
+            self._drop_provider(queue, provider_call.candidate, upstream_failure)
 
         for one in race(first, find_second, delay, self.client_disconnect, on_failure):
             if isinstance(one, Event):
@@ -236,7 +236,7 @@ class Failover(msgspec.Struct, eq=False):
         _count(provider_call.candidate, failure.error_type)
 
     def _drop_provider(self, queue: deque[Candidate], candidate: Candidate, failure: UpstreamFailure | None) -> None:
-        """Take a provider's other credentials off the queue too, unless the one used was what failed."""
+        """Remove a failed provider's other credentials from the queue, unless only the one used is to blame."""
         others = [one for one in queue if one.mapping == candidate.mapping]
         rested = failure is not None and credentials.cool_down(
             candidate.credential, failure.status, failure.retry_after

@@ -1,4 +1,4 @@
-"""Two providers at once, when the first is later than usual: whoever begins to answer first wins, the other is closed.
+"""Hedging: call a second provider when the first is later than usual; the first to answer wins, the other is closed.
 
 Opted in to by a client (`X-Hedge`) or a project, for streams. What the loser has read is paid for, so a second call is
 only made when that costs no more than a cap. Knows races. Must never know what an answer says.
@@ -94,7 +94,7 @@ def race(
 ) -> Iterator[ProviderCall | Event]:
     """Yield `Waiting` while nobody answers, then the attempt that won, then its events.
 
-    One that fails while another runs is told to `on_failure`. Raises what the last one running failed with.
+    `on_failure` is called with one that fails while another runs. Raises what the last one running failed with.
     """
     runs: dict[_Run, ProviderCall] = {gevent.spawn(_run_to_first_content, first): first}
     second_at: float | None = time.monotonic() + delay

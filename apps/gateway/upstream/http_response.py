@@ -1,4 +1,4 @@
-"""Reading one answer of a provider, parsed by llhttp, within a budget of time for every wait.
+"""HTTP response of a provider: parsed by llhttp, bounded in size, with a timeout for every wait.
 
 Knows bytes and headers. Must never know what they mean, nor where the socket came from.
 """
@@ -56,7 +56,8 @@ class ReadableConnection(Protocol):
 
 
 class UpstreamResponse:
-    """One request and its answer. Close it whatever happens: unread answers close the connection, read ones free it."""
+    """One HTTP response. Close it whatever happens: that frees the connection where it was read to its end, else closes
+    the connection."""
 
     def __init__(
         self, connection: ReadableConnection, timeouts: Timeouts, deadline: float, free: Callable[[], None]
@@ -249,7 +250,7 @@ class UpstreamResponse:
         if self._closed:
             return
         self._closed = True
-        # It holds this exchange's methods: let go, so that both are freed at once and not when garbage is looked for.
+        # It holds this response's methods: let go, so that both are freed at once and not when garbage is looked for.
         self._parser = None
         if self._complete and self._kept_alive and not self._surplus and not self._body:
             self._free()

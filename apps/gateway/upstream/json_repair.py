@@ -1,7 +1,7 @@
-"""JSON that a model wrote almost right, put right: fences and words around it taken away, what was cut off closed.
+"""JSON repair: make a model's almost valid JSON valid; strip code fences and prose around it, close what was cut off.
 
-Only an answer's text, and only where JSON was asked for and the client wants healing or the gateway itself asked for
-JSON in words. The text of a stream is held back for it, with signs of life meanwhile; everything else passes at once.
+Only an answer's text, and only where JSON was asked for and the client wants repair or the gateway itself asked for
+JSON in words. The text of a stream is held back for it, with heartbeats meanwhile; everything else passes at once.
 Tools' arguments are never touched. Must never know a wire format.
 """
 
@@ -90,7 +90,7 @@ def _no_constant(word: str) -> None:
 
 @dataclass(slots=True)
 class JsonRepair:
-    """The healing of one attempt's answer. `healed`: whether anything was put right.
+    """The repair of one call's answer. `repaired`: whether anything was changed.
 
     `tick` is the seconds after which a client that hears nothing gets a sign of life.
     """

@@ -1,7 +1,7 @@
-"""Fetching what is at an address: files that clients name, and pictures that providers leave at one.
+"""Remote file: fetch what is at an address: files that clients name, and pictures that providers leave at one.
 
-Every address passes the guard and is called at the very IP that was looked at; redirects are not followed; size and
-time are bounded. Must never know who asks, nor show an address to anybody but whoever gave it.
+Every address passes the guard and is called at the very IP that was checked; redirects are not followed; size and time
+are bounded. Must never know who asks, nor show an address to anybody but whoever gave it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pictures and documents by address, for providers that take only bytes: fetched, looked at, and put inline.
+"""Remote media: fetch pictures and documents given by address, for providers that accept only bytes, and inline them.
 
 Knows how much may be fetched, for how long, and what a file is by its first bytes. Must never call an address itself.
 """

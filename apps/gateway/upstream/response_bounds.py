@@ -1,4 +1,4 @@
-"""How much a provider's answer may be: bytes of a whole one and of one event of a stream, and values in either.
+"""Response bounds: the largest answer that a provider may send, in bytes, per event of a stream, and in JSON values.
 
 Knows what was asked for. Must never know a wire format.
 """

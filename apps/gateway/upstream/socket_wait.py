@@ -1,4 +1,4 @@
-"""Waiting for a socket to have something to read, without making anything anew for each wait.
+"""Socket wait: wait until a socket is readable, without allocating anything for each wait.
 
 gevent's own way tries to read first, which fails on a socket that has just been asked something, and times each wait
 with an object and a timer made for it: some 4 µs more a wait. Knows the event loop. Must never read.
@@ -16,7 +16,7 @@ _READ = 1
 
 
 class SocketWaiter:
-    """One socket's; of one greenlet at a time, in the thread that made it. Close it before the socket."""
+    """Waits for one socket; for one greenlet at a time, in the thread that made it. Close it before the socket."""
 
     __slots__ = ("_hub", "_pending", "_readable", "_seconds", "_timer")
 

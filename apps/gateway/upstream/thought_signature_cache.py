@@ -1,10 +1,11 @@
-"""What a model thought before it called tools, kept for an hour for clients that do not bring it back.
+"""Thought signature cache: keep a model's signed thinking for an hour, for clients that do not send it back.
 
-Its maker takes thinking back only under its own seal, and some do not go on without it. Most clients keep ids of calls
-and nothing else: under the first call's id the thinking is found again. A request that needs none of it costs nothing.
+A vendor accepts thinking back only with its own signature, and some models do not go on without it. Most clients keep
+the ids of tool calls and nothing else: the thinking is found again under the first call's id. A request that needs none
+of it costs nothing.
 
-Knows keys, sizes and time to live. What is kept is sealed with the kernel's encryption, so that no content lies in the
-store in clear. Must never know a wire format, nor let a failing store fail a request.
+Knows keys, sizes and time to live. What is kept is encrypted, so that no content lies in the store in clear. Must never
+know a wire format, nor let a failing store fail a request.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ def cache_key_of(project_id: UUID, call_id: str) -> str:
 
 
 class ThoughtSignatureCache(msgspec.Struct, eq=False):
-    """The sealed thinking of one request: what its history lacks, and what its answer brings."""
+    """The signed thinking of one request: what its history lacks, and what its answer brings."""
 
     project_id: UUID
-    # Whose seals whoever is asked now would take back.
+    # The format of signatures that the current provider would accept.
     _format: str | None = None
     _deltas: list[ReasoningDelta] = []
     _size: int = 0
@@ -55,7 +56,7 @@ class ThoughtSignatureCache(msgspec.Struct, eq=False):
     _found: dict[str, dict[int, list[Reasoning]]] = {}
 
     def record_thinking(self, events: Iterator[Event]) -> Iterator[Event]:
-        """Return an answer's events; its thinking is kept at the end, where its maker will want it back."""
+        """Return an answer's events; its thinking is kept at its end, where the vendor will require it again."""
         return events if self._format is None else self._watch_all(events)
 
     def _watch_all(self, events: Iterable[Event]) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""Timeouts of a call to a provider, in seconds, as the settings have them."""
+"""Timeouts of a call to a provider, in seconds, from the settings."""
 
 from __future__ import annotations
 

@@ -29,11 +29,11 @@ class Read:
     number: int
     read_at: float
     organization_id: UUID = ORGANIZATION
-    is_of_the_past: bool = False
-    refuses: bool = False
+    is_period_over: bool = False
+    is_unusable: bool = False
     generation_stands: bool = True
 
-    def stands(self) -> bool:
+    def is_current(self) -> bool:
         return self.generation_stands
 
 
@@ -92,7 +92,7 @@ def test_three_hundred_at_once_on_a_cold_key_read_it_once(cache: PolicyCache[Rea
 def test_after_a_change_it_is_read_once_more_however_many_notice(cache: PolicyCache[Read], source: Source) -> None:
     old = cache.find("token")
     for _ in range(20):
-        cache.forget("token", old)
+        cache.invalidate("token", old)
         assert cache.find("token").number == 2
     assert len(source.readings) == 2
 
@@ -156,7 +156,7 @@ def test_beyond_what_the_operator_allows_it_does_not(source: Source, settings: A
 def test_a_copy_whose_generation_has_passed_is_never_served(cache: PolicyCache[Read], source: Source) -> None:
     """Somebody has revoked something: until it can be read what, nobody is let in."""
     known = cache.find("token")
-    cache.forget("token", known)
+    cache.invalidate("token", known)
     source.error = OperationalError("refused")
     with pytest.raises(Overloaded):
         cache.find("token")
@@ -171,7 +171,7 @@ def test_a_copy_that_is_found_to_have_passed_meanwhile_is_not_served(cache: Poli
         asking = pool.submit(cache.find, "token")
         while len(source.readings) < 2:
             time.sleep(0.01)
-        cache.forget("token", known)
+        cache.invalidate("token", known)
         source.go_on.set()
         with pytest.raises(Overloaded):
             asking.result(5)
@@ -179,7 +179,7 @@ def test_a_copy_that_is_found_to_have_passed_meanwhile_is_not_served(cache: Poli
 
 def test_a_refusing_copy_of_an_earlier_generation_is_read_anew(cache: PolicyCache[Read], source: Source) -> None:
     first = cache.find("token")
-    first.refuses = True
+    first.is_unusable = True
     assert cache.find("token").number == 1
     first.generation_stands = False
     assert cache.find("token").number == 2

@@ -139,12 +139,12 @@ def test_an_open_circuit_is_tried_though_its_time_is_an_hour_away() -> None:
 
 def test_what_was_seen_in_the_future_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     board, now = CircuitBreakers(), time.time()
-    board.failed(FOX)
+    board.record_failure(FOX)
     board.sync()
-    assert board.standing(FOX).requests == 1
+    assert board.stats(FOX).requests == 1
     monkeypatch.setattr(circuit_breaker.time, "time", lambda: now - HOUR)
     board.sync()
-    assert board.standing(FOX).requests == 0
+    assert board.stats(FOX).requests == 0
     board._forgiven[FOX] = (now, OutcomeCounts())
     board.sync()
     assert FOX not in board._forgiven

@@ -141,8 +141,8 @@ def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> N
     assert heard
     assert all(isinstance(event, Waiting) for event in heard)
     for event in ANSWER:
-        first.note(event)
-    first.keep()
+        first.collect(event)
+    first.store()
     first.close()
     waiting.get(timeout=5)
     assert second.hit

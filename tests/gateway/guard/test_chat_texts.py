@@ -35,7 +35,7 @@ def anthropic_chat(*messages: Any, **fields: Any) -> Chat:
 
 
 def texts_of(chat: Chat) -> dict[str, tuple[str, str]]:
-    return {one.place: (one.role, one.text) for one in ChatTexts(chat).texts}
+    return {one.path: (one.role, one.text) for one in ChatTexts(chat).texts}
 
 
 def change(chat: Chat, word: str) -> None:
@@ -43,8 +43,8 @@ def change(chat: Chat, word: str) -> None:
     for one in ChatTexts(chat).texts:
         at = one.text.find(word)
         if at >= 0:
-            assert one.cut is not None, one.place
-            one.cut([Redaction(at, at + len(word), "[X]")])
+            assert one.redact is not None, one.path
+            one.redact([Redaction(at, at + len(word), "[X]")])
 
 
 CALL = {"id": "call_1", "type": "function", "function": {"name": "mail", "arguments": '{"to": "a\\u0040b", "n": [7]}'}}
@@ -187,7 +187,7 @@ def test_files_are_seen_as_files() -> None:
         }
     )
     passages = ChatTexts(chat)
-    assert [(one.name, one.media_type, one.data, one.address, one.place) for one in passages.files] == [
+    assert [(one.name, one.media_type, one.data, one.address, one.path) for one in passages.files] == [
         ("", "image/png", PNG, None, "messages[0].content[0]"),
         ("", "", None, "https://example.com/a.png", "messages[0].content[1]"),
         ("p.pdf", "application/pdf", b"%PDF-1.7\n\xff", None, "messages[0].content[2]"),
@@ -232,7 +232,7 @@ JSON = st.recursive(
 @given(JSON)
 def test_json_that_is_not_cut_stays_as_it_is(value: Any) -> None:
     before = json.dumps(value)
-    assert json.dumps(JsonText(value).cut([])) == before
+    assert json.dumps(JsonText(value).redact([])) == before
 
 
 PLANTED = st.recursive(
@@ -261,10 +261,10 @@ def replaced(value: Any) -> Any:
 def test_what_is_cut_out_of_json_is_gone_and_nothing_else(value: Any) -> None:
     read = JsonText(value)
     places = [found.span() for found in re.finditer("4\x004", read.text)]
-    assert read.cut([Redaction(start, end, "[X]") for start, end in places]) == replaced(value)
+    assert read.redact([Redaction(start, end, "[X]") for start, end in places]) == replaced(value)
 
 
 def test_a_cut_over_several_members_masks_each() -> None:
     read = JsonText({"a": "one", "b": 22, "c": "three"})
     start, end = read.text.index("ne"), read.text.index("hree")
-    assert read.cut([Redaction(start, end, "[X]")]) == {"a": "o[X]", "[X]": "[X]", "[X] 2": "[X]hree"}
+    assert read.redact([Redaction(start, end, "[X]")]) == {"a": "o[X]", "[X]": "[X]", "[X] 2": "[X]hree"}

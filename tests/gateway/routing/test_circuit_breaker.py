@@ -40,40 +40,40 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def answer(board: CircuitBreakers, times: int = 1, first_token_ms: int | None = 200) -> None:
     for _ in range(times):
-        board.succeeded(FOX, first_token_ms=first_token_ms, tokens=100, seconds=2.0)
+        board.record_success(FOX, first_token_ms=first_token_ms, tokens=100, seconds=2.0)
 
 
 def test_nobody_asked_stands_well() -> None:
-    assert CircuitBreakers().standing(FOX) == NO_TRAFFIC == ProviderStats(requests=0, uptime=100.0)
+    assert CircuitBreakers().stats(FOX) == NO_TRAFFIC == ProviderStats(requests=0, uptime=100.0)
 
 
 def test_what_one_worker_saw_all_know_after_a_sync(clock: Clock) -> None:
     one, other = CircuitBreakers(), CircuitBreakers()
     answer(one, 3)
-    one.failed(FOX)
+    one.record_failure(FOX)
     one.sync()
     other.sync()
-    assert other.standing(FOX) == ProviderStats(requests=4, fresh=4, uptime=75.0, latency=200.0, throughput=50.0)
+    assert other.stats(FOX) == ProviderStats(requests=4, fresh_requests=4, uptime=75.0, latency=200.0, throughput=50.0)
     answer(other, 4)
     other.sync()
     one.sync()
-    assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (8, 87.5)
+    assert (one.stats(FOX).requests, one.stats(FOX).uptime) == (8, 87.5)
 
 
 def test_what_is_older_than_five_minutes_is_forgotten(clock: Clock) -> None:
     one = CircuitBreakers()
-    one.failed(FOX)
+    one.record_failure(FOX)
     one.sync()
     clock.now += WINDOW_SECONDS / 2
     answer(one)
     one.sync()
-    assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (2, 50.0)
+    assert (one.stats(FOX).requests, one.stats(FOX).uptime) == (2, 50.0)
     clock.now += WINDOW_SECONDS / 2 + circuit_breaker.BUCKET_SECONDS
     one.sync()
-    assert (one.standing(FOX).requests, one.standing(FOX).uptime) == (1, 100.0)
+    assert (one.stats(FOX).requests, one.stats(FOX).uptime) == (1, 100.0)
     clock.now += WINDOW_SECONDS
     one.sync()
-    assert one.standing(FOX) == NO_TRAFFIC
+    assert one.stats(FOX) == NO_TRAFFIC
 
 
 def test_a_worker_that_starts_late_knows_the_whole_window(clock: Clock) -> None:
@@ -84,7 +84,7 @@ def test_a_worker_that_starts_late_knows_the_whole_window(clock: Clock) -> None:
         clock.now += circuit_breaker.BUCKET_SECONDS
     late = CircuitBreakers()
     late.sync()
-    assert late.standing(FOX).requests == 20
+    assert late.stats(FOX).requests == 20
 
 
 def test_while_valkey_is_away_nothing_that_was_seen_is_lost(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_while_valkey_is_away_nothing_that_was_seen_is_lost(clock: Clock, monkey
         with pytest.raises(RedisConnectionError):
             one.sync()
     one.sync()
-    assert one.standing(FOX).requests == 2
+    assert one.stats(FOX).requests == 2
 
 
 class TestCircuits:
@@ -108,59 +108,59 @@ class TestCircuits:
         """A scoreboard with an open circuit."""
         board = CircuitBreakers()
         for _ in range(OPEN_AFTER):
-            board.failed(FOX)
+            board.record_failure(FOX)
         return board
 
     def test_it_opens_at_once_where_it_is_seen_and_elsewhere_after_a_sync(self, board: CircuitBreakers) -> None:
-        assert (board.standing(FOX).open, board.standing(FOX).probe_due) == (True, False)
+        assert (board.stats(FOX).open, board.stats(FOX).probe_due) == (True, False)
         other = CircuitBreakers()
         other.sync()
-        assert not other.standing(FOX).open
+        assert not other.stats(FOX).open
         board.sync()
         other.sync()
-        assert other.standing(FOX).open
+        assert other.stats(FOX).open
 
     def test_a_few_failures_among_many_answers_open_nothing(self, clock: Clock) -> None:
         board = CircuitBreakers()
         for _ in range(OPEN_AFTER):
             answer(board, 2)
-            board.failed(FOX)
-        assert not board.standing(FOX).open
+            board.record_failure(FOX)
+        assert not board.stats(FOX).open
         for _ in range(OPEN_AFTER - 1):
-            board.failed(FOX)
+            board.record_failure(FOX)
             answer(board)
-        assert not board.standing(FOX).open
+        assert not board.stats(FOX).open
 
     def test_failures_in_a_row_open_it_after_however_many_answers(self, clock: Clock) -> None:
         board = CircuitBreakers()
         answer(board, 1_000)
         for _ in range(OPEN_AFTER - 1):
-            board.failed(FOX)
-        assert not board.standing(FOX).open
-        board.failed(FOX)
-        assert board.standing(FOX).open
+            board.record_failure(FOX)
+        assert not board.stats(FOX).open
+        board.record_failure(FOX)
+        assert board.stats(FOX).open
 
     def test_half_of_them_failing_opens_it(self, clock: Clock) -> None:
         board = CircuitBreakers()
         for _ in range(OPEN_AFTER):
             answer(board)
-            board.failed(FOX)
-        assert board.standing(FOX).open
+            board.record_failure(FOX)
+        assert board.stats(FOX).open
 
     def test_failures_that_several_workers_saw_open_it_together(self, clock: Clock) -> None:
         boards = [CircuitBreakers() for _ in range(OPEN_AFTER)]
         for board in boards:
-            board.failed(FOX)
+            board.record_failure(FOX)
             board.sync()
-        assert boards[-1].standing(FOX).open
+        assert boards[-1].stats(FOX).open
 
     def test_one_request_is_let_through_after_a_while_and_no_second_beside_it(
         self, board: CircuitBreakers, clock: Clock
     ) -> None:
         clock.now += FIRST_PROBE
-        assert board.standing(FOX).probe_due
+        assert board.stats(FOX).probe_due
         board.start_probe(FOX)
-        assert not board.standing(FOX).probe_due
+        assert not board.stats(FOX).probe_due
 
     def test_a_success_closes_it_everywhere_and_old_failures_are_forgiven(
         self, board: CircuitBreakers, clock: Clock
@@ -170,24 +170,24 @@ class TestCircuits:
         other.sync()
         clock.now += FIRST_PROBE
         answer(board)
-        assert not board.standing(FOX).open
+        assert not board.stats(FOX).open
         board.sync()
         other.sync()
-        assert not other.standing(FOX).open
+        assert not other.stats(FOX).open
         for one in (board, other):
-            one.failed(FOX)
+            one.record_failure(FOX)
             one.sync()
-            assert not one.standing(FOX).open
+            assert not one.stats(FOX).open
 
     def test_a_trial_that_fails_makes_the_next_one_wait_longer(self, board: CircuitBreakers, clock: Clock) -> None:
         waits = []
         for _ in range(4):
             since = clock.now
-            while not board.standing(FOX).probe_due:
+            while not board.stats(FOX).probe_due:
                 clock.now += 0.5
             waits.append(clock.now - since)
             board.start_probe(FOX)
-            board.failed(FOX)
+            board.record_failure(FOX)
             board.sync()
         assert waits == [FIRST_PROBE, 2 * FIRST_PROBE, LONGEST_PROBE, LONGEST_PROBE]
 
@@ -195,32 +195,32 @@ class TestCircuits:
         board.sync()
         clock.now += WINDOW_SECONDS + FIRST_PROBE + 1
         board.sync()
-        assert board.standing(FOX) == NO_TRAFFIC
+        assert board.stats(FOX) == NO_TRAFFIC
 
 
 class TestStandings:
     def test_late_is_later_than_nineteen_of_twenty(self) -> None:
         counts = OutcomeCounts()
         for _ in range(19):
-            counts.succeed(90, 0, 0)
+            counts.add_success(90, 0, 0)
         assert compute_stats(counts).p95_latency is None, "too few to tell"
-        counts.succeed(5_001, 0, 0)
+        counts.add_success(5_001, 0, 0)
         assert compute_stats(counts).p95_latency == 100.0
-        counts.succeed(5_001, 0, 0)
+        counts.add_success(5_001, 0, 0)
         assert compute_stats(counts).p95_latency == 8_000.0
 
     def test_answers_that_do_not_stream_say_nothing_of_the_first_token(self) -> None:
         counts = OutcomeCounts()
-        counts.succeed(None, 50, 0.5)
+        counts.add_success(None, 50, 0.5)
         assert compute_stats(counts) == ProviderStats(requests=1, uptime=100.0, throughput=100.0)
 
     def test_counts_are_told_and_heard_the_same(self) -> None:
         counts, heard = OutcomeCounts(), OutcomeCounts()
-        counts.succeed(123, 45, 0.678)
+        counts.add_success(123, 45, 0.678)
         counts.failed = 2
-        for name, number in counts.told():
-            heard.hear(name, number)
-        heard.hear("of a later version", 5)
+        for name, number in counts.nonzero_fields():
+            heard.add_field(name, number)
+        heard.add_field("of a later version", 5)
         assert heard == counts
 
 
@@ -232,8 +232,8 @@ def test_a_failure_that_nothing_proves_opens_no_circuit_and_all_see_it(clock: Cl
     here.sync()
     there.sync()
     for board in (here, there):
-        seen = board.standing(FOX)
-        assert (seen.requests, seen.fresh, seen.uptime, seen.open) == (53, 53, 100 * 3 / 53, False)
+        seen = board.stats(FOX)
+        assert (seen.requests, seen.fresh_requests, seen.uptime, seen.open) == (53, 53, 100 * 3 / 53, False)
 
 
 class TestBlame:
@@ -241,7 +241,10 @@ class TestBlame:
     def failures(self, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         """The mappings whose failures were counted."""
         counted: list[str] = []
-        board = {"failed": staticmethod(counted.append), "failed_unproven": staticmethod(lambda mapping: None)}
+        board = {
+            "record_failure": staticmethod(counted.append),
+            "record_unproven_failure": staticmethod(lambda mapping: None),
+        }
         monkeypatch.setattr(failure_attribution, "CIRCUIT_BREAKERS", type("Board", (), board))
         failure_attribution._counted.clear()
         return counted

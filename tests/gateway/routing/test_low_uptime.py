@@ -10,7 +10,7 @@ import requests
 from apps.catalog.models import Provider
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS, OPEN_AFTER
 from apps.kernel import generation
-from tests.gateway.routing.test_ranking import candidate, order, ranked, standing
+from tests.gateway.routing.test_ranking import candidate, order, ranked, stats
 from tests.support.sandbox_providers import Adding, add_provider, ask_echo, clock, stands, tried
 from tests.support.upstream import Caller
 
@@ -23,36 +23,36 @@ class TestRanking:
 
     def test_who_is_hardly_up_is_never_first_for_being_cheap(self) -> None:
         """By price alone it would be, and was."""
-        low = {"cheap": standing(uptime=89.9), "dear": standing(), "dearer": standing(uptime=90)}
-        ranking = ranked(*self.every, standings=low)
+        low = {"cheap": stats(uptime=89.9), "dear": stats(), "dearer": stats(uptime=90)}
+        ranking = ranked(*self.every, stats_of=low)
         assert [one.provider_id for one in ranking.candidates] == ["dear", "dearer", "cheap"]
         scores = {one["providerId"]: one["score"] for one in ranking.explanation["providerScores"]}
         assert scores["cheap"] > scores["dear"]
 
     def test_at_ninety_it_is_where_its_score_puts_it(self) -> None:
-        assert order(*self.every, standings={"cheap": standing(uptime=90)})[0][0] == "cheap"
+        assert order(*self.every, stats_of={"cheap": stats(uptime=90)})[0][0] == "cheap"
 
     def test_cut_off_ones_come_after_it(self) -> None:
-        standings = {"dear": standing(uptime=80), "cheap": standing(open=True)}
-        assert order(*self.every, standings=standings)[0] == ["dearer", "dear", "cheap"]
+        stats_of = {"dear": stats(uptime=80), "cheap": stats(open=True)}
+        assert order(*self.every, stats_of=stats_of)[0] == ["dearer", "dear", "cheap"]
 
     def test_where_all_are_the_score_decides(self) -> None:
-        low = {name: standing(uptime=80) for name in ("cheap", "dear", "dearer")}
-        assert order(*self.every, standings=low)[0] == ["cheap", "dear", "dearer"]
+        low = {name: stats(uptime=80) for name in ("cheap", "dear", "dearer")}
+        assert order(*self.every, stats_of=low)[0] == ["cheap", "dear", "dearer"]
 
     def test_no_conversation_stays_with_it(self) -> None:
         alike = candidate("a", "1"), candidate("b", "1")
-        chosen = {order(*alike, session=str(n), standings={"a": standing(uptime=89)})[0][0] for n in range(20)}
+        chosen = {order(*alike, session=str(n), stats_of={"a": stats(uptime=89)})[0][0] for n in range(20)}
         assert chosen == {"b"}
 
     def test_nobody_explores_it(self) -> None:
-        stale = {"cheap": standing(), "dear": standing(uptime=50, fresh=0)}
-        found = order(*self.every[:2], standings=stale, luck=0.0, exploration=1.0)
+        stale = {"cheap": stats(), "dear": stats(uptime=50, fresh_requests=0)}
+        found = order(*self.every[:2], stats_of=stale, random_draw=0.0, exploration=1.0)
         assert found == (["cheap", "dear"], "weighted-score")
 
     def test_a_named_one_is_not_left_for_another_that_is_hardly_up(self) -> None:
-        low = {"dear": standing(uptime=50), "cheap": standing(uptime=60)}
-        found = order(*self.every, requested="dear", standings=low)
+        low = {"dear": stats(uptime=50), "cheap": stats(uptime=60)}
+        found = order(*self.every, requested="dear", stats_of=low)
         assert found == (["dearer", "cheap", "dear"], "low-uptime-fallback")
 
 
@@ -69,8 +69,8 @@ class TestWhatOneTenantSaw:
         add_provider("dear", "9")
         stands(ECHO, 30, 0)
         self.fail(caller, 2 * OPEN_AFTER)
-        standing = CIRCUIT_BREAKERS.standing(ECHO)
-        assert (standing.requests, standing.uptime, standing.open) == (40, 75.0, False)
+        stats = CIRCUIT_BREAKERS.stats(ECHO)
+        assert (stats.requests, stats.uptime, stats.open) == (40, 75.0, False)
         answer, _ = ask_echo(caller)
         metadata = answer.json()["metadata"]
         assert tried(answer) == [("dear", 200, True)]

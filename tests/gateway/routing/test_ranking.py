@@ -58,14 +58,14 @@ def ranked(
     *candidates: Candidate,
     requested: str | None = None,
     no_fallback: bool = False,
-    standings: Mapping[str, ProviderStats] | None = None,
-    **shape: Any,
+    stats_of: Mapping[str, ProviderStats] | None = None,
+    **profile: Any,
 ) -> Ranking:
-    """Rank candidates; `standings` are by provider, and a provider without one is unknown."""
-    known = {f"{name}/m": standing for name, standing in (standings or {}).items()}
+    """Rank candidates; `stats_of` are by provider, and a provider without one is unknown."""
+    known = {f"{name}/m": stats for name, stats in (stats_of or {}).items()}
     return rank(
         Candidates(requested, candidates),
-        structs.replace(SHAPE, **shape),
+        structs.replace(SHAPE, **profile),
         lambda mapping: known.get(mapping, NO_TRAFFIC),
         no_fallback=no_fallback,
     )
@@ -77,9 +77,9 @@ def order(*candidates: Candidate, **given: Any) -> tuple[list[str], str]:
     return [one.provider_id for one in ranking.candidates], ranking.explanation["selectionReason"]
 
 
-def standing(requests: int = 100, uptime: float = 100.0, **figures: Any) -> ProviderStats:
+def stats(requests: int = 100, uptime: float = 100.0, **figures: Any) -> ProviderStats:
     """Return what the last five minutes were like."""
-    return ProviderStats(**{"requests": requests, "fresh": requests, "uptime": uptime, **figures})
+    return ProviderStats(**{"requests": requests, "fresh_requests": requests, "uptime": uptime, **figures})
 
 
 def test_where_nothing_is_known_the_cheapest_comes_first() -> None:
@@ -113,9 +113,9 @@ def test_a_score_is_the_weighted_sum_of_price_uptime_throughput_and_latency() ->
     ranking = ranked(
         candidate("a", "1"),
         candidate("b", "2"),
-        standings={
-            "a": standing(uptime=90, latency=400.0, throughput=50.0),
-            "b": standing(latency=200.0, throughput=100.0),
+        stats_of={
+            "a": stats(uptime=90, latency=400.0, throughput=50.0),
+            "b": stats(latency=200.0, throughput=100.0),
         },
         streaming=True,
     )
@@ -133,10 +133,10 @@ def test_a_score_is_the_weighted_sum_of_price_uptime_throughput_and_latency() ->
 
 
 def test_the_first_token_of_a_plain_answer_interests_nobody() -> None:
-    slow_and_quick = {"a": standing(latency=9_000.0), "b": standing(latency=100.0)}
+    slow_and_quick = {"a": stats(latency=9_000.0), "b": stats(latency=100.0)}
     same_price = candidate("a", "1"), candidate("b", "1")
-    assert order(*same_price, standings=slow_and_quick)[0] == ["a", "b"]
-    assert order(*same_price, standings=slow_and_quick, streaming=True)[0] == ["b", "a"]
+    assert order(*same_price, stats_of=slow_and_quick)[0] == ["a", "b"]
+    assert order(*same_price, stats_of=slow_and_quick, streaming=True)[0] == ["b", "a"]
 
 
 def test_prices_are_those_of_a_request_of_this_size() -> None:
@@ -152,23 +152,23 @@ class TestANamedProvider:
     both = candidate("named", "1"), candidate("dear", "9"), candidate("dearer", "10")
 
     def test_is_passed_over_below_ninety_percent_for_the_cheapest_better_one(self) -> None:
-        standings = {"named": standing(uptime=89.9), "dear": standing(uptime=95)}
-        ranking = ranked(*self.both, requested="named", standings=standings)
+        stats_of = {"named": stats(uptime=89.9), "dear": stats(uptime=95)}
+        ranking = ranked(*self.both, requested="named", stats_of=stats_of)
         assert ranking.candidates[0].provider_id == "dear"
         assert ranking.explanation["selectionReason"] == "low-uptime-fallback"
         assert ranking.explanation["originalProvider"] == "named"
         assert ranking.explanation["originalProviderUptime"] == 89.9
 
     def test_stays_at_ninety(self) -> None:
-        reason = order(*self.both, requested="named", standings={"named": standing(uptime=90)})[1]
+        reason = order(*self.both, requested="named", stats_of={"named": stats(uptime=90)})[1]
         assert reason == "direct-provider-specified"
 
     def test_stays_where_nobody_is_better(self) -> None:
-        worse = {name: standing(uptime=50) for name in ("named", "dear", "dearer")}
-        assert order(*self.both, requested="named", standings=worse)[1] == "direct-provider-specified"
+        worse = {name: stats(uptime=50) for name in ("named", "dear", "dearer")}
+        assert order(*self.both, requested="named", stats_of=worse)[1] == "direct-provider-specified"
 
     def test_stays_when_the_client_wants_no_fallback(self) -> None:
-        found = order(*self.both, requested="named", standings={"named": standing(uptime=1)}, no_fallback=True)
+        found = order(*self.both, requested="named", stats_of={"named": stats(uptime=1)}, no_fallback=True)
         assert found == (["named"], "direct-provider-specified")
 
 
@@ -176,17 +176,17 @@ class TestAnOpenCircuit:
     both = candidate("cheap", "1"), candidate("dear", "2")
 
     def test_gets_nothing_while_another_works(self) -> None:
-        assert order(*self.both, standings={"cheap": standing(open=True)})[0] == ["dear", "cheap"]
-        named = order(*self.both, requested="cheap", standings={"cheap": standing(uptime=99, open=True)})
+        assert order(*self.both, stats_of={"cheap": stats(open=True)})[0] == ["dear", "cheap"]
+        named = order(*self.both, requested="cheap", stats_of={"cheap": stats(uptime=99, open=True)})
         assert named == (["dear", "cheap"], "low-uptime-fallback")
 
     def test_gets_one_when_it_is_due(self) -> None:
-        ranking = ranked(*self.both, standings={"cheap": standing(open=True, probe_due=True)})
+        ranking = ranked(*self.both, stats_of={"cheap": stats(open=True, probe_due=True)})
         assert [one.provider_id for one in ranking.candidates] == ["cheap", "dear"]
         assert (ranking.explanation["selectionReason"], ranking.probe) == ("circuit-probe", True)
 
     def test_gets_everything_when_it_is_all_there_is(self) -> None:
-        ranking = ranked(candidate("only", "1"), standings={"only": standing(open=True)})
+        ranking = ranked(candidate("only", "1"), stats_of={"only": stats(open=True)})
         assert ([one.provider_id for one in ranking.candidates], ranking.probe) == (["only"], False)
 
 
@@ -194,7 +194,7 @@ class TestAConversation:
     alike = tuple(candidate(name, "1") for name in ("a", "b", "c", "d"))
 
     def test_stays_with_its_provider(self) -> None:
-        chosen = {order(*self.alike, session="one", luck=luck / 10)[0][0] for luck in range(10)}
+        chosen = {order(*self.alike, session="one", random_draw=random_draw / 10)[0][0] for random_draw in range(10)}
         assert len(chosen) == 1
         assert order(*self.alike, session="one")[1] == "session-affinity"
 
@@ -211,26 +211,26 @@ class TestAConversation:
     def test_leaves_one_that_is_hardly_up_or_much_dearer(self) -> None:
         for number in range(20):
             session = str(number)
-            assert order(*self.alike[:2], session=session, standings={"a": standing(uptime=84)})[0][0] == "b"
+            assert order(*self.alike[:2], session=session, stats_of={"a": stats(uptime=84)})[0][0] == "b"
             assert order(candidate("a", "2"), candidate("b", "1"), session=session)[0][0] == "b"
 
 
 class TestExploration:
     both = candidate("cheap", "1"), candidate("idle", "1.5")
-    busy = {"cheap": standing()}
+    busy = {"cheap": stats()}
 
     def test_a_small_share_goes_to_an_idle_provider(self) -> None:
-        assert order(*self.both, standings=self.busy, luck=0.009) == (["idle", "cheap"], "random-exploration")
-        assert order(*self.both, standings=self.busy, luck=0.01)[0] == ["cheap", "idle"]
+        assert order(*self.both, stats_of=self.busy, random_draw=0.009) == (["idle", "cheap"], "random-exploration")
+        assert order(*self.both, stats_of=self.busy, random_draw=0.01)[0] == ["cheap", "idle"]
 
     def test_but_not_when_it_is_twice_as_dear_or_known(self) -> None:
-        assert order(self.both[0], candidate("idle", "2.1"), standings=self.busy, luck=0.0)[0][0] == "cheap"
-        known = {**self.busy, "idle": standing(requests=5)}
-        assert order(*self.both, standings=known, luck=0.0)[0][0] == "cheap"
+        assert order(self.both[0], candidate("idle", "2.1"), stats_of=self.busy, random_draw=0.0)[0][0] == "cheap"
+        known = {**self.busy, "idle": stats(requests=5)}
+        assert order(*self.both, stats_of=known, random_draw=0.0)[0][0] == "cheap"
 
     def test_nor_of_a_conversation_or_a_request_that_names_its_provider(self) -> None:
-        assert order(*self.both, standings=self.busy, luck=0.0, session="s")[0][0] == "cheap"
-        assert order(*self.both, standings=self.busy, luck=0.0, requested="cheap")[0][0] == "cheap"
+        assert order(*self.both, stats_of=self.busy, random_draw=0.0, session="s")[0][0] == "cheap"
+        assert order(*self.both, stats_of=self.busy, random_draw=0.0, requested="cheap")[0][0] == "cheap"
 
 
 class TestCredentials:
@@ -244,16 +244,21 @@ class TestCredentials:
         assert {one.credential.name for one in ranking.candidates} == {"p#0", "p#1", "p#2", "p#3"}
 
     def test_requests_are_spread_over_them(self) -> None:
-        first = {ranked(*self.several, luck=luck / 50).candidates[0].credential.name for luck in range(50)}
+        first = {
+            ranked(*self.several, random_draw=random_draw / 50).candidates[0].credential.name
+            for random_draw in range(50)
+        }
         assert first == {"p#0", "p#1", "p#2", "p#3"}
 
     def test_a_conversation_keeps_its_own(self) -> None:
-        first = {ranked(*self.several, luck=n / 50, session="s").candidates[0].credential.name for n in range(50)}
+        first = {
+            ranked(*self.several, random_draw=n / 50, session="s").candidates[0].credential.name for n in range(50)
+        }
         assert len(first) == 1
 
     def test_one_that_rests_comes_last(self) -> None:
         for number in range(20):
-            ranking = ranked(*self.several, luck=number / 20, healthy=lambda name: name != "p#2")
+            ranking = ranked(*self.several, random_draw=number / 20, is_credential_usable=lambda name: name != "p#2")
             assert ranking.candidates[-1].credential.name == "p#2"
 
 

@@ -55,8 +55,8 @@ def test_another_catalog_another_day_or_another_policy_is_looked_at_anew(
     today = ask(known).eligible[0]
     monkeypatch.setattr(candidates, "datetime", Tomorrow)
     assert ask(known).eligible[0] is not today
-    assert known.reached["sandbox/echo"].today == date(2999, 1, 1)
-    assert ask(replace(known, reached={})).eligible[0] is not ask(known).eligible[0]
+    assert known.reachable_models["sandbox/echo"].today == date(2999, 1, 1)
+    assert ask(replace(known, reachable_models={})).eligible[0] is not ask(known).eligible[0]
 
 
 def test_a_kept_reach_still_refuses_what_the_model_cannot_take_in(known: Policy) -> None:
@@ -67,16 +67,16 @@ def test_a_kept_reach_still_refuses_what_the_model_cannot_take_in(known: Policy)
 
 
 def test_nothing_is_kept_where_a_discount_may_expire(known: Policy) -> None:
-    cheaper = replace(known, discounts={("", ""): Share(Decimal("0.5"), None)}, reached={})
+    cheaper = replace(known, discounts={("", ""): Share(Decimal("0.5"), None)}, reachable_models={})
     first = ask(cheaper).eligible[0]
-    assert (first.discount, cheaper.reached) == (Decimal("0.5"), {})
+    assert (first.discount, cheaper.reachable_models) == (Decimal("0.5"), {})
 
 
 def test_only_so_many_are_kept_and_no_refusal_is(known: Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(candidates, "_MAX_REACHABLE_MODELS", 2)
     for name in ("sandbox/echo", "echo", "sandbox/echo-fast"):
         ask(known, Chat(model=name, messages=CHAT.messages))
-    assert list(known.reached) == ["sandbox/echo-fast"]
+    assert list(known.reachable_models) == ["sandbox/echo-fast"]
     with pytest.raises(InvalidRequest):
         ask(known, Chat(model="nobody/knows", messages=CHAT.messages))
-    assert list(known.reached) == ["sandbox/echo-fast"]
+    assert list(known.reachable_models) == ["sandbox/echo-fast"]

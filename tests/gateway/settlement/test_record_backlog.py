@@ -81,7 +81,7 @@ def test_a_record_goes_to_the_disk_where_only_that_has_room_again(
 def test_what_the_store_refuses_later_does_not_go_down_with_its_greenlet(full: pytest.MonkeyPatch) -> None:
     """The answer is with the client; the refusal of its record comes after it."""
     outbox._push_again("worker-1", b"{}", None, ResponseError("MISCONF"))
-    outbox._AGAIN.join()
+    outbox._RETRIES.join()
     assert [one.record for one in BACKLOG.waiting] == [b"{}"]
 
 

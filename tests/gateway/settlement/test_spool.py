@@ -144,7 +144,7 @@ _OTHER = """
 import os, sys
 from django.conf import settings
 settings.configure(GATEWAY_HOME=sys.argv[1], RECORD_SPOOL_SIZE=65536)
-from apps.gateway import spool
+from apps.gateway.settlement import spool
 spool.reserve()
 spool.add("worker-9", b"{}")
 print("spooled", flush=True)

@@ -158,7 +158,7 @@ def test_a_request_that_was_read_is_never_sent_again() -> None:
 def test_a_fresh_connection_is_opened_though_one_is_kept() -> None:
     with server(says(OK), says(OK)) as (url, requests):
         assert post(url) == b"hi"
-        sending = connection_pool.send("POST", url, {}, b"", BUDGET, fresh=True)
+        sending = connection_pool.send("POST", url, {}, b"", BUDGET, new_connection=True)
         with pytest.raises(StopIteration) as done:
             next(sending)
         done.value.value.close()

@@ -123,13 +123,13 @@ import sys
 if sys.argv[1] == "patched":
     import gevent.monkey; gevent.monkey.patch_all()
 import json
-from apps.gateway import transport
-from apps.gateway.upstream.http_response import Budget
+from apps.gateway.upstream import connection_pool
+from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.upstream.socket_wait import Readiness
+from apps.gateway.upstream.socket_wait import SocketWaiter
 
 def post(path, body=b"{}", **budget):
-    sending = transport.send("POST", sys.argv[2] + path, {}, body, Budget(**{
+    sending = connection_pool.send("POST", sys.argv[2] + path, {}, body, Timeouts(**{
         "connect": 2, "first_byte": 2, "idle": 2, "total": 5, "tick": 2, **budget
     }))
     try:

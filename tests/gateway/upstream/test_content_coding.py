@@ -16,9 +16,9 @@ MIB = 1024 * 1024
 
 def unpacked(packed: bytes) -> bytes:
     """Unpack a whole body."""
-    unpacker = ContentDecoder()
-    text = b"".join(unpacker.unpack(packed))
-    unpacker.finish()
+    decoder = ContentDecoder()
+    text = b"".join(decoder.decode(packed))
+    decoder.finish()
     return text
 
 
@@ -29,27 +29,27 @@ def unpacked(packed: bytes) -> bytes:
 )
 def test_what_was_packed_comes_out_whatever_the_pieces(text: bytes, cut: int, zlibbed: bool) -> None:
     packed = zlib.compress(text) if zlibbed else gzip.compress(text)
-    unpacker = ContentDecoder()
-    pieces = [piece for start in range(0, len(packed), cut) for piece in unpacker.unpack(packed[start : start + cut])]
-    unpacker.finish()
+    decoder = ContentDecoder()
+    pieces = [piece for start in range(0, len(packed), cut) for piece in decoder.decode(packed[start : start + cut])]
+    decoder.finish()
     assert b"".join(pieces) == text
     assert max(map(len, pieces), default=0) <= STEP
 
 
 def test_a_bomb_is_given_up_long_before_it_is_unpacked() -> None:
     bomb = gzip.compress(bytes(100 * MIB))
-    unpacker, seen = ContentDecoder(), 0
+    decoder, seen = ContentDecoder(), 0
     with pytest.raises(CorruptEncoding, match=f"more than {MOST_TIMES} times as long"):  # noqa: PT012 - as far as it comes
-        for piece in unpacker.unpack(bomb):
+        for piece in decoder.decode(bomb):
             seen += len(piece)
     assert seen < MIB + MOST_TIMES * len(bomb)
 
 
 def test_bytes_are_unpacked_as_they_are_asked_for() -> None:
-    unpacker = ContentDecoder()
-    pieces = unpacker.unpack(gzip.compress(bytes(MIB)))
+    decoder = ContentDecoder()
+    pieces = decoder.decode(gzip.compress(bytes(MIB)))
     assert len(next(pieces)) == STEP
-    assert unpacker.given == STEP
+    assert decoder.decoded_bytes == STEP
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ class TestCredentials:
         assert ask_echo(caller, headers=refused)[1] == ["2222"]
         clock.now += 2
         assert ask_echo(caller, headers=refused)[1] == ["alid", "2222"]
-        assert not CIRCUIT_BREAKERS.standing(ECHO).open
+        assert not CIRCUIT_BREAKERS.stats(ECHO).open
 
     def test_they_take_turns_without_fallback_too_and_nobody_else_is_asked(
         self, caller: Caller, refused: dict[str, str], add_provider: Adding
@@ -106,7 +106,7 @@ class TestCircuits:
     ) -> None:
         add_provider("second")
         for _ in range(5):
-            assert not CIRCUIT_BREAKERS.standing(ECHO).open
+            assert not CIRCUIT_BREAKERS.stats(ECHO).open
             assert tried(ask_echo(caller, "status=503 times=1")[0]) == [("sandbox", 503, False), ("second", 200, True)]
         answer, used = ask_echo(caller)
         metadata = answer.json()["metadata"]
@@ -118,7 +118,7 @@ class TestCircuits:
         assert (named["selectionReason"], named["used_provider"]) == ("low-uptime-fallback", "second")
         alone = ask_echo(caller, model=ECHO, headers={"x-no-fallback": "true"})[0].json()["metadata"]
         assert alone["used_provider"] == "sandbox", "who insists on it gets it; and that it works is noticed"
-        assert not CIRCUIT_BREAKERS.standing(ECHO).open
+        assert not CIRCUIT_BREAKERS.stats(ECHO).open
 
     def test_a_probe_that_fails_is_answered_by_another_and_one_that_succeeds_closes_it(
         self, caller: Caller, add_provider: Adding, clock: Clock
@@ -136,7 +136,7 @@ class TestCircuits:
         answer, _ = ask_echo(caller)
         assert answer.json()["metadata"]["selectionReason"] == "circuit-probe"
         assert tried(answer) == [("sandbox", 200, True)]
-        assert not CIRCUIT_BREAKERS.standing(ECHO).open
+        assert not CIRCUIT_BREAKERS.stats(ECHO).open
 
 
 class TestOtherTenants:
@@ -175,7 +175,7 @@ class TestOtherTenants:
         for _ in range(12):
             ask_echo(stranger, script, stream=stream)
         CIRCUIT_BREAKERS.sync()
-        assert CIRCUIT_BREAKERS.standing(ECHO).requests == 0
+        assert CIRCUIT_BREAKERS.stats(ECHO).requests == 0
         self.assert_undisturbed(caller)
 
     @pytest.mark.parametrize("script", ["status=500", "status=503", "status=429", "error=body"])
@@ -185,7 +185,7 @@ class TestOtherTenants:
         add_provider("second")
         for _ in range(12):
             assert ask_echo(stranger, script)[0].status >= 429
-        assert not CIRCUIT_BREAKERS.standing(ECHO).open
+        assert not CIRCUIT_BREAKERS.stats(ECHO).open
         self.assert_undisturbed(caller)
 
     @pytest.mark.parametrize("status", [401, 402, 403, 404, 429])
@@ -203,7 +203,7 @@ class TestOtherTenants:
             ask_echo(stranger, f"status={status} times=1")
             credentials.reset_cooldowns()
         CIRCUIT_BREAKERS.sync()
-        assert CIRCUIT_BREAKERS.standing(ECHO).requests == 0
+        assert CIRCUIT_BREAKERS.stats(ECHO).requests == 0
         self.assert_undisturbed(caller)
 
 

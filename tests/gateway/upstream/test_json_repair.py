@@ -70,21 +70,21 @@ PLUGIN = ["response-healing"]
 @pytest.mark.parametrize("wish", [{"plugins": PLUGIN}, {"words": True}])
 def test_the_text_comes_in_one_piece_before_the_end(wish: dict[str, Any]) -> None:
     one = healing(**wish)
-    assert list(one.heal(BROKEN)) == [BROKEN[0], TextDelta(text='{"a": 1}'), BROKEN[3]]
-    assert one.healed is True
+    assert list(one.repair_events(BROKEN)) == [BROKEN[0], TextDelta(text='{"a": 1}'), BROKEN[3]]
+    assert one.repaired is True
 
 
 @pytest.mark.parametrize("wish", [{}, {"plugins": PLUGIN, "kind": "text"}])
 def test_nobody_else_waits(wish: dict[str, Any]) -> None:
     one = healing(**wish)
-    assert list(one.heal(BROKEN)) == BROKEN
-    assert one.healed is False
+    assert list(one.repair_events(BROKEN)) == BROKEN
+    assert one.repaired is False
 
 
 def test_what_is_valid_comes_as_it_came() -> None:
     events: list[Event] = [TextDelta(text="{"), TextDelta(text="}"), Finished(reason="stop")]
     one = healing(plugins=PLUGIN)
-    assert (list(one.heal(events)), one.healed) == (events, False)
+    assert (list(one.repair_events(events)), one.repaired) == (events, False)
 
 
 def test_calls_and_what_is_said_beside_them_are_never_touched() -> None:
@@ -95,13 +95,13 @@ def test_calls_and_what_is_said_beside_them_are_never_touched() -> None:
         Finished(reason="tool_calls"),
     ]
     one = healing(plugins=PLUGIN)
-    assert (list(one.heal(events)), one.healed) == (events, False)
+    assert (list(one.repair_events(events)), one.repaired) == (events, False)
 
 
 def test_a_client_that_waits_for_the_text_hears_signs_of_life() -> None:
     clock = count()
     one = healing(plugins=PLUGIN, tick=3, now=lambda: float(next(clock)))
-    events = list(one.heal([*(TextDelta(text="1") for _ in range(9)), Finished(reason="stop")]))
+    events = list(one.repair_events([*(TextDelta(text="1") for _ in range(9)), Finished(reason="stop")]))
     waits = [event for event in events if isinstance(event, Waiting)]
     assert len(waits) >= 2
     assert [event for event in events if not isinstance(event, Waiting)][-1] == Finished(reason="stop")

@@ -119,7 +119,7 @@ def test_a_connection_that_had_been_closed_is_an_attempt_and_then_another(told: 
     assert row is not None
     assert row.routing_metadata["routing"] == expected
     # Nobody's fault: it says nothing about the provider.
-    assert CIRCUIT_BREAKERS.standing("sandbox/echo").uptime == 100
+    assert CIRCUIT_BREAKERS.stats("sandbox/echo").uptime == 100
 
 
 def test_a_request_that_was_read_and_dropped_is_not_sent_to_the_same_provider_again(

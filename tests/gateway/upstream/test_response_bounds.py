@@ -42,7 +42,7 @@ def read(url: str, limit: int = 64 * MIB) -> tuple[str, int]:
             try:
                 answer.read(limit)
             finally:
-                received = answer.received
+                received = answer.bytes_received
     except UpstreamFailure as failure:
         return str(failure), received
     return "", received
@@ -147,11 +147,11 @@ def test_nothing_is_read_ahead_of_who_takes_it() -> None:
             sent.set()
 
     with server(talk) as (url, _), closing(send(url, {}, b"", BUDGET)) as answer:
-        pieces = answer.pieces()
+        pieces = answer.iterate_body()
         next(pieces)
         # The kernel's buffers take a few megabytes; the rest waits at the sender.
         assert not sent.wait(0.5)
-        assert answer.received <= 2 * 65_536 + 100
+        assert answer.bytes_received <= 2 * 65_536 + 100
 
 
 def test_a_stream_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ def answered(*events: Any, form: str | None = OURS, project: UUID = PROJECT) -> 
     """Let an answer pass by, of a model that will want its thinking back."""
     seals = ThoughtSignatureCache(project)
     seals.restore_thinking(history(Text(text="no calls")), form)
-    assert list(seals.watched(iter(events))) == list(events)
+    assert list(seals.record_thinking(iter(events))) == list(events)
 
 
 def called(call_id: str = "c1") -> ToolCallStarted:

@@ -1,7 +1,7 @@
-"""How a credential is presented to a provider: one module a scheme that does more than fill in a header.
+"""Authentication schemes: how a credential is presented to a provider; one module per scheme beyond a plain header.
 
-Nobody keeps a list: a scheme is found by the name that the catalog's provider states (`aws-sigv4` is `aws_sigv4.py`).
-Must never log a credential, nor put one into a URL.
+No list is kept: a scheme is found by the name that the catalog's provider states (`aws-sigv4` is `aws_sigv4.py`). Must
+never log a credential, nor put one into a URL.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ class AuthScheme(Protocol):
     def authorize(self, secret: str, request: SignableRequest) -> dict[str, str]:
         """Return the headers that present the credential. Raises UpstreamFailure when it is of no use.
 
-        Optional beside it: `split_secrets(value)`, the credentials in an environment variable; `FILLED_PLACEHOLDERS`, the names of
-        the placeholders that a credential fills in an address, and `fill_base_url(secret, base_url, own=…)`, which does.
+        Optional beside it: `split_secrets(value)`, the credentials in an environment variable; `FILLED_PLACEHOLDERS`,
+        the names of the placeholders that a credential fills in an address, and `fill_base_url(secret, base_url,
+        own=…)`, which fills them.
         """
 
 

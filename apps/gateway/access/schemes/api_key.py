@@ -1,4 +1,4 @@
-"""The key of an Azure resource: a header of Azure's own, and for Anthropic's models that of Anthropic's, too.
+"""API key scheme: the key of an Azure resource in Azure's own header, and for Anthropic's models in Anthropic's, too.
 
 Knows which paths are Anthropic's. Must never log a credential, nor put one into a URL.
 """

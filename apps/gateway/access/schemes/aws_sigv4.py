@@ -1,7 +1,7 @@
-"""AWS credentials: an API key of Bedrock's as a bearer token, or a pair of keys that signs each request.
+"""AWS Signature Version 4: sign each request with a pair of keys, or present an API key of Bedrock's as a bearer token.
 
 The secret is one word without a colon (the API key), or `ACCESS_KEY_ID:SECRET_ACCESS_KEY`, perhaps with
-`:SESSION_TOKEN`; no part of either has colons of its own. Knows Signature Version 4. Must never send a key that signs.
+`:SESSION_TOKEN`; no part of either has colons of its own. Must never send a key that signs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Google Cloud's service accounts: a signed statement is exchanged for a token that opens the door for an hour.
+"""Google service accounts: exchange a signed assertion for an OAuth access token, and keep the token until it expires.
 
-A credential is the JSON of a service account, an access token (`ya29.…`), or an API key. The path of a file is one only
-in the operator's own environment: of a tenant's credential no file is read, and no address is called but Google's.
+A credential is the JSON of a service account, an access token (`ya29.…`), or an API key. A file's path is accepted only
+from the operator's own environment: for a tenant's credential no file is read, and no address but Google's is called.
 
 Knows Google's token endpoint, and keeps tokens until shortly before they expire. Must never log a key or a token, nor
 let a refusal quote one.
@@ -62,7 +62,7 @@ class _Account(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _CachedToken:
-    """What is known of an account: its token, until when (monotonic), and who renews it."""
+    """An account's access token, when it expires (monotonic), and the lock of whoever renews it."""
 
     lock: BoundedSemaphore = field(default_factory=BoundedSemaphore)
     token: str = ""
@@ -142,7 +142,7 @@ def _find_account(secret: str) -> _Account | None:
 
 
 def _token_of(secret: str) -> str:
-    """Return a token that is good for a while, renewed by one greenlet at a time. Raises UpstreamFailure."""
+    """Return a valid access token, renewed by one greenlet at a time. Raises UpstreamFailure."""
     digest = _digest(secret)
     kept = _tokens.get(digest)
     if kept is None:
