@@ -21,12 +21,6 @@ CODE = {
     for path in sorted((PROJECT / folder).rglob("*.py"))
     if "migrations" not in path.parts
 }
-# Packages whose modules no exhaustive contract places: what they may import is said by contracts of other kinds.
-WITHOUT_LAYERS = {"apps.logs", "apps.sandbox"}
-# Public classes of one name; to become fewer, and in the end none.
-HOMONYMS = {
-    *("File", "Filters", "Fold", "Found", "Hit", "Message", "Piece", "Request", "Source", "Text", "Waiting", "Window"),
-}
 # Written for people, or run by them.
 PROSE = {
     path.relative_to(PROJECT): path.read_text()
@@ -117,7 +111,7 @@ def test_every_module_has_its_place_in_an_import_contract() -> None:
     contracts = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     exhaustive = {name for one in contracts if one.get("exhaustive") for name in one["containers"]}
     packages = {f"apps.{path.parent.name}" for path in (PROJECT / "apps").glob("*/__init__.py")} | {"gateway_project"}
-    assert packages - exhaustive == WITHOUT_LAYERS
+    assert packages - exhaustive == set()
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
@@ -129,7 +123,7 @@ def test_a_public_class_has_a_name_of_its_own() -> None:
         for node in ast.parse(text).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_") and path.parent.name != "commands":
                 owners.setdefault(node.name, []).append(str(path))
-    assert {name for name, paths in owners.items() if len(paths) > 1} == HOMONYMS
+    assert {name for name, paths in owners.items() if len(paths) > 1} == set()
 
 
 def test_the_changelog_and_the_settings_name_the_version() -> None:

@@ -37,17 +37,17 @@ _LONGEST_ID: Final = 1023
 _TRANSPORTS: Final = frozenset(one.value for one in AuthenticatorTransport)
 
 
-class Refused(Exception):
+class PasskeyRefused(Exception):
     """Why an answer is not taken; for the log, never for whoever presents it."""
 
 
 def verify_new(credential: Mapping[str, Any], challenge: bytes) -> VerifiedRegistration:
-    """Return what is to be kept of a new credential. Raises Refused."""
+    """Return what is to be kept of a new credential. Raises PasskeyRefused."""
     try:
         _require_same_site(credential)
         attested = parse_attestation_object(base64url_to_bytes(credential["response"]["attestationObject"]))
         if attested.fmt not in _FORMATS:
-            raise Refused("attestation format")
+            raise PasskeyRefused("attestation format")
         made = webauthn.verify_registration_response(
             credential=dict(credential),
             expected_challenge=challenge,
@@ -57,25 +57,25 @@ def verify_new(credential: Mapping[str, Any], challenge: bytes) -> VerifiedRegis
             supported_pub_key_algs=ALGORITHMS,
         )
         key = decoded_public_key_to_cryptography(decode_credential_public_key(made.credential_public_key))
-    except Refused:
+    except PasskeyRefused:
         raise
     except Exception as error:
         # Four formats of somebody's bytes: whatever reading them raises, they are no passkey.
-        raise Refused(_reason(error)) from error
+        raise PasskeyRefused(_reason(error)) from error
     if len(made.credential_id) > _LONGEST_ID:
-        raise Refused("credential id too long")
+        raise PasskeyRefused("credential id too long")
     if isinstance(key, RSAPublicKey) and key.key_size < _FEWEST_RSA_BITS:
-        raise Refused("weak key")
+        raise PasskeyRefused("weak key")
     return made
 
 
 def verify(row: Passkey, credential: Mapping[str, Any], challenge: bytes, *, named: bool) -> None:
-    """See that the credential is the row's, and answers the challenge; take over its count. Raises Refused."""
+    """See that the credential is the row's, and answers the challenge; take over its count. Raises PasskeyRefused."""
     try:
         handle = credential["response"].get("userHandle")
         # Where nobody said who they are the authenticator does; where somebody did it may keep silent.
         if (handle or not named) and base64url_to_bytes(str(handle or "")) != row.user.pk.bytes:
-            raise Refused("another user's handle")
+            raise PasskeyRefused("another user's handle")
         _require_same_site(credential)
         answer = webauthn.verify_authentication_response(
             credential=dict(credential),
@@ -86,19 +86,19 @@ def verify(row: Passkey, credential: Mapping[str, Any], challenge: bytes, *, nam
             credential_current_sign_count=row.sign_count,
             require_user_verification=True,
         )
-    except Refused:
+    except PasskeyRefused:
         raise
     except Exception as error:
-        raise Refused(_reason(error)) from error
+        raise PasskeyRefused(_reason(error)) from error
     row.sign_count, row.backed_up = answer.new_sign_count, answer.credential_backed_up
 
 
 def id_of(credential: Mapping[str, Any]) -> bytes:
-    """Return which credential an answer says it is of. Raises Refused."""
+    """Return which credential an answer says it is of. Raises PasskeyRefused."""
     try:
         return base64url_to_bytes(str(credential["rawId"]))
     except (KeyError, ValueError) as error:
-        raise Refused("unreadable id") from error
+        raise PasskeyRefused("unreadable id") from error
 
 
 def transports_of(credential: Mapping[str, Any]) -> list[str]:
@@ -107,9 +107,9 @@ def transports_of(credential: Mapping[str, Any]) -> list[str]:
 
 
 def _require_same_site(credential: Mapping[str, Any]) -> None:
-    """See that no page of somebody else's has ours in a frame. Raises Refused."""
+    """See that no page of somebody else's has ours in a frame. Raises PasskeyRefused."""
     if parse_client_data_json(base64url_to_bytes(credential["response"]["clientDataJSON"])).cross_origin:
-        raise Refused("in a frame of another origin")
+        raise PasskeyRefused("in a frame of another origin")
 
 
 def _reason(error: Exception) -> str:

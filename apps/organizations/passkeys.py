@@ -30,7 +30,7 @@ from apps.kernel.ids import find_id
 from apps.organizations import audit, ceremonies, two_factor
 from apps.organizations.ceremonies import Holder, Purpose
 from apps.organizations.models import Passkey, User
-from apps.organizations.passkey_answers import ALGORITHMS, Refused, id_of, transports_of, verify, verify_new
+from apps.organizations.passkey_answers import ALGORITHMS, PasskeyRefused, id_of, transports_of, verify, verify_new
 
 log = structlog.get_logger(__name__)
 
@@ -90,7 +90,7 @@ def register(holder: Holder, *, answered: Answered, name: str) -> tuple[Passkey,
     challenge = ceremonies.take(answered.ceremony_id, Purpose.REGISTER, holder)
     try:
         made = verify_new(answered.credential, challenge)
-    except Refused as error:
+    except PasskeyRefused as error:
         log.warning("passkey.not_registered", user=str(holder.user.pk), reason=str(error))
         raise InvalidRequest(
             "This is no passkey that can be kept here", code="invalid_passkey", param="credential"
@@ -187,9 +187,9 @@ def _recognize(credential: Mapping[str, Any], challenge: bytes, user: User | Non
     try:
         row = _find(credential)
         if user is not None and row.user_id != user.pk:
-            raise Refused("another user's")
+            raise PasskeyRefused("another user's")
         verify(row, credential, challenge, named=user is not None)
-    except Refused as error:
+    except PasskeyRefused as error:
         log.warning("passkey.refused", passkey=str(row.pk) if row else None, reason=str(error))
         raise Unauthenticated("This passkey was not accepted", code="invalid_passkey") from error
     row.last_used_at = timezone.now()
@@ -202,7 +202,7 @@ def _find(credential: Mapping[str, Any]) -> Passkey:
     rows = Passkey.objects.select_for_update(no_key=True, of=("self",)).select_related("user")
     row = rows.filter(credential_id=id_of(credential), user__is_active=True).first()
     if row is None:
-        raise Refused("unknown")
+        raise PasskeyRefused("unknown")
     return row
 
 

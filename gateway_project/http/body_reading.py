@@ -23,7 +23,7 @@ class BodyAborted(OSError):
     """The client closed its connection before its request was complete."""
 
 
-class Source(Protocol):
+class BodySource(Protocol):
     """A connection, as far as reading a body goes."""
 
     def receive(self, patience: float | None = None) -> bool:
@@ -65,7 +65,7 @@ class BodyMemory:
 
 
 def read_body(
-    source: Source,
+    source: BodySource,
     request: IncomingRequest,
     limit: int,
     limits: ClientLimits,

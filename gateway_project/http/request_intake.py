@@ -13,7 +13,7 @@ from apps.kernel.errors import ApiError, Unauthenticated
 from apps.keys.api_key_header import MISSING
 from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.admission_control import AdmissionControl
-from gateway_project.http.body_reading import BodyAborted, BodyMemory, Source, read_body, too_large
+from gateway_project.http.body_reading import BodyAborted, BodyMemory, BodySource, read_body, too_large
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.request_parser import IncomingRequest
 from gateway_project.http.route_limits import SMALLEST, is_model_route, limit_of
@@ -41,7 +41,7 @@ class RequestIntake:
         self._trusts = trusts
         self._refused = refused
 
-    def enter(self, source: Source, request: IncomingRequest) -> Callable[[], object]:
+    def enter(self, source: BodySource, request: IncomingRequest) -> Callable[[], object]:
         """Let a request in whose head is there, with all of its body; the caller calls what is returned at its end.
 
         Raises ApiError, BadRequest; OSError when the client left.
@@ -60,7 +60,7 @@ class RequestIntake:
             self._refused(_REASONS.get(error.status, "malformed"))
             raise
 
-    def _enter_slowly(self, source: Source, request: IncomingRequest, path: str) -> Callable[[], object]:
+    def _enter_slowly(self, source: BodySource, request: IncomingRequest, path: str) -> Callable[[], object]:
         environ = request.environ
         limit = limit_of(path, self._limits.body)
         if path.startswith("/auth/") and environ["REQUEST_METHOD"] == "POST":
@@ -100,7 +100,7 @@ class RequestIntake:
             raise
         return leave
 
-    def _work_on(self, source: Source) -> None:
+    def _work_on(self, source: BodySource) -> None:
         """Wait for the request's turn. Raises Overloaded; BodyAborted when its client has not waited for it."""
         if self._admission.enter() and source.has_left():
             self._admission.leave()

@@ -16,9 +16,9 @@ from apps.billing.ledger import Charge
 from apps.billing.worker_leases import worker_name
 from apps.gateway.metrics.definitions import RECONCILED_AGO, RECONCILED_DIFFERENCES
 from apps.gateway.models import Difference, Reconciliation
-from apps.gateway.settlement import outbox
+from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement import reconcile as nightly
-from apps.gateway.settlement.settle import DEAD_LETTERS, settle
+from apps.gateway.settlement.settle import settle
 from apps.gateway.settlement.tasks import reconcile
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, plain
@@ -129,7 +129,7 @@ def test_records_that_wait_and_records_that_nobody_can_read(
     assert (kind, expected, told.startswith("1 records, the oldest for ")) == ("waiting", "0 records", True)
     settle(outbox.read_batch("test", 10, 1))
     assert found(nightly.reconcile(NOW)) == [("unreadable", None, "0 records", "1 records")]
-    assert valkey().xlen(DEAD_LETTERS) == 1
+    assert valkey().xlen(dead_letters.STREAM) == 1
 
 
 # --- all of it

@@ -21,12 +21,11 @@ from tests.support.cast import PASSWORD, Caller, World, make_user
 OLIVIA = {"name": "Olivia", "email": "Olivia@Example.com", "password": PASSWORD}
 
 
-def sign_up(**changes: Any) -> dict[str, Any]:
+def sign_up(**changes: Any) -> Any:
     """Sign Olivia up and return the answer."""
     response = Caller().post("/auth/sign-up/email", {**OLIVIA, **changes})
     assert response.status_code == 200, response.content
-    answer: dict[str, Any] = response.json()
-    return answer
+    return response.json()
 
 
 def believe_one_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

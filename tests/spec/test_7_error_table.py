@@ -17,8 +17,8 @@ import pytest
 from django.db import OperationalError
 
 from apps.catalog.models import ModelProvider
+from apps.gateway import pipeline
 from apps.gateway.access import policy
-from apps.gateway.routing import ranking
 from apps.kernel import generation
 from apps.keys.models import ApiKey, IamRule
 from apps.organizations.models import Organization
@@ -249,7 +249,7 @@ def test_500_says_nothing_of_the_inside(caller: Caller, monkeypatch: pytest.Monk
     def break_down(*_: Any, **_named: Any) -> None:
         raise RuntimeError("the secret is 4711")
 
-    monkeypatch.setattr(ranking, "rank", break_down)
+    monkeypatch.setattr(pipeline, "rank", break_down)
     words = "The gateway failed to answer this request"
     refused_everywhere(caller, 500, "api_error", "internal_error", words, None)
 

@@ -111,6 +111,6 @@ def tried(answer: Answer) -> list[tuple[str, int, bool]]:
 def stands(mapping: str, answered: int, failed: int) -> None:
     """Make it known how a provider did in the last minutes."""
     for _ in range(answered):
-        CIRCUIT_BREAKERS.succeeded(mapping, first_token_ms=None, tokens=0, seconds=1.0)
+        CIRCUIT_BREAKERS.record_success(mapping, first_token_ms=None, tokens=0, seconds=1.0)
     CIRCUIT_BREAKERS._unsent[mapping].failed += failed
     CIRCUIT_BREAKERS.sync()

@@ -37,7 +37,7 @@ def test_without_a_database_nothing_is_made_ready(made: list[bool], monkeypatch:
     def fail() -> bool:
         raise DatabaseError
 
-    monkeypatch.setattr(worker_warmup, "is_anybody_guarded", fail)
+    monkeypatch.setattr(worker_warmup, "is_any_organization_guarded", fail)
     worker_warmup.warm_up_guardrails()
     assert made == []
 
