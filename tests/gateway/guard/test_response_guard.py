@@ -111,7 +111,7 @@ def test_a_block_ends_the_answer_like_a_content_filter_and_hangs_up(size: int) -
     assert f"{LONG}the {WORD}".startswith(said)
     assert WORD[:3] not in said
     assert not any(isinstance(event, UsageReported) for event in out)
-    assert [(one.action_taken, one.matched_content) for one in guard.noted] == [("blocked", WORD)]
+    assert [(one.action_taken, one.matched_content) for one in guard.violations] == [("blocked", WORD)]
 
 
 def test_what_an_answer_that_is_whole_has_used_is_told_all_the_same() -> None:
