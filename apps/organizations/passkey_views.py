@@ -83,7 +83,7 @@ class Passkeys(MemberEndpoint):
             "recoveryCodes": serializers.ListField(child=serializers.CharField()),
         },
         body=NewPasskeyShape,
-        refuses=(409,),
+        refuses=(409, 429),
     )
     def post(self, request: Request) -> Response:
         """Keep a new passkey; with the first second factor, return recovery codes, shown once and each good once."""

@@ -43,7 +43,7 @@ class ConfirmTwoFactor(MemberEndpoint):
     @described(
         {"message": message_field(), "recoveryCodes": serializers.ListField(child=serializers.CharField())},
         body=CodeShape,
-        refuses=(429,),
+        refuses=(400, 429),
     )
     def post(self, request: Request) -> Response:
         """Turn the second factor on with a first code. The answer has recovery codes: shown once, each valid once."""

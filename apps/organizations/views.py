@@ -189,7 +189,7 @@ class OneMember(MemberEndpoint):
         return Response({"message": "Member updated", "member": MemberShape(changed).data})
 
     @described(
-        {"message": message_field(), "revokedApiKeys": serializers.IntegerField(min_value=0)}, refuses=(403, 404)
+        {"message": message_field(), "revokedApiKeys": serializers.IntegerField(min_value=0)}, refuses=(400, 403, 404)
     )
     def delete(self, request: Request, organization_id: str, member_id: str) -> Response:
         """Remove a member, or leave; API keys that the member created there stop working."""

@@ -56,6 +56,7 @@ checks.positive_data_acceptance.expected-statuses = [{taken}, 400, 413, 415]
 # One address that asks too often is told so before it is looked at who it is.
 include-path-regex = "^/auth/"
 checks.missing_required_header.enabled = false
+checks.ignored_auth.enabled = false
 """
 
 

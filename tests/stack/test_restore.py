@@ -35,7 +35,7 @@ from uuid import UUID
 from apps.billing import balances, ledger
 from apps.kernel.ids import new_id
 moved = ledger.Charge(UUID("{organization}"), new_id(), new_id(), -Decimal("{amount}"), Decimal(0))
-balances.put(ledger.charge([moved]))
+balances.publish_or_raise(ledger.charge([moved]))
 """
 
 

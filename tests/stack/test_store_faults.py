@@ -108,5 +108,5 @@ def empty(product: Product, purse: Purse) -> None:
         "from decimal import Decimal; from uuid import UUID; from apps.billing import balances, ledger; "
         "from apps.kernel.ids import new_id; "
         f"moved = ledger.Charge(UUID('{purse.organization_id}'), new_id(), new_id(), Decimal('-0.9999'), Decimal(0)); "
-        "balances.put(ledger.charge([moved]))",
+        "balances.publish_or_raise(ledger.charge([moved]))",
     )
