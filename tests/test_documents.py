@@ -15,7 +15,8 @@ LINK = re.compile(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 TOP_LEVEL = sorted([*PROJECT.glob("*.md"), PROJECT / "LICENSE"])
 NEWCOMERS = [*TOP_LEVEL, PROJECT / "docs" / "adr" / "README.md", *sorted((PROJECT / "docs").glob("adding-*.md"))]
 PATH = re.compile(r"`((?:apps|gateway_project|tests|bench|docs|script)/[\w./-]*)`")
-MAPS = ["architecture.md", "adding-a-dialect.md", "adding-a-provider.md", "adding-an-endpoint.md"]
+TERM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`]+)` \|$", re.MULTILINE)
+MAPS = ["architecture.md", "glossary.md", "adding-a-dialect.md", "adding-a-provider.md", "adding-an-endpoint.md"]
 WRAPPED = [path for path in NEWCOMERS if path.name != "CHANGELOG.md"]
 
 
@@ -38,6 +39,13 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_paths_that_a_map_names_are_there(name: str) -> None:
     paths = PATH.findall((PROJECT / "docs" / name).read_text())
     assert [path for path in paths if not (PROJECT / path).exists()] == []
+
+
+def test_each_term_of_the_glossary_opens_the_module_that_owns_it() -> None:
+    owners = TERM.findall((PROJECT / "docs" / "glossary.md").read_text())
+    assert len(owners) == len({term.lower() for term, _ in owners}) > 40
+    opening = {path: (PROJECT / path).read_text().split("\n", 1)[0].lower() for _, path in owners}
+    assert [term for term, path in owners if term.lower() not in opening[path]] == []
 
 
 @pytest.mark.parametrize("path", WRAPPED, ids=lambda path: path.name)
