@@ -7,7 +7,7 @@ organization's own in the policies of its keys: a warm request asks nobody. Must
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -63,13 +63,17 @@ class Discounts(msgspec.Struct, frozen=True):
 
 def own_of(organization_id: UUID) -> Shares:
     """Return an organization's own discounts. Raises DatabaseError."""
-    return _read(Discount.objects.filter(organization=organization_id))
+    return _shares_of(Discount.objects.filter(organization=organization_id))
 
 
-class _Everyones:
-    """This process's copy of the discounts for everyone, and the catalog's generation that it was read under."""
+class SharedDiscounts:
+    """This process's copy of the discounts for everyone, and the catalog's generation that it was read under.
 
-    def __init__(self) -> None:
+    `read` reads them from the database; it raises DatabaseError.
+    """
+
+    def __init__(self, read: Callable[[], Shares]) -> None:
+        self._read = read
         self._shares: Shares | None = None
         self._token: str | None = None
         self._flights: SingleFlight[str, Shares] = SingleFlight(_PATIENCE)
@@ -91,14 +95,18 @@ class _Everyones:
             return self._shares
 
     def _renew(self, token: str) -> Shares:
-        shares = database.read(lambda: _read(Discount.objects.filter(organization=None)))
+        shares = self._read()
         self._shares, self._token = shares, token
         return shares
 
 
-_copy = _Everyones()
-everyones = _copy.under
+def read_shared() -> Shares:
+    """Return the discounts for everyone. Raises DatabaseError."""
+    return database.read(lambda: _shares_of(Discount.objects.filter(organization=None)))
 
 
-def _read(rows: models.QuerySet[Discount]) -> Shares:
+everyones = SharedDiscounts(read_shared).under
+
+
+def _shares_of(rows: models.QuerySet[Discount]) -> Shares:
     return {(row.provider, row.model): Share(row.share, row.expires_at) for row in rows}

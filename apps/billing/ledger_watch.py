@@ -1,17 +1,19 @@
 """Detection of a store that came back older than it was, repeated by a process that settles.
 
-Another server of Valkey, or one started anew, may hold an older copy of everything; so may the database after a restore
-or a failover, behind the same address. Knows what gives that away. Must never mend it itself: `balance_copies` does.
+Another server of Valkey, or one started anew, may hold an older copy of everything. One that evicts keys may lack the
+notes of reservations that balances still hold. The database may be older after a restore or a failover, behind the same
+address. Knows what gives that away. Must never mend it itself: `balance_copies` does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
-from redis.exceptions import ResponseError
 
 from apps.billing import balance_copies, balances, ledger, ledger_epoch
 from apps.billing.balance_copies import Resynced
-from apps.kernel.redis import client
+from apps.kernel.redis import ServerState, client, read_server_state
 
 log = structlog.get_logger(__name__)
 
@@ -20,18 +22,19 @@ _LATEST = 100
 
 
 class LedgerWatch:
-    """What is remembered between two looks: which server it was, and which copies were behind."""
+    """What is remembered between two looks: the server's state, and which copies were behind."""
 
-    def __init__(self) -> None:
-        self._server: str | None = None
+    def __init__(self, read_state: Callable[[], ServerState] = read_server_state) -> None:
+        self._read_state = read_state
+        self._server: ServerState | None = None
         self._behind: set[tuple[str, int]] = set()
 
     def look(self) -> Resynced | None:
-        """Compare what moved last, and everything when that or the server says so; the first look always does.
+        """Compare what moved last, and everything when that or the server's state says so; the first look always does.
 
         Returns what came of comparing everything. Raises DatabaseError, RedisError; the next look then begins again.
         """
-        server = _server()
+        server = self._read_state()
         if server == self._server and not self._falls_back():
             return None
         self._server = None
@@ -49,12 +52,3 @@ class LedgerWatch:
         behind = {(balances.key(one.true.scope, one.true.id), one.version) for one in strays}
         stuck, self._behind = behind & self._behind, behind
         return bool(stuck) or any(one.is_ahead for one in strays)
-
-
-def _server() -> str:
-    """Return what tells one run of a server from another, as far as it says. Raises RedisError."""
-    try:
-        return str(client().info("server").get("run_id", ""))
-    except ResponseError:
-        # Some who offer Valkey do not let one ask; what moved last has to do.
-        return ""

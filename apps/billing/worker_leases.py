@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Callable
 from functools import cache
 
 from apps.kernel.redis import LuaScript, client
@@ -68,7 +69,7 @@ def notes_key(worker: str) -> str:
 
 def send_heartbeat(worker: str) -> None:
     """Tell that a worker lives. Raises RedisError."""
-    client().zadd(WORKERS, {worker: _now()})
+    client().zadd(WORKERS, {worker: store_time()})
 
 
 def expire_lease(worker: str) -> None:
@@ -89,17 +90,18 @@ def remove_worker(worker: str) -> bool:
 class StoreClock:
     """The store's clock as one process watches it: set forward, it makes every living worker look dead."""
 
-    def __init__(self) -> None:
+    def __init__(self, read_time: Callable[[], float] | None = None) -> None:
+        self._read_time = read_time or store_time
         self._ahead: float | None = None
 
     def was_set(self) -> bool:
         """Return whether it was set since the last look. Raises RedisError."""
-        ahead = _now() - time.monotonic()
+        ahead = self._read_time() - time.monotonic()
         before, self._ahead = self._ahead, ahead
         return before is not None and abs(ahead - before) > MOST_DRIFT
 
 
-def _now() -> float:
+def store_time() -> float:
     """Return the store's own time in seconds: the one clock that all hosts share."""
     seconds, microseconds = client().time()
     return float(seconds) + float(microseconds) / 1e6

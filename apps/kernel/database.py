@@ -219,6 +219,14 @@ def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
         _turns.release()
 
 
+def write(work: Callable[[], Found]) -> Found:
+    """Return what `work` returns, which reads and writes for a request, in one transaction; as `read` in all else.
+
+    When the answer is lost on its way nobody knows whether the transaction was committed: work that may be repeated.
+    """
+    return read(work)
+
+
 def release_connection() -> None:
     """Give the connection back to the pool before something that may take its time; inside a transaction it stays."""
     if not connection.in_atomic_block:

@@ -20,6 +20,16 @@ ApiError
 
 from __future__ import annotations
 
+# 4xx that are no verdict on the request: it may be answered when it is sent again.
+_PASSING = frozenset({408, 409, 425, 429, 499})
+# The header by which OpenAI's and Anthropic's SDKs, and what is built on them, are told not to try again.
+NO_RETRY = ("x-should-retry", "false")
+
+
+def is_final(status: int) -> bool:
+    """Tell whether a status is a verdict on the request, which no repetition changes."""
+    return 400 <= status < 500 and status not in _PASSING
+
 
 class ApiError(Exception):
     """An answer that is not the one asked for. `message` is for people, `code` for programs.
@@ -35,6 +45,11 @@ class ApiError(Exception):
     from_provider = False
     # Seconds after which to try again where nobody said; None where trying again is of no use.
     retry_after: float | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request would be refused again, however often it is sent."""
+        return is_final(self.status)
 
     def __init__(
         self,

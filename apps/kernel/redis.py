@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from hashlib import sha1
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from django_redis import get_redis_connection
 from gevent.monkey import is_module_patched
 from redis import Redis
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from apps.kernel.redis_multiplexer import RedisMultiplexer
 
@@ -34,6 +34,23 @@ def client() -> Redis:
 def _multiplexer() -> RedisMultiplexer:
     pool = client().connection_pool
     return RedisMultiplexer(pool.make_connection, pool.connection_kwargs["socket_timeout"], _SOURCES)
+
+
+class ServerState(NamedTuple):
+    """What changes when the server loses data: which run of which server answers, and how many keys it has evicted."""
+
+    run: str
+    evicted_keys: int
+
+
+def read_server_state() -> ServerState:
+    """Return what the server says of itself; always the same of one that does not let us ask. Raises RedisError."""
+    try:
+        server, stats = cast(Any, client()).info("server"), cast(Any, client()).info("stats")
+    except ResponseError:
+        # Some who offer Valkey refuse the command.
+        return ServerState("", 0)
+    return ServerState(str(server.get("run_id", "")), int(stats.get("evicted_keys", 0)))
 
 
 def flush() -> None:

@@ -23,6 +23,9 @@ RECORDS_SPOOLED = Counter("gateway_records_spooled_total", "Records written to d
 RECORDS_IN_MEMORY = Gauge(
     "gateway_records_in_memory", "Records that neither store nor disk would take yet", multiprocess_mode="livesum"
 )
+RECORDS_RETRANSMITTED = Counter(
+    "gateway_records_retransmitted_total", "Records pushed again because the store may have lost them"
+)
 UNRECORDABLE = Counter("gateway_unrecordable_requests_total", "Requests refused because records could not be stored")
 HOME_FREE = Gauge(
     "gateway_home_free_bytes",

@@ -23,6 +23,7 @@ from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics.definitions import RECORDS_SPOOLED
 from apps.gateway.settlement import redelivery, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
+from apps.gateway.settlement.retransmission_buffer import BUFFER
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.redis import LuaScript, client, flush
 
@@ -77,6 +78,8 @@ def enqueue(worker: str, record: bytes, shrunk: SettledHold | None = None) -> No
         _PUSH.send_nowait(*_push_arguments(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
     except RedisError:
         _deliver(worker, record, shrunk)
+    else:
+        BUFFER.add(worker, record)
 
 
 def _push_again(worker: str, record: bytes, shrunk: SettledHold | None, error: RedisError) -> None:
@@ -87,9 +90,15 @@ def _push_again(worker: str, record: bytes, shrunk: SettledHold | None, error: R
 def _deliver(worker: str, record: bytes, shrunk: SettledHold | None) -> None:
     """Push a record; one that nobody takes stays in memory and is tried again. Never fails."""
     try:
-        push(worker, record, shrunk)
+        push_tracked(worker, record, shrunk)
     except Exception as error:  # noqa: BLE001 - whatever it is: the record must not go down with it
-        BACKLOG.add(partial(push, worker, record, shrunk), record, type(error).__name__)
+        BACKLOG.add(partial(push_tracked, worker, record, shrunk), record, type(error).__name__)
+
+
+def push_tracked(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
+    """Push a record, and keep it to be pushed again should the store lose it (docs/adr/0106). Raises OSError."""
+    push(worker, record, shrunk)
+    BUFFER.add(worker, record)
 
 
 def push(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
@@ -196,6 +205,7 @@ def replay_spool() -> int:
     def add(worker: str, record: bytes) -> None:
         nonlocal moved
         client().xadd(STREAM, {"worker": worker, "record": record})
+        BUFFER.add(worker, record)
         moved += 1
 
     try:

@@ -17,7 +17,7 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.canonical.chat import Chat, FunctionTool, ToolResult
 from apps.gateway.canonical.events import Reply
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.dialects import Inbound, client_side_of, openai
+from apps.gateway.dialects import ClientDialect, client_dialect_of, openai
 from apps.gateway.routing.candidates import Candidate
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.kernel.money import ZERO
@@ -63,7 +63,7 @@ def keep_request(entry: Entry, chat: Chat, retention: str) -> None:
     if retention == "none":
         return
     # The images API is OpenAI's too.
-    dialect = client_side_of(chat.dialect or openai.NAME)
+    dialect = client_dialect_of(chat.dialect or openai.NAME)
     if chat.tool_choice is not None:
         entry.tool_choice = dialect.logged_choice(chat.tool_choice, chat.parallel_tool_calls)
     if chat.tools:
@@ -180,9 +180,13 @@ def _keep_parameters(entry: Entry, chat: Chat, request: ClientRequest) -> None:
     if chat.reasoning is not None:
         entry.reasoning_effort, entry.reasoning_max_tokens = chat.reasoning.effort, chat.reasoning.max_tokens
     entry.custom_headers, entry.source = request.custom_headers, request.source
+    if chat.preferences is not None and chat.preferences.tags:
+        # Where tags of a request can be looked for and exported.
+        tags = {f"tag:{tag}": "true" for tag in chat.preferences.tags}
+        entry.custom_headers = {**(entry.custom_headers or {}), **tags}
 
 
-def _keep_content(entry: Entry, chat: Chat, dialect: Inbound) -> None:
+def _keep_content(entry: Entry, chat: Chat, dialect: ClientDialect) -> None:
     try:
         asked = dialect.logged_request(chat)
     except InvalidRequest:

@@ -10,6 +10,7 @@ import os
 
 import gevent
 import structlog
+from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from apps.billing import worker_leases
@@ -18,6 +19,7 @@ from apps.gateway.metrics import buffer
 from apps.gateway.routing import circuit_breaker
 from apps.gateway.settlement import disk_space, outbox, record_backlog, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
+from apps.gateway.settlement.retransmission import RETRANSMISSION
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +38,8 @@ def start() -> None:
     _started = True
     atexit.register(retire)
     _reserve_disk_space()
-    _beat()
+    if _beat():
+        _retransmit()
     gevent.spawn(_beat_forever)
     gevent.spawn(circuit_breaker.sync_forever)
     gevent.spawn(_flush_metrics)
@@ -59,6 +62,7 @@ def _beat_forever() -> None:
         if _beat():
             outbox.replay_spool()
             _note_store_recovery()
+            _retransmit()
 
 
 def _note_store_recovery() -> None:
@@ -66,6 +70,13 @@ def _note_store_recovery() -> None:
         offline_admission.on_heartbeat()
     except RedisError as error:
         log.warning("worker.not_given_back", error=type(error).__name__)
+
+
+def _retransmit() -> None:
+    try:
+        RETRANSMISSION.look()
+    except (RedisError, DatabaseError, OSError) as error:
+        log.warning("worker.not_retransmitted", error=type(error).__name__)
 
 
 def _flush_metrics() -> None:
@@ -98,6 +109,7 @@ def retire() -> None:
     buffer.flush_to_prometheus()
     # Else what has been answered would be swept as if it had not.
     outbox.flush_pending(_BACKLOG_TIMEOUT if BACKLOG.waiting else _FLUSH_TIMEOUT)
+    _retransmit()
     try:
         worker_leases.expire_lease(worker_leases.worker_name())
     except RedisError as error:

@@ -1,12 +1,13 @@
 """Error envelopes: how an error is written for each family of routes, so that its client libraries can read it.
 
-Pure. Knows the bodies of errors. Must never know a framework, nor decide anything but words: who may do what is decided
-where routes are resolved, never by a path.
+Pure. Knows the bodies of errors. Must never know a framework, nor which route is of which family: that is the route
+table's (`apps.kernel.rest.routes`).
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from math import ceil
 from typing import Any, NamedTuple
 
 from apps.kernel.errors import ApiError, InvalidRequest
@@ -17,7 +18,9 @@ class Family(Enum):
 
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
-    GATEWAY = "gateway"
+    GOOGLE = "google"
+    # Logs, health, metrics, and what lies outside of every API.
+    LOGS = "logs"
     MANAGEMENT = "management"
 
 
@@ -37,8 +40,6 @@ class InvalidFields(InvalidRequest):
         self.issues = issues
 
 
-_MANAGEMENT = frozenset({"auth", "keys", "organization", "projects", "guardrails", "activity", "audit-logs"})
-
 # Anthropic's word for a status; any other 4xx is an `invalid_request_error`, any other 5xx an `api_error`.
 _ANTHROPIC_TYPES = {
     401: "authentication_error",
@@ -52,17 +53,29 @@ _ANTHROPIC_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-
-
-def family_of(path: str) -> Family:
-    """Return the family whose errors the path's clients expect."""
-    if path in {"/v1/chat/completions", "/v1/route/explain"} or path.startswith("/v1/images/"):
-        return Family.OPENAI
-    if path == "/v1/messages" or path.startswith("/v1/messages/"):
-        return Family.ANTHROPIC
-    if path.strip("/").partition("/")[0] in _MANAGEMENT:
-        return Family.MANAGEMENT
-    return Family.GATEWAY
+# Google's word for a status (google.rpc.Code); any other 4xx is FAILED_PRECONDITION, any other 5xx INTERNAL.
+_GOOGLE_STATUSES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    405: "UNIMPLEMENTED",
+    408: "DEADLINE_EXCEEDED",
+    409: "ALREADY_EXISTS",
+    410: "NOT_FOUND",
+    413: "INVALID_ARGUMENT",
+    415: "INVALID_ARGUMENT",
+    422: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    499: "CANCELLED",
+    501: "UNIMPLEMENTED",
+    502: "UNAVAILABLE",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+}
+# Where the reasons of this gateway's errors are explained, as Google's `ErrorInfo` wants it said.
+_GOOGLE_DOMAIN = "gateway"
+_GOOGLE_TYPE = "type.googleapis.com/google.rpc."
 
 
 def body_of(family: Family, error: ApiError) -> dict[str, Any]:
@@ -74,7 +87,9 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
         case Family.ANTHROPIC:
             detail = {"type": _anthropic_type(error.status), "message": error.message}
             return {"type": "error", "error": detail, "status": error.status, "message": error.message}
-        case Family.GATEWAY:
+        case Family.GOOGLE:
+            return {"error": _google_error(error)}
+        case Family.LOGS:
             return {"error": True, "status": error.status, "message": error.message}
         case Family.MANAGEMENT if isinstance(error, InvalidFields):
             return {"message": error.message, "issues": [issue._asdict() for issue in error.issues]}
@@ -84,3 +99,17 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
 
 def _anthropic_type(status: int) -> str:
     return _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+
+
+def _google_error(error: ApiError) -> dict[str, Any]:
+    """Return Google's `Status`: its details name the reason, the field at fault, and when to come back."""
+    info = {"@type": f"{_GOOGLE_TYPE}ErrorInfo", "reason": error.code.upper(), "domain": _GOOGLE_DOMAIN}
+    details: list[dict[str, Any]] = [info]
+    if error.param:
+        violation = {"field": error.param, "description": error.message}
+        details.append({"@type": f"{_GOOGLE_TYPE}BadRequest", "fieldViolations": [violation]})
+    if error.retry_after is not None:
+        details.append({"@type": f"{_GOOGLE_TYPE}RetryInfo", "retryDelay": f"{max(1, ceil(error.retry_after))}s"})
+    usual = "FAILED_PRECONDITION" if error.status < 500 else "INTERNAL"
+    word = _GOOGLE_STATUSES.get(error.status, usual)
+    return {"code": error.status, "message": error.message, "status": word, "details": details}

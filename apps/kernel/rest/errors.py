@@ -18,7 +18,8 @@ from rest_framework.response import Response
 
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
-from apps.kernel.rest.envelopes import InvalidFields, Issue, body_of, family_of
+from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of
+from apps.kernel.rest.routes import family_of
 
 log = structlog.get_logger(__name__)
 
@@ -28,7 +29,7 @@ BAD_METHOD = "This path does not take this method"
 
 def answer(request: HttpRequest, error: ApiError) -> HttpResponse:
     """Return the error as the request's family of clients expects it."""
-    response = JsonResponse(body_of(family_of(request.path), error), status=error.status)
+    response = JsonResponse(body_of(family_of_request(request), error), status=error.status)
     for name, value in _headers_of(error).items():
         response[name] = value
     return response
@@ -43,7 +44,14 @@ def answer_exception(exception: Exception, context: dict[str, Any]) -> Response 
     headers = _headers_of(error)
     if isinstance(exception, exceptions.MethodNotAllowed):
         headers["Allow"] = ", ".join(context["view"].allowed_methods)
-    return Response(body_of(family_of(request.path), error), status=error.status, headers=headers)
+    return Response(body_of(family_of_request(request), error), status=error.status, headers=headers)
+
+
+def family_of_request(request: HttpRequest) -> Family:
+    """Return the family whose errors the client reads. Some paths are OpenAI's and Anthropic's alike (`/v1/models`):
+    who sends Anthropic's version is one of its clients."""
+    family = family_of(request.path)
+    return Family.ANTHROPIC if family is Family.OPENAI and "anthropic-version" in request.headers else family
 
 
 def find_error(exception: Exception) -> ApiError | None:
@@ -109,7 +117,11 @@ def _issues_of(detail: Any, path: str = "") -> Iterator[Issue]:
     """Flatten the REST framework's nested findings into one issue a field."""
     if isinstance(detail, dict):
         for name, inner in detail.items():
-            yield from _issues_of(inner, path if name == "non_field_errors" else f"{path}.{name}".strip("."))
+            if isinstance(name, int):
+                # Of a list, the members that are wrong.
+                yield from _issues_of(inner, f"{path}[{name}]")
+            else:
+                yield from _issues_of(inner, path if name == "non_field_errors" else f"{path}.{name}".strip("."))
     elif isinstance(detail, list):
         for index, inner in enumerate(detail):
             yield from _issues_of(inner, path if isinstance(inner, str) else f"{path}[{index}]")
@@ -121,6 +133,8 @@ def _headers_of(error: ApiError) -> dict[str, str]:
     headers = {}
     if error.retry_after is not None:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after)))
+    if error.is_final:
+        headers.update([errors.NO_RETRY])
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return headers

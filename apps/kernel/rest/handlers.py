@@ -12,6 +12,7 @@ from django.views import defaults
 
 from apps.kernel import errors
 from apps.kernel.rest.errors import NO_ROUTE, answer, find_error, is_admin, unexpected
+from apps.kernel.rest.routes import route_table
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -32,7 +33,8 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer 404."""
     if is_admin(request):
         return defaults.page_not_found(request, exception)
-    return answer(request, errors.NotFound(NO_ROUTE))
+    near = [f"`{path}`" for path in route_table().near(request.path)]
+    return answer(request, errors.NotFound(f"{NO_ROUTE}; did you mean {' or '.join(near)}?" if near else NO_ROUTE))
 
 
 def failed(request: HttpRequest) -> HttpResponse:

@@ -28,6 +28,7 @@ _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
     ("/mcp", frozenset()),
     ("/admin/", frozenset()),
 )
+_NOT_MODIFIED = 304
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # A load balancer asks these by the machine's address, whatever the product is called.
 _FOR_PROBES = frozenset({"/", "/metrics"})
@@ -80,14 +81,20 @@ def _changes(view: Any) -> bool:
 
 
 def _takes_posts(view: Any) -> bool:
-    """Tell whether a POST has a place to go; a class says so by its method, a function takes what it takes."""
+    """Tell whether a POST has a place to go: a class says so by its method, a model endpoint by its routes' methods
+    (`http_methods`), and any other function takes what it takes."""
     by_class = getattr(view, "view_class", None)
-    return by_class is None or hasattr(by_class, "post")
+    methods = getattr(view, "http_methods", None)
+    return hasattr(by_class, "post") if by_class is not None else methods is None or "POST" in methods
 
 
 def _measure(request: HttpRequest, response: HttpResponseBase) -> None:
     """Tell the length of a whole answer, and send nothing but that to a HEAD."""
     if not isinstance(response, HttpResponse):
+        return
+    if response.status_code == _NOT_MODIFIED:
+        # Whose length is that of an answer that is not here.
+        del response["Content-Length"]
         return
     response.setdefault("Content-Length", str(len(response.content)))
     if request.method == "HEAD":

@@ -1,0 +1,72 @@
+"""Thread pool of native threads beside the event loop, for computing that would hold up every other greenlet.
+
+Python code on a thread lets the loop's thread in every few milliseconds; a single call into C does not. Knows how much
+is done at a time, and how long others wait. Must never know what the work is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from functools import cached_property
+from typing import Any, Final, TypeVar, cast
+
+from gevent.lock import BoundedSemaphore
+from gevent.threadpool import ThreadPool
+
+from apps.kernel.errors import Overloaded
+
+T = TypeVar("T")
+
+# Whether this is a thread of such a pool.
+_on_pool_thread: ContextVar[bool] = ContextVar("on_pool_thread", default=False)
+# Seconds after which a client whose work found no thread may try again: about as long as such work takes.
+_RETRY_AFTER: Final = 2.0
+
+
+class NativeThreadPool:
+    """So many threads of this process, started when they are first needed."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+
+    @cached_property
+    def _pool(self) -> tuple[ThreadPool, BoundedSemaphore]:
+        """The threads, and what says whether one of them is free."""
+        return ThreadPool(self._threads), BoundedSemaphore(self._threads)
+
+    def run(self, work: Callable[[], T], *, patience: float | None = None, refusal: str = "") -> T:
+        """Return what the work returns, while other greenlets go on. On a thread of a pool it is done there and then.
+
+        The work must not wait for anything, nor touch what belongs to the event loop. Raises what it raises, and
+        Overloaded with the words of `refusal` when no thread was free for `patience` seconds (None: for ever).
+        """
+        if _on_pool_thread.get():
+            return work()
+        threads, free = self._pool
+        if not free.acquire(timeout=patience):
+            raise Overloaded(refusal, retry_after=_RETRY_AFTER)
+        try:
+            outcome = threads.spawn(_outcome_of, work)
+        except BaseException:
+            free.release()
+            raise
+        # When the work has ended, and not when whoever waits for it has: a client may leave before.
+        outcome.rawlink(lambda _: free.release())
+        done, value = cast(tuple[bool, Any], outcome.get())
+        try:
+            if done:
+                return cast(T, value)
+            raise value
+        finally:
+            # An exception holds this frame, and with it what was worked on: the frame must not hold the exception.
+            del value, outcome
+
+
+def _outcome_of(work: Callable[[], Any]) -> tuple[bool, Any]:
+    """Return whether the work was done, and its result or exception: one that leaves a thread is printed."""
+    _on_pool_thread.set(True)
+    try:
+        return True, work()
+    except BaseException as error:  # noqa: BLE001 - it is raised where the work was asked for
+        return False, error

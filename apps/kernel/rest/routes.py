@@ -1,0 +1,181 @@
+"""Routes: the value of one row of the route table, and the table: which path is whose, and in which words it errs.
+
+Knows paths. Must never know what an endpoint does, nor decide who may call it. The rows are `gateway_project.routes`.
+Imports no framework: the HTTP server reads this before its worker is patched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.path_aliases import VERSIONS, CanonicalPath, canonical_path
+
+# What a parameter may be, by Django's names of converters.
+_CONVERTERS = {"str": "[^/]+", "path": ".+"}
+# In a WSGI environment, the deployment that Azure's form of a path names.
+DEPLOYMENT = "gateway.deployment"
+# How alike a path must be to one that is asked for in vain, how many are told, and characters that are compared.
+_LIKENESS, _MOST_GUESSES, _LONGEST_GUESS = 0.7, 3, 100
+# Segments of a path that are looked at for its family; no prefix that has one is longer.
+_MOST_SEGMENTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One endpoint: where it is, and what holds for it whatever it does.
+
+    A model endpoint has a `method`: its endpoint is a function from a client's request to the response, which is
+    called ahead of Django. Any other endpoint is a Django view, or a list of them, which know their methods themselves.
+    """
+
+    # In Django's spelling: without the first slash, parameters as `<str:name>`.
+    path: str
+    endpoint: Any
+    # Of the errors that its clients can read.
+    family: Family
+    # The family of routes that its requests are counted with for rate limits; None where no request is admitted.
+    rate_family: str | None = None
+    method: str | None = None
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether a part of the path is the client's to choose."""
+        return "<" in self.path
+
+    @property
+    def prefix(self) -> tuple[str, ...]:
+        """The segments before the first parameter."""
+        fixed = self.path.partition("<")[0].rpartition("/")[0] if self.has_parameters else self.path
+        return tuple(part for part in fixed.split("/") if part)
+
+
+class RouteTable:
+    """The rows, each found by its path."""
+
+    def __init__(self, rows: Iterable[Route], unknown: Mapping[str, Family], otherwise: Family) -> None:
+        """Take the rows, and the families of paths that no row has: by first segments, and of all others.
+
+        Raises ValueError for two rows of one method and path.
+        """
+        self.rows = tuple(rows)
+        keys = [(row.method, row.path) for row in self.rows]
+        if len(set(keys)) < len(keys) or not {row.path for row in self.rows if row.method is None}.isdisjoint(
+            row.path for row in self.rows if row.method is not None
+        ):
+            raise ValueError("Two routes have the same path")
+        model_rows = [row for row in self.rows if row.method is not None]
+        # Model endpoints by method and whole path.
+        self.exact: dict[tuple[str, str], Route] = {
+            (row.method or "", f"/{row.path}"): row for row in model_rows if not row.has_parameters
+        }
+        self._patterns = [(row, _pattern_of(row.path)) for row in model_rows if row.has_parameters]
+        api_rows = [row for row in self.rows if row.prefix[:1] and row.prefix[0] in VERSIONS]
+        self._api_paths = {f"/{row.path}" for row in api_rows if not row.has_parameters}
+        self._api_patterns = [_pattern_of(row.path) for row in api_rows if row.has_parameters]
+        self._other_roots = frozenset(row.prefix[0] for row in self.rows if row.prefix) - frozenset(VERSIONS)
+        self._otherwise = otherwise
+        self._families = {tuple(prefix.split("/")): family for prefix, family in unknown.items()}
+        for prefix, family in _families_of_prefixes(self.rows):
+            self._families.setdefault(prefix, family)
+
+    def find(self, method: str, path: str) -> tuple[Route, dict[str, Any]] | None:
+        """Return the model endpoint of a request with what its path says, None where there is none."""
+        exact = self.exact.get((method, path))
+        if exact is not None:
+            return exact, {}
+        for row, pattern in self._patterns:
+            if row.method == method and (match := pattern.fullmatch(path)):
+                return row, {name: _as_utf8(text) for name, text in match.groupdict().items()}
+        return None
+
+    def is_api_path(self, path: str) -> bool:
+        """Return whether a route of a model API has the path, whatever its method."""
+        return path in self._api_paths or any(pattern.fullmatch(path) for pattern in self._api_patterns)
+
+    def canonical(self, path: str) -> CanonicalPath | None:
+        """Return what another form of a model API's path stands for; None for any other path."""
+        return canonical_path(path, self.is_api_path, self._other_roots)
+
+    def normalize(self, environ: dict[str, Any]) -> None:
+        """Put a route's own path in the place of another form of it, and note the deployment that it names."""
+        canonical = self.canonical(environ["PATH_INFO"])
+        if canonical is not None:
+            environ["PATH_INFO"] = canonical.path
+            if canonical.deployment is not None:
+                environ[DEPLOYMENT] = _as_utf8(canonical.deployment)
+
+    def near(self, path: str) -> list[str]:
+        """Return the paths of model APIs that a path may have been meant for, the nearest first; parameters as `{}`."""
+        if len(path) > _LONGEST_GUESS:
+            return []
+        meant = "/".join(("", *(part for part in path.split("/") if part)))
+        spelled = sorted({re.sub(r"<\w+:(\w+)>", r"{\1}", f"/{row.path}") for row in self.rows if row.prefix})
+        known = [shown for shown in spelled if shown.split("/")[1] in VERSIONS]
+        return get_close_matches(meant, known, _MOST_GUESSES, _LIKENESS)
+
+    def family_of(self, path: str) -> Family:
+        """Return the family whose errors the path's clients expect: its route's, or that of the routes around it."""
+        segments = [part for part in path.split("/", _MOST_SEGMENTS + 2)[: _MOST_SEGMENTS + 2] if part]
+        family = self._families.get(tuple(segments))
+        if family is not None:
+            return family
+        if (canonical := self.canonical(path)) is not None:
+            return self.family_of(canonical.path)
+        for length in range(min(len(segments), _MOST_SEGMENTS), 0, -1):
+            family = self._families.get(tuple(segments[:length]))
+            if family is not None:
+                return family
+        return self._otherwise
+
+
+def _as_utf8(text: str) -> str:
+    """Return a part of a WSGI path, whose characters stand for bytes, as the text that it is."""
+    return text.encode("latin-1").decode("utf-8", "replace")
+
+
+def _pattern_of(path: str) -> re.Pattern[str]:
+    """Return what matches a route's path as Django would. Raises KeyError for a converter that is none of these."""
+    pieces = re.split(r"<(\w+):(\w+)>", path)
+    texts = [re.escape(text) for text in pieces[::3]]
+    groups = [f"(?P<{name}>{_CONVERTERS[kind]})" for kind, name in zip(pieces[1::3], pieces[2::3], strict=True)]
+    return re.compile("/" + "".join(text + group for text, group in zip(texts, [*groups, ""], strict=True)))
+
+
+def _families_of_prefixes(rows: Iterable[Route]) -> Iterator[tuple[tuple[str, ...], Family]]:
+    """Yield each prefix whose routes are all of one family, and each route's own path."""
+    families: dict[tuple[str, ...], set[Family]] = {}
+    for row in rows:
+        for length in range(1, len(row.prefix) + 1):
+            families.setdefault(row.prefix[:length], set()).add(row.family)
+    for row in rows:
+        if not row.has_parameters:
+            families[row.prefix] = {row.family}
+    for prefix, several in families.items():
+        if len(several) == 1:
+            yield prefix, next(iter(several))
+
+
+# The table of this process: none until the wiring has put one in force.
+_in_force = RouteTable((), {}, Family.LOGS)
+
+
+def put_in_force(table: RouteTable) -> RouteTable:
+    """Make a table the one that this process reads, and return it."""
+    global _in_force
+    _in_force = table
+    return table
+
+
+def route_table() -> RouteTable:
+    """Return the table in force."""
+    return _in_force
+
+
+def family_of(path: str) -> Family:
+    """Return the family whose errors the path's clients expect. Decides words alone, never who may do what."""
+    return _in_force.family_of(path)
