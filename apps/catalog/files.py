@@ -10,31 +10,17 @@ from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from apps.catalog.image_facts import Images
+from apps.catalog.facts import check_dialect, read_facts
 from apps.catalog.price_cards import read_card
 from apps.kernel.prices import PriceCard
 
 FOLDER = Path(__file__).parent
 
-Dialect = Literal[
-    "openai",
-    "responses",
-    "anthropic",
-    "azure_anthropic",
-    "google",
-    "vertex",
-    "vertex_anthropic",
-    "vertex_openai",
-    "bedrock",
-    "cohere",
-    "stability",
-    "bfl",
-]
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "x-key", "api-key", "aws-sigv4", "google-service-account"]
 Mode = Literal["chat", "image_generation", "embedding"]
 Stability = Literal["stable", "beta", "unstable", "experimental"]
@@ -58,53 +44,6 @@ Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
 
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A table of a file: a key that is not named here is an error."""
-
-
-class Variable(_Table, frozen=True):
-    """What fills a `{name}` of the address: the first of these environment variables that is set, or the default."""
-
-    env: list[Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=80)]]
-    default: Text | UnsetType = UNSET
-
-
-class Facts(_Table, frozen=True):
-    """How a provider (or one of its models) differs from others of its dialect; what is not said is the default.
-
-    The keys and their defaults are described in `docs/adding-a-provider.md`.
-    """
-
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] | UnsetType = UNSET
-    stream_usage: bool | UnsetType = UNSET
-    reasoning_field: Literal["reasoning_content", "reasoning", "content"] | UnsetType = UNSET
-    thinking_switch: Literal["reasoning_effort", "thinking", "enable_thinking"] | UnsetType = UNSET
-    forced_choice_unthinking: bool | UnsetType = UNSET
-    tool_choices: list[Literal["auto", "none", "required", "named"]] | UnsetType = UNSET
-    tool_call_ids: Literal["any", "short", "nine_alphanumerics"] | UnsetType = UNSET
-    message_names: bool | UnsetType = UNSET
-    speaks_after_tools: bool | UnsetType = UNSET
-    prefill_field: Literal["prefix", "partial"] | UnsetType = UNSET
-    media_parts: Literal["openai", "flat"] | UnsetType = UNSET
-    seed_field: Literal["seed", "random_seed"] | UnsetType = UNSET
-    strict: bool | UnsetType = UNSET
-    adds: dict[str, Any] | UnsetType = UNSET
-    developer_role: bool | UnsetType = UNSET
-    reasoning_form: (
-        Literal["thinking", "reasoning", "reasoning_effort", "reasoning_config", "reasoningConfig"] | UnsetType
-    ) = UNSET
-    tool_results: Literal["alone", "without_files"] | UnsetType = UNSET
-    result_status: bool | UnsetType = UNSET
-    structured_outputs: Literal["native", "tool", "json_object"] | UnsetType = UNSET
-    prefill: bool | UnsetType = UNSET
-    unsupported: list[str] | UnsetType = UNSET
-    takes: list[str] | UnsetType = UNSET
-    betas: list[str] | UnsetType = UNSET
-    moderated: bool | UnsetType = UNSET
-    development_only: bool | UnsetType = UNSET
-    variables: dict[str, Variable] | UnsetType = UNSET
-    media_urls: bool | UnsetType = UNSET
-    count_dialect: Dialect | UnsetType = UNSET
-    publisher: ProviderId | UnsetType = UNSET
-    images: Images | UnsetType = UNSET
 
 
 class ReasoningBudget(_Table, frozen=True):
@@ -132,12 +71,13 @@ class Mapping(_Table, frozen=True):
     reasoning_efforts: list[Text] | UnsetType = UNSET
     reasoning_budget: ReasoningBudget | UnsetType = UNSET
     # Another wire format than the provider's usual one.
-    dialect: Dialect | UnsetType = UNSET
+    dialect: str | UnsetType = UNSET
     dimensions: Tokens | UnsetType = UNSET
     stability: Stability = "stable"
     deprecated: date | None = None
     deactivated: date | None = None
-    facts: Facts = Facts()
+    # What differs at this provider from others of the dialect: raw as it is read, checked once the dialect is known.
+    facts: Any = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _ = self.card
@@ -153,19 +93,23 @@ class Mapping(_Table, frozen=True):
         return read_card({"tiers": self.tiers} | self.prices)
 
 
+# What a model's entry states itself, and its facts may not: of a name that is both, `facts` has it.
+_ENTRY_KEYS = frozenset(Mapping.__struct_fields__) | set(get_args(Feature))
+
+
 class ProviderFile(_Table, frozen=True, kw_only=True):
     """One file of `providers/`."""
 
     id: ProviderId
     name: Text
-    dialect: Dialect
+    dialect: str
     auth: Auth
     base_url: Annotated[str, Meta(pattern=r"^https?://\S+[^/\s]$", max_length=300)]
     api_key_env: Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=80)]
     website: Annotated[str, Meta(pattern=r"^(https?://\S+)?$", max_length=200)] = ""
     # The day on which a person last compared the file with the provider's own pages.
     checked: date
-    facts: Facts = Facts()
+    facts: Any = msgspec.field(default_factory=dict)
     models: list[Mapping] = []
 
     @property
@@ -242,18 +186,23 @@ def _read_folder(
             raw = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
             entries = raw.pop("models", [])
             file = msgspec.convert(raw, kind)
+            if isinstance(file, ProviderFile):
+                check_dialect(file.dialect, "dialect")
+                facts = read_facts(file.facts, file.dialect, _ENTRY_KEYS)
+                file = msgspec.structs.replace(file, facts=facts)
             if file.key != path.stem:
                 raise ValueError(f"the file must be named {file.key}.toml")
         except ValueError as error:
             problems.append(f"{place}: {error}")
             continue
-        models = list(_read_entries(place, entries, entry_kind, problems))
+        dialect = file.dialect if isinstance(file, ProviderFile) else ""
+        models = list(_read_entries(place, entries, entry_kind, dialect, problems))
         files.append(msgspec.structs.replace(file, models=models))
     return files
 
 
 def _read_entries(
-    place: str, entries: list[dict[str, Any]], kind: type[Mapping | ModelEntry], problems: list[str]
+    place: str, entries: list[dict[str, Any]], kind: type[Mapping | ModelEntry], dialect: str, problems: list[str]
 ) -> Iterator[Mapping | ModelEntry]:
     seen = set()
     for number, entry in enumerate(entries, start=1):
@@ -262,9 +211,18 @@ def _read_entries(
             if name in seen:
                 raise ValueError("the file has this model twice")
             seen.add(name)
-            yield msgspec.convert(entry, kind)
+            read = msgspec.convert(entry, kind)
+            yield _with_facts(read, dialect) if isinstance(read, Mapping) else read
         except ValueError as error:
             problems.append(f"{place}: models[{name}]: {error}")
+
+
+def _with_facts(mapping: Mapping, dialect: str) -> Mapping:
+    """Return a model at a provider with its facts checked, which are those of the dialect that it is served in."""
+    if mapping.dialect is not UNSET:
+        dialect = mapping.dialect
+        check_dialect(dialect, "dialect")
+    return msgspec.structs.replace(mapping, facts=read_facts(mapping.facts, dialect, _ENTRY_KEYS))
 
 
 def _names_twice(families: list[FamilyFile]) -> Iterator[str]:

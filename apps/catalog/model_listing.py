@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+from urllib.parse import quote
 
 from apps.catalog.offers import STABILITIES, Catalog, CatalogModel, Offer
 from apps.kernel.money import ZERO, plain
@@ -40,6 +41,9 @@ def build_listing(
     return {
         "object": "list",
         "data": entries,
+        # What OpenRouter's clients read; there is one page.
+        "total_count": len(entries),
+        "links": {"next": None},
         # What Anthropic's clients page by; there is one page.
         "has_more": False,
         "first_id": entries[0]["id"] if entries else None,
@@ -59,21 +63,33 @@ def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
         "display_name": model.name,
         "description": model.description or _description_of(model, offers),
         "family": model.family,
+        "canonical_slug": model.id,
         "owned_by": model.owned_by,
         "aliases": model.aliases,
         # 0 where the day is not known: clients insist on a number.
         "created": created,
         "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "architecture": {
+            "modality": f"{'+'.join(model.input_modalities)}->{'+'.join(model.output_modalities)}",
             "input_modalities": model.input_modalities,
             "output_modalities": model.output_modalities,
             "tokenizer": model.facts.get("tokenizer", "Other"),
+            "instruct_type": None,
         },
-        "top_provider": {"is_moderated": bool(cheapest.facts.get("moderated"))},
+        "top_provider": {
+            "is_moderated": bool(cheapest.facts.get("moderated")),
+            "context_length": cheapest.context_length or model.context_length,
+            "max_completion_tokens": cheapest.max_output or model.max_output,
+        },
         "providers": [_provider_of(offer) for offer in offers],
         "pricing": _pricing_of(cheapest.prices),
         "context_length": model.context_length or max(offer.context_length or 0 for offer in offers),
         "supported_parameters": _parameters_of(model, offers),
+        # Nothing is put into a request that does not say it, and no request is cut to a size.
+        "default_parameters": None,
+        "per_request_limits": None,
+        "supported_voices": None,
+        "links": {"details": f"/v1/models/{quote(model.id)}"},
         "json_output": any(offer.json_output for offer in offers),
         "structured_outputs": any(offer.structured_outputs for offer in offers),
         "free": any(offer.prices.free for offer in offers),

@@ -31,11 +31,6 @@ class CatalogProvider:
     facts: Mapping[str, Any]
     priority: float
 
-    @property
-    def has_address(self) -> bool:
-        """Whether every placeholder of its address is filled."""
-        return "{" not in self.base_url
-
 
 @dataclass(frozen=True, slots=True)
 class Offer:

@@ -1,4 +1,4 @@
-"""`GET /v1/models` and `GET /v1/models/{id}`: public (keys are looked at elsewhere), and fast enough to be polled.
+"""The model listings `/v1/models`, `/v1/models/{id}` and LiteLLM's `/model/info`: public, and fast enough to be polled.
 
 Knows query parameters, statuses and what an answer is kept under. Must never know what a model object says.
 """
@@ -7,16 +7,22 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 import msgspec
 from django.http import HttpRequest, HttpResponse
+from django.utils.cache import get_conditional_response, patch_vary_headers
 from django.views.decorators.http import require_safe
 
 from apps.catalog import catalog_cache
+from apps.catalog.anthropic_page import model_of, read_page
+from apps.catalog.litellm_listing import build_model_info
 from apps.catalog.model_listing import build_entry, build_listing
 from apps.catalog.offers import Catalog
 from apps.catalog.resolve import resolve
 from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.rest.compression import accepts_gzip, gzipped
 
 _TRUE, _FALSE = {"true", "1"}, {"false", "0"}
 
@@ -24,9 +30,11 @@ _TRUE, _FALSE = {"true", "1"}, {"false", "0"}
 @require_safe
 def list_models(request: HttpRequest) -> HttpResponse:
     """Answer with every model, whoever asks. Query: `include_deactivated`, `exclude_deprecated`."""
-    include_deactivated = _flag(request, "include_deactivated")
-    exclude_deprecated = _flag(request, "exclude_deprecated")
-    return _answer(_listing(catalog_cache.current(), _today(), include_deactivated, exclude_deprecated))
+    flags = _flag(request, "include_deactivated"), _flag(request, "exclude_deprecated")
+    listing = _listing(catalog_cache.current(), _today(), *flags)
+    if "anthropic-version" in request.headers:
+        return _answer(msgspec.json.encode(read_page(request.GET).of(listing.models)))
+    return _kept(request, listing)
 
 
 @require_safe
@@ -38,15 +46,61 @@ def read_model(request: HttpRequest, model_id: str) -> HttpResponse:
     except InvalidRequest as error:
         raise NotFound(error.message) from error
     live = [offer for offer in resolved.model.offers if offer.is_live(today)]
-    return _answer(msgspec.json.encode(build_entry(resolved.model, live)))
+    entry = build_entry(resolved.model, live)
+    return _answer(msgspec.json.encode(model_of(entry) if "anthropic-version" in request.headers else entry))
+
+
+class _Listing(NamedTuple):
+    """The models, and the whole answer that lists them: its bytes, these in gzip, and its entity tag."""
+
+    models: list[dict[str, Any]]
+    body: bytes
+    packed: bytes
+    tag: str
+
+
+@require_safe
+def model_info(request: HttpRequest) -> HttpResponse:
+    """Answer as LiteLLM's proxy does with every model at every provider; with one, by the query `litellm_model_id`."""
+    only = request.GET.get("litellm_model_id")
+    catalog, today = catalog_cache.current(), _today()
+    if only is None:
+        return _answer(_model_info(catalog, today))
+    found = build_model_info(catalog, today, only=only)
+    if not found["data"]:
+        raise NotFound(f"There is no model of the id {only[:100]}")
+    return _answer(msgspec.json.encode(found))
+
+
+@lru_cache(maxsize=2)
+def _model_info(catalog: Catalog, today: date) -> bytes:
+    return msgspec.json.encode(build_model_info(catalog, today))
 
 
 @lru_cache(maxsize=4)
-def _listing(catalog: Catalog, today: date, include_deactivated: bool, exclude_deprecated: bool) -> bytes:
-    """Return the answer's bytes; a catalog is its own key, being one per generation and compared by identity."""
-    return msgspec.json.encode(
-        build_listing(catalog, today, include_deactivated=include_deactivated, exclude_deprecated=exclude_deprecated)
+def _listing(catalog: Catalog, today: date, include_deactivated: bool, exclude_deprecated: bool) -> _Listing:
+    """Return the listing; a catalog is its own key, being one per generation and compared by identity."""
+    listing = build_listing(
+        catalog, today, include_deactivated=include_deactivated, exclude_deprecated=exclude_deprecated
     )
+    body = msgspec.json.encode(listing)
+    return _Listing(listing["data"], body, gzipped(body), blake2b(body, digest_size=16).hexdigest())
+
+
+def _kept(request: HttpRequest, listing: _Listing) -> HttpResponse:
+    """Answer with the listing, which clients may keep and ask again whether it still stands: 304 then."""
+    is_packed = accepts_gzip(request)
+    response = _answer(listing.packed if is_packed else listing.body)
+    if is_packed:
+        response["Content-Encoding"] = "gzip"
+    # An entity tag stands for bytes: those in gzip have one of their own.
+    tag = f'"{listing.tag}-gzip"' if is_packed else f'"{listing.tag}"'
+    response["ETag"] = tag
+    response["Cache-Control"] = "private, no-cache"
+    patch_vary_headers(response, ("Accept-Encoding", "Origin", "anthropic-version"))
+    answer = get_conditional_response(request, etag=tag, response=response)
+    assert isinstance(answer, HttpResponse)  # noqa: S101 - it is the response, or one that says that nothing changed
+    return answer
 
 
 def _today() -> date:

@@ -1,1 +1,2 @@
-"""The inside language of the gateway. Pure: no Django, no network, no store, no wire format."""
+"""Canonical model: the provider-neutral request, events and reply that every dialect reads into and writes from. Pure:
+no Django, no network, no store, no wire format."""

@@ -1,4 +1,4 @@
-"""A chat request as the gateway thinks of it: typed parts, with opaque provider data beside them so that none is lost.
+"""Canonical request: a chat of typed parts, with opaque provider data beside them so that nothing is lost.
 
 Knows what a conversation is. Must never know a wire format, a provider or a price.
 """
@@ -11,8 +11,12 @@ from typing import Any, Literal
 import msgspec
 
 from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.preferences import RoutingPreferences
+from apps.gateway.canonical.rewrites import Rewrites
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
+# The kinds of requests; each is a module of `tasks`.
+TaskName = Literal["chat", "images"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
@@ -36,7 +40,7 @@ class Text(Piece):
 
 
 class Image(Piece):
-    """A picture by URL (`https:` or `data:`); `detail` is `low`, `high` or `auto`."""
+    """An image by URL (`https:` or `data:`); `detail` is `low`, `high` or `auto`."""
 
     url: str
     detail: str | None = None
@@ -62,7 +66,7 @@ class File(Piece):
 class Reasoning(Piece):
     """What a model thought. `signature` proves it to its maker; `data` is thinking that only its maker can read.
 
-    `summary` tells that the text only sums the thinking up; `format` names the maker's way of sealing it.
+    `summary` tells that the text only sums the thinking up; `format` names the maker's way of signing it.
     """
 
     text: str = ""
@@ -97,7 +101,7 @@ class ToolResult(Piece):
 
 
 class Opaque(Piece):
-    """A part that only the wire format `dialect` understands; sent on where that format is spoken, else a loss."""
+    """A part that only the wire format `dialect` understands; sent on where that format is spoken, else dropped."""
 
     dialect: str
     data: Any
@@ -226,10 +230,16 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     extra: dict[str, Any] | None = None
     dialect: str | None = None
     source: Source | None = None
-    # What the pictures are to be like, where nothing but pictures is asked for.
+    # The kind of request, and what the images are to be like where nothing but images is asked for.
+    task: TaskName = "chat"
     drawing: Drawing | None = None
     # Previews of `dialect` that the client switched on beside the body; not part of what it said.
     betas: list[str] | None = None
+    # What the client says about who shall answer, where it says anything, and what of it nobody can be told here.
+    preferences: RoutingPreferences | None = None
+    unmet: list[DroppedField] | None = None
+    # Whether `usage` tells what makes up the cost.
+    usage_details: bool = False
 
     @cached_property
     def kinds(self) -> frozenset[type[Piece]]:
@@ -241,44 +251,31 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
 
 
 # What is told of what a request lost: telling each apart of ten thousand would take seconds, and help nobody.
-MOST_LOSSES = 200
+MAX_DROPPED_FIELDS = 200
 
 
-class Loss(msgspec.Struct, frozen=True):
+class DroppedField(msgspec.Struct, frozen=True):
     """Something asked for that is not sent on: the client's field (`top_k`, `messages[3].content[1]`), and why."""
 
     param: str
     message: str
 
 
-class Restoring(msgspec.Struct):
-    """How a request was changed so that its answer has to be changed back (`dialects/restoring.py`).
-
-    `names`: a tool's name as it was sent -> the client's. `hidden`: the tool whose arguments are the answer's text; of
-    a `wrapped` one only their field `value`. `healing`: JSON was asked for in words, so that it may need repair.
-    """
-
-    names: dict[str, str] = {}
-    hidden: str | None = None
-    wrapped: bool = False
-    healing: bool = False
-
-
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """Where a request goes, as far as a dialect may know: the model's name there and the facts of the data file.
 
-    While the request is written, `losses` fills up with what the format or the provider cannot take and is left out,
-    and `restoring` with what the answer will have to be changed back in.
+    While the request is written, `dropped_fields` fills up with what the format or the provider cannot take, and
+    `rewrites` with what the answer will have to be changed back in.
     """
 
     model_name: str
     facts: dict[str, Any]
     max_output: int | None = None
-    losses: list[Loss] = []
-    restoring: Restoring = msgspec.field(default_factory=Restoring)
+    dropped_fields: list[DroppedField] = []
+    rewrites: Rewrites = msgspec.field(default_factory=Rewrites)
 
-    def lose(self, param: str, why: str) -> None:
+    def note_dropped(self, param: str, why: str) -> None:
         """Note that a field is left out; once is enough, and so is the first of very many."""
-        loss = Loss(param, why)
-        if len(self.losses) < MOST_LOSSES and loss not in self.losses:
-            self.losses.append(loss)
+        dropped = DroppedField(param, why)
+        if len(self.dropped_fields) < MAX_DROPPED_FIELDS and dropped not in self.dropped_fields:
+            self.dropped_fields.append(dropped)

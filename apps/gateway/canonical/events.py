@@ -1,4 +1,5 @@
-"""An answer as it arrives: a sequence of small events. A plain answer is the fold of that sequence (`fold.py`).
+"""Canonical answer events: an answer as a sequence of small events while it streams. A plain answer is their fold
+(`fold.py`).
 
 Knows what happens while a model answers. Must never know a wire format.
 """
@@ -26,9 +27,12 @@ class Started(Event):
     """The provider began to answer. `extra`: by wire format, top-level fields that only that format understands.
 
     `prompt_estimate` is about how many tokens the prompt has, for formats that tell it before anybody has counted.
+    `provider` answers, and `log_id` is the hexadecimal id of the request's log entry, by which it can be asked about.
     """
 
     id: str = ""
+    provider: str = ""
+    log_id: str = ""
     model: str = ""
     created: int = 0
     prompt_estimate: int = 0
@@ -42,10 +46,10 @@ class TextDelta(Event):
 
 
 class ReasoningDelta(Event):
-    """More thinking, or the seal on it (`signature`), or thinking that only its maker can read (`data`).
+    """More thinking, or the signature on it (`signature`), or thinking that only its maker can read (`data`).
 
-    `block` numbers the thinking blocks of an answer, so that seals stay with what they seal. `format` names the maker's
-    way of sealing; with one, clients get the blocks one by one to send them back, else only the text.
+    `block` numbers the thinking blocks of an answer, so that signatures stay with what they sign. `format` names the
+    maker's way of signing; with one, clients get the blocks one by one to send them back, else only the text.
     """
 
     text: str = ""
@@ -83,7 +87,7 @@ class ToolCallDelta(Event):
 
 
 class ImageMade(Event):
-    """A whole picture (a `data:` or `https:` URL)."""
+    """A whole image (a `data:` or `https:` URL)."""
 
     url: str
 
@@ -121,10 +125,11 @@ class OpaqueDelta(Event):
 
 
 class Finished(Event):
-    """An answer is complete. `native` is the provider's own word."""
+    """An answer is complete. `native` is the provider's own word, `stop_sequence` the one that it was cut before."""
 
     reason: FinishReason
     native: str | None = None
+    stop_sequence: str | None = None
 
 
 class UsageReported(Event):
@@ -169,6 +174,7 @@ class Choice(msgspec.Struct, kw_only=True):
     choice_extra: dict[str, dict[str, Any]] = {}
     finish: FinishReason | None = None
     native_finish: str | None = None
+    stop_sequence: str | None = None
 
 
 class WholeCall(msgspec.Struct, kw_only=True):
@@ -184,6 +190,8 @@ class Reply(msgspec.Struct, kw_only=True):
     """A whole answer, folded from its events. `extra` is keyed by wire format."""
 
     id: str = ""
+    provider: str = ""
+    log_id: str = ""
     model: str = ""
     created: int = 0
     choices: list[Choice] = []

@@ -1,14 +1,12 @@
-"""Events to a whole reply and back. `fold(unfold(reply)) == reply`.
+"""Fold of canonical events into a whole reply.
 
 Pure; knows nothing but the canonical language.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
-
-from msgspec.structs import replace
 
 from apps.gateway.canonical.events import (
     Annotated,
@@ -33,16 +31,16 @@ from apps.gateway.canonical.events import (
 )
 
 
-class Fold:
+class ReplyBuilder:
     """Adds up events as they pass. Text of any kind is joined once, at the end, so that long answers stay linear."""
 
     def __init__(self) -> None:
         self._reply = Reply()
-        self._choices: dict[int, _Growing] = {}
+        self._choices: dict[int, _ChoiceBuilder] = {}
 
     def add(self, event: Event) -> None:
         """Take one event in; silence is nothing. Raises the error of a `Failed` event."""
-        take = _TAKERS.get(type(event))
+        take = _HANDLERS.get(type(event))
         if take is None:
             self._choice(event).add(event)
         else:
@@ -56,6 +54,7 @@ class Fold:
 
     def _started(self, event: Started) -> None:
         self._reply.id, self._reply.model, self._reply.created = event.id, event.model, event.created
+        self._reply.provider, self._reply.log_id = event.provider, event.log_id
         if event.extra:
             self._reply.extra = {dialect: dict(data) for dialect, data in event.extra.items()}
 
@@ -65,6 +64,7 @@ class Fold:
     def _finished(self, event: Finished) -> None:
         choice = self._choice(event).choice
         choice.finish, choice.native_finish = event.reason, event.native
+        choice.stop_sequence = event.stop_sequence
 
     def _opaque(self, event: OpaqueDelta) -> None:
         if event.of == "reply":
@@ -83,27 +83,27 @@ class Fold:
         self._reply.choices = [self._choices[index].whole() for index in sorted(self._choices)]
         return self._reply
 
-    def _choice(self, event: Event) -> _Growing:
+    def _choice(self, event: Event) -> _ChoiceBuilder:
         choice = self._choices.get(event.choice)
         if choice is None:
-            choice = self._choices[event.choice] = _Growing()
+            choice = self._choices[event.choice] = _ChoiceBuilder()
         return choice
 
 
 # Not by `match`, which asks one kind after the other; a struct's takes four times as long to say no.
-_TAKERS: dict[type[Event], Callable[[Fold, Any], None]] = {
-    TextDelta: Fold._text,
-    ToolCallDelta: Fold._arguments,
-    Started: Fold._started,
-    UsageReported: Fold._usage,
-    Finished: Fold._finished,
-    OpaqueDelta: Fold._opaque,
-    Failed: Fold._failed,
-    Waiting: Fold._nothing,
+_HANDLERS: dict[type[Event], Callable[[ReplyBuilder, Any], None]] = {
+    TextDelta: ReplyBuilder._text,
+    ToolCallDelta: ReplyBuilder._arguments,
+    Started: ReplyBuilder._started,
+    UsageReported: ReplyBuilder._usage,
+    Finished: ReplyBuilder._finished,
+    OpaqueDelta: ReplyBuilder._opaque,
+    Failed: ReplyBuilder._failed,
+    Waiting: ReplyBuilder._nothing,
 }
 
 
-class _Growing:
+class _ChoiceBuilder:
     """One answer while it arrives: its texts in pieces."""
 
     __slots__ = ("arguments", "blocks", "calls", "choice", "logprobs", "refusals", "sounds", "texts")
@@ -156,50 +156,10 @@ class _Growing:
 
 def fold(events: Iterable[Event]) -> Reply:
     """Return the whole reply. Raises the error of a `Failed` event."""
-    state = Fold()
+    state = ReplyBuilder()
     for event in events:
         state.add(event)
     return state.reply()
-
-
-def unfold(reply: Reply) -> Iterator[Event]:
-    """Yield the events of a reply that arrived whole."""
-    yield Started(id=reply.id, model=reply.model, created=reply.created, extra=reply.extra)
-    for index, choice in enumerate(reply.choices):
-        yield from _unfold_choice(index, choice)
-    if reply.usage is not None:
-        yield UsageReported(usage=reply.usage)
-
-
-def _unfold_choice(index: int, choice: Choice) -> Iterator[Event]:
-    for dialect, data in choice.choice_extra.items():
-        yield OpaqueDelta(choice=index, dialect=dialect, data=data, of="choice")
-    for dialect, data in choice.extra.items():
-        yield OpaqueDelta(choice=index, dialect=dialect, data=data)
-    for block in choice.reasoning:
-        yield replace(block, choice=index)
-    yield from _unfold_message(index, choice)
-    for number, call in enumerate(choice.tool_calls):
-        yield ToolCallStarted(choice=index, index=number, id=call.id, name=call.name, extra=call.extra)
-        if call.arguments:
-            yield ToolCallDelta(choice=index, index=number, arguments=call.arguments)
-    if choice.finish is not None:
-        yield Finished(choice=index, reason=choice.finish, native=choice.native_finish)
-
-
-def _unfold_message(index: int, choice: Choice) -> Iterator[Event]:
-    if choice.logprobs is not None:
-        yield Logprobs(choice=index, logprobs=choice.logprobs)
-    if choice.text is not None:
-        yield TextDelta(choice=index, text=choice.text)
-    if choice.refusal is not None:
-        yield RefusalDelta(choice=index, text=choice.refusal)
-    if choice.audio is not None:
-        yield replace(choice.audio, choice=index)
-    for url in choice.images:
-        yield ImageMade(choice=index, url=url)
-    for annotation in choice.annotations:
-        yield Annotated(choice=index, annotation=annotation)
 
 
 def _joined_reasoning(deltas: list[ReasoningDelta]) -> ReasoningDelta:

@@ -1,6 +1,6 @@
-"""What is asked of pictures, beyond what a chat can say: the part of a chat that only a request for pictures has.
+"""Canonical image options: the part of a chat that only an image request has.
 
-Knows what a picture can be asked to be. Must never know a wire format, a provider or a price.
+Knows what an image can be asked to be. Must never know a wire format, a provider or a price.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import msgspec
 
 
 class Drawing(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The form that pictures are to have; None is "not said" or "as the model likes".
+    """The form that images are to have; None is "not said" or "as the model likes".
 
-    The prompt and the pictures to work from (as data URLs) are the chat's one message, how many to make is its `n`.
+    The prompt and the images to work from (as data URLs) are the chat's one message, how many to make is its `n`.
     """
 
-    # Whether the message's pictures are to be changed, or there are none and a new one is to be made.
+    # Whether the message's images are to be changed, or there are none and a new one is to be made.
     edits: bool = False
-    # A data URL: where this picture is transparent, the first one of the message may change.
+    # A data URL: where this image is transparent, the first one of the message may change.
     mask: str | None = None
     # `WIDTHxHEIGHT` in pixels; a ratio (`16:9`) goes before it.
     size: str | None = None

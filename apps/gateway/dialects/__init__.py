@@ -1,4 +1,4 @@
-"""Wire formats: pure functions between bytes and the canonical language, one module or package a format.
+"""Dialects (wire formats): the protocols of their client and provider sides, and how a dialect is found by name.
 
 Nobody keeps a list: a dialect is found by its name, which the catalog's providers state.
 """
@@ -30,8 +30,8 @@ class Failure(msgspec.Struct, frozen=True):
     status: int | None = None
 
 
-class Whole(Protocol):
-    """The side towards clients whose answers come whole."""
+class ClientReplyWriter(Protocol):
+    """What writes plain answers and errors for clients: all that a client side without streams needs."""
 
     def write_reply(self, reply: Reply, summary: Summary, chat: Chat) -> bytes:
         """Return a whole answer."""
@@ -40,8 +40,8 @@ class Whole(Protocol):
         """Return an error's body."""
 
 
-class Inbound(Whole, Protocol):
-    """The side towards clients."""
+class ClientDialect(ClientReplyWriter, Protocol):
+    """The client side of a dialect: reads requests of clients, writes their answers and errors."""
 
     def read_request(self, body: bytes) -> Chat:
         """Return the chat that a body asks for. Raises InvalidRequest naming the field."""
@@ -60,8 +60,11 @@ class Inbound(Whole, Protocol):
         """Return what tools answered within messages as the client writes them."""
 
 
-class Outbound(Protocol):
-    """The side towards providers."""
+class ProviderDialect(Protocol):
+    """The provider side of a dialect: writes requests to providers, reads their answers and failures.
+
+    What it may have beside this, `optional_attribute` finds: `docs/adding-a-dialect.md` lists it.
+    """
 
     FRAMING: str
 
@@ -84,38 +87,41 @@ class Outbound(Protocol):
         """Return what a provider says in an answer that is not 2xx."""
 
 
-def url_of(dialect: Outbound, base_url: str, chat: Chat, target: Target) -> str:
+def url_of(dialect: ProviderDialect, base_url: str, chat: Chat, target: Target) -> str:
     """Return where a request goes: below the base URL, or wherever the optional `url(base_url, chat, target)` says."""
-    url = trait(dialect, "url")
+    url = optional_attribute(dialect, "url")
     return base_url + dialect.path(chat, target) if url is None else str(url(base_url, chat, target))
 
 
-def headers_of(dialect: Outbound, chat: Chat, target: Target) -> dict[str, str]:
+def headers_of(dialect: ProviderDialect, chat: Chat, target: Target) -> dict[str, str]:
     """Return the headers that belong to a format itself: what its optional `headers(chat, target)` says."""
-    headers = trait(dialect, "headers")
+    headers = optional_attribute(dialect, "headers")
     return {} if headers is None else dict(headers(chat, target))
 
 
-def seal_of(dialect: Outbound, chat: Chat, target: Target) -> str | None:
-    """Return whose seals on thinking a target wants back for this request: what its optional `seal` says."""
-    seal = trait(dialect, "seal")
-    return None if seal is None else seal(chat, target)
+def signature_format_of(dialect: ProviderDialect, chat: Chat, target: Target) -> str | None:
+    """Return the format of the thinking signatures that a target wants back for this request; None for none.
+
+    A dialect says so with its optional `signature_format(chat, target)`.
+    """
+    signature_format = optional_attribute(dialect, "signature_format")
+    return None if signature_format is None else signature_format(chat, target)
 
 
 @cache
-def trait(dialect: Outbound, name: str) -> Any:
-    """Return what a dialect may have beyond what it must, None where it has not; found out once, for a look that finds
-    nothing takes ten times as long."""
+def optional_attribute(dialect: ProviderDialect, name: str) -> Any:
+    """Return an optional attribute of a dialect, None where it has none. Cached: looking for what is not there takes
+    ten times as long."""
     return getattr(dialect, name, None)
 
 
 @cache
-def find_dialect(name: str) -> Outbound | None:
-    """Return the outbound side of a dialect, or None when the gateway does not speak it."""
+def find_dialect(name: str) -> ProviderDialect | None:
+    """Return the provider side of a dialect, or None when the gateway does not speak it."""
     module = f"{__name__}.{name}"
-    return cast(Outbound, import_module(module)) if find_spec(module) else None
+    return cast(ProviderDialect, import_module(module)) if find_spec(module) else None
 
 
-def client_side_of(name: str) -> Inbound:
-    """Return the inbound side of a dialect that a chat was read from."""
-    return cast(Inbound, find_dialect(name))
+def client_dialect_of(name: str) -> ClientDialect:
+    """Return the client side of the dialect that a chat was read from."""
+    return cast(ClientDialect, find_dialect(name))

@@ -1,4 +1,4 @@
-"""How answers end that are none, in whatever format: unreadable, cut off in the middle, or an error instead of content.
+"""Answer errors of any dialect: unreadable JSON, truncated streams, error objects in place of content.
 
 Knows how much providers get away with in their JSON. Must never know the shape of anybody's error objects.
 """
@@ -18,7 +18,7 @@ from apps.gateway.dialects import Failure
 from apps.kernel.errors import AllProvidersFailed, ApiError, UpstreamRefused
 
 # Some providers answer with a page of HTML, or quote the whole request.
-MOST_WORDS = 2_000
+MAX_ERROR_LENGTH = 2_000
 _HALVES = re.compile("[\ud800-\udfff]")
 _DECODER = msgspec.json.Decoder()
 
@@ -49,7 +49,7 @@ def read_refusal(status: int, body: bytes, find_failure: Callable[[Any], Failure
     return find_failure(answer) or Failure(message=f"The provider answered with status {status}")
 
 
-def failed_with(failure: Failure, status: int) -> Failed:
+def failure_event(failure: Failure, status: int) -> Failed:
     """Return the end of an answer that holds an error: the request's own fault, or the provider's (429 and 5xx)."""
     if status < 500 and status != 429:
         error: ApiError = UpstreamRefused(failure.message, status=status, code=failure.code, param=failure.param)
@@ -58,17 +58,17 @@ def failed_with(failure: Failure, status: int) -> Failed:
     return Failed(error=error)
 
 
-def broken(message: str) -> Failed:
+def unreadable_answer(message: str) -> Failed:
     """Return the end of an answer that cannot be read."""
     return Failed(error=AllProvidersFailed(message, code="upstream_broken"))
 
 
-def cut() -> Failed:
+def truncated_answer() -> Failed:
     """Return the end of an answer that stopped in the middle."""
     return Failed(error=AllProvidersFailed("The provider's answer ended before it was complete", code="upstream_cut"))
 
 
-def read_to_the_end(frames: Iterator[bytes]) -> None:
+def drain_frames(frames: Iterator[bytes]) -> None:
     """Leave nothing unread behind a complete answer, so that the connection can serve again; unless the provider
     dawdles. What goes wrong with the connection now is not the answer's failure."""
     with suppress(Exception):

@@ -1,4 +1,4 @@
-"""Anthropic's messages format where Azure serves it: the same format at an address of its own.
+"""Anthropic Messages on Azure, provider side: the same format at an address of its own.
 
 Knows how the address of an Azure resource for Anthropic's models follows from the one for OpenAI's. Must never know a
 resource by name.
@@ -13,6 +13,7 @@ from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.anthropic import (
     FRAMING,
     THINKS_WHEN_ASKED,
+    Facts,
     count_request,
     headers,
     path,
@@ -20,14 +21,16 @@ from apps.gateway.dialects.anthropic import (
     read_events,
     read_failure,
     read_reply,
-    seal,
+    signature_format,
     write_request,
 )
 
 __all__ = [
     "FRAMING",
+    "LOGPROBS",
     "NAME",
     "THINKS_WHEN_ASKED",
+    "Facts",
     "count_request",
     "count_url",
     "headers",
@@ -36,10 +39,13 @@ __all__ = [
     "read_events",
     "read_failure",
     "read_reply",
-    "seal",
+    "signature_format",
     "url",
     "write_request",
 ]
+
+# The format cannot ask for the probabilities of tokens.
+LOGPROBS = False
 
 NAME: Final = "azure_anthropic"
 

@@ -1,4 +1,4 @@
-"""Reading what clients send: small readers that a format's tables put together, and refusals that name the field.
+"""Request field readers of client sides: small validators that tables combine, with errors that name the field.
 
 A reader takes a parsed JSON value and returns what it means, or raises Malformed. Where the value lies is added on the
 way up, so that a good request pays nothing for it. Knows JSON. Must never know a format.
@@ -210,7 +210,7 @@ def one_of(*words: str) -> Reader[Any]:
     return read
 
 
-def each(read: Reader[T], most: int) -> Reader[list[T]]:
+def list_of(read: Reader[T], most: int) -> Reader[list[T]]:
     """Return the reader of an array of at most so many."""
 
     def read_all(value: Any) -> list[T]:

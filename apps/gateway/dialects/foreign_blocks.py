@@ -1,4 +1,4 @@
-"""Blocks of a conversation that only another format has words for: left out with a note, or said in words.
+"""Foreign content blocks: blocks of another dialect are dropped with a note, rewritten as text, or refused.
 
 An earlier answer's blocks (searches of a provider's own, their results) are left out: the answer's words stand beside
 them. What a client or its tools show is said in words where that can be; else it is refused: the model would miss it.
@@ -11,14 +11,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Opaque, Part, Target, Text, ToolResult
-from apps.gateway.dialects.unsupported_fields import place_of
+from apps.gateway.dialects.unsupported_fields import message_path
 from apps.kernel.errors import InvalidRequest
 
 # Parts that may be, or hold, blocks that not every format has.
 _HOLDING = (Opaque, ToolResult)
 
 
-def without_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
+def drop_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
     """Return the chat with no block of a format other than `dialect`; one without any is returned as it is.
 
     Raises InvalidRequest for a block that can neither be said in words nor be left out.
@@ -27,7 +27,7 @@ def without_foreign_blocks(chat: Chat, target: Target, dialect: str) -> Chat:
         _is_strange(part, dialect) for message in chat.messages for part in message.parts
     ):
         return chat
-    messages = [_message(message, place_of(chat, at), target, dialect) for at, message in enumerate(chat.messages)]
+    messages = [_message(message, message_path(chat, at), target, dialect) for at, message in enumerate(chat.messages)]
     return replace(chat, messages=messages, source=None)
 
 
@@ -43,16 +43,18 @@ def _message(message: Message, place: str, target: Target, dialect: str) -> Mess
         if not _is_strange(part, dialect):
             parts.append(part)
         elif message.role == "assistant":
-            target.lose(f"{place}.content", "blocks of an answer that only its own format has words for")
+            target.note_dropped(f"{place}.content", "blocks of an answer that only its own format has words for")
         elif isinstance(part, ToolResult):
-            said = [_said(inner, f"{place}.content") if _is_strange(inner, dialect) else inner for inner in part.parts]
+            said = [
+                _as_text(inner, f"{place}.content") if _is_strange(inner, dialect) else inner for inner in part.parts
+            ]
             parts.append(replace(part, parts=said))
         else:
-            parts.append(_said(part, f"{place}.content[{at}]" if "[" in place else f"{place}.content"))
+            parts.append(_as_text(part, f"{place}.content[{at}]" if "[" in place else f"{place}.content"))
     return replace(message, parts=parts)
 
 
-def _said(part: Part, place: str) -> Text:
+def _as_text(part: Part, place: str) -> Text:
     """Return a block in words: a search result's title, source and text."""
     data: Any = part.data if isinstance(part, Opaque) else {}
     if data.get("type") == "search_result" and isinstance(data.get("content"), list):

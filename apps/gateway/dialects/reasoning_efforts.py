@@ -1,4 +1,4 @@
-"""Efforts of thinking: the one nearest to what is asked for that a model knows.
+"""Reasoning efforts: the known effort nearest to the one that a request asks for.
 
 Knows their order. Must never know a model.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from apps.gateway.canonical.chat import Chat, Effort, Target
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 _ORDER: tuple[Effort, ...] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 # The tokens of thinking up to which a budget is rather this effort than the next one.
@@ -21,7 +21,7 @@ _BUDGETS: tuple[tuple[int, Effort], ...] = (
 )
 
 
-def nearest(effort: Effort, known: Collection[str]) -> Effort:
+def nearest_effort(effort: Effort, known: Collection[str]) -> Effort:
     """Return the known effort next to the one asked for, the lesser of two that are equally near."""
     places = [place for place, name in enumerate(_ORDER) if name in known]
     if not places or effort in known:
@@ -35,9 +35,9 @@ def effort_of(budget: int) -> Effort:
     return next((effort for most, effort in _BUDGETS if budget <= most), "xhigh")
 
 
-def known_effort(effort: Effort, chat: Chat, target: Target) -> Effort:
+def nearest_known_effort(effort: Effort, chat: Chat, target: Target) -> Effort:
     """Return an effort that the target's model knows; another one than what was asked for is noted."""
-    found = nearest(effort, target.facts.get("reasoning_efforts", ()))
+    found = nearest_effort(effort, target.facts.get("reasoning_efforts", ()))
     if found != effort:
-        lose(chat, target, "reasoning_effort", f"the model does not know {effort}: sent as {found}")
+        note_dropped(chat, target, "reasoning_effort", f"the model does not know {effort}: sent as {found}")
     return found

@@ -1,4 +1,4 @@
-"""JSON schemas for providers that take a part of what JSON Schema can say: what is left out is told to the caller.
+"""JSON schema rewriting for providers that take a part of JSON Schema; what is dropped is reported to the caller.
 
 Order of properties is kept: models write in that order. Knows the subsets as their makers' SDKs state them. Must never
 know which model takes which.
@@ -33,36 +33,36 @@ _PARTS: Final = ("items", "additionalProperties", "not", "propertyNames", "conta
 _LISTED_PARTS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
-class Unsayable(Exception):
+class UnsupportedSchema(Exception):
     """A schema that a subset has no words for at all."""
 
 
 def object_root(schema: Schema | None) -> Schema:
-    """Return the parameters of a tool as every provider takes them: an object. Raises Unsayable for any other kind."""
+    """Return the parameters of a tool as every provider takes them: an object. Raises UnsupportedSchema for others."""
     if not schema:
         return {"type": "object", "properties": {}}
     kind = schema.get("type")
     if kind is None:
         return {"type": "object", **schema}
     if kind != "object":
-        raise Unsayable
+        raise UnsupportedSchema
     return schema
 
 
-def closed(schema: Schema) -> tuple[Schema, list[str]]:
+def close_schema(schema: Schema) -> tuple[Schema, list[str]]:
     """Return a schema in the part of JSON Schema that Anthropic compiles into a grammar, and the keywords left out.
 
-    Raises Unsayable where that would mean something else: for what refers to itself, and for objects of any fields.
+    Raises UnsupportedSchema where that would mean something else: for what refers to itself, and objects of any fields.
     """
     if _refers_to_itself(schema):
-        raise Unsayable
+        raise UnsupportedSchema
     left_out: dict[str, None] = {}
     return _closed(schema, left_out), list(left_out)
 
 
 def _closed(schema: Any, left_out: dict[str, None]) -> Schema:
     if not isinstance(schema, dict):
-        raise Unsayable
+        raise UnsupportedSchema
     wire: Schema = {}
     for name in _DEFINITIONS:
         if isinstance(definitions := schema.get(name), dict):
@@ -80,7 +80,7 @@ def _closed(schema: Any, left_out: dict[str, None]) -> Schema:
         wire |= _closed_object(schema, left_out)
     wire |= _closed_limits(schema, left_out)
     if not wire.keys() & {"type", "enum", "const", "anyOf", "allOf"}:
-        raise Unsayable
+        raise UnsupportedSchema
     for name in schema:
         if name not in wire and name not in _REMARKS and name != "oneOf":
             left_out[name] = None
@@ -110,7 +110,7 @@ def _closed_object(schema: Schema, left_out: dict[str, None]) -> Schema:
     properties = schema.get("properties")
     open_fields = schema.get("additionalProperties", False)
     if open_fields not in (False, True) or (open_fields and not properties) or "patternProperties" in schema:
-        raise Unsayable
+        raise UnsupportedSchema
     parts = {name: _closed(part, left_out) for name, part in (properties or {}).items()}
     wire: Schema = {"type": "object", "properties": parts, "additionalProperties": False}
     if "required" in schema:
@@ -162,7 +162,7 @@ def _references(schema: Any, *, definitions: bool = True) -> Iterator[str]:
                 yield from _references(part)
 
 
-def for_google(schema: Schema) -> tuple[Schema, list[str]]:
+def google_schema(schema: Schema) -> tuple[Schema, list[str]]:
     """Return a schema as Google takes it, and the keywords in it that an answer is not bound to.
 
     A constant becomes an enumeration of one; what stands beside a reference, which Google refuses, stands around it.

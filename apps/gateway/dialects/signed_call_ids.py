@@ -1,8 +1,7 @@
-"""A seal (the maker's signature on a tool call) inside the call's id, so that clients who keep ids and nothing else
-bring it back.
+"""Thought signature inside a tool call's id, so that clients who keep nothing but ids bring it back.
 
-Knows how the two are joined, in characters that every format allows in an id. Must never know whose seal it is. A
-format that did not make the seal takes the bare id.
+Knows how the two are joined, in characters that every format allows in an id. Must never know whose signature it is. A
+format that did not make the signature takes the bare id.
 """
 
 from __future__ import annotations
@@ -13,13 +12,13 @@ from binascii import Error
 _SEPARATOR = "__sealed__"
 
 
-def join_seal(call_id: str, seal: str) -> str:
-    """Return an id that carries a seal."""
-    return f"{call_id}{_SEPARATOR}{urlsafe_b64encode(seal.encode()).decode().rstrip('=')}"
+def join_signature(call_id: str, signature: str) -> str:
+    """Return an id that carries a signature."""
+    return f"{call_id}{_SEPARATOR}{urlsafe_b64encode(signature.encode()).decode().rstrip('=')}"
 
 
-def split_seal(call_id: str) -> tuple[str, str | None]:
-    """Return the bare id, and the seal that it carried, if any. What is not of our making is a bare id."""
+def split_signature(call_id: str) -> tuple[str, str | None]:
+    """Return the bare id, and the signature that it carried, if any. What is not of our making is a bare id."""
     bare, separator, encoded = call_id.partition(_SEPARATOR)
     if not separator:
         return call_id, None

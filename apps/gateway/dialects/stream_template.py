@@ -1,4 +1,4 @@
-"""What stands around the text in message after message of a stream: read once, then only compared.
+"""Stream template: what stands around the text in one stream message after another is parsed once, then only compared.
 
 From one piece of text to the next most providers repeat everything else byte for byte. A message that does is what the
 one before it was, with other words: no need to read it again. Pure. Must never know a format.
@@ -19,7 +19,7 @@ _MOST_TRIES: Final = 3
 _STAND_IN: Final = "\x00text\x00"
 
 
-class Repeating:
+class StreamTemplate:
     """The bytes before and behind the text of the last message that held nothing new but text."""
 
     __slots__ = ("_after", "_before", "_tries")

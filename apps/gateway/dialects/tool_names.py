@@ -1,4 +1,5 @@
-"""Tools' names that a format does not take, sent as others that it takes; `restoring.py` gives the answer the client's.
+"""Tool names that a provider does not take are sent as others that it takes; `undo_rewrites.py` restores them in the
+answer.
 
 Knows what a name may look like from its caller. The same names are always sent as the same, so that prompts stay
 cached. Must never know a format.
@@ -18,7 +19,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 _DIGITS = 8
 
 
-def with_fitting_names(chat: Chat, target: Target, allowed: re.Pattern[str], longest: int) -> Chat:
+def adapt_tool_names(chat: Chat, target: Target, allowed: re.Pattern[str], longest: int) -> Chat:
     """Return the chat with names of tools that `allowed` matches in full and that are at most so long.
 
     A chat whose names all fit is returned as it is. `target` learns what was sent for what.
@@ -27,7 +28,7 @@ def with_fitting_names(chat: Chat, target: Target, allowed: re.Pattern[str], lon
     if not unfit:
         return chat
     sent = {name: _fitting(name, longest) for name in sorted(unfit)}
-    target.restoring.names |= {fitting: name for name, fitting in sent.items()}
+    target.rewrites.tool_names |= {fitting: name for name, fitting in sent.items()}
     return replace(
         chat,
         messages=[_renamed_message(message, sent) for message in chat.messages],

@@ -1,4 +1,4 @@
-"""What was changed in a request, changed back in its answer: tools' names, and a call that was the answer all along.
+"""Undoes rewrites of a request in its answer: renamed tools, and a structured output tool's call that is the answer.
 
 Works on events, so that plain and streamed answers of every dialect are treated alike. Must never know a format.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Restoring, Target
+from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import (
     Event,
     Finished,
@@ -21,16 +21,23 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
+from apps.gateway.canonical.rewrites import Rewrites
+from apps.gateway.dialects.emulated_tools import restore_tools
+from apps.gateway.dialects.stop_sequences import cut_at_stop
 
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-def restored(events: Iterable[Event], target: Target) -> Iterator[Event]:
+def undo_rewrites(events: Iterable[Event], target: Target) -> Iterator[Event]:
     """Yield an answer's events as they would have been, had its request not been changed for `target`."""
-    restoring = target.restoring
-    if restoring.names:
-        events = _with_names(events, restoring.names)
-    return iter(events) if restoring.hidden is None else _with_text(events, restoring)
+    rewrites = target.rewrites
+    if rewrites.tool_names:
+        events = _with_names(events, rewrites.tool_names)
+    if rewrites.emulated:
+        events = restore_tools(events, rewrites.emulated)
+    if rewrites.hidden_tool is not None:
+        events = _with_text(events, rewrites)
+    return iter(events) if rewrites.stop is None else cut_at_stop(events, rewrites.stop)
 
 
 def _with_names(events: Iterable[Event], names: dict[str, str]) -> Iterator[Event]:
@@ -40,8 +47,8 @@ def _with_names(events: Iterable[Event], names: dict[str, str]) -> Iterator[Even
         yield event
 
 
-def _with_text(events: Iterable[Event], restoring: Restoring) -> Iterator[Event]:
-    """Yield events with the hidden tool's call as text. What a format keeps of the whole answer would show the call."""
+def _with_text(events: Iterable[Event], rewrites: Rewrites) -> Iterator[Event]:
+    """Yield events with the structured output tool's call as text. Opaque data of a whole reply would show the call."""
     choices: dict[int, _Hiding] = {}
     for event in events:
         if isinstance(event, UsageReported | Waiting):
@@ -49,16 +56,16 @@ def _with_text(events: Iterable[Event], restoring: Restoring) -> Iterator[Event]
         elif not isinstance(event, OpaqueDelta) or event.of == "reply":
             hiding = choices.get(event.choice)
             if hiding is None:
-                hiding = choices[event.choice] = _Hiding(restoring)
+                hiding = choices[event.choice] = _Hiding(rewrites)
             yield from hiding.read(event)
 
 
 class _Hiding:
-    """One answer: whether the hidden tool was called, and the words that turn out to be the answer if it never is."""
+    """One choice: whether the structured output tool was called, and the text that is the answer if it never is."""
 
-    def __init__(self, restoring: Restoring) -> None:
-        self._hidden = restoring.hidden
-        self._wrapped = restoring.wrapped
+    def __init__(self, rewrites: Rewrites) -> None:
+        self._hidden = rewrites.hidden_tool
+        self._wrapped = rewrites.wrapped_in_value
         self._call: int | None = None
         self._shown: dict[int, int] = {}
         self._ignored: set[int] = set()

@@ -1,4 +1,5 @@
-"""What a chat says beyond what a format or a provider can take: each left out with a note, under the client's own name.
+"""Unsupported fields of a request: each that a format or provider cannot take is noted under the client's own name for
+it, or refused.
 
 A hint that cannot be said is left out; what would change what the client gets is refused. Knows how each format's
 clients name things. Must never know what a format can say: that is its caller's.
@@ -24,34 +25,30 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.canonical.repair import is_paired, pair
+from apps.gateway.canonical.tool_result_pairing import has_paired_results, pair
+from apps.gateway.dialects.client_field_names import FIELD_NAMES
 from apps.kernel.errors import InvalidRequest
 
 Record = dict[str, Any]
 
-# What clients of a format call the fields that the canonical language (and OpenAI's clients) name otherwise.
-_NAMES: Final[dict[str, dict[str, str]]] = {
-    "anthropic": {
-        "stop": "stop_sequences",
-        "user": "metadata.user_id",
-        "reasoning": "thinking",
-        "reasoning.max_tokens": "thinking.budget_tokens",
-        "reasoning_effort": "thinking",
-        "effort": "output_config.effort",
-        "response_format": "output_config.format",
-        "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
-        "web_search": "tools",
-    }
-}
+# Fields without which the answer would be to something else.
+_ESSENTIAL: Final = frozenset({"cachedContent"})
 # Fields kept beside what is understood of them: what else is in them, and nothing where all of it is.
 _HALF_UNDERSTOOD: Final[dict[str, Callable[[Record], Iterator[str]]]] = {
     "thinking": lambda value: iter(()),
+    # How much is told of the thinking is up to each model.
+    "reasoning": lambda value: (f"reasoning.{name}" for name in value if name not in ("summary", "generate_summary")),
+    "text": lambda value: (f"text.{name}" for name in value),
     "web_search_options": lambda value: (f"web_search_options.{name}" for name in value),
     "metadata": lambda value: (f"metadata.{name}" for name in value if name != "user_id"),
+    "generationConfig": lambda value: (f"generationConfig.{name}" for name in value),
+    "toolConfig": lambda value: (f"toolConfig.{name}" for name in value),
     "output_config": lambda value: (
         f"output_config.{name}" for name in value if name not in ("format", "effort") or _is_strange(name, value[name])
     ),
 }
+# Fields that bring tools which only their own dialect's providers have.
+_TOOLS_ELSEWHERE: Final = frozenset({"mcp_servers"})
 # Fields that an answer of the gateway's came with: they come back with it, and ask for nothing.
 _ECHOED: Final = frozenset(
     {
@@ -70,6 +67,9 @@ _ECHOED: Final = frozenset(
         "id",
         "status",
         "function_call",
+        "phase",
+        "logprobs",
+        "instructions",
     }
 )
 # Values that ask for what happens anyway.
@@ -96,53 +96,55 @@ def _is_strange(name: str, value: Any) -> bool:
     return name == "effort" and value is not None and value not in _EFFORTS
 
 
-def name_of(chat: Chat, field: str) -> str:
+def client_name_of(chat: Chat, field: str) -> str:
     """Return what the client calls a field of the canonical language."""
-    return _NAMES.get(chat.dialect or "", {}).get(field, field)
+    return FIELD_NAMES.get(chat.dialect or "", {}).get(field, field)
 
 
-def lose(chat: Chat, target: Target, field: str, why: str) -> None:
-    """Note that a field is left out or changed."""
-    target.lose(name_of(chat, field), why)
+def note_dropped(chat: Chat, target: Target, field: str, why: str) -> None:
+    """Note that a field is dropped or changed, under the client's own name for it: the client is warned."""
+    target.note_dropped(client_name_of(chat, field), why)
 
 
-def refusal(chat: Chat, field: str, message: str) -> InvalidRequest:
-    """Return the refusal of what would change what the client gets, and cannot be said."""
-    return InvalidRequest(message, code="unsupported_feature", param=name_of(chat, field))
+def unsupported_feature(chat: Chat, field: str, message: str) -> InvalidRequest:
+    """Return the error for a field that the target does not support, and that would change what the client gets."""
+    return InvalidRequest(message, code="unsupported_feature", param=client_name_of(chat, field))
 
 
-def is_usual(field: str, value: Any) -> bool:
-    """Return whether a field's value asks for nothing but what happens anyway."""
+def is_default_value(field: str, value: Any) -> bool:
+    """Return whether a field's value asks for what happens by default."""
     return value is None or value in _USUAL.get(field, ())
 
 
-def lose_stated(chat: Chat, target: Target, *fields: str) -> None:
-    """Note those of the chat's fields that are stated and ask for something."""
+def note_unsupported_hints(chat: Chat, target: Target, *fields: str) -> None:
+    """Note those of the chat's fields that are set to anything but their default, as unsupported."""
     for field in fields:
         value = getattr(chat, field)
-        if not is_usual(field, value):
-            lose(chat, target, field, "not available from this model's provider")
+        if not is_default_value(field, value):
+            note_dropped(chat, target, field, "not available from this model's provider")
 
 
-def repaired(chat: Chat, target: Target, *, runs: bool) -> Chat:
-    """Return the chat with one result for each call; what had to be changed is noted. One that is sound stays as it is.
+def repair_tool_results(chat: Chat, target: Target, *, runs: bool) -> Chat:
+    """Return the chat with one result for each tool call; changes are noted. A sound chat is returned as it is.
 
     `runs`: the format takes messages of one side that follow one another for one turn.
     """
-    if chat.kinds.isdisjoint((ToolCall, ToolResult)) or is_paired(chat.messages, runs=runs):
+    if chat.kinds.isdisjoint((ToolCall, ToolResult)) or has_paired_results(chat.messages, runs=runs):
         return chat
-    messages, losses = pair(chat.messages, runs=runs)
-    for loss in losses:
-        target.lose(loss.param if _counts_alike(chat) else "messages", loss.message)
+    messages, repairs = pair(chat.messages, runs=runs)
+    for repair in repairs:
+        path = repair.param if _counts_alike(chat) else client_name_of(chat, "messages")
+        target.note_dropped(path, repair.message)
     return replace(chat, messages=messages, source=None)
 
 
-def place_of(chat: Chat, number: int) -> str:
-    """Return where the client finds a message: Anthropic's has fewer of them than the canonical language."""
-    return f"messages[{number}]" if _counts_alike(chat) else "messages"
+def message_path(chat: Chat, number: int) -> str:
+    """Return where the client finds a message: Anthropic's has fewer of them than the canonical language, and an item
+    of the Responses format may be a part of one."""
+    return f"messages[{number}]" if _counts_alike(chat) else client_name_of(chat, "messages")
 
 
-def lose_foreign(
+def note_unsupported_fields(
     chat: Chat,
     target: Target,
     dialect: str,
@@ -152,17 +154,18 @@ def lose_foreign(
     details: bool,
     thinking: Callable[[Reasoning], bool],
 ) -> None:
-    """Note what only the client's format understands, and is not written in the format `dialect`.
+    """Note what only the client's dialect supports, and is not written in `dialect`: the caller drops it.
 
     `marks`, `names`, `details` and `thinking` tell what is written: marks of what to cache, names of speakers, how
-    closely pictures are looked at, which thinking goes back. Marks are no loss where a provider caches by itself.
+    closely images are looked at, which thinking goes back. Marks are no loss where a provider caches by itself.
     """
     foreign = chat.dialect != dialect
     if foreign:
+        _refuse_essential(chat, dialect)
         for field, value in (chat.extra or {}).items():
-            _lose_field(field, value, target)
+            _note_field(field, value, target)
         if chat.betas:
-            target.lose("anthropic-beta", f"previews of another format: {', '.join(chat.betas)[:200]}")
+            target.note_dropped("anthropic-beta", f"previews of another format: {', '.join(chat.betas)[:200]}")
     walk = _Walk(chat, target, foreign=foreign, details=not details, thinking=thinking)
     walk.marks = not marks and not target.facts.get("prompt_cache")
     for number, message in enumerate(chat.messages):
@@ -171,18 +174,35 @@ def lose_foreign(
         walk.look_at_tool(tool, f"tools[{number}]")
 
 
-def _lose_field(field: str, value: Any, target: Target) -> None:
+def _refuse_essential(chat: Chat, dialect: str) -> None:
+    """Raise InvalidRequest for what only the client's format has and the answer depends on; it is named."""
+    for name in _ESSENTIAL & (chat.extra or {}).keys():
+        raise unsupported_feature(chat, name, f"{name} is not available from this model's provider")
+    for tool in chat.tools or ():
+        if isinstance(tool, OpaqueTool) and tool.dialect == "google" != dialect:
+            name = next(iter(tool.data), "The tool")
+            raise unsupported_feature(chat, "tools", f"{name} is a tool that this model's provider does not have")
+
+
+def _note_field(field: str, value: Any, target: Target) -> None:
+    if field in _TOOLS_ELSEWHERE and value:
+        # Without its tools the model would be another one.
+        raise InvalidRequest(
+            f"{field}: only models that Anthropic's format is spoken to can use them",
+            code="unsupported_feature",
+            param=field,
+        )
     half = _HALF_UNDERSTOOD.get(field)
     if half is None or not isinstance(value, dict):
-        target.lose(field, "a field that is not known to this model's provider")
+        target.note_dropped(field, "a field that is not known to this model's provider")
         return
     for name in half(value):
-        target.lose(name, "a field that is not known to this model's provider")
+        target.note_dropped(name, "a field that is not known to this model's provider")
 
 
 def _counts_alike(chat: Chat) -> bool:
-    """Return whether the client counts messages as the canonical language does: Anthropic's has fewer."""
-    return chat.dialect != "anthropic"
+    """Return whether the client counts messages as the canonical language does."""
+    return chat.dialect not in ("anthropic", "responses", "google")
 
 
 class _Walk:
@@ -202,7 +222,7 @@ class _Walk:
 
     def look(self, message: Message, number: int, *, names: bool) -> None:
         """Look at one message."""
-        place = place_of(self._chat, number)
+        place = message_path(self._chat, number)
         if names and message.name is not None:
             self._note(place, "name", "names of speakers are not known to this model's provider")
         if message.extra and self._foreign:
@@ -249,4 +269,4 @@ class _Walk:
     def _note(self, place: str, name: str, why: str) -> None:
         if name not in self._noted:
             self._noted.add(name)
-            self._target.lose(f"{place}.{name}", why)
+            self._target.note_dropped(f"{place}.{name}", why)

@@ -1,4 +1,4 @@
-"""Gemini at Google Cloud: Google's `generateContent` at another address, with a few fields of its own. Pure functions.
+"""Google generateContent on Vertex AI, provider side: the same format at another address, with a few fields of its own.
 
 Knows what is other than at AI Studio. Must never know a model by name.
 """
@@ -10,15 +10,16 @@ from typing import Final
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects import google
-from apps.gateway.dialects.google import read_count, read_events, read_failure, read_reply
+from apps.gateway.dialects.google import Facts, read_count, read_events, read_failure, read_reply
+from apps.gateway.dialects.google.provider.write_request import write_fields
 from apps.gateway.dialects.google.shared.wire import FRAMING, Record, encode
 from apps.gateway.dialects.vertex_address import model_path
-from apps.gateway.dialects.vertex_address import place as count_url
+from apps.gateway.dialects.vertex_address import url_of_path as count_url
 
 __all__ = [
     "FRAMING",
     "NAME",
+    "Facts",
     "count_request",
     "count_url",
     "headers",
@@ -73,7 +74,7 @@ def count_request(chat: Chat, target: Target) -> tuple[str, bytes]:
 
 def _fields(chat: Chat, target: Target) -> Record:
     """Return the fields of the body: those of AI Studio, without what is said elsewhere or not at all."""
-    wire: Record = {**_read_fields(google.write_request(chat, target))}
+    wire: Record = {**_read_fields(encode(write_fields(chat, target)))}
     wire.pop(_TIER, None)
     if "toolConfig" in wire:
         config = _read_fields(wire["toolConfig"])

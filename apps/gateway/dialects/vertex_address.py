@@ -1,4 +1,4 @@
-"""Where Google Cloud serves models: its hosts by location, and a publisher's models below them. Pure.
+"""Vertex AI addresses: Google Cloud's hosts by location, and the paths of a publisher's models. Pure.
 
 Knows hosts and paths. Must never know what is said to a model, nor who asks.
 """
@@ -18,7 +18,7 @@ _HOSTS = {
 }
 
 
-def place(base_url: str, path: str) -> str:
+def url_of_path(base_url: str, path: str) -> str:
     """Return the whole URL of a path below a base URL, at the host that serves the base URL's location."""
     return _HOST.sub(lambda found: _HOSTS[found[1]], base_url) + path
 

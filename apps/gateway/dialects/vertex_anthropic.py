@@ -1,5 +1,4 @@
-"""Claude at Google Cloud: Anthropic's messages format with the model in the path and the version in the body. Pure
-functions.
+"""Anthropic Messages on Vertex AI, provider side: the model in the path, the version in the body.
 
 Knows what is other than at Anthropic's own address. Must never know a model by name.
 """
@@ -12,16 +11,18 @@ import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import anthropic
-from apps.gateway.dialects.anthropic import read_count, read_events, read_failure, read_reply, seal
+from apps.gateway.dialects.anthropic import Facts, read_count, read_events, read_failure, read_reply, signature_format
 from apps.gateway.dialects.anthropic.shared.wire import FRAMING, THINKS_WHEN_ASKED, encode
 from apps.gateway.dialects.vertex_address import model_path
-from apps.gateway.dialects.vertex_address import place as count_url
+from apps.gateway.dialects.vertex_address import url_of_path as count_url
 
 __all__ = [
     "FRAMING",
+    "LOGPROBS",
     "MEDIA_URLS",
     "NAME",
     "THINKS_WHEN_ASKED",
+    "Facts",
     "count_request",
     "count_url",
     "headers",
@@ -30,14 +31,17 @@ __all__ = [
     "read_events",
     "read_failure",
     "read_reply",
-    "seal",
+    "signature_format",
     "url",
     "write_request",
 ]
 
+# The format cannot ask for the probabilities of tokens.
+LOGPROBS = False
+
 NAME: Final = "vertex_anthropic"
 VERSION: Final = "vertex-2023-10-16"
-# Pictures and documents by address are refused (`URL sources are not supported`): bytes only.
+# Images and documents by address are refused (`URL sources are not supported`): bytes only.
 MEDIA_URLS: Final = False
 
 # The name that stands where a model's would when tokens are counted; which model is meant, the body says then.

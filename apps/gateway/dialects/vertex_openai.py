@@ -1,4 +1,4 @@
-"""Partners' models at Google Cloud: OpenAI's chat format at another address; a model is named `publisher/model`.
+"""OpenAI Chat Completions on Vertex AI, provider side: partners' models, named `publisher/model`, at another address.
 
 The models of a `publisher` (a fact) are served one by one instead: the name with the edition behind its `@` is in the
 path, and the body has it without. Knows the address. Must never know a model by name.
@@ -6,19 +6,47 @@ path, and the body has it without. Knows the address. Must never know a model by
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import openai
+from apps.gateway.dialects.fact import fact
 from apps.gateway.dialects.openai import read_events, read_failure, read_reply
 from apps.gateway.dialects.openai.shared.wire import FRAMING
-from apps.gateway.dialects.vertex_address import model_path, place
+from apps.gateway.dialects.vertex_address import model_path, url_of_path
 
-__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "url", "write_request"]
+__all__ = [
+    "FRAMING",
+    "NAME",
+    "SEVERAL_ANSWERS",
+    "Facts",
+    "path",
+    "read_events",
+    "read_failure",
+    "read_reply",
+    "url",
+    "write_request",
+]
 
 NAME: Final = "vertex_openai"
+SEVERAL_ANSWERS: Final = True
+
+
+class Facts(openai.Facts, frozen=True, kw_only=True):
+    """What a data file may state: OpenAI's facts, and the publisher."""
+
+    publisher: Annotated[
+        str,
+        fact(
+            "the publisher in whose name a model is served one by one "
+            "(`…/publishers/<publisher>/models/<model>:rawPredict`)",
+            default="none",
+            pattern=r"^[a-z0-9-]*$",
+            max_length=40,
+        ),
+    ] = ""
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -31,13 +59,13 @@ def path(chat: Chat, target: Target) -> str:
 
 def url(base_url: str, chat: Chat, target: Target) -> str:
     """Return where the request goes."""
-    return place(base_url, path(chat, target))
+    return url_of_path(base_url, path(chat, target))
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest for what cannot be said."""
     if publisher := target.facts.get("publisher"):
         name = target.model_name.removeprefix(f"{publisher}/").partition("@")[0]
-        # Losses and what is to be restored are noted in the very same places.
+        # Dropped fields and rewrites are noted in the same lists as before.
         target = replace(target, model_name=name)
     return openai.write_request(chat, target)

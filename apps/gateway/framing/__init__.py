@@ -1,4 +1,4 @@
-"""Bytes to frames and back, whatever the frames mean. A framing is a module here, found by the name dialects state."""
+"""Framings: bytes of a stream to frames, whatever the frames mean. A framing is a module here, found by name."""
 
 from __future__ import annotations
 

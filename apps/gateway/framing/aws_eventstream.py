@@ -1,4 +1,4 @@
-"""AWS event streams: binary frames as they arrive to one JSON object each, under the name that the headers give it.
+"""AWS event stream framing: binary frames to one JSON object each, under the name that the headers give it.
 
 A frame is: its length and its headers' length (4 bytes each, the highest first), the CRC32 of these 8 bytes, the
 headers, the payload, the CRC32 of all before. Knows headers. Must never know what a payload means.

@@ -1,4 +1,4 @@
-"""Server-Sent Events: bytes as they arrive to the data of whole events.
+"""SSE framing (Server-Sent Events): bytes as they arrive to the data of whole events.
 
 Knows lines. Must never know what the data means. Names of events are left out: every format that providers speak over
 SSE repeats the name inside the data.

@@ -1,4 +1,4 @@
-"""Anthropic's messages format, towards clients and towards providers. Pure functions."""
+"""Anthropic Messages: client side and provider side of the dialect. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from apps.gateway.dialects.anthropic.client.logged_request import logged_choice,
 from apps.gateway.dialects.anthropic.client.read_request import read_prompt, read_request
 from apps.gateway.dialects.anthropic.client.write_reply import write_events, write_reply
 from apps.gateway.dialects.anthropic.provider.count_tokens import count_request, read_count
-from apps.gateway.dialects.anthropic.provider.open_turn import seal
+from apps.gateway.dialects.anthropic.provider.flavor import Flavor as Facts
 from apps.gateway.dialects.anthropic.provider.read_answer import read_events, read_reply
+from apps.gateway.dialects.anthropic.provider.thinking_signatures import signature_format
 from apps.gateway.dialects.anthropic.provider.write_request import headers, path, write_request
 from apps.gateway.dialects.anthropic.shared.failures import read_failure, write_error
 from apps.gateway.dialects.anthropic.shared.wire import FRAMING, NAME, THINKS_WHEN_ASKED
 
 __all__ = [
     "FRAMING",
+    "LOGPROBS",
     "NAME",
     "THINKS_WHEN_ASKED",
+    "Facts",
     "count_request",
     "headers",
     "logged_choice",
@@ -28,9 +31,12 @@ __all__ = [
     "read_prompt",
     "read_reply",
     "read_request",
-    "seal",
+    "signature_format",
     "write_error",
     "write_events",
     "write_reply",
     "write_request",
 ]
+
+# The format cannot ask for the probabilities of tokens.
+LOGPROBS = False

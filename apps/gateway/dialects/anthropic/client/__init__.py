@@ -1,1 +1,1 @@
-"""The client side of Anthropic's messages format: requests read, responses and errors written."""
+"""Anthropic Messages, client side: reads requests, writes replies, streams and errors."""

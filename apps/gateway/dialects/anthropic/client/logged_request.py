@@ -1,4 +1,4 @@
-"""What a log may keep of a client's request, in Anthropic's format: as it was sent, else as the gateway has changed it.
+"""Anthropic Messages, client side: the request as the log keeps it, as sent or as the gateway changed it.
 
 Knows the names of the fields. Must never know how much of it may be kept.
 """
@@ -13,13 +13,13 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, ResponseFormat, Target, ToolChoice
 from apps.gateway.dialects.anthropic.provider.write_messages import (
     Record,
-    is_sealed,
+    is_signed,
     split_system,
     write_messages,
     write_system,
 )
 from apps.gateway.dialects.anthropic.provider.write_tools import tool_choice_of, write_tools
-from apps.gateway.dialects.anthropic.shared.wire import NAME, SEAL
+from apps.gateway.dialects.anthropic.shared.wire import NAME, SIGNATURE_FORMAT
 
 _NULL = msgspec.Raw(b"null")
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -61,22 +61,24 @@ def logged_results(messages: list[Any]) -> list[Any]:
 
 def _written(chat: Chat) -> Record:
     instructions, messages = split_system(chat.messages)
-    wire: Record = {"messages": write_messages(map(_with_all_thinking, messages), ours=True)}
-    if system := write_system(instructions, ours=True):
+    wire: Record = {"messages": write_messages(map(_with_all_thinking, messages), same_dialect=True)}
+    if system := write_system(instructions, same_dialect=True):
         wire["system"] = system
-    write_tools(wire, chat, Target(model_name=chat.model, facts={}), ours=True)
+    write_tools(wire, chat, Target(model_name=chat.model, facts={}), same_dialect=True)
     return wire
 
 
 def _with_all_thinking(message: Message) -> Message:
-    """Return a message whose thinking is written down whoever sealed it."""
-    if all(map(is_sealed, message.parts)):
+    """Return a message whose thinking is written down whoever signed it."""
+    if all(map(is_signed, message.parts)):
         return message
-    return replace(message, parts=[_sealed(part) for part in message.parts])
+    return replace(message, parts=[_signed(part) for part in message.parts])
 
 
-def _sealed(part: Part) -> Part:
-    return replace(part, signature=part.signature or "", format=SEAL) if isinstance(part, Reasoning) else part
+def _signed(part: Part) -> Part:
+    return (
+        replace(part, signature=part.signature or "", format=SIGNATURE_FORMAT) if isinstance(part, Reasoning) else part
+    )
 
 
 def _form(form: ResponseFormat) -> Record:

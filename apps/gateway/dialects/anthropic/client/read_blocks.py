@@ -1,23 +1,24 @@
-"""Blocks of content, as Anthropic's format writes them, to canonical parts.
+"""Anthropic Messages, client side: reads content blocks into canonical parts.
 
 Knows the kinds of blocks; one that it has no word for travels as it is. Must never know roles.
 """
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Callable
 from typing import Any
 
 from apps.gateway.canonical.chat import CacheMark, File, Image, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from apps.gateway.dialects import fields
-from apps.gateway.dialects.anthropic.shared.wire import NAME, SEAL, encode
+from apps.gateway.dialects.anthropic.shared.wire import NAME, SIGNATURE_FORMAT, encode
 from apps.gateway.dialects.fields import (
     Malformed,
     Record,
     boolean,
-    each,
     filled_string,
+    list_of,
     optional,
     record,
     required,
@@ -25,6 +26,11 @@ from apps.gateway.dialects.fields import (
 )
 
 MAX_BLOCKS = 10_000
+# Blocks of Anthropic's own, most of which its answers bring and its clients send back: uses and results of its tools.
+_OWN_BLOCK = re.compile(
+    r"([a-z0-9_]+_)?tool_(use|result|addition|removal|reference)|[a-z_]*search_result|container_upload|compaction"
+    r"|fallback|context_[a-z_]+|connector_text"
+)
 _PLAIN_TEXT = frozenset({"type", "text"})
 
 
@@ -69,7 +75,11 @@ def _block(value: Any) -> Part:
     wire = record(value)
     kind = required(wire, "type", filled_string)
     read = _BLOCKS.get(kind)
-    return Opaque(dialect=NAME, data=wire) if read is None else read(wire)
+    if read is not None:
+        return read(wire)
+    if not _OWN_BLOCK.fullmatch(kind):
+        raise Malformed(f"must be one of {', '.join(_BLOCKS)}, or a block of an answer of Anthropic's", "type")
+    return Opaque(dialect=NAME, data=wire)
 
 
 def _rest(wire: Record, *known: str) -> Record | None:
@@ -103,7 +113,7 @@ def _image(wire: Record) -> Part:
 
 
 def _address(source: Record) -> str | None:
-    """Return the URL of a picture; None for one that only the provider can find."""
+    """Return the URL of an image; None for one that only the provider can find."""
     kind = required(source, "type", filled_string)
     if kind == "base64":
         media_type = required(source, "media_type", filled_string)
@@ -135,13 +145,13 @@ def _file(source: Record) -> File | None:
 
 
 def _thinking(wire: Record) -> Reasoning:
-    """Read thinking. A seal of another maker's names its format, as the gateway wrote it into its answer."""
+    """Read thinking. A signature of another maker's names its format, as the gateway wrote it into its answer."""
     signature = optional(wire, "signature", string) or None
     return Reasoning(
         text=required(wire, "thinking", string),
         signature=signature,
         id=optional(wire, "id", string),
-        format=optional(wire, "format", string) or (SEAL if signature else None),
+        format=optional(wire, "format", string) or (SIGNATURE_FORMAT if signature else None),
         extra=_rest(wire, "thinking", "signature", "id", "format"),
     )
 
@@ -150,7 +160,7 @@ def _redacted(wire: Record) -> Reasoning:
     return Reasoning(
         data=required(wire, "data", string),
         id=optional(wire, "id", string),
-        format=optional(wire, "format", string) or SEAL,
+        format=optional(wire, "format", string) or SIGNATURE_FORMAT,
         extra=_rest(wire, "data", "id", "format"),
     )
 
@@ -184,4 +194,4 @@ _BLOCKS: dict[str, Callable[[Record], Part]] = {
     "tool_use": _tool_use,
     "tool_result": _tool_result,
 }
-_blocks = each(_block, MAX_BLOCKS)
+_blocks = list_of(_block, MAX_BLOCKS)

@@ -1,4 +1,4 @@
-"""A client's messages, as Anthropic's format writes them, to canonical messages.
+"""Anthropic Messages, client side: reads `messages` and `system` into canonical messages.
 
 A user's message that brings tools' results becomes one message for each result, then one of what else it says. Knows
 roles and blocks of the wire format. Must never know what a provider can take.
@@ -18,7 +18,7 @@ from apps.gateway.dialects.anthropic.client.read_blocks import (
     read_system_content,
 )
 from apps.gateway.dialects.anthropic.shared.wire import encode
-from apps.gateway.dialects.fields import Malformed, Record, each, filled_string, optional, record, required, string
+from apps.gateway.dialects.fields import Malformed, Record, filled_string, list_of, optional, record, required, string
 
 # Bounds far beyond any model's context.
 MAX_MESSAGES, MAX_CALLS = 10_000, 1_000
@@ -143,5 +143,5 @@ _ROLES: dict[str, Callable[[Record], list[Message]]] = {
     "function": _function,
 }
 _read_by_role = fields.pick(_ROLES, "role")
-_messages = each(lambda value: _read_by_role(record(value)), MAX_MESSAGES)
-_calls = each(_call, MAX_CALLS)
+_messages = list_of(lambda value: _read_by_role(record(value)), MAX_MESSAGES)
+_calls = list_of(_call, MAX_CALLS)

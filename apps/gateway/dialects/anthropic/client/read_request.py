@@ -1,4 +1,4 @@
-"""A client's request body, as Anthropic's format writes it, to a canonical chat; refusals name the field.
+"""Anthropic Messages, client side: reads a request body into a canonical chat; refusals name the field.
 
 Knows the format's fields and their ranges. Unknown ones are kept: Anthropic's own clients send many. Must never know
 models, providers or limits of an account.
@@ -19,15 +19,16 @@ from apps.gateway.dialects.fields import (
     Reader,
     Record,
     boolean,
-    each,
     filled_string,
     integer,
+    list_of,
     number,
     optional,
     record,
     required,
     string,
 )
+from apps.gateway.dialects.router_fields import take_router_fields
 from apps.kernel.errors import InvalidRequest
 
 MAX_STOPS = 1_000
@@ -61,13 +62,15 @@ def _read(body: bytes, *needed: str) -> Chat:
                 known[name] = fields.within(name, read, value)
             else:
                 extra[name] = value
+        if extra:
+            take_router_fields(extra, known)
         for name in needed:
             if name not in known:
                 raise Malformed("Required", name)
         chat = _chat_of(known, wire, extra)
     except Malformed as refusal:
         raise refusal.as_error() from None
-    if not is_foreign(wire["messages"]):
+    if not is_foreign(wire["messages"]) and not chat.web_search:
         chat.source = Source(dialect=NAME, body=body)
     return chat
 
@@ -144,7 +147,7 @@ _FIELDS: dict[str, Reader[Any]] = {
     "temperature": number(0, 1),
     "top_p": number(0, 1),
     "top_k": integer(0, MOST_TOKENS),
-    "stop_sequences": each(string, MAX_STOPS),
+    "stop_sequences": list_of(string, MAX_STOPS),
     "stream": boolean,
     "tools": read_tools,
     "tool_choice": read_tool_choice,

@@ -1,10 +1,11 @@
-"""The tools of a client's request, as Anthropic's format writes them, to canonical tools.
+"""Anthropic Messages, client side: reads `tools` and `tool_choice`.
 
 Knows the kinds of tools. Must never know which provider has which.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from apps.gateway.canonical.chat import FunctionTool, OpaqueTool, Tool, ToolChoice, WebSearchTool
@@ -12,11 +13,12 @@ from apps.gateway.dialects import fields
 from apps.gateway.dialects.anthropic.client.read_blocks import cache_mark
 from apps.gateway.dialects.anthropic.shared.wire import NAME
 from apps.gateway.dialects.fields import (
+    Malformed,
     Record,
     boolean,
-    each,
     filled_string,
     integer,
+    list_of,
     one_of,
     optional,
     record,
@@ -28,6 +30,8 @@ from apps.gateway.dialects.fields import (
 MAX_TOOLS = 1_000
 WEB_SEARCH = "web_search_"
 
+# Tools of Anthropic's own.
+_OWN_TOOL = re.compile(r"[a-z0-9_]+_[0-9]{8}|mcp_toolset")
 _FUNCTION_FIELDS = frozenset({"type", "name", "description", "input_schema", "strict", "cache_control"})
 _SEARCH_FIELDS = frozenset({"max_uses", "user_location", "cache_control"})
 _MODES = {"auto": "auto", "none": "none", "any": "required", "tool": "named"}
@@ -40,13 +44,15 @@ def _tool(value: Any) -> Tool:
         return FunctionTool(
             name=required(wire, "name", filled_string),
             description=optional(wire, "description", string),
-            parameters=optional(wire, "input_schema", record),
+            parameters=required(wire, "input_schema", record),
             strict=optional(wire, "strict", boolean),
             cache=cache_mark(wire),
             extra=fields.rest_of(wire, _FUNCTION_FIELDS),
         )
     if kind.startswith(WEB_SEARCH):
         return _web_search(wire)
+    if not _OWN_TOOL.fullmatch(kind):
+        raise Malformed("must be custom, or a kind of Anthropic's with its date (bash_20250124)", "type")
     return OpaqueTool(dialect=NAME, data=wire)
 
 
@@ -70,4 +76,4 @@ def read_tool_choice(value: Any) -> tuple[ToolChoice, bool | None]:
     return ToolChoice(mode=mode, name=name), None if single is None else not single
 
 
-read_tools = each(_tool, MAX_TOOLS)
+read_tools = list_of(_tool, MAX_TOOLS)

@@ -1,4 +1,5 @@
-"""The blocks of a streamed answer, one after another: exactly one is open, and what belongs to a later one waits.
+"""Anthropic Messages, client side: writes the content blocks of a stream. Exactly one block is open at a time; deltas
+of a later block wait.
 
 Other formats write several calls at once. A call is over when its arguments are a whole JSON value and another block
 waits, or when the answer ends. Must never know what stands around blocks.
@@ -13,7 +14,7 @@ import msgspec
 
 from apps.gateway.canonical.events import ReasoningDelta
 from apps.gateway.dialects.anthropic.provider.write_messages import split_data_url
-from apps.gateway.dialects.anthropic.shared.wire import SEAL, encode
+from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT, encode
 
 Record = dict[str, Any]
 
@@ -24,12 +25,12 @@ def sse(event: Record) -> bytes:
 
 
 def write_thinking(block: ReasoningDelta) -> Record:
-    """Return a block of thinking. One sealed by another maker says whose seal it is, for when it comes back."""
+    """Return a block of thinking. One signed by another maker says whose signature it is, for when it comes back."""
     if block.data is not None:
         wire: Record = {"type": "redacted_thinking", "data": block.data}
     else:
         wire = {"type": "thinking", "thinking": block.text, "signature": block.signature or ""}
-    if block.format not in (None, SEAL):
+    if block.format not in (None, SIGNATURE_FORMAT):
         wire["format"] = block.format
     if block.id is not None:
         wire["id"] = block.id
@@ -42,7 +43,7 @@ def write_call(call_id: str, name: str) -> Record:
 
 
 def write_image(url: str) -> Record:
-    """Return a picture that the model made, in the form in which this format is shown pictures."""
+    """Return an image that the model made, in the form in which this format is shown images."""
     if not url.startswith("data:"):
         return {"type": "image", "source": {"type": "url", "url": url}}
     media_type, data = split_data_url(url)

@@ -1,4 +1,4 @@
-"""Canonical answers to Anthropic's format: a whole message, or a stream of events.
+"""Anthropic Messages, client side: writes a whole reply or a stream of events, with `stop_reason` and usage.
 
 Knows the shapes that Anthropic's own clients accept; blocks in a stream are put in order in `block_out.py`. Must never
 know where an answer came from: what another provider of this format said beyond it is put back where it stood.
@@ -40,7 +40,7 @@ from apps.gateway.dialects.anthropic.client.write_blocks import (
 )
 from apps.gateway.dialects.anthropic.shared.failures import write_error_object
 from apps.gateway.dialects.anthropic.shared.usage import write_usage
-from apps.gateway.dialects.anthropic.shared.wire import FINISH_REASONS, NAME, STOP_REASONS, encode, mint, read_input
+from apps.gateway.dialects.anthropic.shared.wire import FINISH_REASONS, NAME, STOP_REASONS, encode, new_id, read_input
 from apps.kernel.usage import Usage
 
 # Before the message there is no event that every client takes: a comment says nothing.
@@ -57,13 +57,13 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
     counted = extra.pop("usage", {})
     return encode(
         {
-            "id": reply.id or mint("msg_"),
+            "id": f"msg_{reply.log_id}" if reply.log_id else reply.id or new_id("msg_"),
             "type": "message",
             "role": "assistant",
             "model": summary.metadata.get("used_model") or reply.model,
             "content": choice.extra.get(NAME, {}).get("content") or _content(choice, chat),
             "stop_reason": _stop_reason(choice.finish, choice.native_finish, refused=choice.refusal is not None),
-            "stop_sequence": choice.choice_extra.get(NAME, {}).get("stop_sequence"),
+            "stop_sequence": choice.stop_sequence or choice.choice_extra.get(NAME, {}).get("stop_sequence"),
             "usage": {**write_usage(summary.usage), **counted},
             **extra,
         }
@@ -135,7 +135,7 @@ class _Stream:
         usage = self._usage or Usage(input=start.prompt_estimate)
         extra = dict(start.extra.get(NAME, {}))
         message: Record = {
-            "id": start.id or mint("msg_"),
+            "id": f"msg_{start.log_id}" if start.log_id else start.id or new_id("msg_"),
             "type": "message",
             "role": "assistant",
             "model": start.model,
@@ -217,7 +217,7 @@ class _Stream:
         counted = {**write_usage(event.usage), **late.pop("usage", {})}
         delta: Record = {
             "stop_reason": _stop_reason(end.reason, end.native, refused=self._refused),
-            "stop_sequence": self._sequence,
+            "stop_sequence": end.stop_sequence or self._sequence,
             **{name: late.pop(name) for name in _IN_DELTA if name in late},
         }
         last = sse({"type": "message_delta", "delta": delta, "usage": counted, **late})

@@ -1,1 +1,1 @@
-"""The provider side of Anthropic's messages format: requests written, answers and failures read."""
+"""Anthropic Messages, provider side: writes requests, reads answers and failures."""

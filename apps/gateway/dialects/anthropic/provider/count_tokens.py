@@ -1,4 +1,4 @@
-"""How many tokens a prompt has, asked of Anthropic itself: the request without what only concerns the answer.
+"""Anthropic Messages, provider side: token counting by `/messages/count_tokens`.
 
 Knows the fields that are taken there. Must never know a provider by name.
 """

@@ -1,4 +1,5 @@
-"""An answer in Anthropic's format to canonical events. A plain answer is read as the stream it would have been.
+"""Anthropic Messages, provider side: reads an answer into canonical events. A plain answer is read as the stream it
+would have been.
 
 Knows the shapes of events and messages; blocks are read in `block_in.py`. Nothing is lost: what is not known here
 travels as opaque data. Must never know a provider.
@@ -12,7 +13,7 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
-from apps.gateway.dialects.answer_errors import broken, cut, read_to_the_end
+from apps.gateway.dialects.answer_errors import drain_frames, truncated_answer, unreadable_answer
 from apps.gateway.dialects.anthropic.provider.read_block import BlockReader
 from apps.gateway.dialects.anthropic.shared.failures import failed
 from apps.gateway.dialects.anthropic.shared.usage import COUNTS, read_usage
@@ -22,7 +23,6 @@ Record = dict[str, Any]
 
 _MESSAGE_FIELDS = frozenset({"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage"})
 _read_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_read_blocks = msgspec.json.Decoder(list[dict[str, msgspec.Raw]]).decode
 
 
 def read_reply(body: bytes) -> Iterator[Event]:
@@ -30,7 +30,9 @@ def read_reply(body: bytes) -> Iterator[Event]:
     message = _parsed(body)
     if message is None or message.get("type") == "error" or not isinstance(message.get("content"), list):
         yield (
-            failed(message) if message and "error" in message else broken("The provider sent an answer without content")
+            failed(message)
+            if message and "error" in message
+            else unreadable_answer("The provider sent an answer without content")
         )
         return
     answer = _Answer()
@@ -66,9 +68,9 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
         yield from answer.read(frame)
         if answer.over:
             if not answer.failed:
-                read_to_the_end(frames)
+                drain_frames(frames)
             return
-    yield cut()
+    yield truncated_answer()
 
 
 def _parsed(data: bytes) -> Record | None:
@@ -95,7 +97,7 @@ class _Answer:
         """Return the events of one of the provider's events; kinds that are not known say nothing."""
         wire = _parsed(frame)
         if wire is None:
-            return self._fail(broken("The provider sent what is not JSON"))
+            return self._fail(unreadable_answer("The provider sent what is not JSON"))
         kind = wire.get("type")
         events: list[Event] = []
         if kind == "message_start":
@@ -104,7 +106,7 @@ class _Answer:
         if kind == "error" or (kind is None and "error" in wire):
             return self._fail(failed(wire))
         if not self._begun:
-            return [] if kind == "ping" else self._fail(broken("The provider's answer has no beginning"))
+            return [] if kind == "ping" else self._fail(unreadable_answer("The provider's answer has no beginning"))
         if kind == "content_block_start":
             self.blocks.begin(_index(wire), wire.get("content_block"), events)
         elif kind == "content_block_delta":
@@ -166,7 +168,7 @@ class _Answer:
         """Return what is left to say; an answer without a reason for its end was cut off."""
         self.over = True
         if self._stop is None:
-            return self._fail(cut())
+            return self._fail(truncated_answer())
         events: list[Event] = []
         self.blocks.close(events)
         reason = FINISH_REASONS.get(self._stop, "stop")

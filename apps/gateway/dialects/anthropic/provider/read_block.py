@@ -1,4 +1,4 @@
-"""The blocks of an answer in Anthropic's format to canonical events: thinking, text, calls, and what only it has.
+"""Anthropic Messages, provider side: reads an answer's content blocks: thinking, text, tool calls, and Anthropic's own.
 
 The canonical language knows thinking, one text and a list of calls. An answer that is more than that (searches of the
 provider's own, citations, thinking between calls) is kept as it is beside it. Must never know what is around blocks.
@@ -19,7 +19,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.anthropic.shared.wire import NAME, SEAL, encode, mint
+from apps.gateway.dialects.anthropic.shared.wire import NAME, SIGNATURE_FORMAT, encode, new_id
 
 Record = dict[str, Any]
 
@@ -128,7 +128,12 @@ class BlockReader:
         kept, name = _text(block.start.get("format")), _text(block.start.get("id"))
         events.append(
             ReasoningDelta(
-                text=text or "", signature=signature, data=data, id=name, format=kept or SEAL, block=block.number
+                text=text or "",
+                signature=signature,
+                data=data,
+                id=name,
+                format=kept or SIGNATURE_FORMAT,
+                block=block.number,
             )
         )
 
@@ -136,7 +141,7 @@ class BlockReader:
         block.number = self.calls
         self.calls += 1
         name = _text(wire.get("name")) or ""
-        call_id = block.start["id"] = _text(wire.get("id")) or mint("toolu_")
+        call_id = block.start["id"] = _text(wire.get("id")) or new_id("toolu_")
         events.append(ToolCallStarted(index=block.number, id=call_id, name=name))
         written = bytes(arguments).decode() if arguments is not None else encode(wire.get("input") or {}).decode()
         if written != "{}":

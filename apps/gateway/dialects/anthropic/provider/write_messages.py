@@ -1,4 +1,5 @@
-"""Canonical messages to Anthropic's format: the system prompt apart, user and assistant in turn, tools' results first.
+"""Anthropic Messages, provider side: writes `system` and `messages`; user and assistant alternate, tool results come
+first.
 
 Knows roles and blocks of the wire format. Must never know a provider by name.
 """
@@ -22,7 +23,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.anthropic.shared.wire import NAME, SEAL, cache_control, call_id, read_input
+from apps.gateway.dialects.anthropic.shared.wire import NAME, SIGNATURE_FORMAT, cache_control, call_id, read_input
 from apps.kernel.errors import InvalidRequest
 
 Record = dict[str, Any]
@@ -42,7 +43,7 @@ def split_system(messages: list[Message]) -> tuple[list[Part], list[Message]]:
     return [part for message in messages[:count] for part in message.parts], messages[count:]
 
 
-def write_messages(messages: Iterable[Message], *, ours: bool) -> list[Record]:
+def write_messages(messages: Iterable[Message], *, same_dialect: bool) -> list[Record]:
     """Return the turns. Neighbors of one role are merged, and what says nothing is left out; a user who says nothing at
     all says ".". Instructions in mid-conversation stay where they are: within the user's turn, marked, unless the
     client wrote them in this format itself. Raises InvalidRequest for what the format has no words for.
@@ -50,18 +51,18 @@ def write_messages(messages: Iterable[Message], *, ours: bool) -> list[Record]:
     turns: list[Record] = []
     before = ""
     for message in messages:
-        role, blocks = _turn(message, ours=ours)
+        role, blocks = _turn(message, same_dialect=same_dialect)
         if not blocks:
             continue
         # What the client itself wrote apart stays apart, but for the results that belong to a user's turn.
-        if turns and turns[-1]["role"] == role and (not ours or before == "tool"):
+        if turns and turns[-1]["role"] == role and (not same_dialect or before == "tool"):
             turns[-1]["content"] += blocks
         else:
             turns.append({"role": role, "content": blocks})
         before = message.role
-        if message.extra and ours:
+        if message.extra and same_dialect:
             turns[-1] = {**message.extra, **turns[-1]}
-    if not ours and (not turns or turns[0]["role"] != "user"):
+    if not same_dialect and (not turns or turns[0]["role"] != "user"):
         turns.insert(0, {"role": "user", "content": [_NOTHING]})
     for turn in turns:
         if turn["role"] == "user":
@@ -74,14 +75,16 @@ def _results_first(block: Record) -> bool:
     return bool(block["type"] != "tool_result")
 
 
-def _turn(message: Message, *, ours: bool) -> tuple[str, list[Record]]:
+def _turn(message: Message, *, same_dialect: bool) -> tuple[str, list[Record]]:
     """Return the role that speaks, and what it says."""
-    blocks = [block for part in message.parts if (block := _block(part, message.role, ours=ours)) is not None]
+    blocks = [
+        block for part in message.parts if (block := _block(part, message.role, same_dialect=same_dialect)) is not None
+    ]
     if message.role == "assistant":
         return "assistant", blocks
     if message.role not in _INSTRUCTIONS:
         return "user", blocks or [_NOTHING]
-    if ours:
+    if same_dialect:
         return "system", blocks
     if blocks and "text" in blocks[0] and "text" in blocks[-1]:
         blocks[0]["text"] = f"<system>\n{blocks[0]['text']}"
@@ -89,9 +92,14 @@ def _turn(message: Message, *, ours: bool) -> tuple[str, list[Record]]:
     return "user", blocks
 
 
-def write_system(parts: list[Part], *, ours: bool) -> str | list[Record] | None:
+def write_system(parts: list[Part], *, same_dialect: bool) -> str | list[Record] | None:
     """Return the system prompt; None when it says nothing."""
-    return _as_string([block for part in parts if (block := _block(part, "system", ours=ours)) is not None]) or None
+    return (
+        _as_string(
+            [block for part in parts if (block := _block(part, "system", same_dialect=same_dialect)) is not None]
+        )
+        or None
+    )
 
 
 def _as_string(blocks: list[Record]) -> str | list[Record]:
@@ -101,7 +109,7 @@ def _as_string(blocks: list[Record]) -> str | list[Record]:
     return blocks
 
 
-def _block(part: Part, role: str, *, ours: bool) -> Record | None:
+def _block(part: Part, role: str, *, same_dialect: bool) -> Record | None:
     """Return a block; None for what says nothing here. Raises InvalidRequest for what the format has no words for."""
     match part:
         case Text() | Refusal():
@@ -111,9 +119,9 @@ def _block(part: Part, role: str, *, ours: bool) -> Record | None:
         case ToolCall():
             wire = {"type": "tool_use", "id": call_id(part.id), "name": part.name, "input": read_input(part.arguments)}
         case ToolResult():
-            wire = _result(part, ours=ours)
+            wire = _result(part, same_dialect=same_dialect)
         case Image():
-            # Nobody takes back the pictures that a model made in this format.
+            # Nobody takes back the images that a model made in this format.
             wire = None if role == "assistant" else {"type": "image", "source": _picture(part.url)}
         case File():
             wire = {"type": "document", "source": _document(part)}
@@ -128,7 +136,7 @@ def _block(part: Part, role: str, *, ours: bool) -> Record | None:
                 param="messages",
             )
     if wire is not None:
-        if part.extra and ours:
+        if part.extra and same_dialect:
             wire = {**part.extra, **wire}
         with_cache_mark(wire, part)
     return wire
@@ -141,25 +149,25 @@ def with_cache_mark(wire: Record, piece: Piece) -> Record:
     return wire
 
 
-def is_sealed(part: Part) -> bool:
-    """Return whether a part is anything but thinking that Anthropic did not seal, and would refuse."""
+def is_signed(part: Part) -> bool:
+    """Return whether a part is anything but thinking that Anthropic did not sign, and would refuse."""
     return not isinstance(part, Reasoning) or _thinking(part) is not None
 
 
 def _thinking(part: Reasoning) -> Record | None:
-    """Return thinking under Anthropic's own seal; any other is refused there."""
-    if part.format not in (None, SEAL):
+    """Return thinking under Anthropic's own signature; any other is refused there."""
+    if part.format not in (None, SIGNATURE_FORMAT):
         return None
     if part.data is not None:
-        return {"type": "redacted_thinking", "data": part.data} if part.format == SEAL else None
+        return {"type": "redacted_thinking", "data": part.data} if part.format == SIGNATURE_FORMAT else None
     if part.signature is None:
         return None
     return {"type": "thinking", "thinking": part.text, "signature": part.signature}
 
 
-def _result(result: ToolResult, *, ours: bool) -> Record:
+def _result(result: ToolResult, *, same_dialect: bool) -> Record:
     wire: Record = {"type": "tool_result", "tool_use_id": call_id(result.call_id)}
-    blocks = [block for part in result.parts if (block := _block(part, "tool", ours=ours)) is not None]
+    blocks = [block for part in result.parts if (block := _block(part, "tool", same_dialect=same_dialect)) is not None]
     if blocks:
         wire["content"] = _as_string(blocks)
     if result.is_error:

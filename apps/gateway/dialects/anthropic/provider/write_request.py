@@ -1,4 +1,4 @@
-"""A canonical chat to the body that a provider of Anthropic's format reads.
+"""Anthropic Messages, provider side: writes a canonical chat as a request body.
 
 What the client wrote in this very format passes through untouched but for the model's name; anything else is written
 from the canonical form. Knows facts. Must never know a provider by name.
@@ -11,22 +11,33 @@ import re
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.anthropic.provider.open_turn import drop_thinking
+from apps.gateway.dialects.anthropic.provider.flavor import flavor_of
+from apps.gateway.dialects.anthropic.provider.thinking_signatures import drop_thinking
 from apps.gateway.dialects.anthropic.provider.write_messages import (
     Record,
-    is_sealed,
+    is_signed,
     split_system,
     write_messages,
     write_system,
 )
 from apps.gateway.dialects.anthropic.provider.write_response_format import is_native, with_form, write_form
-from apps.gateway.dialects.anthropic.provider.write_sampling import lose_sampling, refuse_unspeakable, write_sampling
+from apps.gateway.dialects.anthropic.provider.write_sampling import (
+    drop_sampling,
+    refuse_unsupported_fields,
+    write_sampling,
+)
 from apps.gateway.dialects.anthropic.provider.write_thinking import obstacle_of, write_thinking
 from apps.gateway.dialects.anthropic.provider.write_tools import write_tools
 from apps.gateway.dialects.anthropic.shared.wire import NAME, VERSION, encode
-from apps.gateway.dialects.foreign_blocks import without_foreign_blocks
-from apps.gateway.dialects.tool_names import with_fitting_names
-from apps.gateway.dialects.unsupported_fields import lose, lose_foreign, refusal, repaired
+from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
+from apps.gateway.dialects.router_fields import ROUTER_FIELDS
+from apps.gateway.dialects.tool_names import adapt_tool_names
+from apps.gateway.dialects.unsupported_fields import (
+    note_dropped,
+    note_unsupported_fields,
+    repair_tool_results,
+    unsupported_feature,
+)
 
 # What the format demands a limit for, when neither the client nor the data file states one.
 _UNSTATED_LIMIT = 4_096
@@ -43,20 +54,22 @@ def path(chat: Chat, target: Target) -> str:
 def headers(chat: Chat, target: Target) -> dict[str, str]:
     """Return the headers that belong to the format: its version, and the previews that the client asks for. A provider
     whose data file lists `betas` takes no others."""
-    allowed = target.facts.get("betas")
+    allowed = flavor_of(target).betas
     betas = [beta for beta in chat.betas or () if allowed is None or beta in allowed]
     return {"anthropic-version": VERSION, **({"anthropic-beta": ",".join(betas)} if betas else {})}
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest for what cannot be said."""
-    _lose_betas(chat, target)
-    if target.facts.get("prefill") is False and chat.messages[-1].role == "assistant":
-        raise refusal(chat, "messages", "The model does not go on with an answer that is begun")
-    chat = repaired(without_foreign_blocks(chat, target, NAME), target, runs=True)
+    _note_unknown_betas(chat, target)
+    if not flavor_of(target).prefill and chat.messages[-1].role == "assistant":
+        raise unsupported_feature(chat, "messages", "The model does not go on with an answer that is begun")
+    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     if chat.source is not None and chat.source.dialect == NAME and _is_welcome(chat, target):
         wire: Record = {name: raw for name, raw in _read_fields(chat.source.body).items() if raw != _NULL}
-        lose_sampling(wire, chat, target)
+        if not ROUTER_FIELDS.isdisjoint(wire):
+            wire = {name: raw for name, raw in wire.items() if name not in ROUTER_FIELDS}
+        drop_sampling(wire, chat, target)
     else:
         wire = _written(chat, target)
     drop_thinking(wire, chat, target)
@@ -64,47 +77,47 @@ def write_request(chat: Chat, target: Target) -> bytes:
     if chat.max_tokens is not None:
         # Lowered, maybe, to what the model can write.
         wire["max_tokens"] = chat.max_tokens
-    for name in target.facts.get("unsupported", ()):
+    for name in flavor_of(target).unsupported:
         if wire.pop(name, None) is not None:
-            target.lose(name, "not available from this model's provider")
+            target.note_dropped(name, "not available from this model's provider")
     return encode(wire)
 
 
-def _lose_betas(chat: Chat, target: Target) -> None:
-    allowed = target.facts.get("betas")
+def _note_unknown_betas(chat: Chat, target: Target) -> None:
+    allowed = flavor_of(target).betas
     if unknown := [beta for beta in chat.betas or () if allowed is not None and beta not in allowed]:
-        target.lose("anthropic-beta", f"previews that the provider does not take: {', '.join(unknown)[:200]}")
+        target.note_dropped("anthropic-beta", f"previews that the provider does not take: {', '.join(unknown)[:200]}")
 
 
 def _is_welcome(chat: Chat, target: Target) -> bool:
-    """Return whether a conversation can be sent on as it is: no thinking in it that somebody else sealed, and no wish
+    """Return whether a conversation can be sent on as it is: no thinking in it that somebody else signed, and no wish
     for a form that the model has to be brought to."""
     if chat.response_format is not None and not is_native(target):
         return False
-    return all(is_sealed(part) for message in chat.messages for part in message.parts)
+    return all(is_signed(part) for message in chat.messages for part in message.parts)
 
 
 def _written(chat: Chat, target: Target) -> Record:
     """Return the fields of a chat in the format's own words."""
-    refuse_unspeakable(chat)
-    ours = chat.dialect == NAME
-    lose_foreign(chat, target, NAME, marks=True, names=False, details=False, thinking=is_sealed)
-    if not ours:
-        chat = with_fitting_names(chat, target, _NAMES, _LONGEST_NAME)
-    chat, schema = with_form(chat, target, ours=ours)
+    refuse_unsupported_fields(chat)
+    same_dialect = chat.dialect == NAME
+    note_unsupported_fields(chat, target, NAME, marks=True, names=False, details=False, thinking=is_signed)
+    if not same_dialect:
+        chat = adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME)
+    chat, schema = with_form(chat, target, same_dialect=same_dialect)
     instructions, messages = split_system(chat.messages)
     wire: Record = {
         "model": chat.model,
         "max_tokens": chat.max_tokens or target.max_output or _UNSTATED_LIMIT,
-        "messages": write_messages(messages, ours=ours),
+        "messages": write_messages(messages, same_dialect=same_dialect),
     }
-    if system := write_system(instructions, ours=ours):
+    if system := write_system(instructions, same_dialect=same_dialect):
         wire["system"] = system
     if chat.stream:
         wire["stream"] = True
-    write_sampling(wire, chat, target, ours=ours)
-    write_tools(wire, chat, target, ours=ours)
-    if ours:
+    write_sampling(wire, chat, target, same_dialect=same_dialect)
+    write_tools(wire, chat, target, same_dialect=same_dialect)
+    if same_dialect:
         wire |= _own_fields(wire, chat, target)
         return wire
     if chat.user is not None:
@@ -118,7 +131,7 @@ def _own_fields(wire: Record, chat: Chat, target: Target) -> Record:
     """Return the client's fields of this very format; no thinking beside a call that the model is now made to make."""
     extra = dict(chat.extra or {})
     thinks = extra.get("thinking", {}).get("type") in ("enabled", "adaptive")
-    if thinks and target.restoring.hidden is not None and (obstacle := obstacle_of(wire)):
+    if thinks and target.rewrites.hidden_tool is not None and (obstacle := obstacle_of(wire)):
         del extra["thinking"]
-        lose(chat, target, "reasoning", f"no thinking beside {obstacle}")
+        note_dropped(chat, target, "reasoning", f"no thinking beside {obstacle}")
     return extra

@@ -1,4 +1,5 @@
-"""The form of an answer, in Anthropic's words: a schema natively, or by a tool; JSON of any shape in words.
+"""Anthropic Messages, provider side: structured output by `output_config`, by a forced tool, or by instructions for
+JSON of any shape.
 
 Knows facts. Must never know a model by name.
 """
@@ -10,9 +11,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.hidden_tool import with_hidden_tool
-from apps.gateway.dialects.schemas import Unsayable, closed
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.schemas import UnsupportedSchema, close_schema
+from apps.gateway.dialects.structured_output_tool import add_structured_output_tool
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 Record = dict[str, Any]
 
@@ -25,7 +26,7 @@ def is_native(target: Target) -> bool:
     return bool(target.facts.get("structured_outputs", "native") == "native")
 
 
-def with_form(chat: Chat, target: Target, *, ours: bool) -> tuple[Chat, Record | None]:
+def with_form(chat: Chat, target: Target, *, same_dialect: bool) -> tuple[Chat, Record | None]:
     """Return the chat to write, and the schema to bind its answer to; what a schema cannot bind is noted.
 
     Where the model takes no schemas, or not this one, a tool takes it: then the chat that is returned has that tool.
@@ -34,17 +35,19 @@ def with_form(chat: Chat, target: Target, *, ours: bool) -> tuple[Chat, Record |
     if form is None or form.kind != "json_schema" or form.schema is None:
         return chat, None
     if is_native(target):
-        if ours:
+        if same_dialect:
             return chat, form.schema
         try:
-            schema, left_out = closed(form.schema)
-        except Unsayable:
+            schema, left_out = close_schema(form.schema)
+        except UnsupportedSchema:
             pass
         else:
             if left_out:
-                lose(chat, target, "response_format", f"the answer is not bound to {', '.join(left_out)} of its schema")
+                note_dropped(
+                    chat, target, "response_format", f"the answer is not bound to {', '.join(left_out)} of its schema"
+                )
             return chat, schema
-    return _without_config(with_hidden_tool(chat, target)), None
+    return _without_config(add_structured_output_tool(chat, target)), None
 
 
 def write_form(wire: Record, chat: Chat, target: Target, schema: Record | None) -> None:
@@ -54,7 +57,7 @@ def write_form(wire: Record, chat: Chat, target: Target, schema: Record | None) 
     elif chat.response_format is not None and chat.response_format.kind != "text":
         system = wire.get("system", [])
         wire["system"] = [*([{"type": "text", "text": system}] if isinstance(system, str) else system), _JSON_PLEASE]
-        target.restoring.healing = True
+        target.rewrites.healing = True
 
 
 def _without_config(chat: Chat) -> Chat:

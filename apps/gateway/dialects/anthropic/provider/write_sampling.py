@@ -1,4 +1,5 @@
-"""How words are chosen and where an answer ends, in Anthropic's words; what it has none for is noted or refused.
+"""Anthropic Messages, provider side: writes sampling parameters and stop sequences; what has no counterpart is noted or
+refused.
 
 Knows facts. Must never know a model by name.
 """
@@ -8,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.dialects.unsupported_fields import lose, lose_stated, refusal
+from apps.gateway.dialects.anthropic.provider.flavor import flavor_of
+from apps.gateway.dialects.unsupported_fields import note_dropped, note_unsupported_hints, unsupported_feature
 
 Record = dict[str, Any]
 
@@ -23,7 +25,7 @@ _SAMPLING = ("temperature", "top_p", "top_k")
 _LEAST_TOP_P = 0.95
 
 
-def refuse_unspeakable(chat: Chat) -> None:
+def refuse_unsupported_fields(chat: Chat) -> None:
     """Raise InvalidRequest for what would change the answer's very shape and has no words here."""
     for field, asked in (
         ("n", (chat.n or 1) > 1),
@@ -31,32 +33,32 @@ def refuse_unspeakable(chat: Chat) -> None:
         ("modalities", any(kind != "text" for kind in chat.modalities or ())),
     ):
         if asked:
-            raise refusal(chat, field, f"{field} is not available from this model's provider")
+            raise unsupported_feature(chat, field, f"{field} is not available from this model's provider")
 
 
-def write_sampling(wire: Record, chat: Chat, target: Target, *, ours: bool) -> None:
+def write_sampling(wire: Record, chat: Chat, target: Target, *, same_dialect: bool) -> None:
     """Add how words are chosen and where the answer ends."""
     for name, value in (
         ("temperature", _temperature(chat, target)),
-        ("top_p", _top_p(chat, target, ours=ours)),
+        ("top_p", _top_p(chat, target, same_dialect=same_dialect)),
         ("top_k", None if chat.top_k is not None and chat.top_k < 0 else chat.top_k),
-        ("stop_sequences", _stops(chat, target, ours=ours)),
-        ("service_tier", chat.service_tier if ours else _TIERS.get(chat.service_tier or "")),
+        ("stop_sequences", _stops(chat, target, same_dialect=same_dialect)),
+        ("service_tier", chat.service_tier if same_dialect else _TIERS.get(chat.service_tier or "")),
     ):
         if value is not None:
             wire[name] = value
     if chat.service_tier is not None and "service_tier" not in wire:
-        lose(chat, target, "service_tier", "the provider does not have this tier")
-    lose_stated(chat, target, *_HINTS)
-    lose_sampling(wire, chat, target)
+        note_dropped(chat, target, "service_tier", "the provider does not have this tier")
+    note_unsupported_hints(chat, target, *_HINTS)
+    drop_sampling(wire, chat, target)
 
 
-def lose_sampling(wire: Record, chat: Chat, target: Target) -> None:
+def drop_sampling(wire: Record, chat: Chat, target: Target) -> None:
     """Leave out what a model that chooses its words alone refuses."""
-    if target.facts.get("temperature") is False:
+    if not flavor_of(target).temperature:
         for name in _SAMPLING:
             if wire.pop(name, None) is not None and getattr(chat, name) != 1:
-                lose(chat, target, name, "the model chooses its words alone")
+                note_dropped(chat, target, name, "the model chooses its words alone")
 
 
 def fit_to_thinking(wire: Record, chat: Chat, target: Target) -> None:
@@ -68,30 +70,30 @@ def fit_to_thinking(wire: Record, chat: Chat, target: Target) -> None:
     ):
         if name in wire and not fits(wire[name]):
             del wire[name]
-            lose(chat, target, name, "not taken beside thinking")
+            note_dropped(chat, target, name, "not taken beside thinking")
 
 
 def _temperature(chat: Chat, target: Target) -> float | None:
     if chat.temperature is None or chat.temperature <= 1:
         return chat.temperature
-    lose(chat, target, "temperature", "sent as 1, the most that this model's provider takes")
+    note_dropped(chat, target, "temperature", "sent as 1, the most that this model's provider takes")
     return 1.0
 
 
-def _top_p(chat: Chat, target: Target, *, ours: bool) -> float | None:
+def _top_p(chat: Chat, target: Target, *, same_dialect: bool) -> float | None:
     """Return the share of likely words; newer models take it or a temperature."""
-    if ours or chat.top_p is None or chat.temperature is None:
+    if same_dialect or chat.top_p is None or chat.temperature is None:
         return chat.top_p
     if chat.top_p != 1:
-        lose(chat, target, "top_p", "not taken beside a temperature")
+        note_dropped(chat, target, "top_p", "not taken beside a temperature")
     return None
 
 
-def _stops(chat: Chat, target: Target, *, ours: bool) -> list[str] | None:
+def _stops(chat: Chat, target: Target, *, same_dialect: bool) -> list[str] | None:
     """Return the stop sequences; those of white space alone are refused."""
-    if chat.stop is None or ours:
+    if chat.stop is None or same_dialect:
         return chat.stop
     kept = [stop for stop in chat.stop if stop.strip()]
     if len(kept) < len(chat.stop):
-        lose(chat, target, "stop", "stop sequences of white space alone are not taken")
+        note_dropped(chat, target, "stop", "stop sequences of white space alone are not taken")
     return kept or None

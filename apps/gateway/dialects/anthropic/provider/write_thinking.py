@@ -1,4 +1,4 @@
-"""How much to think, in Anthropic's words: a budget of tokens for older models, else an effort.
+"""Anthropic Messages, provider side: writes reasoning as a thinking budget (older models) or an effort.
 
 Knows facts. Must never know a model by name.
 """
@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from apps.gateway.canonical.chat import Chat, Effort, Target
+from apps.gateway.dialects.anthropic.provider.flavor import flavor_of
 from apps.gateway.dialects.anthropic.provider.write_sampling import fit_to_thinking
-from apps.gateway.dialects.reasoning_efforts import effort_of, known_effort
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.reasoning_efforts import effort_of, nearest_known_effort
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 Record = dict[str, Any]
 
@@ -30,15 +31,15 @@ def write_thinking(wire: Record, chat: Chat, target: Target) -> None:
     effort = asked.effort if asked is not None and asked.effort is not None else chat.effort
     budget = asked.max_tokens if asked is not None else None
     if effort == "none" and budget is None:
-        if "reasoning_budget" not in target.facts:
+        if flavor_of(target).reasoning_budget is None:
             wire["thinking"] = {"type": "disabled"}
         return
     if effort is None and budget is None:
         return
     field = "reasoning_effort" if budget is None else "reasoning.max_tokens"
     if obstacle := obstacle_of(wire):
-        lose(chat, target, field, f"no thinking beside {obstacle}")
-    elif "reasoning_budget" in target.facts or (budget is not None and _knows_no_efforts(target)):
+        note_dropped(chat, target, field, f"no thinking beside {obstacle}")
+    elif flavor_of(target).reasoning_budget is not None or (budget is not None and _knows_no_efforts(target)):
         _write_budget(wire, chat, target, effort, budget)
     else:
         _write_effort(wire, chat, target, effort, budget)
@@ -48,7 +49,8 @@ def write_thinking(wire: Record, chat: Chat, target: Target) -> None:
 
 def _knows_no_efforts(target: Target) -> bool:
     """Return whether nothing tells that the model is one of those that decide for themselves how much they think."""
-    return "reasoning_efforts" not in target.facts and target.facts.get("temperature") is not False
+    flavor = flavor_of(target)
+    return flavor.reasoning_efforts is None and flavor.temperature
 
 
 def obstacle_of(wire: Record) -> str | None:
@@ -66,12 +68,12 @@ def _write_budget(wire: Record, chat: Chat, target: Target, effort: Effort | Non
         limit = wire["max_tokens"] = min(max(limit, budget + _LEAST), target.max_output or budget + _LEAST)
     field = "reasoning_effort" if budget is None else "reasoning.max_tokens"
     if limit <= _LEAST:
-        lose(chat, target, field, f"an answer of {limit} tokens leaves no room for thinking")
+        note_dropped(chat, target, field, f"an answer of {limit} tokens leaves no room for thinking")
         return
     wanted = int(limit * _SHARES[effort or "medium"]) if budget is None else budget
     tokens = min(max(wanted, _LEAST), limit - 1)
     if budget is not None and tokens != budget:
-        lose(chat, target, field, f"sent as {tokens}, as near as this model's provider takes")
+        note_dropped(chat, target, field, f"sent as {tokens}, as near as this model's provider takes")
     wire["thinking"] = {"type": "enabled", "budget_tokens": tokens}
 
 
@@ -79,11 +81,11 @@ def _write_effort(wire: Record, chat: Chat, target: Target, effort: Effort | Non
     """State an effort, or a budget as one: the model decides how much it thinks."""
     if budget is not None:
         wanted = effort_of(budget)
-        lose(chat, target, "reasoning.max_tokens", f"the model takes no budget: sent as the effort {wanted}")
+        note_dropped(chat, target, "reasoning.max_tokens", f"the model takes no budget: sent as the effort {wanted}")
     else:
         wanted = effort or "medium"
-    if wanted == "minimal" and not target.facts.get("reasoning_efforts"):
-        lose(chat, target, "reasoning_effort", "the model does not know minimal: sent as low")
+    if wanted == "minimal" and not flavor_of(target).reasoning_efforts:
+        note_dropped(chat, target, "reasoning_effort", "the model does not know minimal: sent as low")
         wanted = "low"
     wire["thinking"] = {"type": "adaptive"}
-    wire["output_config"] = {"effort": known_effort(wanted, chat, target)}
+    wire["output_config"] = {"effort": nearest_known_effort(wanted, chat, target)}

@@ -1,4 +1,4 @@
-"""Tools and the choice among them to Anthropic's format.
+"""Anthropic Messages, provider side: writes `tools` and `tool_choice`.
 
 Knows the kinds of tools. Must never know a provider by name.
 """
@@ -20,7 +20,7 @@ from apps.gateway.canonical.chat import (
 )
 from apps.gateway.dialects.anthropic.provider.write_messages import with_cache_mark
 from apps.gateway.dialects.anthropic.shared.wire import NAME
-from apps.gateway.dialects.schemas import Unsayable, object_root
+from apps.gateway.dialects.schemas import UnsupportedSchema, object_root
 from apps.kernel.errors import InvalidRequest
 
 Record = dict[str, Any]
@@ -30,16 +30,16 @@ _ANY_OBJECT: Record = {"type": "object", "properties": {}}
 _MODES = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
 
 
-def write_tools(wire: Record, chat: Chat, target: Target, *, ours: bool) -> None:
+def write_tools(wire: Record, chat: Chat, target: Target, *, same_dialect: bool) -> None:
     """Add tools and the choice among them. Raises InvalidRequest for one that only another format has words for."""
     choice = chat.tool_choice
     asked = chat.tools or []
     if chat.web_search and not any(isinstance(tool, WebSearchTool) for tool in asked):
         asked = [*asked, WebSearchTool()]
-    tools = [_tool(tool, f"tools[{at}]", target, ours=ours) for at, tool in enumerate(asked)]
+    tools = [_tool(tool, f"tools[{at}]", target, same_dialect=same_dialect) for at, tool in enumerate(asked)]
     if choice is not None and choice.allowed:
         tools = [tool for tool in tools if tool["name"] in choice.allowed]
-    if not tools and not ours:
+    if not tools and not same_dialect:
         tools = _tools_of_history(chat)
     if tools:
         wire["tools"] = tools
@@ -47,17 +47,17 @@ def write_tools(wire: Record, chat: Chat, target: Target, *, ours: bool) -> None
             wire["tool_choice"] = tool_choice_of(choice or ToolChoice(mode="auto"), chat.parallel_tool_calls)
 
 
-def _tool(tool: Tool, place: str, target: Target, *, ours: bool) -> Record:
+def _tool(tool: Tool, place: str, target: Target, *, same_dialect: bool) -> Record:
     if isinstance(tool, FunctionTool):
         wire: Record = {"name": tool.name}
         if tool.description is not None:
             wire["description"] = tool.description
-        wire["input_schema"] = (tool.parameters or _ANY_OBJECT) if ours else _parameters(tool, place)
+        wire["input_schema"] = (tool.parameters or _ANY_OBJECT) if same_dialect else _parameters(tool, place)
         if tool.strict is not None:
             wire["strict"] = tool.strict
-        return with_cache_mark({**(tool.extra or {}), **wire} if ours else wire, tool)
+        return with_cache_mark({**(tool.extra or {}), **wire} if same_dialect else wire, tool)
     if isinstance(tool, WebSearchTool):
-        return _search(tool, place, target, ours=ours)
+        return _search(tool, place, target, same_dialect=same_dialect)
     if isinstance(tool, OpaqueTool) and tool.dialect == NAME:
         return dict(tool.data)
     raise InvalidRequest(
@@ -68,7 +68,7 @@ def _tool(tool: Tool, place: str, target: Target, *, ours: bool) -> Record:
 def _parameters(tool: FunctionTool, place: str) -> Record:
     try:
         return object_root(tool.parameters)
-    except Unsayable:
+    except UnsupportedSchema:
         raise InvalidRequest(
             "A function's parameters must be an object for this model's provider",
             code="unsupported_feature",
@@ -76,14 +76,14 @@ def _parameters(tool: FunctionTool, place: str) -> Record:
         ) from None
 
 
-def _search(tool: WebSearchTool, place: str, target: Target, *, ours: bool) -> Record:
-    wire: Record = {**_WEB_SEARCH, **((tool.extra or {}) if ours else {})}
+def _search(tool: WebSearchTool, place: str, target: Target, *, same_dialect: bool) -> Record:
+    wire: Record = {**_WEB_SEARCH, **((tool.extra or {}) if same_dialect else {})}
     if tool.max_uses is not None:
         wire["max_uses"] = tool.max_uses
     if tool.user_location is not None:
-        wire["user_location"] = tool.user_location if ours else {"type": "approximate", **tool.user_location}
+        wire["user_location"] = tool.user_location if same_dialect else {"type": "approximate", **tool.user_location}
     if tool.search_context_size is not None:
-        target.lose(f"{place}.search_context_size", "the provider's search decides that by itself")
+        target.note_dropped(f"{place}.search_context_size", "the provider's search decides that by itself")
     return with_cache_mark(wire, tool)
 
 

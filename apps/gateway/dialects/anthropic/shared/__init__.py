@@ -1,1 +1,1 @@
-"""What both sides of Anthropic's messages format share: names on the wire and usage."""
+"""Anthropic Messages, both sides: names on the wire, usage and errors."""

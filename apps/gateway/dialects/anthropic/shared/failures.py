@@ -1,4 +1,4 @@
-"""What Anthropic says when it fails, and what clients are told: errors on the wire, in both directions.
+"""Anthropic Messages, both sides: error objects, read from providers and written to clients.
 
 Knows the shapes and words of error objects. Must never decide what follows from one.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import MOST_WORDS, failed_with, read_refusal
+from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_refusal
 from apps.gateway.dialects.anthropic.shared.wire import encode
 from apps.kernel.errors import ApiError, InvalidRequest
 
@@ -57,7 +57,7 @@ def find_failure(answer: Any) -> Failure | None:
         return None
     error = answer.get("error")
     if isinstance(error, str) and error:
-        return Failure(message=error[:MOST_WORDS])
+        return Failure(message=error[:MAX_ERROR_LENGTH])
     if isinstance(error, dict) and error:
         return _failure_of(error)
     if answer.get("type") == "error" or "content" not in answer:
@@ -71,7 +71,7 @@ def _failure_of(error: dict[str, Any]) -> Failure:
     words = message if isinstance(message, str) and message else code or "The provider gave no reason"
     if _TOO_LONG.search(words):
         code = "context_length_exceeded"
-    return Failure(message=words[:MOST_WORDS], code=code)
+    return Failure(message=words[:MAX_ERROR_LENGTH], code=code)
 
 
 def failed(answer: dict[str, Any]) -> Failed:
@@ -79,7 +79,7 @@ def failed(answer: dict[str, Any]) -> Failed:
     failure = find_failure(answer) or Failure(message="The provider gave no reason")
     error = answer.get("error")
     kind = error.get("type") if isinstance(error, dict) else None
-    return failed_with(failure, _STATUSES.get(kind, 502) if isinstance(kind, str) else 502)
+    return failure_event(failure, _STATUSES.get(kind, 502) if isinstance(kind, str) else 502)
 
 
 def write_error(error: ApiError) -> bytes:

@@ -1,4 +1,4 @@
-"""Token counts as Anthropic reports them to disjoint classes, and from those to what clients are told.
+"""Anthropic Messages, both sides: token usage, read into disjoint classes and written for clients.
 
 Anthropic's `input_tokens` leave out what was read from or written to the cache. Nonsense is tolerated: every class is
 at least 0. Must never know a price.

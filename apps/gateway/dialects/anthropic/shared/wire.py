@@ -1,4 +1,4 @@
-"""Names and words of Anthropic's messages format that more than one direction needs.
+"""Anthropic Messages, both sides: names and constants on the wire.
 
 Knows the wire. Must never know a provider.
 """
@@ -22,8 +22,8 @@ VERSION: Final = "2023-06-01"
 # Models of this format do not think unless they are asked to.
 THINKS_WHEN_ASKED: Final = True
 
-# How thinking that Anthropic sealed is marked: only its maker takes the seal back.
-SEAL: Final = "anthropic-claude-v1"
+# How thinking that Anthropic signed is marked: only its maker takes the signature back.
+SIGNATURE_FORMAT: Final = "anthropic-claude-v1"
 
 # Anthropic's words for why a model stopped. A word not listed is taken for `stop`.
 FINISH_REASONS: Final[dict[str, FinishReason]] = {
@@ -64,7 +64,7 @@ def read_input(arguments: str) -> msgspec.Raw:
     return msgspec.Raw(arguments.encode()) if is_object else msgspec.Raw(encode({"arguments": arguments}))
 
 
-def mint(prefix: str) -> str:
+def new_id(prefix: str) -> str:
     """Return an id for what a provider gave none: the prefix and 24 characters."""
     return prefix + secrets.token_hex(12)
 

@@ -1,1 +1,1 @@
-"""The provider side of Bedrock's Converse: requests written, answers and failures read."""
+"""Bedrock Converse, provider side: writes requests, reads answers and failures."""

@@ -1,4 +1,4 @@
-"""How many tokens a prompt has, asked of Bedrock itself.
+"""Bedrock Converse, provider side: token counting by `count-tokens`.
 
 Knows the form of question and answer. Must never know a model by name.
 """

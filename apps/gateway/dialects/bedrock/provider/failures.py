@@ -1,4 +1,4 @@
-"""What Bedrock says when it fails: error bodies, and exceptions in the middle of a stream.
+"""Bedrock Converse, provider side: reads error bodies, and exceptions in the middle of a stream.
 
 Knows their shapes and names. Must never decide what follows from one.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import MOST_WORDS, failed_with, read_answer
+from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_answer
 
 _OVERFLOW = re.compile(
     r"(input|prompt) is too long|too many (input )?tokens|maximum context length|exceeds? (the |this model.s )?"
@@ -64,8 +64,8 @@ def exception(raised: Any) -> Failed:
 
 def failed(words: str, status: int = 502, name: str | None = None) -> Failed:
     """Return the end of an answer that turns out to be a failure."""
-    words = words[:MOST_WORDS]
-    return failed_with(Failure(message=words, code=_code(words, name)), status)
+    words = words[:MAX_ERROR_LENGTH]
+    return failure_event(Failure(message=words, code=_code(words, name)), status)
 
 
 def find_failure(answer: Any) -> Failed | None:
@@ -81,7 +81,7 @@ def _words(answer: Any) -> str | None:
     for field in ("message", "Message", "originalMessage"):
         if isinstance(answer, dict) and isinstance(answer.get(field), str) and answer[field]:
             found = found or answer[field]
-    return found[:MOST_WORDS] if found else None
+    return found[:MAX_ERROR_LENGTH] if found else None
 
 
 def _name(answer: Any) -> str | None:

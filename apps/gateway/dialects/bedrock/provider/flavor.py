@@ -1,40 +1,61 @@
-"""How a model differs behind Bedrock's format: the facts that this dialect reads, each with what it is unstated.
+"""Bedrock Converse, provider side: the facts of a model that this dialect reads, each with its default.
 
 Knows facts. Must never know who states them.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Literal
 
 import msgspec
 
 from apps.gateway.canonical.chat import Target
+from apps.gateway.dialects.fact import fact
 
 
 class Flavor(msgspec.Struct, frozen=True, kw_only=True):
     """What a model takes."""
 
-    # The field of `additionalModelRequestFields` that asks for thinking; None: there is no asking.
-    reasoning_form: str | None = None
-    # The efforts that a model knows by name.
-    reasoning_efforts: tuple[str, ...] = ()
-    # What is understood beyond what every model does; the words are in `docs/adding-a-dialect.md`.
-    takes: frozenset[str] = frozenset()
-    # Whether what tools answered stands alone in its turn, or `without_files` beside it; None: beside anything.
-    tool_results: str | None = None
-    # Whether a tool's failure can be told apart from its answer.
-    result_status: bool = True
-    # Previews of Anthropic's format that the model takes.
-    betas: frozenset[str] = frozenset()
+    reasoning_form: Annotated[
+        Literal["thinking", "reasoning", "reasoning_effort", "reasoning_config", "reasoningConfig"] | None,
+        fact(
+            "the field of `additionalModelRequestFields` that asks for reasoning: `thinking` (Anthropic's, with "
+            "`reasoning_budget` as there), `reasoning` (an object with the effort), `reasoning_effort` or "
+            "`reasoning_config` (the effort itself), `reasoningConfig` (Nova's); without it nothing is asked and an "
+            "effort is noted as dropped"
+        ),
+    ] = None
+    reasoning_efforts: Annotated[
+        tuple[str, ...], fact("the efforts that the model knows: any other is sent as the nearest, with a note")
+    ] = ()
+    takes: Annotated[
+        frozenset[str],
+        fact(
+            "what is understood beyond what every model does: `cache_points` and `cache_tools` (cache marks behind a "
+            "message's blocks, behind tools), `cache_1h` (their longer `ttl`), `top_k` or `inferenceConfig.topK` (the "
+            "field of `additionalModelRequestFields` for it), `strict` (tool arguments are bound to the schema), "
+            "`tool_choice` (Anthropic's own, in place of Bedrock's)"
+        ),
+    ] = frozenset()
+    tool_results: Annotated[
+        Literal["alone", "without_files"] | None,
+        fact(
+            "what a user may say beside tool results: `alone` nothing, `without_files` all but documents and videos; "
+            "else the turn is sent in two, with an assistant's `.` between them",
+            default="beside anything",
+        ),
+    ] = None
+    result_status: Annotated[bool, fact("a tool's failure is told by `status`; else in words")] = True
+    betas: Annotated[
+        frozenset[str], fact("the previews (`anthropic-beta`) that the model takes, as `anthropic_beta`")
+    ] = frozenset()
 
     @property
-    def seals(self) -> bool:
-        """Whether the model seals its thinking and takes it back: those do that speak Anthropic's words for it."""
+    def signs_thinking(self) -> bool:
+        """Whether the model signs its thinking and takes it back: those do that speak Anthropic's words for it."""
         return self.reasoning_form == "thinking"
 
 
 def flavor_of(target: Target) -> Flavor:
     """Return how a chat has to be written for a target."""
-    facts: dict[str, Any] = target.facts
-    return msgspec.convert(facts, Flavor)
+    return msgspec.convert(target.facts, Flavor)

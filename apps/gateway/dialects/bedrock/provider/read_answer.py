@@ -1,4 +1,5 @@
-"""Bedrock's answer to canonical events. A plain answer is read as the stream it would have been.
+"""Bedrock Converse, provider side: reads an answer into canonical events. A plain answer is read as the stream it would
+have been.
 
 Knows the shapes of events, and that the counts come after the end. Must never know a model by name.
 """
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
-from apps.gateway.dialects.answer_errors import broken, cut, read_answer, read_to_the_end
+from apps.gateway.dialects.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.bedrock.provider.failures import exception, failed, find_failure
 from apps.gateway.dialects.bedrock.provider.read_block import BlockReader
 from apps.gateway.dialects.bedrock.shared.usage import read_usage
@@ -49,11 +50,11 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         wire = read_answer(body)
     except ValueError:
-        yield broken("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent what is not JSON")
         return
     content = _content_of(wire)
     if content is None:
-        yield find_failure(wire) or broken("The provider sent an answer without content")
+        yield find_failure(wire) or unreadable_answer("The provider sent an answer without content")
         return
     answer = _Answer()
     answer.stop(wire.get("stopReason"))
@@ -100,7 +101,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
         yield from answer.read(frame)
         if answer.over:
             if not answer.failed:
-                read_to_the_end(frames)
+                drain_frames(frames)
             return
     yield from answer.end()
 
@@ -121,7 +122,7 @@ class _Answer:
         try:
             wire = read_answer(frame)
         except ValueError:
-            return self._fail(broken("The provider sent what is not JSON"))
+            return self._fail(unreadable_answer("The provider sent what is not JSON"))
         kind, told = next(iter(wire.items()), ("", None)) if isinstance(wire, dict) else ("", None)
         if kind == "exception":
             return self._fail(exception(told))
@@ -165,7 +166,7 @@ class _Answer:
         """Return what is left to say; an answer without a reason for its end was cut off."""
         self.over = True
         if self._word is None:
-            return self._fail(cut())
+            return self._fail(truncated_answer())
         events: list[Event] = []
         self.blocks.close(events)
         if self._around:

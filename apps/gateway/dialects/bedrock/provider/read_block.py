@@ -1,4 +1,4 @@
-"""The blocks of Bedrock's answer to canonical events: text, thinking, calls, pictures, citations.
+"""Bedrock Converse, provider side: reads an answer's content blocks: text, reasoning, tool use, images, citations.
 
 What runs at the provider (its own tools and what they answered) is kept as it is beside the answer. Must never know
 what is around blocks.
@@ -22,7 +22,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.anthropic.shared.wire import SEAL
+from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT
 from apps.gateway.dialects.bedrock.shared.wire import NAME, Record, encode
 
 _SERVER_TOOL = "server_tool_use"
@@ -38,7 +38,7 @@ class BlockReader:
         self._foreign: list[Record] = []
 
     def begin(self, index: int, start: Any, events: list[Event]) -> None:
-        """Add the events of a block that announces what it is: a call, what a tool answered, a picture."""
+        """Add the events of a block that announces what it is: a call, what a tool answered, an image."""
         if index in self._open:
             self.end(index, events)
         block = self._block(index)
@@ -47,7 +47,7 @@ class BlockReader:
         if isinstance(use := start.get("toolUse"), dict):
             self._call(block, use, events)
         elif isinstance(image := start.get("image"), dict):
-            block.picture = _word(image.get("format")) or "png"
+            block.image_format = _word(image.get("format")) or "png"
         elif start:
             block.foreign = {name: value for name, value in start.items() if isinstance(value, dict)}
 
@@ -100,8 +100,8 @@ class BlockReader:
         if block is None:
             return
         written = "".join(block.pieces)
-        if block.picture is not None and written:
-            events.append(ImageMade(url=f"data:image/{block.picture};base64,{written}"))
+        if block.image_format is not None and written:
+            events.append(ImageMade(url=f"data:image/{block.image_format};base64,{written}"))
         if block.number is not None and not block.pieces:
             events.append(ToolCallDelta(index=block.number, arguments="{}"))
         for citation in block.citations:
@@ -134,7 +134,7 @@ class BlockReader:
             events.append(TextDelta(text=text))
 
     def _think(self, block: _Block, thought: Record, events: list[Event]) -> None:
-        """Add thinking. Who signs it is a Claude, whose seals are the same wherever it runs; whose thinking nobody
+        """Add thinking. Who signs it is a Claude, whose signatures are the same wherever it runs; whose thinking nobody
         signs, nobody takes back."""
         text, signature = _word(thought.get("text")), _word(thought.get("signature"))
         redacted = _word(thought.get("redactedContent"))
@@ -144,7 +144,11 @@ class BlockReader:
         if block.thought is None:
             block.thought = self._thoughts
             self._thoughts += 1
-        events.append(ReasoningDelta(text=text or "", signature=signature, data=data, format=SEAL, block=block.thought))
+        events.append(
+            ReasoningDelta(
+                text=text or "", signature=signature, data=data, format=SIGNATURE_FORMAT, block=block.thought
+            )
+        )
 
     def _call(self, block: _Block, use: Record, events: list[Event]) -> None:
         name = _word(use.get("name")) or ""
@@ -174,13 +178,13 @@ class BlockReader:
 class _Block:
     """A block that has begun, and what came of it since."""
 
-    __slots__ = ("at", "citations", "content", "foreign", "number", "picture", "pieces", "thought")
+    __slots__ = ("at", "citations", "content", "foreign", "image_format", "number", "pieces", "thought")
 
     def __init__(self, *, at: int) -> None:
         self.at = at
         self.number: int | None = None
         self.thought: int | None = None
-        self.picture: str | None = None
+        self.image_format: str | None = None
         self.foreign: Record | None = None
         self.pieces: list[str] = []
         self.content: list[Any] = []

@@ -1,7 +1,7 @@
-"""Parts of canonical messages to Bedrock's content blocks, each with its cache mark behind it.
+"""Bedrock Converse, provider side: writes content blocks, each with its cache point behind it.
 
-Knows blocks and where a mark may stand. Thinking goes back only where it was sealed, and only to a model that knows the
-seal. Must never know turns.
+Knows blocks and where a mark may stand. Thinking goes back only where it was signed, and only to a model that knows the
+signature. Must never know turns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.anthropic.shared.wire import SEAL, read_input
+from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT, read_input
 from apps.gateway.dialects.bedrock.provider.flavor import Flavor
 from apps.gateway.dialects.bedrock.provider.write_media import Documents, write_audio, write_file, write_image
 from apps.gateway.dialects.bedrock.shared.wire import Record, refused, write_id
@@ -53,16 +53,18 @@ class Blocks:
             return []
         takes = self._flavor.takes
         if word not in takes:
-            self._target.lose(f"{at}.cache_control", "this model does not cache up to here")
+            self._target.note_dropped(f"{at}.cache_control", "this model does not cache up to here")
             return []
         if "video" in after or ("document" in after and after["document"]["format"] != "pdf"):
-            self._target.lose(f"{at}.cache_control", "this model's provider takes no cache mark behind such a file")
+            self._target.note_dropped(
+                f"{at}.cache_control", "this model's provider takes no cache mark behind such a file"
+            )
             return []
         point: Record = {"type": "default"}
         if mark.ttl == "1h" and "cache_1h" in takes:
             point["ttl"] = mark.ttl
         elif mark.ttl not in (None, "5m"):
-            self._target.lose(f"{at}.cache_control.ttl", "this model's cache is kept for five minutes")
+            self._target.note_dropped(f"{at}.cache_control.ttl", "this model's cache is kept for five minutes")
         return [{"cachePoint": point}]
 
     def _block(self, part: Part, role: str, at: str) -> Record | None:
@@ -77,7 +79,7 @@ class Blocks:
             case ToolResult():
                 return {"toolResult": self._result(part, at)}
             case Image() if role == "assistant":
-                self._target.lose(at, "this model's provider does not take back pictures that a model made")
+                self._target.note_dropped(at, "this model's provider does not take back pictures that a model made")
                 return None
             case Image():
                 return write_image(part, at)
@@ -89,8 +91,8 @@ class Blocks:
                 raise refused(f"{at}: holds content that this model's provider has no form for", at)
 
     def _thinking(self, part: Reasoning) -> Record | None:
-        """Return thinking under the seal of Claude's maker, who knows it on Bedrock and elsewhere alike."""
-        if not self._flavor.seals or part.format not in (None, SEAL):
+        """Return thinking under the signature of Claude's maker, who knows it on Bedrock and elsewhere alike."""
+        if not self._flavor.signs_thinking or part.format not in (None, SIGNATURE_FORMAT):
             return None
         if part.data is not None:
             if part.format is None:

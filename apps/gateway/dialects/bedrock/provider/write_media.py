@@ -1,4 +1,4 @@
-"""Pictures, sound, video and documents to Bedrock's blocks: always the bytes themselves, never an address.
+"""Bedrock Converse, provider side: writes images, audio, video and documents as bytes, never as an address.
 
 Knows media types, what bytes of a kind begin with, and Bedrock's rules for the names of documents. An address in S3 is
 refused like any other: it would be read with the rights of whoever's credential is used. Must never fetch anything.
@@ -13,6 +13,7 @@ from mimetypes import MimeTypes
 
 from apps.gateway.canonical.chat import Audio, File, Image
 from apps.gateway.dialects.bedrock.shared.wire import Record, refused
+from apps.gateway.dialects.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest
 
 _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?:;[^;,]+)*;base64,", re.IGNORECASE)
@@ -74,7 +75,7 @@ class Documents:
 
 
 def write_image(image: Image, at: str) -> Record:
-    """Return a picture; `at` is the client's field. Raises InvalidRequest for an address, or for no picture."""
+    """Return an image; `at` is the client's field. Raises InvalidRequest for an address, or for no image."""
     media_type, data = _split(image.url, at)
     return _picture(media_type, data, at)
 
@@ -88,7 +89,7 @@ def write_audio(audio: Audio, at: str) -> Record:
 
 
 def write_file(file: File, documents: Documents, at: str) -> Record:
-    """Return a document; a picture or video as what it is. Raises InvalidRequest for one that is not there in full."""
+    """Return a document; an image or video as what it is. Raises InvalidRequest for one that is not there in full."""
     if file.data is None:
         raise refused(f"{at}: this model's provider takes the bytes of a file, not its address or id", at)
     media_type, data = file.media_type, file.data
@@ -149,11 +150,6 @@ def _head(data: str) -> bytes:
 
 
 def _sniffed(head: bytes) -> str | None:
-    """Return what kind of picture the bytes begin, None when of no kind that Bedrock takes."""
-    if head.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "png"
-    if head.startswith(b"\xff\xd8\xff"):
-        return "jpeg"
-    if head.startswith((b"GIF87a", b"GIF89a")):
-        return "gif"
-    return "webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else None
+    """Return what kind of image the bytes begin, None when of no kind that Bedrock takes."""
+    media_type = image_type_of(head)
+    return None if media_type is None else media_type.removeprefix("image/")

@@ -1,4 +1,5 @@
-"""Canonical messages to Bedrock's `system` and `messages`: user and assistant in turn, a user first, results first.
+"""Bedrock Converse, provider side: writes `system` and `messages`; turns alternate, a user begins, tool results come
+first.
 
 Knows turns. Blocks are written in `blocks_out.py`. Must never know a model by name.
 """
@@ -11,7 +12,7 @@ from apps.gateway.canonical.chat import Chat, Message, Reasoning, Text
 from apps.gateway.dialects.bedrock.provider.flavor import Flavor
 from apps.gateway.dialects.bedrock.provider.write_blocks import SAYS_NOTHING, Blocks
 from apps.gateway.dialects.bedrock.shared.wire import Record, refused
-from apps.gateway.dialects.unsupported_fields import place_of
+from apps.gateway.dialects.unsupported_fields import message_path
 
 _INSTRUCTIONS = frozenset({"system", "developer"})
 _FILES = ("document", "video")
@@ -27,7 +28,7 @@ def write_messages(chat: Chat, blocks: Blocks, flavor: Flavor) -> tuple[list[Rec
     begins = next(
         (at for at, it in enumerate(messages) if it.role not in _INSTRUCTIONS or not _is_text(it)), len(messages)
     )
-    places = [place_of(chat, number) for number in range(len(messages))]
+    places = [message_path(chat, number) for number in range(len(messages))]
     system = [
         block
         for message, place in zip(messages[:begins], places[:begins], strict=True)

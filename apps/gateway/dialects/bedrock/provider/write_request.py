@@ -1,4 +1,4 @@
-"""A canonical chat to Bedrock's Converse.
+"""Bedrock Converse, provider side: writes a canonical chat as a request body.
 
 Knows the format's fields. Sampling and hints without a word here are noted as lost; what would change the very shape of
 the answer is refused before anything is sent. Must never know a model by name.
@@ -13,7 +13,7 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Reasoning, Target
-from apps.gateway.dialects.anthropic.provider import open_turn
+from apps.gateway.dialects.anthropic.provider import thinking_signatures
 from apps.gateway.dialects.anthropic.shared import wire as anthropic
 from apps.gateway.dialects.bedrock.provider.flavor import Flavor, flavor_of
 from apps.gateway.dialects.bedrock.provider.write_blocks import Blocks
@@ -22,10 +22,16 @@ from apps.gateway.dialects.bedrock.provider.write_response_format import JSON_PL
 from apps.gateway.dialects.bedrock.provider.write_sampling import sampling_of, write_sampling
 from apps.gateway.dialects.bedrock.provider.write_thinking import write_thinking
 from apps.gateway.dialects.bedrock.provider.write_tools import write_tools
-from apps.gateway.dialects.bedrock.shared.wire import NAME, STREAM_TYPE, Record, encode, stated
-from apps.gateway.dialects.foreign_blocks import without_foreign_blocks
-from apps.gateway.dialects.tool_names import with_fitting_names
-from apps.gateway.dialects.unsupported_fields import lose, lose_foreign, lose_stated, refusal, repaired
+from apps.gateway.dialects.bedrock.shared.wire import NAME, STREAM_TYPE, Record, encode, without_none
+from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
+from apps.gateway.dialects.tool_names import adapt_tool_names
+from apps.gateway.dialects.unsupported_fields import (
+    note_dropped,
+    note_unsupported_fields,
+    note_unsupported_hints,
+    repair_tool_results,
+    unsupported_feature,
+)
 
 MOST_LABELS = 16
 
@@ -50,9 +56,9 @@ def headers(chat: Chat, target: Target) -> dict[str, str]:
     return {"Accept": STREAM_TYPE} if chat.stream else {}
 
 
-def seal(chat: Chat, target: Target) -> str | None:
-    """Return whose seals are wanted back: Anthropic's, where a model that knows them is to think."""
-    return open_turn.seal(chat, target) if flavor_of(target).seals else None
+def signature_format(chat: Chat, target: Target) -> str | None:
+    """Return whose signatures are wanted back: Anthropic's, where a model that knows them is to think."""
+    return thinking_signatures.signature_format(chat, target) if flavor_of(target).signs_thinking else None
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
@@ -60,19 +66,19 @@ def write_request(chat: Chat, target: Target) -> bytes:
     _refuse_unspeakable(chat)
     flavor = flavor_of(target)
     blocks = Blocks(target, flavor)
-    chat = repaired(without_foreign_blocks(chat, target, NAME), target, runs=True)
+    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     _lose_unheard(chat, target, blocks)
-    chat = with_fitting_names(chat, target, _NAMES, _LONGEST_NAME)
+    chat = adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME)
     chat, output = with_form(chat, target)
     system, messages = write_messages(chat, blocks, flavor)
     if wants_any_json(chat):
         system.append(JSON_PLEASE)
-        target.restoring.healing = True
+        target.rewrites.healing = True
     choices = write_tools(chat, blocks, target, flavor)
     sampling = sampling_of(chat, target, flavor)
     thinking, limit = write_thinking(chat, target, flavor, sampling, messages, forced=choices.forced)
     config, fields = write_sampling(sampling, limit, flavor)
-    wire = stated(
+    wire = without_none(
         system=system or None,
         messages=messages,
         inferenceConfig=config or None,
@@ -93,18 +99,20 @@ def _refuse_unspeakable(chat: Chat) -> None:
         ("modalities", any(kind != "text" for kind in chat.modalities or ())),
     ):
         if asked:
-            raise refusal(chat, field, f"{field} is not available from this model's provider")
+            raise unsupported_feature(chat, field, f"{field} is not available from this model's provider")
 
 
 def _lose_unheard(chat: Chat, target: Target, blocks: Blocks) -> None:
     """Note what is left out because the format has no words for it."""
-    lose_stated(chat, target, *_HINTS)
+    note_unsupported_hints(chat, target, *_HINTS)
 
-    def goes_back(part: Reasoning) -> bool:
+    def is_returnable(part: Reasoning) -> bool:
         return bool(blocks.write(part, "assistant", ""))
 
     # Previews are noted where they are written.
-    lose_foreign(replace(chat, betas=None), target, NAME, marks=True, names=False, details=False, thinking=goes_back)
+    note_unsupported_fields(
+        replace(chat, betas=None), target, NAME, marks=True, names=False, details=False, thinking=is_returnable
+    )
 
 
 def _betas(chat: Chat, target: Target, flavor: Flavor) -> Record:
@@ -112,7 +120,7 @@ def _betas(chat: Chat, target: Target, flavor: Flavor) -> Record:
     betas = chat.betas or []
     known = [beta for beta in betas if chat.dialect == anthropic.NAME and beta in flavor.betas]
     if unknown := [beta for beta in betas if beta not in known]:
-        target.lose("anthropic-beta", f"previews that the model does not take: {', '.join(unknown)[:200]}")
+        target.note_dropped("anthropic-beta", f"previews that the model does not take: {', '.join(unknown)[:200]}")
     return {"anthropic_beta": known} if known else {}
 
 
@@ -123,7 +131,7 @@ def _labels(chat: Chat, target: Target) -> dict[str, str] | None:
         return None
     texts = [*labels, *labels.values()]
     if len(labels) > MOST_LABELS or not all(isinstance(text, str) and _LABEL.fullmatch(text) for text in texts):
-        lose(chat, target, "metadata", "this model's provider takes 16 labels of plain words")
+        note_dropped(chat, target, "metadata", "this model's provider takes 16 labels of plain words")
         return None
     return dict(labels)
 
@@ -133,6 +141,6 @@ def _tier(chat: Chat, target: Target) -> Record | None:
     if tier is None or tier in _USUAL_TIERS:
         return None
     if tier not in _TIERS:
-        lose(chat, target, "service_tier", "the provider does not have this tier")
+        note_dropped(chat, target, "service_tier", "the provider does not have this tier")
         return None
     return {"type": _TIERS[tier]}

@@ -1,4 +1,5 @@
-"""The form of an answer: a schema natively, or by a tool; JSON of any shape in words.
+"""Bedrock Converse, provider side: structured output natively, by a forced tool, or by instructions for JSON of any
+shape.
 
 Knows facts. Must never know a model by name.
 """
@@ -7,9 +8,9 @@ from __future__ import annotations
 
 from apps.gateway.canonical.chat import Chat, ResponseFormat, Target
 from apps.gateway.dialects.bedrock.shared.wire import Record, encode
-from apps.gateway.dialects.hidden_tool import with_hidden_tool
-from apps.gateway.dialects.schemas import Unsayable, closed
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.schemas import UnsupportedSchema, close_schema
+from apps.gateway.dialects.structured_output_tool import add_structured_output_tool
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 JSON_PLEASE: Record = {"text": "Answer with one JSON object and nothing else."}
 
@@ -24,14 +25,16 @@ def with_form(chat: Chat, target: Target) -> tuple[Chat, Record | None]:
         return chat, None
     if target.facts.get("structured_outputs") == "native":
         try:
-            schema, left_out = closed(form.schema)
-        except Unsayable:
+            schema, left_out = close_schema(form.schema)
+        except UnsupportedSchema:
             pass
         else:
             if left_out:
-                lose(chat, target, "response_format", f"the answer is not bound to {', '.join(left_out)} of its schema")
+                note_dropped(
+                    chat, target, "response_format", f"the answer is not bound to {', '.join(left_out)} of its schema"
+                )
             return chat, _output(form, schema)
-    return with_hidden_tool(chat, target), None
+    return add_structured_output_tool(chat, target), None
 
 
 def wants_any_json(chat: Chat) -> bool:

@@ -1,4 +1,5 @@
-"""How words are chosen and where an answer ends: `inferenceConfig`, and fields that Bedrock passes on to the model.
+"""Bedrock Converse, provider side: writes sampling parameters and stop sequences (`inferenceConfig`,
+`additionalModelRequestFields`).
 
 Knows facts. Must never know a model by name.
 """
@@ -7,15 +8,15 @@ from __future__ import annotations
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.bedrock.provider.flavor import Flavor
-from apps.gateway.dialects.bedrock.shared.wire import Record, stated
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.bedrock.shared.wire import Record, without_none
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 _CHOOSING = ("temperature", "top_p", "top_k")
 
 
 def sampling_of(chat: Chat, target: Target, flavor: Flavor) -> Record:
     """Return what the model can be told of it, by the canonical language's names; the rest is noted."""
-    said = stated(
+    said = without_none(
         temperature=chat.temperature,
         top_p=chat.top_p,
         # OpenAI-alikes write -1 for "all of them".
@@ -23,24 +24,24 @@ def sampling_of(chat: Chat, target: Target, flavor: Flavor) -> Record:
         stop=[stop for stop in chat.stop or () if stop.strip()] or None,
     )
     if len(said.get("stop", ())) < len(chat.stop or ()):
-        lose(chat, target, "stop", "stop sequences of white space alone are not taken")
+        note_dropped(chat, target, "stop", "stop sequences of white space alone are not taken")
     for name in _CHOOSING:
         if name in said and target.facts.get("temperature") is False and said.pop(name) != 1:
-            lose(chat, target, name, "the model chooses its words alone")
+            note_dropped(chat, target, name, "the model chooses its words alone")
     if said.get("temperature", 0) > 1:
         said["temperature"] = 1.0
-        lose(chat, target, "temperature", "sent as 1, the most that this model's provider takes")
-    if flavor.seals and "temperature" in said and said.pop("top_p", 1) != 1:
-        lose(chat, target, "top_p", "not taken beside a temperature")
+        note_dropped(chat, target, "temperature", "sent as 1, the most that this model's provider takes")
+    if flavor.signs_thinking and "temperature" in said and said.pop("top_p", 1) != 1:
+        note_dropped(chat, target, "top_p", "not taken beside a temperature")
     if "top_k" in said and not flavor.takes & {"top_k", "inferenceConfig.topK"}:
         del said["top_k"]
-        lose(chat, target, "top_k", "not taken by this model")
+        note_dropped(chat, target, "top_k", "not taken by this model")
     return said
 
 
 def write_sampling(said: Record, limit: int | None, flavor: Flavor) -> tuple[Record, Record]:
     """Return `inferenceConfig`, and the fields for the model itself."""
-    config = stated(
+    config = without_none(
         maxTokens=limit,
         temperature=said.get("temperature"),
         topP=said.get("top_p"),

@@ -1,4 +1,5 @@
-"""How much to think, in the words of the model's maker: fields that Bedrock passes on to the model.
+"""Bedrock Converse, provider side: writes reasoning in the fields of the model's maker
+(`additionalModelRequestFields`).
 
 Knows the forms that makers have for it. Must never know a model by name.
 """
@@ -7,12 +8,12 @@ from __future__ import annotations
 
 from apps.gateway.canonical.chat import Chat, Effort, Target
 from apps.gateway.dialects.anthropic.provider import write_thinking as anthropic
-from apps.gateway.dialects.anthropic.provider.open_turn import drop_thinking
+from apps.gateway.dialects.anthropic.provider.thinking_signatures import drop_thinking
 from apps.gateway.dialects.anthropic.shared import wire as anthropic_wire
 from apps.gateway.dialects.bedrock.provider.flavor import Flavor
 from apps.gateway.dialects.bedrock.shared.wire import Record
-from apps.gateway.dialects.reasoning_efforts import effort_of, known_effort
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.reasoning_efforts import effort_of, nearest_known_effort
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 # What is demanded beside a budget, when neither the client nor the data file states a limit.
 _UNSTATED_LIMIT = 4_096
@@ -30,16 +31,16 @@ def write_thinking(
     asked = chat.reasoning
     effort = asked.effort if asked is not None and asked.effort is not None else chat.effort
     budget = asked.max_tokens if asked is not None else None
-    if flavor.seals:
+    if flavor.signs_thinking:
         return _as_anthropic(chat, target, sampling, messages, forced=forced)
     if effort is None and budget is not None:
         effort = effort_of(budget)
-        lose(chat, target, "reasoning.max_tokens", f"the model takes no budget: taken for the effort {effort}")
+        note_dropped(chat, target, "reasoning.max_tokens", f"the model takes no budget: taken for the effort {effort}")
     if effort is None:
         return {}, chat.max_tokens
     if flavor.reasoning_form is None:
         if effort != "none":
-            lose(chat, target, "reasoning_effort", "how much this model thinks cannot be said")
+            note_dropped(chat, target, "reasoning_effort", "how much this model thinks cannot be said")
         return {}, chat.max_tokens
     return _as_effort(effort, chat, target, flavor), chat.max_tokens
 
@@ -72,8 +73,8 @@ def _as_anthropic(
 def _own_words(thinking: Record, output: object, wire: Record, chat: Chat, target: Target) -> Record:
     """Return the client's own fields; no thinking beside a call that the model is now made to make."""
     thinks = thinking.get("type") in _THINKS
-    if target.restoring.hidden is not None and thinks and (obstacle := anthropic.obstacle_of(wire)):
-        lose(chat, target, "reasoning", f"no thinking beside {obstacle}")
+    if target.rewrites.hidden_tool is not None and thinks and (obstacle := anthropic.obstacle_of(wire)):
+        note_dropped(chat, target, "reasoning", f"no thinking beside {obstacle}")
         return {}
     effort = output.get("effort") if isinstance(output, dict) else None
     fields: Record = {"thinking": thinking}
@@ -86,7 +87,7 @@ def _as_effort(effort: Effort, chat: Chat, target: Target, flavor: Flavor) -> Re
     form = str(flavor.reasoning_form)
     if form == "reasoningConfig" and effort == "none":
         return {form: {"type": "disabled"}}
-    word = known_effort(effort, chat, target)
+    word = nearest_known_effort(effort, chat, target)
     if form == "reasoningConfig":
         return {form: {"type": "enabled", "maxReasoningEffort": word}}
     return {form: {"effort": word} if form == "reasoning" else word}

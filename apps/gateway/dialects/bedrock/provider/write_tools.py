@@ -1,4 +1,4 @@
-"""Tools and the choice among them to Bedrock's `toolConfig`.
+"""Bedrock Converse, provider side: writes `toolConfig`.
 
 Knows what the format has words for: any tool or a named one, but neither none nor one at a time, for which some models
 have words of their own. Must never know a model by name.
@@ -12,8 +12,8 @@ from apps.gateway.canonical.chat import Chat, FunctionTool, Target, Tool, ToolCa
 from apps.gateway.dialects.bedrock.provider.flavor import Flavor
 from apps.gateway.dialects.bedrock.provider.write_blocks import Blocks
 from apps.gateway.dialects.bedrock.shared.wire import Record, refused
-from apps.gateway.dialects.schemas import Unsayable, closed, object_root
-from apps.gateway.dialects.unsupported_fields import refusal
+from apps.gateway.dialects.schemas import UnsupportedSchema, close_schema, object_root
+from apps.gateway.dialects.unsupported_fields import unsupported_feature
 
 _ANY_OBJECT: Record = {"type": "object", "properties": {}}
 _NATIVE = {"auto": "auto", "none": "none", "required": "any", "named": "tool"}
@@ -51,7 +51,7 @@ def write_tools(chat: Chat, blocks: Blocks, target: Target, flavor: Flavor) -> C
 def _offered(chat: Chat, choice: ToolChoice, blocks: Blocks, target: Target, flavor: Flavor) -> list[Record]:
     """Return the client's tools, those alone that the choice leaves."""
     if chat.web_search:
-        raise refusal(chat, "web_search", "This model's provider has no web search")
+        raise unsupported_feature(chat, "web_search", "This model's provider has no web search")
     offered: list[Record] = []
     for number, tool in enumerate(chat.tools or ()):
         at = f"tools[{number}]"
@@ -69,7 +69,7 @@ def _spec(tool: Tool, at: str, target: Target, flavor: Flavor) -> Record:
         spec["description"] = tool.description
     try:
         schema = object_root(tool.parameters)
-    except Unsayable:
+    except UnsupportedSchema:
         raise refused("A function's parameters must be an object for this model's provider", at) from None
     bound = _bound(schema, at, target, flavor) if tool.strict else None
     spec["inputSchema"] = {"json": schema if bound is None else bound}
@@ -81,11 +81,11 @@ def _spec(tool: Tool, at: str, target: Target, flavor: Flavor) -> Record:
 def _bound(schema: Record, at: str, target: Target, flavor: Flavor) -> Record | None:
     """Return a schema that arguments can be bound to; None where the model binds to none, or not to this one."""
     try:
-        bound, left_out = closed(schema) if "strict" in flavor.takes else (None, ["the schema"])
-    except Unsayable:
+        bound, left_out = close_schema(schema) if "strict" in flavor.takes else (None, ["the schema"])
+    except UnsupportedSchema:
         bound, left_out = None, ["the schema"]
     if left_out:
-        target.lose(f"{at}.strict", f"the arguments are not bound to {', '.join(left_out)}")
+        target.note_dropped(f"{at}.strict", f"the arguments are not bound to {', '.join(left_out)}")
     return bound
 
 
@@ -109,10 +109,12 @@ def _native(choice: ToolChoice, chat: Chat, flavor: Flavor) -> Record:
     Bedrock's, which they refuse beside them."""
     if "tool_choice" not in flavor.takes:
         if choice.mode == "none":
-            raise refusal(
+            raise unsupported_feature(
                 chat, "tool_choice", "This model's provider cannot be told not to call tools that it called before"
             )
-        raise refusal(chat, "parallel_tool_calls", "This model's provider cannot be told to call one tool at a time")
+        raise unsupported_feature(
+            chat, "parallel_tool_calls", "This model's provider cannot be told to call one tool at a time"
+        )
     wire: Record = {"type": _NATIVE[choice.mode]}
     if choice.mode == "named":
         wire["name"] = choice.name

@@ -1,1 +1,1 @@
-"""What both sides of Bedrock's Converse share: names on the wire and usage."""
+"""Bedrock Converse: names on the wire and usage."""

@@ -1,4 +1,4 @@
-"""Token counts as Bedrock reports them to disjoint classes.
+"""Bedrock Converse: token usage, read into disjoint classes.
 
 Bedrock's `inputTokens` leave out what was read from or written to the cache; thinking is inside `outputTokens` and not
 told apart. Nonsense is tolerated: every class is at least 0. Must never know a price.

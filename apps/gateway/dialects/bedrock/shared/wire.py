@@ -1,4 +1,4 @@
-"""Names and words of Bedrock's Converse that more than one direction needs.
+"""Bedrock Converse: names and constants on the wire.
 
 Knows the wire. Must never know a provider or a model by name.
 """
@@ -12,14 +12,14 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from apps.gateway.canonical.events import FinishReason
-from apps.gateway.dialects.signed_call_ids import split_seal
+from apps.gateway.dialects.signed_call_ids import split_signature
 from apps.kernel.errors import InvalidRequest
 
 Record: TypeAlias = dict[str, Any]
 
 NAME: Final = "bedrock"
 FRAMING: Final = "aws_eventstream"
-# Pictures and files come as bytes.
+# Images and files come as bytes.
 MEDIA_URLS: Final = False
 # Models that are asked in this format do not think unless they are asked to, or show all of it.
 THINKS_WHEN_ASKED: Final = True
@@ -44,14 +44,14 @@ _LONGEST_ID, _DIGITS = 64, 16
 encode = msgspec.json.Encoder().encode
 
 
-def stated(**values: Any) -> Record:
+def without_none(**values: Any) -> Record:
     """Return the fields that are stated: null is never sent."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def write_id(call_id: str) -> str:
     """Return a call's id as Bedrock takes it; the same for a call and its result, and never that of another call."""
-    bare = split_seal(call_id)[0]
+    bare = split_signature(call_id)[0]
     clean = _NOT_IN_IDS.sub("_", bare)
     if clean == bare and 0 < len(bare) <= _LONGEST_ID:
         return bare

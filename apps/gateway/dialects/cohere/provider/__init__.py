@@ -1,1 +1,1 @@
-"""The provider side of Cohere's chat: requests written, answers and failures read."""
+"""Cohere Chat v2, provider side: writes requests, reads answers and failures."""

@@ -1,4 +1,4 @@
-"""What Cohere says when it fails.
+"""Cohere Chat v2, provider side: reads error bodies.
 
 Knows the shape of its error objects. Must never decide what follows from one.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import MOST_WORDS, read_refusal
+from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, read_refusal
 from apps.gateway.dialects.openai.shared.failures import find_failure as find_error_object
 
 _OVERFLOW = re.compile(r"too many tokens|size limit exceeded by \d+ tokens|exceeds? .{0,40}context", re.IGNORECASE)
@@ -29,7 +29,7 @@ def find_failure(answer: Any) -> Failure | None:
     words = answer.get("message")
     failure = find_error_object(answer) if "error" in answer or "detail" in answer else None
     if failure is None and isinstance(words, str) and words:
-        failure = Failure(message=words[:MOST_WORDS])
+        failure = Failure(message=words[:MAX_ERROR_LENGTH])
     if failure is not None and _OVERFLOW.search(failure.message):
         return replace(failure, code="context_length_exceeded")
     return failure

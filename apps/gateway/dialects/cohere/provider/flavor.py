@@ -1,26 +1,36 @@
-"""How a model or provider of Cohere's format differs: the facts that this dialect reads, each with what it is unstated.
+"""Cohere Chat v2, provider side: the facts of a model that this dialect reads, each with its default.
 
 Knows facts. Must never know who states them. docs/adding-a-dialect.md explains each to those who write data files.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from apps.gateway.canonical.chat import Target
+from apps.gateway.dialects.fact import fact
 
 
 class Flavor(msgspec.Struct, frozen=True, kw_only=True):
     """What a model takes."""
 
-    # Bounds in tokens (`min`, `max`) of thinking; a model of which they are not stated does not think.
-    reasoning_budget: dict[str, int] | None = None
-    # How an answer gets the form of a schema.
-    structured_outputs: Literal["native", "tool", "json_object"] = "native"
-    # Fields, named as OpenAI does, that are refused: left out.
-    unsupported: frozenset[str] = frozenset()
+    reasoning_budget: Annotated[
+        dict[str, int] | None,
+        fact(
+            "the model reasons, within these bounds in tokens (`min`, `max`), and reads its earlier reasoning: an "
+            "effort becomes a share of the answer's limit"
+        ),
+    ] = None
+    structured_outputs: Annotated[
+        Literal["native", "tool", "json_object"],
+        fact(
+            "how a JSON schema is kept; beside tools, which Cohere does not take, always by a tool that the client "
+            "does not see"
+        ),
+    ] = "native"
+    unsupported: Annotated[frozenset[str], fact("hints that are dropped with a note")] = frozenset()
 
     @property
     def thinks(self) -> bool:

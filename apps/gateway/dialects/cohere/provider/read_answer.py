@@ -1,4 +1,4 @@
-"""Cohere's answer to canonical events.
+"""Cohere Chat v2, provider side: reads an answer into canonical events.
 
 Knows the events of a stream and the frame of a plain answer. Must never know a model by name: answers do not tell it.
 """
@@ -10,7 +10,14 @@ from typing import Any
 
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import MOST_WORDS, broken, cut, failed_with, read_answer, read_to_the_end
+from apps.gateway.dialects.answer_errors import (
+    MAX_ERROR_LENGTH,
+    drain_frames,
+    failure_event,
+    read_answer,
+    truncated_answer,
+    unreadable_answer,
+)
 from apps.gateway.dialects.cohere.provider.failures import find_failure
 from apps.gateway.dialects.cohere.provider.read_message import MessageReader
 from apps.gateway.dialects.cohere.shared.usage import read_usage
@@ -42,9 +49,9 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
             break
         yield from answer.read(frame)
         if answer.over:
-            read_to_the_end(frames)
+            drain_frames(frames)
             return
-    yield cut()
+    yield truncated_answer()
 
 
 class _Answer:
@@ -60,13 +67,13 @@ class _Answer:
         try:
             answer = read_answer(data)
         except ValueError:
-            return [broken("The provider sent what is not JSON")]
+            return [unreadable_answer("The provider sent what is not JSON")]
         message = answer.get("message") if isinstance(answer, dict) else None
         if not isinstance(message, dict):
             failure = find_failure(answer)
             if failure:
                 return [openai_failed(answer, failure)]
-            return [broken("The provider sent an answer without a message")]
+            return [unreadable_answer("The provider sent an answer without a message")]
         events: list[Event] = []
         self._start(answer, events)
         self._message.read_whole(message, events)
@@ -80,9 +87,9 @@ class _Answer:
         try:
             piece = read_answer(data)
         except ValueError:
-            return self._over([broken("The provider sent what is not JSON")])
+            return self._over([unreadable_answer("The provider sent what is not JSON")])
         if not isinstance(piece, dict):
-            return self._over([broken("The provider sent a stream of what are no events")])
+            return self._over([unreadable_answer("The provider sent a stream of what are no events")])
         kind = piece.get("type")
         if (not isinstance(kind, str) or kind == "error") and (failure := find_failure(piece)):
             return self._over([openai_failed(piece, failure)])
@@ -123,7 +130,9 @@ class _Answer:
         native = word if isinstance(word, str) and word else None
         if native in FAILURE_WORDS:
             message = words if isinstance(words, str) and words else f"The provider ended its answer with `{native}`"
-            return [failed_with(Failure(message=message[:MOST_WORDS], code="upstream_error"), FAILURE_WORDS[native])]
+            return [
+                failure_event(Failure(message=message[:MAX_ERROR_LENGTH], code="upstream_error"), FAILURE_WORDS[native])
+            ]
         self._message.end(events)
         if rest:
             events.append(OpaqueDelta(dialect=NAME, data=rest, of="reply"))

@@ -1,4 +1,4 @@
-"""What an answer rests on, as Cohere says it, to citations as OpenAI writes them.
+"""Cohere Chat v2, provider side: reads citations into OpenAI's annotations.
 
 Knows documents and outputs of tools, and where in them an address stands. Must never know where an answer came from.
 """

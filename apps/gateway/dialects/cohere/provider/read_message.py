@@ -1,4 +1,4 @@
-"""The message of Cohere's answer to canonical events: pieces of a stream, or the message of a plain answer.
+"""Cohere Chat v2, provider side: reads the message of an answer: deltas of a stream, or a plain answer's message.
 
 Knows content, plans, calls and citations. Must never know what stands around a message.
 """
@@ -18,7 +18,7 @@ from apps.gateway.canonical.events import (
     ToolCallStarted,
 )
 from apps.gateway.dialects.cohere.provider.read_citations import read_citation
-from apps.gateway.dialects.cohere.shared.wire import NAME, PLAN_FORMAT, Record, encode, mint
+from apps.gateway.dialects.cohere.shared.wire import NAME, PLAN_FORMAT, Record, encode, new_id
 
 
 class MessageReader:
@@ -82,7 +82,7 @@ class MessageReader:
         events.append(
             ToolCallStarted(
                 index=index,
-                id=call_id if isinstance(call_id, str) and call_id else mint("call_"),
+                id=call_id if isinstance(call_id, str) and call_id else new_id("call_"),
                 name=name if isinstance(name, str) else "",
             )
         )

@@ -1,4 +1,5 @@
-"""Canonical messages to Cohere's. One for one, in order, but that pictures follow the tools' answers of their turn.
+"""Cohere Chat v2, provider side: writes `messages`, one for one and in order; images follow the tool results of their
+turn.
 
 Knows roles and parts of the wire format. Must never know a model by name.
 """
@@ -19,8 +20,8 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.cohere.shared.wire import NAME, PLAN_FORMAT, Record, refused, stated
-from apps.gateway.dialects.signed_call_ids import split_seal
+from apps.gateway.dialects.cohere.shared.wire import NAME, PLAN_FORMAT, Record, refused, without_none
+from apps.gateway.dialects.signed_call_ids import split_signature
 
 
 def write_messages(messages: Sequence[Message], target: Target, *, thinks: bool) -> list[Record]:
@@ -31,7 +32,7 @@ def write_messages(messages: Sequence[Message], target: Target, *, thinks: bool)
     for number, message in enumerate(messages):
         place = f"messages[{number}]"
         if message.name is not None:
-            target.lose(f"{place}.name", "messages have no names at this model's provider")
+            target.note_dropped(f"{place}.name", "messages have no names at this model's provider")
         results = [part for part in message.parts if isinstance(part, ToolResult)]
         if shown and not results:
             written.append({"role": "user", "content": shown})
@@ -58,12 +59,12 @@ def _answer(parts: list[Part], place: str, target: Target, *, thinks: bool) -> R
     plans = [part for part in thoughts if part.format == PLAN_FORMAT or (calls and not thinks)]
     said = [part for part in parts if not isinstance(part, ToolCall | Reasoning | Image)]
     if any(isinstance(part, Image) for part in parts):
-        target.lose(f"{place}.images", "an answer's pictures cannot go back to this model's provider")
+        target.note_dropped(f"{place}.images", "an answer's pictures cannot go back to this model's provider")
     content = _content(said, place)
     if thinks:
         deep = [part for part in thoughts if part not in plans]
         content = [*({"type": "thinking", "thinking": part.text} for part in deep), *content]
-    return stated(
+    return without_none(
         role="assistant",
         content=_plain(content) if content or not calls else None,
         tool_plan="\n".join(part.text for part in plans) if plans and calls else None,
@@ -73,11 +74,11 @@ def _answer(parts: list[Part], place: str, target: Target, *, thinks: bool) -> R
 
 def _call(call: ToolCall) -> Record:
     function = {"name": call.name, "arguments": call.arguments or "{}"}
-    return {"id": split_seal(call.id)[0], "type": "function", "function": function}
+    return {"id": split_signature(call.id)[0], "type": "function", "function": function}
 
 
 def _result(result: ToolResult, place: str, shown: list[Record]) -> Record:
-    """Return what a tool answered; the pictures in it are added to `shown`."""
+    """Return what a tool answered; the images in it are added to `shown`."""
     content: list[Record] = []
     for part in _content(result.parts, place):
         (shown if part["type"] == "image_url" else content).append(part)
@@ -85,17 +86,17 @@ def _result(result: ToolResult, place: str, shown: list[Record]) -> Record:
         content = [{"type": "text", "text": "Error:"}, *content]
         if all(part["type"] == "text" for part in content):
             content = [{"type": "text", "text": " ".join(part["text"] for part in content)}]
-    return {"role": "tool", "tool_call_id": split_seal(result.call_id)[0], "content": _plain(content)}
+    return {"role": "tool", "tool_call_id": split_signature(result.call_id)[0], "content": _plain(content)}
 
 
 def _content(parts: Sequence[Part], place: str, *, only_text: bool = False) -> list[Record]:
-    """Return parts as the wire has them. Raises InvalidRequest for what is neither text nor, for users, a picture."""
+    """Return parts as the wire has them. Raises InvalidRequest for what is neither text nor, for users, an image."""
     content: list[Record] = []
     for number, part in enumerate(parts):
         if isinstance(part, Text | Refusal):
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, Image) and not only_text:
-            content.append({"type": "image_url", "image_url": stated(url=part.url, detail=part.detail)})
+            content.append({"type": "image_url", "image_url": without_none(url=part.url, detail=part.detail)})
         elif isinstance(part, Opaque) and part.dialect == NAME:
             content.append(dict(part.data))
         else:

@@ -1,4 +1,4 @@
-"""A canonical chat to the body that Cohere reads.
+"""Cohere Chat v2, provider side: writes a canonical chat as a request body.
 
 Knows the format's fields and ranges. A wish that it has no words for is noted as a loss; what would change what the
 client gets is refused before anything is sent. Must never know a model by name.
@@ -12,9 +12,10 @@ from apps.gateway.canonical.chat import Chat, Effort, Message, Target, Text
 from apps.gateway.dialects.cohere.provider.flavor import Flavor, flavor_of
 from apps.gateway.dialects.cohere.provider.write_messages import write_messages
 from apps.gateway.dialects.cohere.provider.write_tools import write_tools
-from apps.gateway.dialects.cohere.shared.wire import Record, encode, refused, stated
-from apps.gateway.dialects.hidden_tool import with_hidden_tool
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.cohere.shared.wire import NAME, Record, encode, refused, without_none
+from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
+from apps.gateway.dialects.structured_output_tool import add_structured_output_tool
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 # The bounds that Cohere states.
 _RANGES: Final = {
@@ -54,10 +55,11 @@ def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
     flavor = flavor_of(target)
     _refuse_unspeakable(chat)
+    chat = drop_foreign_blocks(chat, target, NAME)
     _lose_wishes(chat, target)
     if _needs_tool(chat, flavor):
-        chat = with_hidden_tool(chat, target)
-    wire = stated(
+        chat = add_structured_output_tool(chat, target)
+    wire = without_none(
         model=target.model_name,
         messages=write_messages(chat.messages, target, thinks=flavor.thinks),
         stream=chat.stream or None,
@@ -86,9 +88,9 @@ def _refuse_unspeakable(chat: Chat) -> None:
 def _lose_wishes(chat: Chat, target: Target) -> None:
     for name in _WITHOUT_WORDS:
         if getattr(chat, name) is not None:
-            lose(chat, target, name, f"{name} {_NO_FIELD}")
+            note_dropped(chat, target, name, f"{name} {_NO_FIELD}")
     for name in chat.extra or ():
-        target.lose(name, f"{name} {_NO_FIELD}")
+        target.note_dropped(name, f"{name} {_NO_FIELD}")
 
 
 def _needs_tool(chat: Chat, flavor: Flavor) -> bool:
@@ -106,14 +108,14 @@ def _sampling(chat: Chat, flavor: Flavor, target: Target) -> Record:
         if value is None or value == []:
             continue
         if name in flavor.unsupported:
-            lose(chat, target, name, f"{name} {_NO_FIELD}")
+            note_dropped(chat, target, name, f"{name} {_NO_FIELD}")
             continue
         if name == "top_k" and value < 0:
             # OpenAI-alikes write -1 for "all of them", which is the rule.
             continue
         least, most = _RANGES.get(name, (None, None))
         if least is not None and most is not None and not least <= value <= most:
-            lose(chat, target, name, f"this model's provider takes {name} from {least} to {most}")
+            note_dropped(chat, target, name, f"this model's provider takes {name} from {least} to {most}")
             continue
         wire[_NAMES.get(name, name)] = value
     return wire
@@ -127,14 +129,16 @@ def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record | None:
     if asked.effort == "none" and asked.max_tokens is None:
         return {"type": "disabled"} if flavor.thinks else None
     if flavor.reasoning_budget is None:
-        lose(chat, target, "reasoning_effort" if asked.max_tokens is None else "reasoning", "this model does not think")
+        note_dropped(
+            chat, target, "reasoning_effort" if asked.max_tokens is None else "reasoning", "this model does not think"
+        )
         return None
     budget = asked.max_tokens
     limit = chat.max_tokens or target.max_output
     if budget is None and asked.effort in _SHARES and limit is not None:
         most = flavor.reasoning_budget.get("max", limit)
         budget = max(min(int(limit * _SHARES[asked.effort]), most), flavor.reasoning_budget.get("min", 1), 1)
-    return stated(type="enabled", token_budget=budget)
+    return without_none(type="enabled", token_budget=budget)
 
 
 def _form(chat: Chat) -> Record | None:
@@ -145,7 +149,7 @@ def _form(chat: Chat) -> Record | None:
     schema = form.schema
     if schema is not None and form.description and "description" not in schema:
         schema = {"description": form.description, **schema}
-    return stated(type="json_object", json_schema=schema)
+    return without_none(type="json_object", json_schema=schema)
 
 
 def _speaks_of_json(messages: list[Message]) -> bool:

@@ -1,4 +1,4 @@
-"""Tools and the choice among them to Cohere's. There is no word for one tool: it is sent alone, and has to be called.
+"""Cohere Chat v2, provider side: writes `tools` and `tool_choice`. A named tool is sent alone and required.
 
 Knows what may stand beside what. Must never know a model by name.
 """
@@ -6,8 +6,8 @@ Knows what may stand beside what. Must never know a model by name.
 from __future__ import annotations
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Target, WebSearchTool
-from apps.gateway.dialects.cohere.shared.wire import Record, refused, stated
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.cohere.shared.wire import Record, refused, without_none
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 _NO_PARAMETERS: Record = {"type": "object", "properties": {}}
 _MODES = {"required": "REQUIRED", "named": "REQUIRED", "none": "NONE"}
@@ -24,8 +24,10 @@ def write_tools(chat: Chat, target: Target) -> Record:
         raise refused("A tool is of a kind that this model's provider does not have", "tools")
     mode, tools = _chosen(chat, tools)
     if tools and chat.parallel_tool_calls is False:
-        lose(chat, target, "parallel_tool_calls", "this model's provider cannot be told to call one tool at a time")
-    return stated(
+        note_dropped(
+            chat, target, "parallel_tool_calls", "this model's provider cannot be told to call one tool at a time"
+        )
+    return without_none(
         tools=[_tool(tool) for tool in tools] or None,
         strict_tools=_strict(tools, target),
         tool_choice=_MODES.get(mode) if tools else None,
@@ -47,7 +49,7 @@ def _chosen(chat: Chat, tools: list[FunctionTool]) -> tuple[str, list[FunctionTo
 
 
 def _tool(tool: FunctionTool) -> Record:
-    function = stated(name=tool.name, description=tool.description, parameters=tool.parameters or _NO_PARAMETERS)
+    function = without_none(name=tool.name, description=tool.description, parameters=tool.parameters or _NO_PARAMETERS)
     return {"type": "function", "function": function}
 
 
@@ -59,7 +61,7 @@ def _strict(tools: list[FunctionTool], target: Target) -> bool | None:
         return None
     if len(strict) == len(tools) and all((tool.parameters or {}).get("required") for tool in tools):
         return True
-    target.lose(
+    target.note_dropped(
         "tools", "this model's provider binds the arguments of all tools to their schemas or of none: not `strict`"
     )
     return None

@@ -1,1 +1,1 @@
-"""What both sides of Cohere's chat share: names on the wire and usage."""
+"""Cohere Chat v2: names on the wire and usage."""

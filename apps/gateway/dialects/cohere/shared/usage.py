@@ -1,4 +1,4 @@
-"""Token counts as Cohere reports them to disjoint classes.
+"""Cohere Chat v2: token usage, read into disjoint classes.
 
 Knows that there are two counts. `billed_units` is what is charged: without the instructions that Cohere itself puts
 before every prompt, and without thinking. `tokens` is all that the model read and wrote; it counts only where nothing

@@ -1,4 +1,4 @@
-"""Names and words of Cohere's chat that more than one direction needs.
+"""Cohere Chat v2: names and constants on the wire.
 
 Knows the wire. Must never know a provider or a model by name.
 """
@@ -33,12 +33,12 @@ FAILURE_WORDS: Final = {"ERROR": 502, "TIMEOUT": 504}
 encode = msgspec.json.Encoder().encode
 
 
-def mint(prefix: str) -> str:
+def new_id(prefix: str) -> str:
     """Return an id for what was given none: the prefix and 24 characters."""
     return prefix + secrets.token_hex(12)
 
 
-def stated(**values: Any) -> Record:
+def without_none(**values: Any) -> Record:
     """Return the fields that are stated: null is never sent."""
     return {name: value for name, value in values.items() if value is not None}
 

@@ -1,1 +1,1 @@
-"""The provider side of Google's generateContent: requests written, answers and failures read."""
+"""Google generateContent, provider side: writes requests, reads answers and failures."""

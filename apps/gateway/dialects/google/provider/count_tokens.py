@@ -1,4 +1,4 @@
-"""How many tokens a prompt has, asked of Google itself.
+"""Google generateContent, provider side: token counting by `:countTokens`.
 
 Knows the form of question and answer. Must never know a model by name.
 """

@@ -1,4 +1,4 @@
-"""What Google says when it fails.
+"""Google generateContent, provider side: reads error bodies.
 
 Knows the shape of Google's error objects. Must never decide what follows from one.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import MOST_WORDS, failed_with, read_refusal
+from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_refusal
 from apps.gateway.dialects.google.shared.wire import Record
 
 _OVERFLOW = re.compile(
@@ -36,7 +36,7 @@ def find_failure(answer: Any) -> Failure | None:
     if _OVERFLOW.search(message):
         code = "context_length_exceeded"
     return Failure(
-        message=message[:MOST_WORDS],
+        message=message[:MAX_ERROR_LENGTH],
         code=code if isinstance(code, str) and code else None,
         # Google says 400 of a credential that it does not know, as if the request were wrong.
         status=401 if code == "API_KEY_INVALID" else None,
@@ -46,7 +46,7 @@ def find_failure(answer: Any) -> Failure | None:
 def failed(answer: Any, failure: Failure) -> Failed:
     """Return the end of an answer that holds an error, with the status that Google gives it, else 502."""
     code = (_error_in(answer) or {}).get("code")
-    return failed_with(failure, code if isinstance(code, int) and 400 <= code <= 599 else 502)
+    return failure_event(failure, code if isinstance(code, int) and 400 <= code <= 599 else 502)
 
 
 def _error_in(answer: Any) -> Record | None:

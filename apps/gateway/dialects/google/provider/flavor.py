@@ -1,26 +1,33 @@
-"""How a provider's flavor of Google's format differs: the facts that this dialect reads, each with what it is unstated.
+"""Google generateContent, provider side: the facts of a model that this dialect reads, each with its default.
 
 Knows facts. Must never know who states them.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from apps.gateway.canonical.chat import Target
+from apps.gateway.dialects.fact import fact
 
 
 class Flavor(msgspec.Struct, frozen=True, kw_only=True):
     """What a model takes."""
 
-    # The efforts that a model knows by name: it takes a level of thinking.
-    reasoning_efforts: tuple[str, ...] = ()
-    # Bounds in tokens (`min`, `max`) of a model that takes a budget for thinking.
-    reasoning_budget: dict[str, int] | None = None
-    # What is understood beyond what every model does: `search_with_tools`, a web search beside functions.
-    takes: frozenset[str] = frozenset()
+    reasoning_efforts: Annotated[
+        tuple[str, ...],
+        fact("the model takes a level of thinking, named by the effort; so does one that states no budget either"),
+    ] = ()
+    reasoning_budget: Annotated[
+        dict[str, int] | None,
+        fact("the model takes a budget of tokens for thinking: an effort becomes one within these bounds"),
+    ] = None
+    takes: Annotated[
+        frozenset[str],
+        fact("`search_with_tools`: a web search beside functions, which is refused otherwise"),
+    ] = frozenset()
 
     @property
     def thinking(self) -> Literal["level", "budget"]:
@@ -28,12 +35,11 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
         return "budget" if self.reasoning_budget is not None and not self.reasoning_efforts else "level"
 
     @property
-    def sealed(self) -> bool:
-        """Whether a call in the history needs a seal: models that know levels insist."""
+    def requires_signatures(self) -> bool:
+        """Whether a call in the history needs a thought signature: models that know levels insist."""
         return self.thinking == "level"
 
 
 def flavor_of(target: Target) -> Flavor:
     """Return how a chat has to be written for a target."""
-    facts: dict[str, Any] = target.facts
-    return msgspec.convert(facts, Flavor)
+    return msgspec.convert(target.facts, Flavor)

@@ -1,4 +1,5 @@
-"""Google's answer to canonical events. A plain answer is read as a stream of one chunk.
+"""Google generateContent, provider side: reads an answer into canonical events. A plain answer is read as a stream of
+one chunk.
 
 Knows the shapes of chunks, and that counts in them are running totals. Must never know a model by name.
 """
@@ -9,13 +10,13 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
-from apps.gateway.canonical.events import Event, Finished, Started, UsageReported, Waiting
+from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, Started, UsageReported, Waiting
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import broken, cut, read_answer
+from apps.gateway.dialects.answer_errors import read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.google.provider.failures import failed, find_failure
 from apps.gateway.dialects.google.provider.read_candidate import CandidateReader
 from apps.gateway.dialects.google.shared.usage import read_usage
-from apps.gateway.dialects.google.shared.wire import FAILURE_WORDS, FINISH_REASONS, Record
+from apps.gateway.dialects.google.shared.wire import FAILURE_WORDS, FINISH_REASONS, NAME, Record
 from apps.kernel.usage import Usage
 
 
@@ -51,6 +52,7 @@ class _Answer:
         self._started = False
         self._candidates: dict[int, CandidateReader] = {}
         self._blocked: str | None = None
+        self._feedback: Record = {}
         self._reported: Any = None
         self._usage: Usage | None = None
 
@@ -59,16 +61,16 @@ class _Answer:
         try:
             chunk = read_answer(data)
         except ValueError:
-            return self._end_with(broken("The provider sent what is not JSON"))
+            return self._end_with(unreadable_answer("The provider sent what is not JSON"))
         if failure := find_failure(chunk):
             return self._end_with(failed(chunk, failure))
         if not isinstance(chunk, dict):
-            return self._end_with(broken("The provider sent an answer without candidates"))
+            return self._end_with(unreadable_answer("The provider sent an answer without candidates"))
         events: list[Event] = []
         candidates = chunk.get("candidates")
         feedback = chunk.get("promptFeedback")
         if isinstance(feedback, dict) and isinstance(word := feedback.get("blockReason"), str) and word:
-            self._blocked = word
+            self._blocked, self._feedback = word, feedback
         if not self._started and (candidates or self._blocked or chunk.get("responseId")):
             self._started = True
             events.append(_started(chunk))
@@ -85,11 +87,14 @@ class _Answer:
         """Return what is left to say."""
         if not self._candidates and self._blocked:
             self.over = True
-            return [Finished(reason="content_filter", native=self._blocked)]
+            own = OpaqueDelta(dialect=NAME, data={"promptFeedback": self._feedback}, of="reply")
+            return [own, Finished(reason="content_filter", native=self._blocked)]
         if not self._candidates:
-            return self._end_with(broken("The provider sent an answer without candidates") if whole else cut())
+            return self._end_with(
+                unreadable_answer("The provider sent an answer without candidates") if whole else truncated_answer()
+            )
         if not whole and any(reader.finish_word is None for reader in self._candidates.values()):
-            return self._end_with(cut())
+            return self._end_with(truncated_answer())
         events: list[Event] = []
         for index, reader in sorted(self._candidates.items()):
             reader.end(events)

@@ -1,6 +1,6 @@
-"""One candidate of Google's answer to canonical events: parts as they come, whole.
+"""Google generateContent, provider side: reads one candidate into canonical events, part by part.
 
-Knows parts and the seals on them. Must never know what stands around candidates.
+Knows parts and the signatures on them. Must never know what stands around candidates.
 """
 
 from __future__ import annotations
@@ -21,8 +21,17 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.dialects.google.provider.function_names import read_name
 from apps.gateway.dialects.google.provider.read_citations import read_citations, read_queries
-from apps.gateway.dialects.google.shared.wire import IMAGE_SEAL, NAME, SEAL_FORMAT, TEXT_SEAL, Record, encode, mint
-from apps.gateway.dialects.signed_call_ids import join_seal
+from apps.gateway.dialects.google.shared.part_layout import Layout
+from apps.gateway.dialects.google.shared.wire import (
+    IMAGE_SIGNATURE,
+    NAME,
+    SIGNATURE_FORMAT,
+    TEXT_SIGNATURE,
+    Record,
+    encode,
+    new_id,
+)
+from apps.gateway.dialects.signed_call_ids import join_signature
 
 _KNOWN = frozenset({"index", "content", "finishReason", "logprobsResult"})
 
@@ -38,7 +47,7 @@ class CandidateReader:
         self._texts: list[str] = []
         self._thinking = False
         self._blocks = self._calls = self._images = 0
-        self._foreign: list[Record] = []
+        self._layout = Layout()
         self._around: Record = {}
         self._grounding: Record = {}
 
@@ -66,31 +75,37 @@ class CandidateReader:
         if self._grounding:
             citations = read_citations(self._grounding, "".join(self._texts))
             events.extend(Annotated(choice=self._index, annotation=citation) for citation in citations)
-        if self._foreign:
-            events.append(OpaqueDelta(choice=self._index, dialect=NAME, data={"parts": self._foreign}))
+        if (entries := self._layout.entries) is not None:
+            events.append(OpaqueDelta(choice=self._index, dialect=NAME, data={"parts": entries}))
         if self._around:
             events.append(OpaqueDelta(choice=self._index, dialect=NAME, data=self._around, of="choice"))
 
     def _read_part(self, part: Record, events: list[Event]) -> None:
-        seal = part.get("thoughtSignature")
-        signature = seal if isinstance(seal, str) and seal else None
+        signature = part.get("thoughtSignature")
+        signature = signature if isinstance(signature, str) and signature else None
         text, call, blob = part.get("text"), part.get("functionCall"), part.get("inlineData")
+        signed = signature is not None
         if part.get("thought") is True and isinstance(text, str):
+            self._layout.add("thought", len(text), signed=signed)
             self._think(text, signature, events)
         elif isinstance(call, dict):
+            self._layout.add("call")
             self._read_call(call, signature, events)
         elif isinstance(text, str):
-            self._seal(TEXT_SEAL, signature, events)
+            if text or signed:
+                self._layout.add("text", len(text), signed=signed)
+            self._add_signature(TEXT_SIGNATURE, signature, events)
             if text:
                 self._texts.append(text)
                 events.append(TextDelta(choice=self._index, text=text))
         elif isinstance(blob, dict) and part.get("thought") is not True and self._read_blob(blob, events):
-            self._seal(f"{IMAGE_SEAL}{self._images - 1}", signature, events)
+            self._add_signature(f"{IMAGE_SIGNATURE}{self._images - 1}", signature, events)
         elif part:
-            self._foreign.append(part)
+            self._layout.add_own(part)
+            events.append(OpaqueDelta(choice=self._index, dialect=NAME, data={"part": part}, of="stream"))
 
     def _think(self, text: str, signature: str | None, events: list[Event]) -> None:
-        """Add thinking; a seal on it ends its block."""
+        """Add thinking; a signature on it ends its block."""
         if not self._thinking:
             self._thinking = True
             self._blocks += 1
@@ -100,28 +115,30 @@ class CandidateReader:
                     choice=self._index,
                     text=text,
                     signature=signature,
-                    format=SEAL_FORMAT if signature else None,
+                    format=SIGNATURE_FORMAT if signature else None,
                     block=self._blocks - 1,
                 )
             )
         self._thinking = signature is None
 
-    def _seal(self, name: str, signature: str | None, events: list[Event]) -> None:
-        """Add a block of its own for the seal on a part that has no place for one."""
+    def _add_signature(self, name: str, signature: str | None, events: list[Event]) -> None:
+        """Add a block of its own for the signature on a part that has no place for one."""
         if signature is None:
             return
         self._thinking = False
         self._blocks += 1
         events.append(
-            ReasoningDelta(choice=self._index, signature=signature, id=name, format=SEAL_FORMAT, block=self._blocks - 1)
+            ReasoningDelta(
+                choice=self._index, signature=signature, id=name, format=SIGNATURE_FORMAT, block=self._blocks - 1
+            )
         )
 
     def _read_call(self, call: Record, signature: str | None, events: list[Event]) -> None:
         stated, name, arguments = call.get("id"), call.get("name"), call.get("args")
-        call_id = stated if isinstance(stated, str) and stated else mint("call_")
+        call_id = stated if isinstance(stated, str) and stated else new_id("call_")
         extra: Record | None = None
         if signature is not None:
-            call_id = join_seal(call_id, signature)
+            call_id = join_signature(call_id, signature)
             extra = {"extra_content": {"google": {"thought_signature": signature}}}
         self.has_calls = True
         events.append(
@@ -138,14 +155,16 @@ class CandidateReader:
         self._calls += 1
 
     def _read_blob(self, blob: Record, events: list[Event]) -> bool:
-        """Add a picture or sound; False for anything else. Only pictures are numbered."""
+        """Add an image or sound; False for anything else. Only images are numbered."""
         media_type, data = blob.get("mimeType"), blob.get("data")
         if not isinstance(media_type, str) or not isinstance(data, str):
             return False
         if media_type.startswith("audio/"):
+            self._layout.add("audio")
             events.append(AudioDelta(choice=self._index, data=data))
             return True
         if media_type.startswith("image/"):
+            self._layout.add("image")
             self._images += 1
             events.append(ImageMade(choice=self._index, url=f"data:{media_type};base64,{data}"))
             return True

@@ -1,4 +1,4 @@
-"""What an answer rests on (`groundingMetadata`) to citations as OpenAI writes them.
+"""Google generateContent, provider side: reads `groundingMetadata` into OpenAI's annotations.
 
 Knows that Google counts bytes of UTF-8 where OpenAI counts characters. Must never know where an answer came from.
 """

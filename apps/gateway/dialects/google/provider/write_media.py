@@ -1,4 +1,5 @@
-"""Pictures, sound and documents to Google's parts: bytes inline, or an address that Google fetches itself.
+"""Google generateContent, provider side: writes images, audio and documents: bytes inline, or an address that Google
+fetches.
 
 Knows media types and data URLs. Must never fetch anything.
 """
@@ -10,7 +11,7 @@ from mimetypes import MimeTypes
 from urllib.parse import urlsplit
 
 from apps.gateway.canonical.chat import Audio, File, Image
-from apps.gateway.dialects.google.shared.wire import Record, stated
+from apps.gateway.dialects.google.shared.wire import Record, without_none
 from apps.kernel.errors import InvalidRequest
 
 _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)(?:;[^;,]+)*;base64,", re.IGNORECASE)
@@ -24,7 +25,7 @@ _SOUNDS = {"pcm16": "audio/pcm"}
 
 
 def write_image(image: Image) -> Record:
-    """Return a picture. Raises InvalidRequest for a data URL that cannot be read."""
+    """Return an image. Raises InvalidRequest for a data URL that cannot be read."""
     return _located(image.url, "image/png", None)
 
 
@@ -49,7 +50,7 @@ def _located(url: str, otherwise: str | None, known: str | None) -> Record:
     """Return what a URL holds or points to. `otherwise` is the type of a data URL that states none."""
     if url[:5].lower() != "data:":
         media_type = known or _type_of(urlsplit(url).path)
-        return {"fileData": stated(mimeType=media_type and _CORRECT.get(media_type, media_type), fileUri=url)}
+        return {"fileData": without_none(mimeType=media_type and _CORRECT.get(media_type, media_type), fileUri=url)}
     head = _DATA_URL.match(url)
     media_type = (head["type"].lower() or otherwise) if head else None
     if head is None or media_type is None:

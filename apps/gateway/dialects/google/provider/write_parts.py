@@ -1,7 +1,8 @@
-"""Parts of canonical messages to Google's parts; in a model's answer, each with the seal that it came with.
+"""Google generateContent, provider side: writes the parts of a turn; those of a model's turn each with its thought
+signature.
 
-Knows where seals travel: a call's in its `extra` and in its id, any other in a block of thinking whose id names the
-part. Must never know turns.
+Knows where signatures travel: a call's in its `extra` and in its id, any other in a block of thinking whose id names
+the part. Must never know turns.
 """
 
 from __future__ import annotations
@@ -15,18 +16,24 @@ from apps.gateway.canonical.chat import Audio, File, Image, Opaque, Part, Reason
 from apps.gateway.dialects.fields import BOUNDS
 from apps.gateway.dialects.google.provider.function_names import write_name
 from apps.gateway.dialects.google.provider.write_media import write_audio, write_file, write_image
-from apps.gateway.dialects.google.shared.wire import IMAGE_SEAL, NAME, SEAL_FORMAT, TEXT_SEAL, Record
-from apps.gateway.dialects.signed_call_ids import split_seal
+from apps.gateway.dialects.google.shared.wire import IMAGE_SIGNATURE, NAME, SIGNATURE_FORMAT, TEXT_SIGNATURE, Record
+from apps.gateway.dialects.signed_call_ids import split_signature
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import decode_text_within
 
-# What Google takes for the seal of a call that it did not make: base64 of the documented words
+# What Google takes for the signature of a call that it did not make: base64 of the documented words
 # `skip_thought_signature_validator`.
-NO_SEAL = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
+PLACEHOLDER_SIGNATURE = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
 
 
-def write_part(part: Part) -> Record:
-    """Return a part. Raises InvalidRequest for what the format has no words for."""
+def write_part(part: Part, *, ours: bool = False) -> Record:
+    """Return a part; `ours`: with the fields of it that only this format knows. Raises InvalidRequest for what the
+    format has no words for."""
+    wire = _write(part)
+    return {**wire, **part.extra} if ours and part.extra else wire
+
+
+def _write(part: Part) -> Record:
     match part:
         case Text() | Refusal():
             return {"text": part.text}
@@ -46,50 +53,57 @@ def write_part(part: Part) -> Record:
             )
 
 
-def write_answer(parts: list[Part], *, sealed: bool) -> list[Record]:
-    """Return what a model said: its sealed thinking, then everything else. `sealed`: its first call needs a seal."""
-    blocks = [part for part in parts if isinstance(part, Reasoning) and part.signature and part.format == SEAL_FORMAT]
-    thoughts = [
-        {"text": block.text, "thought": True, "thoughtSignature": block.signature} for block in blocks if block.text
-    ]
+def write_answer(parts: list[Part], *, signed: bool, ours: bool = False) -> list[Record]:
+    """Return what a model said: its signed thinking, for clients of this format (`ours`) all of it, then everything
+    else. `signed`: its first call needs one."""
+    thinking = [part for part in parts if isinstance(part, Reasoning)]
+    blocks = [part for part in thinking if part.signature and part.format == SIGNATURE_FORMAT]
+    shown = [block for block in thinking if block.text and (block in blocks or (ours and block.format is None))]
     said = [
-        write_part(part)
+        write_part(part, ours=ours)
         for part in parts
         if not isinstance(part, Reasoning | ToolCall) and not (isinstance(part, Text) and not part.text)
     ]
-    calls = [_call(part) for part in parts if isinstance(part, ToolCall)]
-    if sealed and calls:
-        calls[0].setdefault("thoughtSignature", NO_SEAL)
-    return [*thoughts, *_sealed(said, [block for block in blocks if not block.text]), *calls]
+    calls = [_call(part, ours=ours) for part in parts if isinstance(part, ToolCall)]
+    if signed and calls:
+        calls[0].setdefault("thoughtSignature", PLACEHOLDER_SIGNATURE)
+    return [*map(_thought, shown), *_signed(said, [block for block in blocks if not block.text]), *calls]
 
 
-def _sealed(said: list[Record], seals: list[Reasoning]) -> Iterator[Record]:
-    """Yield what was said, each seal on its part: a text's on the last text, one without its part on an empty text."""
+def _thought(block: Reasoning) -> Record:
+    wire = {"text": block.text, "thought": True}
+    return {**wire, "thoughtSignature": block.signature} if block.format == SIGNATURE_FORMAT else wire
+
+
+def _signed(said: list[Record], signatures: list[Reasoning]) -> Iterator[Record]:
+    """Yield what was said, each signature on its part; a text's on the last one, else on an empty text."""
     texts = [wire for wire in said if "text" in wire][-1:]
     pictures = [wire for wire in said if "inlineData" in wire or "fileData" in wire]
-    for seal in seals:
-        name = seal.id or ""
-        if name == TEXT_SEAL:
+    for signature in signatures:
+        name = signature.id or ""
+        if name == TEXT_SIGNATURE:
             found = texts.pop() if texts else None
         else:
-            place = name.removeprefix(IMAGE_SEAL)
+            place = name.removeprefix(IMAGE_SIGNATURE)
             found = pictures[int(place)] if place.isdecimal() and int(place) < len(pictures) else None
         if found is None:
-            yield {"text": "", "thoughtSignature": seal.signature}
+            yield {"text": "", "thoughtSignature": signature.signature}
         else:
-            found["thoughtSignature"] = seal.signature
+            found["thoughtSignature"] = signature.signature
     yield from said
 
 
-def _call(call: ToolCall) -> Record:
-    call_id, carried = split_seal(call.id)
+def _call(call: ToolCall, *, ours: bool) -> Record:
+    call_id, carried = split_signature(call.id)
     wire: Record = {"functionCall": {"id": call_id, "name": write_name(call.name), "args": _arguments(call.arguments)}}
-    seal = _stated_seal(call.extra) or carried
-    return wire if seal is None else {**wire, "thoughtSignature": seal}
+    if ours and call.extra and isinstance(own := call.extra.get("functionCall"), dict):
+        wire["functionCall"] = {**own, **wire["functionCall"]}
+    signature = stated_signature(call.extra) or carried
+    return wire if signature is None else {**wire, "thoughtSignature": signature}
 
 
-def _stated_seal(extra: Record | None) -> str | None:
-    """Return the seal in a call's `extra_content.google.thought_signature`, where Google's own OpenAI format has it."""
+def stated_signature(extra: Record | None) -> str | None:
+    """Return a call's `extra_content.google.thought_signature`, where Google's own OpenAI format has the signature."""
     found: Any = extra
     for name in ("extra_content", "google", "thought_signature"):
         found = found.get(name) if isinstance(found, dict) else None

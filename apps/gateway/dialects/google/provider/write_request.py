@@ -1,4 +1,4 @@
-"""A canonical chat to Google's `generateContent`.
+"""Google generateContent, provider side: writes a canonical chat as a request body.
 
 Knows the format's fields. Hints that it has no words for are left out with a note; what would change what the client
 gets is refused before anything is sent. Must never know a model by name.
@@ -10,14 +10,15 @@ from typing import Final
 from urllib.parse import quote
 
 from apps.gateway.canonical.chat import Chat, Effort, Target
-from apps.gateway.dialects.google.provider.drop_unsupported_fields import speakable
+from apps.gateway.dialects.google.provider.drop_unsupported_fields import drop_unsupported_fields
 from apps.gateway.dialects.google.provider.flavor import Flavor, flavor_of
+from apps.gateway.dialects.google.provider.passthrough import merged, pass_on, passes
 from apps.gateway.dialects.google.provider.write_contents import write_contents
 from apps.gateway.dialects.google.provider.write_tools import write_tools
-from apps.gateway.dialects.google.shared.wire import Record, encode, stated
-from apps.gateway.dialects.reasoning_efforts import nearest
-from apps.gateway.dialects.schemas import for_google
-from apps.gateway.dialects.unsupported_fields import lose, refusal
+from apps.gateway.dialects.google.shared.wire import NAME, Record, encode, without_none
+from apps.gateway.dialects.reasoning_efforts import nearest_effort
+from apps.gateway.dialects.schemas import google_schema
+from apps.gateway.dialects.unsupported_fields import note_dropped, unsupported_feature
 
 MAX_STOPS, MAX_SEED = 5, 2**31 - 1
 
@@ -50,35 +51,52 @@ def path(chat: Chat, target: Target) -> str:
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
+    wire = write_fields(chat, target)
+    if wire.pop("labels", None) is not None:
+        target.note_dropped("labels", "not available from this model's provider")
+    return encode(wire)
+
+
+def write_fields(chat: Chat, target: Target) -> Record:
+    """Return the fields of the body, those of Google Cloud alone included. Raises InvalidRequest as `write_request`.
+
+    What a client of this format wrote passes through, unless something in it has to be changed.
+    """
     flavor = flavor_of(target)
-    chat = speakable(chat, flavor, target)
-    instructions, contents = write_contents(chat.messages, sealed=flavor.sealed)
-    config = _sampling(chat, target) | _form(chat, target) | _pictures(chat) | _thinking(chat, flavor, target)
-    wire = stated(
+    chat = drop_unsupported_fields(chat, flavor, target)
+    tools = write_tools(chat, flavor, target)
+    known = len(target.dropped_fields)
+    sampling, rest = _sampling(chat, target), _pictures(chat) | _thinking(chat, flavor, target)
+    if chat.source is not None and len(target.dropped_fields) == known and passes(chat, flavor):
+        return pass_on(chat, chat.source.body)
+    ours = chat.dialect == NAME
+    instructions, contents = write_contents(chat.messages, signed=flavor.requires_signatures, ours=ours)
+    config = sampling | _form(chat, target) | rest
+    wire = without_none(
         systemInstruction={"parts": instructions} if instructions else None,
         contents=contents,
-        **write_tools(chat, flavor, target),
+        **tools,
         generationConfig=config or None,
         serviceTier=_tier(chat, target),
     )
-    return encode(wire)
+    return merged(wire, chat.extra) if ours and chat.extra else wire
 
 
 def _sampling(chat: Chat, target: Target) -> Record:
     if chat.stop is not None and len(chat.stop) > MAX_STOPS:
-        raise refusal(chat, "stop", f"This model's provider takes at most {MAX_STOPS} stop sequences")
+        raise unsupported_feature(chat, "stop", f"This model's provider takes at most {MAX_STOPS} stop sequences")
     seed = chat.seed
     if seed is None and chat.image_config:
         seed = chat.image_config.get("seed")
     if seed is not None and not -MAX_SEED <= seed <= MAX_SEED:
-        lose(chat, target, "seed", "this model's provider takes a seed of 32 bits")
+        note_dropped(chat, target, "seed", "this model's provider takes a seed of 32 bits")
         seed = None
     temperature = chat.temperature
     if temperature is not None and target.facts.get("temperature") is False:
         if temperature != 1:
-            lose(chat, target, "temperature", "the model chooses its words alone")
+            note_dropped(chat, target, "temperature", "the model chooses its words alone")
         temperature = None
-    return stated(
+    return without_none(
         maxOutputTokens=chat.max_tokens,
         temperature=temperature,
         topP=chat.top_p,
@@ -101,27 +119,29 @@ def _form(chat: Chat, target: Target) -> Record:
         return {}
     schema = form.schema
     if schema is not None:
-        schema, unbound = for_google(schema)
+        schema, unbound = google_schema(schema)
         if unbound:
-            lose(chat, target, "response_format", f"the answer is not bound to {', '.join(unbound)} of its schema")
-    return stated(responseMimeType="application/json", responseJsonSchema=schema)
+            note_dropped(
+                chat, target, "response_format", f"the answer is not bound to {', '.join(unbound)} of its schema"
+            )
+    return without_none(responseMimeType="application/json", responseJsonSchema=schema)
 
 
 def _pictures(chat: Chat) -> Record:
-    """Return which modalities the answer has, and of which kind its pictures are."""
+    """Return which modalities the answer has, and of which kind its images are."""
     if chat.audio is not None and "audio" in (chat.modalities or ()):
-        raise refusal(chat, "audio", "The sound of this model's provider cannot be chosen")
+        raise unsupported_feature(chat, "audio", "The sound of this model's provider cannot be chosen")
     asked = {name: value for name, value in (chat.image_config or {}).items() if value is not None and name != "seed"}
     if asked.pop("n", 1) != 1:
-        raise refusal(
+        raise unsupported_feature(
             chat, "image_config", "This model's provider makes one picture for an answer; ask for several answers"
         )
     unknown = asked.keys() - _PICTURE_OPTIONS.keys()
     if unknown:
-        raise refusal(chat, "image_config", f"This model's provider takes no {min(unknown)} of pictures")
+        raise unsupported_feature(chat, "image_config", f"This model's provider takes no {min(unknown)} of pictures")
     config = {_PICTURE_OPTIONS[name]: value for name, value in asked.items()}
     modalities = chat.modalities or (["text", "image"] if config else None)
-    return stated(
+    return without_none(
         responseModalities=[modality.upper() for modality in modalities] if modalities else None,
         imageConfig=config or None,
     )
@@ -138,9 +158,9 @@ def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
     elif asked.effort is not None and flavor.thinking == "budget":
         config["thinkingBudget"] = _budget(asked.effort, flavor.reasoning_budget or {})
     elif asked.effort is not None:
-        effort = nearest(asked.effort, flavor.reasoning_efforts or _LEVELS)
+        effort = nearest_effort(asked.effort, flavor.reasoning_efforts or _LEVELS)
         if effort != asked.effort:
-            lose(chat, target, "reasoning_effort", f"the model does not know {asked.effort}: sent as {effort}")
+            note_dropped(chat, target, "reasoning_effort", f"the model does not know {asked.effort}: sent as {effort}")
         config["thinkingLevel"] = effort.upper()
     if not asked.exclude and config.get("thinkingBudget") != 0:
         config["includeThoughts"] = True
@@ -152,7 +172,7 @@ def _exact_budget(tokens: int, chat: Chat, flavor: Flavor, target: Target) -> in
     bounds = flavor.reasoning_budget or {}
     sent = max(min(tokens, bounds.get("max", tokens)), bounds.get("min", 1))
     if sent != tokens:
-        lose(chat, target, "reasoning.max_tokens", f"sent as {sent}, as near as the model goes")
+        note_dropped(chat, target, "reasoning.max_tokens", f"sent as {sent}, as near as the model goes")
     return sent
 
 
@@ -169,5 +189,5 @@ def _tier(chat: Chat, target: Target) -> str | None:
     if tier is None or tier == "auto":
         return None
     if tier not in _TIERS:
-        lose(chat, target, "service_tier", "the provider does not have this tier")
+        note_dropped(chat, target, "service_tier", "the provider does not have this tier")
     return _TIERS.get(tier)

@@ -1,4 +1,4 @@
-"""Tools and the choice among them to Google's `tools` and `toolConfig`.
+"""Google generateContent, provider side: writes `tools` and `toolConfig`.
 
 Knows what may stand beside what. Must never know a model by name.
 """
@@ -10,9 +10,9 @@ from typing import Any
 from apps.gateway.canonical.chat import Chat, FunctionTool, OpaqueTool, Target, ToolChoice, WebSearchTool
 from apps.gateway.dialects.google.provider.flavor import Flavor
 from apps.gateway.dialects.google.provider.function_names import write_name
-from apps.gateway.dialects.google.shared.wire import NAME, Record, stated
+from apps.gateway.dialects.google.shared.wire import NAME, Record, without_none
 from apps.gateway.dialects.schemas import object_root
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.unsupported_fields import note_dropped
 from apps.kernel.errors import InvalidRequest
 
 
@@ -24,28 +24,37 @@ def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
     if any(tool.dialect != NAME for tool in foreign):
         raise _refused("A tool is of a kind that this model's provider does not have", "tools")
     if functions and chat.parallel_tool_calls is False:
-        lose(chat, target, "parallel_tool_calls", "the model cannot be told to call one tool at a time")
-    wire: list[Record] = [{"functionDeclarations": [_function(tool) for tool in functions]}] if functions else []
+        note_dropped(chat, target, "parallel_tool_calls", "the model cannot be told to call one tool at a time")
+    ours = chat.dialect == NAME
+    declared = [_function(tool, ours=ours) for tool in functions]
+    wire: list[Record] = [{"functionDeclarations": declared}] if functions else []
     wire += [dict(tool.data) for tool in foreign]
     config: Record = {}
     if _wants_search(chat, target):
-        wire.append({"googleSearch": {}})
+        wire.append({"googleSearch": _own_search(chat)})
         if functions:
             if "search_with_tools" not in flavor.takes:
                 raise _refused("A web search cannot be combined with functions for this model", "tools")
             config["includeServerSideToolInvocations"] = True
     if functions:
         strict = any(tool.strict for tool in functions)
-        config |= stated(functionCallingConfig=_choice(chat.tool_choice, strict=strict))
-    return stated(tools=wire or None, toolConfig=config or None)
+        config |= without_none(functionCallingConfig=_choice(chat.tool_choice, strict=strict))
+    return without_none(tools=wire or None, toolConfig=config or None)
 
 
-def _function(tool: FunctionTool) -> Record:
-    return stated(
+def _function(tool: FunctionTool, *, ours: bool) -> Record:
+    own = tool.extra if ours and tool.extra else {}
+    return own | without_none(
         name=write_name(tool.name),
         description=tool.description,
         parametersJsonSchema=object_root(tool.parameters),
     )
+
+
+def _own_search(chat: Chat) -> Record:
+    """Return what only Google's search understands, in the words of a client of this format."""
+    found = next((tool.extra for tool in chat.tools or () if isinstance(tool, WebSearchTool)), None)
+    return found if found and chat.dialect == NAME else {}
 
 
 def _wants_search(chat: Chat, target: Target) -> bool:
@@ -54,7 +63,7 @@ def _wants_search(chat: Chat, target: Target) -> bool:
     for at, tool in asked:
         for name in ("user_location", "search_context_size", "max_uses"):
             if getattr(tool, name) is not None:
-                target.lose(f"tools[{at}].{name}", "the provider's web search does not take it")
+                target.note_dropped(f"tools[{at}].{name}", "the provider's web search does not take it")
     return bool(asked) or chat.web_search
 
 
@@ -68,9 +77,9 @@ def _choice(choice: ToolChoice | None, *, strict: bool) -> Record | None:
         names = (choice.name,)
     allowed = [write_name(name) for name in names] or None
     if mode != "auto":
-        return stated(mode="ANY", allowedFunctionNames=allowed)
+        return without_none(mode="ANY", allowedFunctionNames=allowed)
     if allowed or strict:
-        return stated(mode="VALIDATED", allowedFunctionNames=allowed)
+        return without_none(mode="VALIDATED", allowedFunctionNames=allowed)
     return {"mode": "AUTO"} if choice else None
 
 

@@ -1,1 +1,1 @@
-"""What both sides of Google's generateContent share: names on the wire and usage."""
+"""Google generateContent: names on the wire and usage."""

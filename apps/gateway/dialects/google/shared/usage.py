@@ -1,4 +1,4 @@
-"""Token counts as Google reports them to disjoint classes.
+"""Google generateContent: token usage, read into disjoint classes and written from them.
 
 Knows who counts what inside what: the prompt has what came out of a cache, neither thinking nor the prompts of Google's
 own tools are in the counts beside them. Nonsense is tolerated: every class is at least 0. Must never know a price.
@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from apps.gateway.canonical.events import Summary
 from apps.gateway.dialects.google.shared.wire import Record
+from apps.gateway.dialects.openai.shared.wire import exact_number
 from apps.kernel.usage import Usage
 
 # No answer has a billion tokens; a count beyond is a provider's bug.
@@ -42,6 +44,34 @@ def read_usage(reported: Any, searches: int) -> Usage | None:
         image_output=images_out,
         web_searches=searches,
     )
+
+
+def write_usage(summary: Summary) -> Record:
+    """Return `usageMetadata`: what the prompts of a provider's own tools have is part of the prompt. What it cost, in
+    USD, stands beside the counts, where Google's clients skip it."""
+    usage = summary.usage
+    prompt, written, thought = usage.prompt_tokens, usage.completion_tokens - usage.reasoning, usage.reasoning
+    read = {"AUDIO": usage.audio_input, "IMAGE": usage.image_input}
+    made = {"AUDIO": usage.audio_output, "IMAGE": usage.image_output}
+    wire: Record = {
+        "promptTokenCount": prompt,
+        "candidatesTokenCount": written,
+        "totalTokenCount": prompt + written + thought,
+        "promptTokensDetails": _details(prompt, read),
+    }
+    if usage.cache_read:
+        wire["cachedContentTokenCount"] = usage.cache_read
+    if any(made.values()):
+        wire["candidatesTokensDetails"] = _details(written, made)
+    if thought:
+        wire["thoughtsTokenCount"] = thought
+    return {**wire, "costUsd": {part: exact_number(amount) for part, amount in summary.cost.items()}}
+
+
+def _details(count: int, others: dict[str, int]) -> list[Record]:
+    """Return of which kinds tokens are: text where nothing else is said."""
+    kinds = {"TEXT": count - sum(others.values()), **others}
+    return [{"modality": kind, "tokenCount": number} for kind, number in kinds.items() if number > 0]
 
 
 def _by_kind(reported: Record, name: str) -> dict[str, int]:

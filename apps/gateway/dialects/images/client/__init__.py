@@ -1,1 +1,1 @@
-"""The client side of images: requests read, responses and errors written."""
+"""Image generation, client side: reads requests, writes replies and errors."""

@@ -1,6 +1,7 @@
-"""Pictures that clients send to be changed: URLs in JSON, files in forms. What comes out are URLs, of bytes or https.
+"""OpenAI Images, client side: reads input images, URLs in JSON or files in a multipart form, into data URLs or https
+URLs.
 
-Knows what a picture looks like. Must never fetch one.
+Knows what an image looks like. Must never fetch one.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from base64 import b64encode
 from typing import Any, NamedTuple
 
 from apps.gateway.dialects.fields import Malformed, record
-from apps.gateway.dialects.images.provider.image_answer import sniff
+from apps.gateway.dialects.image_type import image_type_of
 from apps.kernel.errors import InvalidRequest
 
 MOST_INPUTS = 16
@@ -47,7 +48,7 @@ def read_mask(value: Any) -> str:
 
 
 def read_files(form: list[FormField]) -> tuple[list[str], str | None, dict[str, str]]:
-    """Return the pictures of a form, its mask, and its other fields. Raises Malformed."""
+    """Return the images of a form, its mask, and its other fields. Raises Malformed."""
     inputs: list[str] = []
     mask: str | None = None
     rest: dict[str, str] = {}
@@ -72,8 +73,8 @@ def read_files(form: list[FormField]) -> tuple[list[str], str | None, dict[str, 
 
 
 def data_url_of(data: bytes) -> str | None:
-    """Return a picture as a data URL with the type that its bytes tell; None for what is no picture."""
-    media_type = sniff(data)
+    """Return an image as a data URL with the type that its bytes tell; None for what is no image."""
+    media_type = image_type_of(data)
     return None if media_type is None else f"data:{media_type};base64,{b64encode(data).decode()}"
 
 
@@ -95,7 +96,7 @@ def _read_input(place: str, item: Any) -> str:
         data = binascii.a2b_base64(text, strict_mode=True)
     except (binascii.Error, ValueError):
         raise _no_picture(place) from None
-    media_type = sniff(data)
+    media_type = image_type_of(data)
     if media_type is None:
         raise InvalidRequest(
             f"{place}.image_url is invalid: it holds no PNG, JPEG, WebP or GIF image", param=f"{place}.image_url"

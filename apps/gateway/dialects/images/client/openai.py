@@ -1,4 +1,4 @@
-"""OpenAI's images API, towards clients: requests read, answers written.
+"""OpenAI Images, client side: reads requests for generations and edits, writes replies.
 
 Knows the format's fields, their ranges and the specification's words for refusals. Must never fetch anything, nor know
 models or providers. Inputs are read in `client_inputs.py`.
@@ -33,12 +33,12 @@ _QUALITIES = ("standard", "hd", "low", "medium", "high", "xhigh", "max", AUTO)
 
 
 def read_generation(body: bytes) -> Chat:
-    """Return the request for new pictures. Raises InvalidRequest."""
+    """Return the request for new images. Raises InvalidRequest."""
     return _refusing(lambda: _read(_object_of(body), edits=False, inputs=[]))
 
 
 def read_edit(body: bytes) -> Chat:
-    """Return the request to change pictures, which are URLs still. Raises InvalidRequest."""
+    """Return the request to change images, which are URLs still. Raises InvalidRequest."""
 
     def read() -> Chat:
         wire = _object_of(body)
@@ -50,7 +50,7 @@ def read_edit(body: bytes) -> Chat:
 
 
 def read_edit_form(form: list[FormField]) -> Chat:
-    """Return the request to change pictures that a form makes. Raises InvalidRequest."""
+    """Return the request to change images that a form makes. Raises InvalidRequest."""
 
     def read() -> Chat:
         inputs, mask, wire = read_files(form)
@@ -117,8 +117,9 @@ def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = No
         n=_count(known.get("n"), config.get("n")),
         seed=config.get("seed"),
         user=known.get("user"),
-        # Not sent on: what nobody here knows could change what a picture costs.
+        # Not sent on: what nobody here knows could change what an image costs.
         extra=dict.fromkeys(unknown) or None,
+        task="images",
         drawing=drawing,
     )
 

@@ -1,1 +1,1 @@
-"""The provider side of images: requests written, answers and failures read."""
+"""Image generation, provider side: writes requests, reads answers and failures."""

@@ -1,4 +1,4 @@
-"""What a model can be asked of pictures, and what a request needs of one: the facts under `images` in the data files.
+"""Image facts of a model (`facts.images`): what it can be asked for, and what a request needs of it.
 
 Knows the facts and compares. Must never know who states them, nor a wire format.
 docs/adding-a-provider.md explains each to those who write data files.
@@ -9,35 +9,74 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
+from msgspec import Meta
 
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.canonical.images import Drawing
+from apps.gateway.dialects.fact import fact
+from apps.kernel.identity_cache import IdentityCache
 
 # Sizes of a free choice: multiples of so many pixels, the longer side this long, and no longer than thrice the other.
 _STEP, _LONGER_SIDE, _SLIMMEST = 16, 1536, 3
 _TWO_NUMBERS = re.compile(r"(\d{1,5}(?:\.\d{1,2})?)[x:](\d{1,5}(?:\.\d{1,2})?)")
 
 
-class Abilities(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model takes. Nothing is taken that is not stated."""
+ImageOption = Literal[
+    "any_size",
+    "background",
+    "input_fidelity",
+    "mask",
+    "model",
+    "moderation",
+    "output_compression",
+    "resolution",
+    "response_format",
+    "seed",
+    "style",
+    "user",
+]
+Size = Annotated[str, Meta(pattern=r"^\d{2,5}x\d{2,5}$")]
+Ratio = Annotated[str, Meta(pattern=r"^\d{1,2}(\.\d)?:\d{1,2}(\.\d)?$")]
+Word = Annotated[str, Meta(min_length=1, max_length=40)]
 
-    # The wire format of pictures; `chat` for a model that draws when it is chatted to.
-    dialect: str
-    # Where a format has a path for each model.
-    path: str = ""
-    # How many pictures it makes at a time, and how many it works from: 0, it only makes new ones.
-    most: int = 1
-    inputs: int = 0
-    # Options beyond the prompt: `mask`, `background`, `style`, `input_fidelity`, `output_compression`, `moderation`,
-    # `resolution`, `seed`, `user`; `any_size`, sizes of a free choice; `response_format`, `model`: must be said there.
-    takes: frozenset[str] = frozenset()
-    sizes: tuple[str, ...] = ()
-    aspect_ratios: tuple[str, ...] = ()
-    qualities: tuple[str, ...] = ()
-    formats: tuple[str, ...] = ()
+
+class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a data file may state under `images`. Nothing is taken that is not stated."""
+
+    dialect: Annotated[
+        str,
+        fact(
+            "the image dialect: `openai` (its images API), `stability`, `dashscope`; or `chat`, a model that generates "
+            "images when it is chatted to in the provider's usual dialect"
+        ),
+    ]
+    path: Annotated[
+        str,
+        fact(
+            "where the dialect has a path for each model (`stability`)",
+            default="none",
+            pattern=r"^[a-z0-9/_-]{0,80}$",
+        ),
+    ] = ""
+    most: Annotated[int, fact("how many images it makes at a time", ge=1, le=10)] = 1
+    inputs: Annotated[int, fact("how many images it works from; 0: it only makes new ones", ge=0, le=16)] = 0
+    takes: Annotated[
+        frozenset[ImageOption],
+        fact(
+            "`mask`, `background` (transparent), `any_size` (multiples of 16); hints that are dropped otherwise: "
+            "`style`, `input_fidelity`, `output_compression`, `moderation`, `seed`, `user`; `resolution` "
+            "(`image_config.image_size`); `response_format`, `model`: must be stated there"
+        ),
+    ] = frozenset()
+    sizes: Annotated[tuple[Size, ...], fact("sizes that it makes exactly")] = ()
+    aspect_ratios: Annotated[
+        tuple[Ratio, ...], fact("ratios that it takes; where stated, it is told a ratio and never a size")
+    ] = ()
+    qualities: Annotated[tuple[Word, ...], fact("words for the quality")] = ()
+    formats: Annotated[tuple[Literal["png", "jpeg", "webp"], ...], fact("values of `output_format`")] = ()
 
 
 class Need(NamedTuple):
@@ -53,13 +92,13 @@ class Shape(NamedTuple):
 
     field: str
     value: str
-    exact: bool
+    is_exact: bool
 
 
 def abilities_of(facts: Mapping[str, Any]) -> Abilities | None:
-    """Return what an offer's facts say of pictures, None where they say nothing: it makes none."""
+    """Return what an offer's facts say of images, None where they say nothing: it makes none."""
     stated = facts.get("images")
-    return None if stated is None else msgspec.convert(stated, Abilities)
+    return None if stated is None else _abilities(stated)
 
 
 def needs_of(chat: Chat, drawing: Drawing) -> list[Need]:
@@ -103,13 +142,13 @@ def shape_of(drawing: Drawing, model: Abilities) -> Shape | None:
         return None
     if not model.aspect_ratios:
         taken = drawing.size in model.sizes or "any_size" in model.takes
-        return Shape("size", drawing.size, exact=True) if taken else None
+        return Shape("size", drawing.size, is_exact=True) if taken else None
     # It is told a ratio; sizes are what its ratios come out as.
     if drawing.size in model.sizes:
         return _nearest_ratio(drawing.size, model)
     ratio = ratio_of(drawing.size)
     named = next((one for one in model.aspect_ratios if ratio_of(one) == ratio), None)
-    return None if named is None else Shape("aspect_ratio", named, exact=False)
+    return None if named is None else Shape("aspect_ratio", named, is_exact=False)
 
 
 def ratio_of(text: str) -> Fraction | None:
@@ -123,13 +162,13 @@ def ratio_of(text: str) -> Fraction | None:
 def _shape_by_ratio(text: str, model: Abilities) -> Shape | None:
     ratio = ratio_of(text)
     if named := next((one for one in model.aspect_ratios if ratio_of(one) == ratio), None):
-        return Shape("aspect_ratio", named, exact=True)
+        return Shape("aspect_ratio", named, is_exact=True)
     if model.aspect_ratios or ratio is None:
         return None
     if size := next((one for one in model.sizes if ratio_of(one) == ratio), None):
-        return Shape("size", size, exact=True)
+        return Shape("size", size, is_exact=True)
     if "any_size" in model.takes and (size := _size_of(ratio)):
-        return Shape("size", size, exact=True)
+        return Shape("size", size, is_exact=True)
     return None
 
 
@@ -137,7 +176,7 @@ def _nearest_ratio(size: str, model: Abilities) -> Shape:
     """Return the ratio that comes out as a size: the two differ by a few pixels (832x1248 is 2:3, 864x1184 is 3:4)."""
     wanted = ratio_of(size) or Fraction(1)
     ratios = [(one, ratio) for one in model.aspect_ratios if (ratio := ratio_of(one)) is not None]
-    return Shape("aspect_ratio", min(ratios, key=lambda pair: abs(pair[1] / wanted - 1))[0], exact=True)
+    return Shape("aspect_ratio", min(ratios, key=lambda pair: abs(pair[1] / wanted - 1))[0], is_exact=True)
 
 
 def _size_of(ratio: Fraction) -> str | None:
@@ -147,3 +186,10 @@ def _size_of(ratio: Fraction) -> str | None:
     unit = _STEP * max(ratio.numerator, ratio.denominator)
     times = _LONGER_SIDE // unit
     return f"{ratio.numerator * _STEP * times}x{ratio.denominator * _STEP * times}" if times else None
+
+
+def _read(stated: dict[str, Any]) -> Abilities:
+    return msgspec.convert(stated, Abilities)
+
+
+_abilities = IdentityCache(_read)

@@ -1,6 +1,6 @@
-"""A request for pictures as a chat, for models that draw when they are chatted to.
+"""Image request as a chat, for models that generate images when they are chatted to.
 
-Knows which words of a chat ask for pictures. Must never know a wire format.
+Knows which words of a chat ask for images. Must never know a wire format.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from apps.gateway.dialects.images.provider.image_request import drawing_of, opti
 _CONFIGURED = {"aspect_ratio": "aspect_ratio", "resolution": "image_size", "quality": "image_quality", "seed": "seed"}
 
 
-def as_chat(chat: Chat, target: Target) -> Chat:
-    """Return the chat that asks for these pictures; wishes that the model does not take are noted as lost."""
+def image_request_as_chat(chat: Chat, target: Target) -> Chat:
+    """Return the chat that asks for these images; wishes that the model does not take are noted as dropped."""
     abilities = abilities_of(target.facts)
     if abilities is None:
         return chat
@@ -30,5 +30,6 @@ def as_chat(chat: Chat, target: Target) -> Chat:
         n=chat.n if (chat.n or 1) > 1 else None,
         seed=None,
         user=options.get("user"),
+        task="chat",
         drawing=None,
     )

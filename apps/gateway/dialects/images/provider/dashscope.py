@@ -1,4 +1,4 @@
-"""Alibaba's DashScope, where Qwen's image models are served: a chat of one message, answered by addresses of pictures.
+"""Alibaba DashScope images, provider side: a chat of one message, answered by image URLs.
 
 Knows the wire. Must never know a model by name.
 """
@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, UsageReported
-from apps.gateway.dialects.answer_errors import broken, read_answer
+from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.image_request import asked_of
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
@@ -51,7 +51,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield broken("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent what is not JSON")
         return
     output = answer.get("output") if isinstance(answer, dict) else None
     if not output and (failure := find_failure(answer)):
@@ -59,7 +59,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
         return
     choices = output.get("choices") if isinstance(output, dict) else None
     if not isinstance(choices, list):
-        yield broken("The provider sent an answer without images")
+        yield unreadable_answer("The provider sent an answer without images")
         return
     yield Started()
     addresses = [address for choice in choices for address in _addresses_in(choice)]
@@ -71,7 +71,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of a streamed answer: none is ever asked for."""
-    yield broken("The provider streamed what was not to be streamed")
+    yield unreadable_answer("The provider streamed what was not to be streamed")
 
 
 def _addresses_in(choice: Any) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What is asked of pictures as every format of pictures needs it: the prompt, the inputs, the options a model takes.
+"""Image requests as every image dialect writes them: the prompt, the input images, the options that a model takes.
 
 Knows chats with a drawing. Must never know a wire format.
 """
@@ -16,19 +16,19 @@ from apps.kernel.errors import InvalidRequest
 _WISHES = ("style", "input_fidelity", "output_compression", "moderation")
 
 
-class Picture(NamedTuple):
-    """A picture's bytes and media type."""
+class ImageFile(NamedTuple):
+    """An image's bytes and media type."""
 
     media_type: str
     data: bytes
 
 
 class Asked(NamedTuple):
-    """A request for pictures, and the options of it that a model takes, by the client's names for them."""
+    """A request for images, and the options of it that a model takes, by the client's names for them."""
 
     prompt: str
-    inputs: list[Picture]
-    mask: Picture | None
+    inputs: list[ImageFile]
+    mask: ImageFile | None
     number: int
     edits: bool
     options: dict[str, Any]
@@ -53,12 +53,12 @@ def asked_of(chat: Chat, target: Target) -> Asked:
 
 
 def drawing_of(chat: Chat) -> Drawing:
-    """Return what the pictures are to be like; a chat without that is none for here."""
+    """Return what the images are to be like; a chat without that is none for here."""
     return chat.drawing or Drawing()
 
 
 def prompt_of(chat: Chat) -> str:
-    """Return the words that ask for pictures."""
+    """Return the words that ask for images."""
     return "\n".join(part.text for part in _parts_of(chat) if isinstance(part, Text))
 
 
@@ -79,19 +79,19 @@ def options_of(chat: Chat, drawing: Drawing, model: Abilities, target: Target) -
     _wish("seed", chat.seed, options, model, target)
     _wish("user", chat.user, options, model, target)
     for name in chat.extra or ():
-        target.lose(name, "it is not known here, and could change what an image costs")
+        target.note_dropped(name, "it is not known here, and could change what an image costs")
     shape = shape_of(drawing, model)
     if shape is not None:
         options[shape.field] = shape.value
-        if not shape.exact:
-            target.lose("size", f"this model makes images of {shape.value} in a size of its own")
+        if not shape.is_exact:
+            target.note_dropped("size", f"this model makes images of {shape.value} in a size of its own")
     return options
 
 
-def read_data_url(url: str) -> Picture:
+def read_data_url(url: str) -> ImageFile:
     """Return what a data URL holds; it was looked at when the request was read."""
     head, _, data = url.partition(",")
-    return Picture(head.removeprefix("data:").partition(";")[0], b64decode(data))
+    return ImageFile(head.removeprefix("data:").partition(";")[0], b64decode(data))
 
 
 def _wish(name: str, value: Any, options: dict[str, Any], model: Abilities, target: Target) -> None:
@@ -100,7 +100,7 @@ def _wish(name: str, value: Any, options: dict[str, Any], model: Abilities, targ
     if name in model.takes:
         options[name] = value
     else:
-        target.lose(name, "this model has no such option")
+        target.note_dropped(name, "this model has no such option")
 
 
 def _parts_of(chat: Chat) -> list[Any]:

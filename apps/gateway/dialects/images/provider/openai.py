@@ -1,4 +1,4 @@
-"""OpenAI's images API, towards providers: `/images/generations` in JSON, `/images/edits` as a form.
+"""OpenAI Images, provider side: `/images/generations` in JSON, `/images/edits` as a multipart form.
 
 Knows the wire. Must never know a provider: what a model takes are facts (docs/adding-a-provider.md).
 """
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, OpaqueDelta, Started, UsageReported
-from apps.gateway.dialects.answer_errors import broken, read_answer
+from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS, media_type_of
 from apps.gateway.dialects.images.provider.image_request import Asked, asked_of, drawing_of
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
@@ -42,7 +42,7 @@ def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request."""
     asked = asked_of(chat, target)
     if asked.edits and "moderation" in asked.options:
-        target.lose("moderation", "edits have no such option")
+        target.note_dropped("moderation", "edits have no such option")
     if asked.edits:
         fields = _fields(asked, target)
         return write_form(fields, boundary_of(fields))
@@ -50,21 +50,21 @@ def write_request(chat: Chat, target: Target) -> bytes:
 
 
 def read_reply(body: bytes) -> Iterator[Event]:
-    """Yield the events of a whole answer, each picture as a choice of its own.
+    """Yield the events of a whole answer, each image as a choice of its own.
 
     One that cannot be read, or holds an error, ends with `Failed`.
     """
     try:
         answer = read_answer(body)
     except ValueError:
-        yield broken("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent what is not JSON")
         return
     if failure := find_failure(answer):
         yield failed(answer, failure)
         return
     data = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(data, list):
-        yield broken("The provider sent an answer without images")
+        yield unreadable_answer("The provider sent an answer without images")
         return
     created = answer.get("created")
     yield Started(created=created if isinstance(created, int) and created > 0 else 0)
@@ -88,7 +88,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of a streamed answer: none is ever asked for."""
-    yield broken("The provider streamed what was not to be streamed")
+    yield unreadable_answer("The provider streamed what was not to be streamed")
 
 
 def _options(asked: Asked) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _options(asked: Asked) -> dict[str, Any]:
 
 
 def _fields(asked: Asked, target: Target) -> list[Field]:
-    """Return the fields of a form; several pictures are an array, as OpenAI's own clients write it."""
+    """Return the fields of a form; several images are an array, as OpenAI's own clients write it."""
     fields: list[Field] = [("model", target.model_name), ("prompt", asked.prompt)]
     fields += [(name, str(value)) for name, value in _options(asked).items()]
     name = "image" if len(asked.inputs) == 1 else "image[]"
@@ -112,7 +112,7 @@ def _fields(asked: Asked, target: Target) -> list[Field]:
 
 
 def _url_of(item: Any, media_type: str) -> str | None:
-    """Return a picture as a URL: of its bytes, or where it lies."""
+    """Return an image as a URL: of its bytes, or where it lies."""
     if not isinstance(item, dict):
         return None
     data, url = item.get("b64_json"), item.get("url")
@@ -122,7 +122,7 @@ def _url_of(item: Any, media_type: str) -> str | None:
 
 
 def _read_usage(reported: Any, made: int) -> Usage | None:
-    """Return the counts, None where there are none. What is written is pictures unless the provider says otherwise."""
+    """Return the counts, None where there are none. What is written is images unless the provider says otherwise."""
     if not isinstance(reported, dict):
         return None
     read, written = _count(reported, "input_tokens"), _count(reported, "output_tokens")

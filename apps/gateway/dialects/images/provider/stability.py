@@ -1,4 +1,4 @@
-"""Stability AI's image generation: a form to `/v2beta/stable-image/…`, one picture back, paid by the picture.
+"""Stability AI images, provider side: a multipart form to `/v2beta/stable-image/…`, one image back.
 
 Knows the wire. Must never know a model: which path a model has is a fact.
 """
@@ -11,7 +11,7 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, UsageReported
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import broken, read_answer
+from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.image_answer import media_type_of, sniff_base64
 from apps.gateway.dialects.images.provider.image_request import asked_of
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
@@ -45,17 +45,17 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
     except ValueError:
-        yield broken("The provider sent what is not JSON")
+        yield unreadable_answer("The provider sent what is not JSON")
         return
     answer = answer if isinstance(answer, dict) else {}
     data, reason = answer.get("image"), answer.get("finish_reason")
     if reason == _FILTERED:
-        # A blurred picture comes with it, which is not paid.
+        # A blurred image comes with it, which is not paid.
         yield Started()
         yield Finished(reason="content_filter", native=_FILTERED)
         return
     if not isinstance(data, str) or not data:
-        yield broken("The provider sent an answer without an image")
+        yield unreadable_answer("The provider sent an answer without an image")
         return
     yield Started()
     yield ImageMade(url=f"data:{sniff_base64(data) or media_type_of(None)};base64,{data}")
@@ -65,7 +65,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     """Yield the events of a streamed answer: none is ever asked for."""
-    yield broken("The provider streamed what was not to be streamed")
+    yield unreadable_answer("The provider streamed what was not to be streamed")
 
 
 def read_failure(status: int, body: bytes) -> Failure:

@@ -1,1 +1,1 @@
-"""The client side of OpenAI's chat completions format: requests read, responses and errors written."""
+"""OpenAI Chat Completions, client side: reads requests, writes replies, streams and errors."""

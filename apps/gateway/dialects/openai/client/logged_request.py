@@ -1,4 +1,4 @@
-"""What a log may keep of a client's request, in OpenAI's format: as it was sent, else as the gateway has changed it.
+"""OpenAI Chat Completions, client side: the request as the log keeps it, as sent or as the gateway changed it.
 
 Knows the names of the fields. Must never know how much of it may be kept.
 """
@@ -24,7 +24,7 @@ _CLIENTS = Flavor(
     reasoning_field="reasoning",
     tool_call_ids="any",
     takes=frozenset({"reasoning_details", "images", "cache_control"}),
-    ours=True,
+    same_dialect=True,
 )
 
 

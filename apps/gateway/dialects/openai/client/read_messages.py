@@ -1,4 +1,4 @@
-"""A client's messages, as OpenAI's chat format writes them, to canonical messages. One for one, in order.
+"""OpenAI Chat Completions, client side: reads `messages` into canonical messages, one for one, in order.
 
 Knows roles and parts of the wire format. Must never know what a provider can take.
 """
@@ -24,13 +24,15 @@ from apps.gateway.canonical.chat import (
     ToolResult,
 )
 from apps.gateway.dialects import fields
-from apps.gateway.dialects.fields import Malformed, Record, each, filled_string, optional, record, required, string
+from apps.gateway.dialects.fields import Malformed, Record, filled_string, list_of, optional, record, required, string
 from apps.gateway.dialects.openai.shared.wire import NAME, encode
 
 # Bounds far beyond any model's context.
 MAX_MESSAGES, MAX_PARTS, MAX_CALLS = 10_000, 10_000, 1_000
 
 _PLAIN_TEXT = frozenset({"type", "text"})
+# Kinds of parts that only some providers of this format have: they travel as they are.
+_OWN_PARTS = frozenset({"video_url", "input_video", "document_url", "thinking", "reference"})
 _PART_FIELDS = frozenset({"type", "text", "cache_control"})
 _MESSAGE_FIELDS = frozenset({"role", "content", "name"})
 _TOOL_FIELDS = _MESSAGE_FIELDS | {"tool_call_id"}
@@ -188,7 +190,11 @@ def _part(value: Any) -> Part:
     wire = record(value)
     kind = required(wire, "type", filled_string)
     read = _PARTS.get(kind)
-    return Opaque(dialect=NAME, data=wire) if read is None else read(wire)
+    if read is not None:
+        return read(wire)
+    if kind not in _OWN_PARTS:
+        raise Malformed(f"must be one of {', '.join(_PARTS)}", "type")
+    return Opaque(dialect=NAME, data=wire)
 
 
 def _text(wire: Record) -> Text:
@@ -271,7 +277,7 @@ _ROLES: dict[str, Callable[[Record], Message]] = {
     "function": _function,
 }
 _read_by_role = fields.pick(_ROLES, "role")
-_messages = each(lambda value: _read_by_role(record(value)), MAX_MESSAGES)
-_parts = each(_part, MAX_PARTS)
-_calls = each(_call, MAX_CALLS)
-_details = each(_detail, MAX_PARTS)
+_messages = list_of(lambda value: _read_by_role(record(value)), MAX_MESSAGES)
+_parts = list_of(_part, MAX_PARTS)
+_calls = list_of(_call, MAX_CALLS)
+_details = list_of(_detail, MAX_PARTS)

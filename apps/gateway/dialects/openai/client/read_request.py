@@ -1,4 +1,4 @@
-"""A client's request body, as OpenAI's chat format writes it, to a canonical chat; refusals name the field.
+"""OpenAI Chat Completions, client side: reads a request body into a canonical chat; refusals name the field.
 
 Knows the format's fields, their ranges, and which contradict each other. Must never know models, providers or limits
 of an account. Messages are read in `messages_in.py`, tools in `tools_in.py`.
@@ -15,9 +15,9 @@ from apps.gateway.dialects.fields import (
     Reader,
     Record,
     boolean,
-    each,
     filled_string,
     integer,
+    list_of,
     number,
     one_of,
     optional,
@@ -34,6 +34,7 @@ from apps.gateway.dialects.openai.client.read_tools import (
     read_tools,
 )
 from apps.gateway.dialects.openai.shared.wire import EFFORTS, NAME
+from apps.gateway.dialects.router_fields import take_router_fields
 
 MAX_STOPS, MAX_LISTED = 4, 100
 # What models read; it may be as long as a body.
@@ -56,6 +57,8 @@ def read_request(body: bytes) -> Chat:
                 known[name] = fields.within(name, read, value)
             else:
                 extra[name] = value
+        if extra:
+            take_router_fields(extra, known)
         return _chat_of(known, extra, body)
     except Malformed as refusal:
         raise refusal.as_error() from None
@@ -144,10 +147,6 @@ def _reasoning(value: Any) -> ReasoningRequest:
     )
 
 
-def _plugin(value: Any) -> str:
-    return str(required(record(value), "id", one_of("response-healing")))
-
-
 def _image_config(value: Any) -> Record:
     wire = record(value)
     for name in ("aspect_ratio", "image_size", "image_quality"):
@@ -174,7 +173,7 @@ def _json_schema(value: Any) -> ResponseFormat:
     )
 
 
-_stops = each(string, MAX_STOPS)
+_stops = list_of(string, MAX_STOPS)
 _bias = number(-100, 100)
 _effort = one_of(*EFFORTS)
 
@@ -208,14 +207,13 @@ _FIELDS: dict[str, Reader[Any]] = {
     "web_search": boolean,
     "free_models_only": boolean,
     "no_reasoning": boolean,
-    "plugins": each(_plugin, MAX_LISTED),
     "image_config": _image_config,
     "user": string,
     "metadata": record,
     "service_tier": string,
     "prompt_cache_key": string,
     "verbosity": string,
-    "modalities": each(string, MAX_LISTED),
+    "modalities": list_of(string, MAX_LISTED),
     "audio": record,
     "prediction": record,
     "store": boolean,

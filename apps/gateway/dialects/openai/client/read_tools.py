@@ -1,4 +1,4 @@
-"""The tools of a client's request, as OpenAI's chat format writes them, to canonical tools.
+"""OpenAI Chat Completions, client side: reads `tools` and `tool_choice`, and the legacy `functions`.
 
 Knows the kinds of tools, and `functions`, which they replaced. Must never know which provider has which.
 """
@@ -12,9 +12,9 @@ from apps.gateway.dialects import fields
 from apps.gateway.dialects.fields import (
     Malformed,
     boolean,
-    each,
     filled_string,
     integer,
+    list_of,
     one_of,
     optional,
     record,
@@ -29,6 +29,23 @@ MAX_TOOLS = 1_000
 # What only a tool read from `functions` keeps in `extra`: its client expects a `function_call` in the answer.
 _LEGACY = {"type": "function"}
 
+# Kinds of tools that only some providers of this format have, those named `provider:tool` besides: they travel as they
+# are.
+_OWN_TOOLS = frozenset(
+    {
+        "custom",
+        "browser_search",
+        "builtin_function",
+        "code_execution",
+        "code_interpreter",
+        "file_search",
+        "image_generation",
+        "mcp",
+        "retrieval",
+        "web_search_preview",
+        "x_search",
+    }
+)
 _FUNCTION_FIELDS = frozenset({"name", "description", "parameters", "strict"})
 _TOOL_FIELDS = frozenset({"type", "function", "cache_control"})
 _SEARCH_FIELDS = frozenset({"type", "user_location", "search_context_size", "max_uses", "cache_control"})
@@ -56,7 +73,9 @@ def _tool(value: Any) -> Tool:
             cache=cache_mark(wire),
             extra=fields.rest_of(wire, _SEARCH_FIELDS),
         )
-    required(wire, "type", filled_string)
+    own = required(wire, "type", filled_string)
+    if own not in _OWN_TOOLS and ":" not in own:
+        raise Malformed("must be one of function, custom, web_search", "type")
     return OpaqueTool(dialect=NAME, data=wire)
 
 
@@ -115,6 +134,6 @@ def read_function_choice(value: Any) -> ToolChoice:
 
 
 _choice_word = one_of("auto", "none", "required")
-_allowed_names = each(_allowed_name, MAX_TOOLS)
-read_tools = each(_tool, MAX_TOOLS)
-read_functions = each(_legacy_function, MAX_TOOLS)
+_allowed_names = list_of(_allowed_name, MAX_TOOLS)
+read_tools = list_of(_tool, MAX_TOOLS)
+read_functions = list_of(_legacy_function, MAX_TOOLS)

@@ -1,4 +1,5 @@
-"""One canonical choice to OpenAI's chat format: the message, and the pieces that chunks are made of as well.
+"""OpenAI Chat Completions, client side: writes one choice: the message of a reply, and the pieces that chunks are made
+of.
 
 Knows the shape of a message. Must never know what stands around choices.
 """
@@ -63,7 +64,7 @@ def has_details(block: ReasoningDelta) -> bool:
 
 
 def write_image(url: str) -> Record:
-    """Return a picture."""
+    """Return an image."""
     return {"type": "image_url", "image_url": {"url": url}}
 
 

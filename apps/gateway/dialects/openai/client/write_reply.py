@@ -1,4 +1,4 @@
-"""Canonical answers to OpenAI's chat format: a whole reply, or a stream of chunks.
+"""OpenAI Chat Completions, client side: writes a whole reply or a stream of chunks.
 
 Knows the shapes that OpenAI's own clients accept. Must never know where an answer came from: what another OpenAI-alike
 said beyond the format is put back where it stood, as long as those clients can take it.
@@ -42,7 +42,7 @@ from apps.gateway.dialects.openai.client.write_choice import (
 from apps.gateway.dialects.openai.provider.write_messages import write_detail
 from apps.gateway.dialects.openai.shared.failures import write_error_object
 from apps.gateway.dialects.openai.shared.usage import write_usage
-from apps.gateway.dialects.openai.shared.wire import NAME, PARKED, encode, mint
+from apps.gateway.dialects.openai.shared.wire import NAME, PARKED, encode, new_id
 
 _SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
 _PING = b": ping\n\n"
@@ -53,16 +53,19 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
     """Return a whole answer."""
     return encode(
         {
-            "id": reply.id or mint("chatcmpl-"),
+            "id": _id_of(reply),
             "object": "chat.completion",
             "created": reply.created,
             "model": summary.metadata.get("used_model") or reply.model,
+            # OpenRouter's clients insist on the fingerprint.
+            **({"system_fingerprint": None} if reply.provider else {}),
             **_acceptable(reply.extra.get(NAME, {})),
             "choices": [
                 {"index": index, **write_choice(choice, legacy=is_legacy(chat), silent=_hides_thinking(chat))}
                 for index, choice in enumerate(reply.choices)
             ],
-            "usage": write_usage(summary),
+            **({"provider": reply.provider} if reply.provider else {}),
+            "usage": write_usage(summary, live=bool(reply.provider), details=chat.usage_details),
             "metadata": summary.metadata,
         }
     )
@@ -77,6 +80,11 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
     for event in events:
         if not stream.over and (piece := stream.write(event)):
             yield piece
+
+
+def _id_of(answer: Reply | Started) -> str:
+    """Return an answer's id: that of its log entry, so that it can be asked about; else the provider's."""
+    return f"gen-{answer.log_id}" if answer.log_id else answer.id or new_id("chatcmpl-")
 
 
 def _hides_thinking(chat: Chat) -> bool:
@@ -103,6 +111,7 @@ class _Stream:
     def __init__(self, chat: Chat) -> None:
         self.over = False
         self._include_usage = chat.include_usage
+        self._usage_details = chat.usage_details
         self._legacy = is_legacy(chat)
         self._silent = _hides_thinking(chat)
         # What every chunk begins with, and its bytes.
@@ -150,12 +159,14 @@ class _Stream:
 
     def _started(self, event: Started) -> bytes:
         self._common = {
-            "id": event.id or mint("chatcmpl-"),
+            "id": _id_of(event),
             "object": "chat.completion.chunk",
             "created": event.created,
             "model": event.model,
         }
-        self._learn(event.extra.get(NAME, {}))
+        self._live = bool(event.provider)
+        named = {"provider": event.provider} if event.provider else {}
+        self._learn({**event.extra.get(NAME, {}), **named})
         return b""
 
     def _learn(self, news: Record) -> None:
@@ -235,7 +246,8 @@ class _Stream:
     def _summary(self, event: Summary) -> bytes:
         """Return the ends of the choices, usage and metadata where the client wants them, and the end of the stream."""
         ends = [self._ends[choice] for choice in sorted(self._ends)] or [Finished(reason="stop")]
-        bill = b"," + _members({"usage": write_usage(event), "metadata": event.metadata})
+        usage = write_usage(event, live=self._live, details=self._usage_details)
+        bill = b"," + _members({"usage": usage, "metadata": event.metadata})
         pieces: list[bytes] = []
         for end in ends:
             word = "function_call" if self._legacy and end.reason == "tool_calls" else end.reason

@@ -1,1 +1,1 @@
-"""The provider side of OpenAI's chat completions format: requests written, answers and failures read."""
+"""OpenAI Chat Completions, provider side: writes requests, reads answers and failures."""

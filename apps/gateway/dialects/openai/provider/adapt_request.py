@@ -1,5 +1,5 @@
-"""A chat made fit for a provider before it is written or passed on: ids of calls, seals of others, names, what only the
-client's format knows.
+"""OpenAI Chat Completions, provider side: adapts a chat to a provider's flavor before it is written or passed on: tool
+call ids, foreign signatures, names, fields of other formats.
 
 Knows facts. Must never know a provider by name.
 """
@@ -11,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, Message, Part, Target, ToolCall, ToolResult
-from apps.gateway.dialects.openai.provider.call_ids import fitting_ids
+from apps.gateway.dialects.openai.provider.call_ids import adapt_call_ids
 from apps.gateway.dialects.openai.provider.flavor import Flavor
 from apps.kernel.errors import InvalidRequest
 
@@ -20,20 +20,20 @@ Record = dict[str, Any]
 _FOREIGN = "extra_content"
 
 
-def fitted(chat: Chat, flavor: Flavor, target: Target) -> Chat:
+def adapt_request(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     """Return the chat as this provider takes it; the very same where nothing has to change, so that it passes on."""
-    messages = _fitted_messages(chat, flavor, target)
+    messages = _adapt_messages(chat, flavor, target)
     if messages is not None:
         chat = replace(chat, messages=messages, source=None)
     choice = chat.tool_choice
     if choice is not None and choice.mode not in flavor.tool_choices:
         chat = _without_choice(chat)
-    if flavor.rewrites or (flavor.prefill_field is not None and chat.messages[-1].role == "assistant"):
+    if flavor.must_rewrite or (flavor.prefill_field is not None and chat.messages[-1].role == "assistant"):
         chat = replace(chat, source=None)
     return _without_strange_fields(chat, flavor, target) if flavor.strict else chat
 
 
-def _fitted_messages(chat: Chat, flavor: Flavor, target: Target) -> list[Message] | None:
+def _adapt_messages(chat: Chat, flavor: Flavor, target: Target) -> list[Message] | None:
     """Return the messages, or None where none of them changes: what some providers take in their own way only are
     calls, their results, and names."""
     messages = chat.messages
@@ -41,22 +41,22 @@ def _fitted_messages(chat: Chat, flavor: Flavor, target: Target) -> list[Message
         flavor.message_names or all(message.name is None for message in messages)
     ):
         return None
-    ids = fitting_ids(messages, flavor.tool_call_ids)
-    fit = [_fitted_message(message, number, ids, flavor, target) for number, message in enumerate(messages)]
+    ids = adapt_call_ids(messages, flavor.tool_call_ids)
+    fit = [_adapt_message(message, number, ids, flavor, target) for number, message in enumerate(messages)]
     return fit if any(new is not old for new, old in zip(fit, messages, strict=True)) else None
 
 
-def _fitted_message(message: Message, number: int, ids: dict[str, str], flavor: Flavor, target: Target) -> Message:
+def _adapt_message(message: Message, number: int, ids: dict[str, str], flavor: Flavor, target: Target) -> Message:
     if message.name is not None and not flavor.message_names:
-        target.lose(f"messages[{number}].name", "messages have no names at this model's provider")
+        target.note_dropped(f"messages[{number}].name", "messages have no names at this model's provider")
         message = replace(message, name=None)
-    parts = [_fitted_part(part, ids, flavor) for part in message.parts]
+    parts = [_adapt_part(part, ids, flavor) for part in message.parts]
     if all(new is old for new, old in zip(parts, message.parts, strict=True)):
         return message
     return replace(message, parts=parts)
 
 
-def _fitted_part(part: Part, ids: dict[str, str], flavor: Flavor) -> Part:
+def _adapt_part(part: Part, ids: dict[str, str], flavor: Flavor) -> Part:
     if isinstance(part, ToolCall):
         extra = part.extra or {}
         if part.id in ids or (_FOREIGN in extra and _FOREIGN not in flavor.takes):
@@ -83,7 +83,7 @@ def _without_strange_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     """Leave out the fields of a client's that a provider without tolerance would refuse the whole request for."""
     extra = chat.extra or {}
     for name in extra.keys() - flavor.takes:
-        target.lose(name, f"{name} has no counterpart at this model's provider")
+        target.note_dropped(name, f"{name} has no counterpart at this model's provider")
     kept = {name: value for name, value in extra.items() if name in flavor.takes}
     choice = chat.tool_choice
     if choice is None or not choice.allowed:

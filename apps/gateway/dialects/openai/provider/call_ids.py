@@ -1,5 +1,5 @@
-"""The ids of tool calls as a provider takes them: without a seal that is not its own, no longer and in no other letters
-than it allows. Within a request no two become one, and the same id always becomes the same.
+"""OpenAI Chat Completions, provider side: tool call ids in the form a provider takes: without a foreign signature,
+short enough, in allowed characters. Within a request no two become one, and the same id always becomes the same.
 
 Knows ids. Must never know who allows what.
 """
@@ -13,7 +13,7 @@ from itertools import count
 
 from apps.gateway.canonical.chat import Message, ToolCall, ToolResult
 from apps.gateway.dialects.openai.provider.flavor import CallIds
-from apps.gateway.dialects.signed_call_ids import split_seal
+from apps.gateway.dialects.signed_call_ids import split_signature
 
 # The most that OpenAI itself took for long; others took over its limit.
 MOST = 40
@@ -22,7 +22,7 @@ _LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NINE_ALPHANUMERICS = re.compile(r"[0-9A-Za-z]{9}")
 
 
-def fitting_ids(messages: Iterable[Message], kind: CallIds) -> dict[str, str]:
+def adapt_call_ids(messages: Iterable[Message], kind: CallIds) -> dict[str, str]:
     """Return what each id that has to change becomes; ids that fit are kept, and are not in it."""
     seen = dict.fromkeys(
         part.id if isinstance(part, ToolCall) else part.call_id
@@ -35,15 +35,15 @@ def fitting_ids(messages: Iterable[Message], kind: CallIds) -> dict[str, str]:
     taken, changed = set(fitting), dict[str, str]()
     for call_id in seen:
         if call_id not in fitting:
-            bare = split_seal(call_id)[0]
+            bare = split_signature(call_id)[0]
             new = bare if fits(bare) and bare not in taken else _unused(call_id, make, taken)
             taken.add(new)
             changed[call_id] = new
     return changed
 
 
-def _is_sealed(call_id: str) -> bool:
-    return split_seal(call_id)[1] is not None
+def _is_signed(call_id: str) -> bool:
+    return split_signature(call_id)[1] is not None
 
 
 def _unused(call_id: str, make: Callable[[bytes], str], taken: set[str]) -> str:
@@ -56,7 +56,7 @@ def _unused(call_id: str, make: Callable[[bytes], str], taken: set[str]) -> str:
 
 
 def _is_short(call_id: str) -> bool:
-    return 0 < len(call_id) <= MOST and not _is_sealed(call_id)
+    return 0 < len(call_id) <= MOST and not _is_signed(call_id)
 
 
 def _short(digest: bytes) -> str:
@@ -77,7 +77,7 @@ def _nine(digest: bytes) -> str:
 
 
 def _is_bare(call_id: str) -> bool:
-    return not _is_sealed(call_id)
+    return not _is_signed(call_id)
 
 
 _KINDS: dict[CallIds, tuple[Callable[[str], bool], Callable[[bytes], str]]] = {

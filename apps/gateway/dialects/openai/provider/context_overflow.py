@@ -1,4 +1,4 @@
-"""How servers say that a request is longer than the model's context, each in its own words.
+"""OpenAI Chat Completions, provider side: recognizes context length errors by the words of each server.
 
 Knows words. Must never know whose they are. A limit on tokens in a span of time, which is said alike, is none of them.
 """

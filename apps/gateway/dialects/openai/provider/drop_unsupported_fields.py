@@ -1,4 +1,5 @@
-"""What an OpenAI-alike cannot take of a chat: left out with a note, brought about in another way, or refused.
+"""OpenAI Chat Completions, provider side: drops request fields that a provider does not support, with a note, replaces
+or refuses them.
 
 A hint is left out; what would change what the client gets is refused. Knows facts. Must never know a provider by name.
 """
@@ -19,13 +20,21 @@ from apps.gateway.canonical.chat import (
     Target,
     WebSearchTool,
 )
-from apps.gateway.dialects.foreign_blocks import without_foreign_blocks
+from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.openai.provider.flavor import Flavor
 from apps.gateway.dialects.openai.shared.wire import NAME
-from apps.gateway.dialects.schemas import Unsayable, object_root
-from apps.gateway.dialects.structured_output import with_kept_form
-from apps.gateway.dialects.tool_names import with_fitting_names
-from apps.gateway.dialects.unsupported_fields import is_usual, lose, lose_foreign, place_of, refusal, repaired
+from apps.gateway.dialects.schemas import UnsupportedSchema, object_root
+from apps.gateway.dialects.stop_sequences import emulate_stop_sequences
+from apps.gateway.dialects.structured_output import emulate_structured_output
+from apps.gateway.dialects.tool_names import adapt_tool_names
+from apps.gateway.dialects.unsupported_fields import (
+    is_default_value,
+    message_path,
+    note_dropped,
+    note_unsupported_fields,
+    repair_tool_results,
+    unsupported_feature,
+)
 
 Record = dict[str, Any]
 
@@ -34,16 +43,16 @@ _NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
 _NEEDED = frozenset({"n", "logprobs", "top_logprobs", "modalities", "audio", "tools", "response_format"})
 
 
-def speakable(chat: Chat, flavor: Flavor, target: Target) -> Chat:
+def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     """Return the chat as an OpenAI-alike can be told it; the same one where nothing has to change."""
-    chat = repaired(without_foreign_blocks(chat, target, NAME), target, runs=False)
+    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=False)
     marks = "cache_control" in flavor.takes
-    lose_foreign(chat, target, NAME, marks=marks, names=True, details=True, thinking=_taken_thinking(flavor))
+    note_unsupported_fields(chat, target, NAME, marks=marks, names=True, details=True, thinking=_taken_thinking(flavor))
     if "images" not in flavor.takes:
         _lose_pictures(chat, target)
     if chat.dialect != NAME:
-        chat = with_fitting_names(_with_objects(chat), target, _NAMES, _LONGEST_NAME)
-    return with_kept_form(_with_effort(chat, flavor, target), target)
+        chat = adapt_tool_names(_with_objects(chat), target, _NAMES, _LONGEST_NAME)
+    return emulate_structured_output(_with_effort(chat, flavor, target), target)
 
 
 def drop_unsupported(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> None:
@@ -52,17 +61,20 @@ def drop_unsupported(wire: Record, chat: Chat, flavor: Flavor, target: Target) -
         if wire.pop(name, None) is None:
             continue
         value = getattr(chat, name, wire)
-        if is_usual(name, value):
+        if is_default_value(name, value):
+            continue
+        if name == "stop":
+            emulate_stop_sequences(chat, target)
             continue
         if name in _NEEDED or (name == "tool_choice" and chat.tool_choice and chat.tool_choice.mode != "auto"):
-            raise refusal(chat, name, f"{name} is not available from this model's provider")
+            raise unsupported_feature(chat, name, f"{name} is not available from this model's provider")
         if name != "tool_choice":
-            lose(chat, target, name, "not available from this model's provider")
+            note_dropped(chat, target, name, "not available from this model's provider")
     alone = target.facts.get("temperature") is False
     if alone and wire.pop("temperature", None) is not None and chat.temperature != 1:
-        lose(chat, target, "temperature", "the model chooses its words alone")
+        note_dropped(chat, target, "temperature", "the model chooses its words alone")
     if chat.image_config is not None and "image_config" not in flavor.takes:
-        lose(chat, target, "image_config", "not available from this model's provider")
+        note_dropped(chat, target, "image_config", "not available from this model's provider")
 
 
 def _taken_thinking(flavor: Flavor) -> Any:
@@ -77,7 +89,9 @@ def _taken_thinking(flavor: Flavor) -> Any:
 def _lose_pictures(chat: Chat, target: Target) -> None:
     for number, message in enumerate(chat.messages):
         if message.role == "assistant" and any(isinstance(part, Image) for part in message.parts):
-            target.lose(f"{place_of(chat, number)}.images", "pictures in earlier answers are not taken back")
+            target.note_dropped(
+                f"{message_path(chat, number)}.images", "pictures in earlier answers are not taken back"
+            )
             return
 
 
@@ -90,8 +104,8 @@ def _with_objects(chat: Chat) -> Chat:
         if isinstance(tool, FunctionTool) and not _is_object(tool):
             try:
                 tools[at] = replace(tool, parameters=object_root(tool.parameters))
-            except Unsayable:
-                raise refusal(
+            except UnsupportedSchema:
+                raise unsupported_feature(
                     chat, f"tools[{at}]", "A function's parameters must be an object for this model's provider"
                 ) from None
     return replace(chat, tools=tools, source=None)
@@ -108,7 +122,7 @@ def _with_effort(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     asked = chat.reasoning or ReasoningRequest()
     if asked.effort is None and asked.max_tokens is None and flavor.reasoning_efforts:
         return replace(chat, reasoning=replace(asked, effort=chat.effort))
-    lose(chat, target, "effort", "not available from this model's provider")
+    note_dropped(chat, target, "effort", "not available from this model's provider")
     return chat
 
 
@@ -117,4 +131,4 @@ def lose_search_limits(search: WebSearchTool, chat: Chat, target: Target, *taken
     at = next((at for at, tool in enumerate(chat.tools or ()) if tool is search), 0)
     for name in ("user_location", "search_context_size", "max_uses"):
         if name not in taken and getattr(search, name) is not None:
-            target.lose(f"tools[{at}].{name}", "the provider's web search does not take it")
+            target.note_dropped(f"tools[{at}].{name}", "the provider's web search does not take it")

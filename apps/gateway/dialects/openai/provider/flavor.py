@@ -1,4 +1,5 @@
-"""How a provider's flavor of OpenAI's format differs: the facts that this dialect reads, each with what it is unstated.
+"""OpenAI Chat Completions, provider side: the facts of a provider or model that this dialect reads, each with its
+default.
 
 Knows facts. Must never know who states them. docs/adding-a-dialect.md explains each to those who write data files.
 """
@@ -7,64 +8,111 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects.fact import fact
 from apps.gateway.dialects.openai.shared.wire import NAME
 from apps.kernel.identity_cache import IdentityCache
 
 CallIds: TypeAlias = Literal["any", "short", "nine_alphanumerics"]
 
 
-class Flavor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a provider takes. What nothing is known about gets what every OpenAI-alike understands."""
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a data file may state of a provider of this dialect. What is not stated is what every OpenAI-alike takes."""
 
-    # The name of the limit on the answer, whichever of the two the client used.
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    # Whether `stream_options` is understood; without it a provider reports usage unasked, or not at all.
-    stream_usage: bool = True
-    # Whether the role `developer` is understood; it is `system` otherwise.
-    developer_role: bool = False
-    # The field in which an assistant's message brings its thinking back; `content`: as parts of the kind `thinking`.
-    reasoning_field: Literal["reasoning", "reasoning_content", "content"] | None = None
-    # How thinking is switched on and off: by an effort, by `thinking: {type}` (with an effort where the model knows
-    # efforts), or by `enable_thinking` and a `thinking_budget`.
-    thinking_switch: Literal["reasoning_effort", "thinking", "enable_thinking"] = "reasoning_effort"
-    # The efforts that a model knows, and the bounds in tokens (`min`, `max`) of one that takes a budget.
-    reasoning_efforts: tuple[str, ...] = ()
-    reasoning_budget: dict[str, int] | None = None
-    # Whether a model that has to call a tool cannot think: it is told not to.
-    forced_choice_unthinking: bool = False
-    # The ways of choosing tools that are understood. Where `none` is not, no tools are sent.
-    tool_choices: frozenset[str] = frozenset({"auto", "none", "required", "named"})
-    # The form of a tool call's id: any, at most 40 characters, or exactly nine letters and digits.
-    tool_call_ids: CallIds = "short"
-    # Whether messages may have names.
-    message_names: bool = True
-    # Whether a user may speak right after a tool; else the model says a word in between.
-    speaks_after_tools: bool = True
-    # The field that marks a last message of the assistant's as one to go on with; without it there is none.
-    prefill_field: Literal["prefix", "partial"] | None = None
-    # The form of documents and sound: OpenAI's, or `document_url` and base64 alone.
-    media_parts: Literal["openai", "flat"] = "openai"
-    # The name of the seed.
-    seed_field: Literal["seed", "random_seed"] = "seed"
-    # Whether a field that is not known is refused: what only the client's format understands is left out.
-    strict: bool = False
-    # Fields that are sent where the client does not state them.
-    adds: dict[str, Any] = {}
-    # Fields beyond OpenAI's that are understood as we have them: of a request (`reasoning`, `plugins`, `image_config`,
-    # `web_search`, `web_search_options`), of a message (`reasoning_details`, `images`), of a part (`cache_control`).
-    takes: frozenset[str] = frozenset()
-    # Fields of OpenAI's that are refused: left out.
-    unsupported: frozenset[str] = frozenset()
+    max_tokens_field: Annotated[
+        Literal["max_tokens", "max_completion_tokens"],
+        fact("the name of the limit on the answer, whichever of the two the client uses"),
+    ] = "max_tokens"
+    stream_usage: Annotated[
+        bool, fact("takes `stream_options`; without it usage is reported unasked or not at all")
+    ] = True
+    developer_role: Annotated[bool, fact("takes the role `developer`, which is sent as `system` otherwise")] = False
+    reasoning_field: Annotated[
+        Literal["reasoning", "reasoning_content", "content"] | None,
+        fact(
+            "the field of an assistant's message that brings its reasoning back; `content`: as parts of the kind "
+            "`thinking`, before the text"
+        ),
+    ] = None
+    thinking_switch: Annotated[
+        Literal["reasoning_effort", "thinking", "enable_thinking"],
+        fact(
+            "how reasoning is switched on and off: by an effort; by `thinking`, `{type}`, with an effort where "
+            "`reasoning_efforts` are stated; by `enable_thinking`, with a `thinking_budget` for an exact number of "
+            "tokens, or for an effort below `high` where a `reasoning_budget` is stated"
+        ),
+    ] = "reasoning_effort"
+    reasoning_efforts: Annotated[
+        tuple[str, ...],
+        fact("the efforts that the model knows: any other is sent as the nearest, with a note", default="as it comes"),
+    ] = ()
+    reasoning_budget: Annotated[
+        dict[str, int] | None, fact("bounds in tokens (`min`, `max`) of a model that takes a budget for reasoning")
+    ] = None
+    forced_choice_unthinking: Annotated[
+        bool, fact("a model that has to call a tool cannot reason: reasoning is switched off")
+    ] = False
+    tool_choices: Annotated[
+        frozenset[Literal["auto", "none", "required", "named"]],
+        fact(
+            "the tool choices that are understood; for `none` no tools are sent, the others are refused",
+            default="all four",
+        ),
+    ] = frozenset({"auto", "none", "required", "named"})
+    tool_call_ids: Annotated[
+        CallIds,
+        fact(
+            "the form of tool call ids: `any`, at most 40 characters, or nine letters and digits. An id that does not "
+            "fit becomes its digest, the same in call and result"
+        ),
+    ] = "short"
+    message_names: Annotated[bool, fact("messages may have names, which are dropped otherwise")] = True
+    speaks_after_tools: Annotated[
+        bool, fact("a user may speak right after a tool; otherwise the model says `OK` in between")
+    ] = True
+    prefill_field: Annotated[
+        Literal["prefix", "partial"] | None,
+        fact("the field that marks a last message of the assistant's as one to continue"),
+    ] = None
+    media_parts: Annotated[
+        Literal["openai", "flat"],
+        fact("`flat`: a document is a `document_url` with a `document_name`, audio is base64 alone"),
+    ] = "openai"
+    seed_field: Annotated[Literal["seed", "random_seed"], fact("the name of the seed")] = "seed"
+    strict: Annotated[
+        bool,
+        fact(
+            "unknown fields are refused: nothing passes as it came, and what only the client's format knows is dropped "
+            "unless `takes` names it"
+        ),
+    ] = False
+    adds: Annotated[dict[str, Any], fact("fields that are sent where the client does not state them")] = {}
+    takes: Annotated[
+        frozenset[str],
+        fact(
+            "what is understood beyond OpenAI's format: of a request `reasoning`, `effort`, `plugins`, `image_config`, "
+            "`web_search`, `web_search_options`; of a message `reasoning_details`, `images`; of parts and tools "
+            "`cache_control`; of a call `extra_content`; and any field of the provider's own"
+        ),
+    ] = frozenset()
+    unsupported: Annotated[
+        frozenset[str],
+        fact("OpenAI's fields that are refused: dropped with a note, or refused where the client would miss them"),
+    ] = frozenset()
+
+
+class Flavor(Facts, frozen=True, kw_only=True):
+    """The facts of a provider, as they apply to one chat."""
+
     # Whether the chat was read from this format: what it keeps as `extra` belongs here.
-    ours: bool = False
+    same_dialect: bool = False
 
     @property
-    def rewrites(self) -> bool:
+    def must_rewrite(self) -> bool:
         """Whether a request is always written anew, never passed on as it came."""
         return self.strict or self.reasoning_field == "content" or self.media_parts == "flat"
 
@@ -72,11 +120,14 @@ class Flavor(msgspec.Struct, frozen=True, kw_only=True):
 def flavor_of(chat: Chat, target: Target) -> Flavor:
     """Return how a chat has to be written for a target."""
     facts = target.facts
-    return (_ours if chat.dialect == NAME and not facts.get("strict", False) else _others)(facts)
+    return (_same_dialect if chat.dialect == NAME and not facts.get("strict", False) else _other_dialect)(facts)
 
 
-def _read(facts: Mapping[str, Any], *, ours: bool) -> Flavor:
-    return msgspec.convert({**facts, "ours": ours}, Flavor)
+def _read(facts: Mapping[str, Any], *, same_dialect: bool) -> Flavor:
+    return msgspec.convert({**facts, "same_dialect": same_dialect}, Flavor)
 
 
-_ours, _others = IdentityCache(partial(_read, ours=True)), IdentityCache(partial(_read, ours=False))
+_same_dialect, _other_dialect = (
+    IdentityCache(partial(_read, same_dialect=True)),
+    IdentityCache(partial(_read, same_dialect=False)),
+)

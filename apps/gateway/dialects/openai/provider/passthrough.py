@@ -1,5 +1,5 @@
-"""A client's own body on its way to a provider that speaks the same format: untouched, byte for byte, but for what this
-provider does not take.
+"""OpenAI Chat Completions, provider side: passes a client's own body through byte for byte, changing only what the
+gateway must.
 
 Knows which fields of messages and tools not every OpenAI-alike takes. Must never read a value it does not change.
 """

@@ -1,4 +1,5 @@
-"""An OpenAI-alike's answer to canonical events. A plain answer is read as a stream of one chunk.
+"""OpenAI Chat Completions, provider side: reads an answer into canonical events. A plain answer is read as a stream of
+one chunk.
 
 Knows the shapes of chunks, and how servers deviate from them. Must never know who deviates. Nothing is lost: fields not
 known here travel as opaque data.
@@ -22,13 +23,13 @@ from apps.gateway.canonical.events import (
     Waiting,
 )
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import broken, cut, read_answer, read_to_the_end
+from apps.gateway.dialects.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.openai.provider.read_choice import ChoiceReader
 from apps.gateway.dialects.openai.provider.sources import read_sources
 from apps.gateway.dialects.openai.shared.failures import failed, find_failure
 from apps.gateway.dialects.openai.shared.usage import read_usage
 from apps.gateway.dialects.openai.shared.wire import FAILURE_WORDS, FINISH_REASONS, NAME
-from apps.gateway.dialects.stream_template import Repeating
+from apps.gateway.dialects.stream_template import StreamTemplate
 from apps.kernel.usage import Usage
 
 Record = dict[str, Any]
@@ -59,7 +60,7 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
             yield Waiting()
         elif frame.strip() == _END:
             yield from answer.end(announced=True)
-            read_to_the_end(frames)
+            drain_frames(frames)
             return
         else:
             yield from answer.read(frame)
@@ -77,7 +78,7 @@ class _Answer:
         self._started = self._cites = False
         self._extra: Record = {}
         self._choices: dict[int, ChoiceReader] = {}
-        self._repeating = None if whole else Repeating()
+        self._repeating = None if whole else StreamTemplate()
         # Of the choice that was learnt.
         self._index = 0
 
@@ -88,13 +89,13 @@ class _Answer:
         try:
             chunk = read_answer(data)
         except ValueError:
-            return self._end_with(broken("The provider sent what is not JSON"))
+            return self._end_with(unreadable_answer("The provider sent what is not JSON"))
         if failure := find_failure(chunk):
             return self._end_with(failed(chunk, failure))
         choices = chunk.get("choices") if isinstance(chunk, dict) else None
         if not isinstance(choices, list):
             if self._whole or not isinstance(chunk, dict):
-                return self._end_with(broken("The provider sent an answer without choices"))
+                return self._end_with(unreadable_answer("The provider sent an answer without choices"))
             choices = []
         events: list[Event] = []
         news = self._begin(chunk, choices, events)
@@ -115,7 +116,7 @@ class _Answer:
             self._learn(self._repeating, data, chunk, events[0])
         return events
 
-    def _learn(self, repeating: Repeating, data: bytes, chunk: Record, said: Event) -> None:
+    def _learn(self, repeating: StreamTemplate, data: bytes, chunk: Record, said: Event) -> None:
         """Remember what stands around a text that came alone, where its choice goes on after it."""
         choice = chunk["choices"][0]
         if not isinstance(said, TextDelta) or choice.get("finish_reason") or not isinstance(choice.get("delta"), dict):
@@ -190,7 +191,7 @@ class _Answer:
         if not announced and any(reader.finish_word is None for reader in self._choices.values()):
             complete = False
         if not complete:
-            return self._end_with(cut())
+            return self._end_with(truncated_answer())
         events: list[Event] = []
         for index, reader in sorted(self._choices.items()):
             reader.end(events)

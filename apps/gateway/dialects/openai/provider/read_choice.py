@@ -1,4 +1,5 @@
-"""One choice of an OpenAI-alike's answer to canonical events: deltas of a stream, or the message of a plain answer.
+"""OpenAI Chat Completions, provider side: reads one choice into canonical events: deltas of a stream, or a plain
+answer's message.
 
 Knows what a message may hold, and how servers deviate. Must never know what stands around choices.
 """
@@ -20,7 +21,7 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.openai.shared.wire import NAME, PART_FORMAT, encode, mint
+from apps.gateway.dialects.openai.shared.wire import NAME, PART_FORMAT, encode, new_id
 
 Record = dict[str, Any]
 
@@ -154,9 +155,9 @@ class ChoiceReader:
             thoughts = part.get("thinking")
             for thought in thoughts if isinstance(thoughts, list) else [thoughts]:
                 self._think(thought.get("text") if isinstance(thought, dict) else thought, events)
-            if seal := _text(part.get("signature")):
+            if signature := _text(part.get("signature")):
                 block = self._blocks.setdefault("", len(self._blocks))
-                events.append(ReasoningDelta(choice=self._index, signature=seal, format=PART_FORMAT, block=block))
+                events.append(ReasoningDelta(choice=self._index, signature=signature, format=PART_FORMAT, block=block))
         elif kind == "image_url":
             self._read_images([part], events)
         elif part:
@@ -177,7 +178,7 @@ class ChoiceReader:
             extra = {key: value for key, value in wire.items() if key not in _CALL_FIELDS and value is not None}
             if kind == "custom":
                 extra["type"] = kind
-            call = self._calls[at] = _Call(self._count, call_id or mint("call_"), extra or None)
+            call = self._calls[at] = _Call(self._count, call_id or new_id("call_"), extra or None)
             self._count += 1
         arguments = function.get("input" if kind == "custom" else "arguments")
         if arguments is not None and not isinstance(arguments, str):

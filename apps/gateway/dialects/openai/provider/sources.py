@@ -1,4 +1,5 @@
-"""Pages that an answer was made from, where a server lists them beside it in place of OpenAI's `annotations`.
+"""OpenAI Chat Completions, provider side: reads search results beside an answer (`citations`, `search_results`) into
+`annotations`.
 
 Knows the lists that there are: `search_results` (pages) and `citations` (addresses). Must never know who writes which.
 """

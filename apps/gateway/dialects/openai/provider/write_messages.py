@@ -1,4 +1,4 @@
-"""Canonical messages to OpenAI's chat format, in a provider's flavor.
+"""OpenAI Chat Completions, provider side: writes `messages` in a provider's flavor.
 
 Knows roles and parts of the wire format. Must never know a provider by name.
 """
@@ -32,8 +32,8 @@ _ERROR = {"type": "text", "text": "Error:"}
 
 
 def write_messages(messages: Iterable[Message], flavor: Flavor) -> list[Record]:
-    """Return all messages. What only a user may show (pictures, files) follows the tools' answers of its turn."""
-    if flavor.ours:
+    """Return all messages. What only a user may show (images, files) follows the tools' answers of its turn."""
+    if flavor.same_dialect:
         return adapt_turns([write_message(message, flavor) for message in messages], flavor)
     return adapt_turns(list(_with_pictures_apart(messages, flavor)), flavor)
 
@@ -68,7 +68,7 @@ def write_message(message: Message, flavor: Flavor) -> Record:
         wire["content"] = _content(message.parts, flavor)
     if message.name is not None:
         wire["name"] = message.name
-    if message.extra and flavor.ours:
+    if message.extra and flavor.same_dialect:
         wire.update({name: value for name, value in message.extra.items() if name != PARKED})
     return wire
 
@@ -89,8 +89,8 @@ def _write_assistant(message: Message, flavor: Flavor, wire: Record) -> None:
 
 def _write_reasoning(thoughts: list[Reasoning], flavor: Flavor, wire: Record) -> None:
     """Bring thinking back block by block where the provider takes that and anything is more than text, else as text."""
-    sealed = any(block.format or block.signature or block.data or block.id or block.summary for block in thoughts)
-    if sealed and "reasoning_details" in flavor.takes:
+    signed = any(block.format or block.signature or block.data or block.id or block.summary for block in thoughts)
+    if signed and "reasoning_details" in flavor.takes:
         wire["reasoning_details"] = [write_detail(block, number) for number, block in enumerate(thoughts)]
     elif flavor.reasoning_field == "content":
         _write_thinking_parts(thoughts, wire)
@@ -100,7 +100,7 @@ def _write_reasoning(thoughts: list[Reasoning], flavor: Flavor, wire: Record) ->
 
 
 def _write_thinking_parts(thoughts: list[Reasoning], wire: Record) -> None:
-    """Put thinking before what was said, with a seal where it came in this very form."""
+    """Put thinking before what was said, with a signature where it came in this very form."""
     parts = [
         thinking_part(block.text, block.signature if block.format == PART_FORMAT else None)
         for block in thoughts
@@ -148,7 +148,7 @@ def _call(call: ToolCall, flavor: Flavor) -> Record:
     if extra.get("type") == "custom":
         return {"id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
     function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function, **(extra if flavor.ours else {})}
+    return {"id": call.id, "type": "function", "function": function, **(extra if flavor.same_dialect else {})}
 
 
 def _content(parts: list[Part], flavor: Flavor) -> str | list[Record]:
@@ -162,7 +162,7 @@ def _content(parts: list[Part], flavor: Flavor) -> str | list[Record]:
 
 def _part(part: Part, flavor: Flavor) -> Record:
     """Return a part of a message's content. Raises InvalidRequest for what the format has no words for."""
-    extra = dict(part.extra) if part.extra and flavor.ours else {}
+    extra = dict(part.extra) if part.extra and flavor.same_dialect else {}
     match part:
         case Text():
             wire: Record = {"type": "text", "text": part.text}

@@ -1,4 +1,4 @@
-"""A canonical chat to the body that an OpenAI-alike reads.
+"""OpenAI Chat Completions, provider side: writes a canonical chat as a request body.
 
 What the client wrote in this very format passes through (`passing.py`) except where the gateway must act; anything
 else is written from the canonical form. Knows facts. Must never know a provider by name.
@@ -19,17 +19,18 @@ from apps.gateway.canonical.chat import (
     ToolChoice,
     WebSearchTool,
 )
-from apps.gateway.dialects.openai.provider.adapt_request import fitted
+from apps.gateway.dialects.openai.provider.adapt_request import adapt_request
 from apps.gateway.dialects.openai.provider.drop_unsupported_fields import (
     drop_unsupported,
+    drop_unsupported_fields,
     lose_search_limits,
-    speakable,
 )
 from apps.gateway.dialects.openai.provider.flavor import Flavor, flavor_of
 from apps.gateway.dialects.openai.provider.passthrough import pass_on, read_entries, read_fields
 from apps.gateway.dialects.openai.provider.write_messages import Record, with_cache_mark, write_messages
 from apps.gateway.dialects.openai.provider.write_thinking import say_thinking
 from apps.gateway.dialects.openai.shared.wire import NAME, OWN_FIELDS, encode
+from apps.gateway.dialects.router_fields import ROUTER_FIELDS
 from apps.kernel.errors import InvalidRequest
 
 # Fields that mean the same and are written the same here and in the canonical language.
@@ -58,6 +59,8 @@ _SAME = (
     "effort",
     "image_config",
 )
+# What a client says to the gateway: a provider is told what it takes of it as we have it, and nothing else.
+_OURS = OWN_FIELDS | ROUTER_FIELDS
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _NO_PARAMETERS: Record = {"type": "object", "properties": {}}
 
@@ -70,15 +73,16 @@ def path(chat: Chat, target: Target) -> str:
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest for what cannot be said."""
     flavor = flavor_of(chat, target)
-    chat = fitted(speakable(chat, flavor, target), flavor, target)
+    chat = adapt_request(drop_unsupported_fields(chat, flavor, target), flavor, target)
     if chat.source is not None and chat.source.dialect == NAME:
         wire = pass_on(chat.source.body, chat, flavor)
     else:
         wire = written(chat, flavor)
     wire["model"] = target.model_name
-    for name in OWN_FIELDS & wire.keys():
-        if name not in flavor.takes:
-            del wire[name]
+    if not _OURS.isdisjoint(wire):
+        for name in _OURS & wire.keys():
+            if name not in flavor.takes:
+                del wire[name]
     say_thinking(wire, chat, flavor, target)
     _say_limit(wire, chat, flavor)
     _say_stream(wire, chat, flavor)
@@ -195,7 +199,7 @@ def _tool(tool: Tool, flavor: Flavor) -> Record:
 
 def _own(tool: Tool, flavor: Flavor) -> Record:
     """Return the fields of a tool that only this format understands."""
-    return dict(tool.extra) if tool.extra and flavor.ours else {}
+    return dict(tool.extra) if tool.extra and flavor.same_dialect else {}
 
 
 def tool_choice_of(choice: ToolChoice) -> str | Record:

@@ -1,4 +1,4 @@
-"""How much to think, in the words that an OpenAI-alike has for it.
+"""OpenAI Chat Completions, provider side: writes reasoning in the field that a provider has for it.
 
 Knows facts. An effort that a model has no word for becomes the nearest that it has, and that is noted. Must never know
 a model by name.
@@ -14,7 +14,7 @@ from apps.gateway.canonical.chat import Chat, Effort, ReasoningRequest, Target
 from apps.gateway.dialects.openai.provider.flavor import Flavor
 from apps.gateway.dialects.openai.shared.wire import EFFORTS
 from apps.gateway.dialects.reasoning_efforts import effort_of
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 Record = dict[str, Any]
 
@@ -37,7 +37,7 @@ def say_thinking(wire: Record, chat: Chat, flavor: Flavor, target: Target) -> No
         _say_switch(wire, asked, flavor)
     else:
         if asked.max_tokens is not None:
-            lose(chat, target, "reasoning", "this model's provider takes no number of tokens to think")
+            note_dropped(chat, target, "reasoning", "this model's provider takes no number of tokens to think")
         if flavor.thinking_switch == "thinking":
             word = _say_kind(wire, chat, asked, flavor, target)
         else:
@@ -55,7 +55,7 @@ def _say_unthinking(wire: Record, chat: Chat, target: Target) -> None:
     wire.pop(_PARAM, None)
     asked = chat.reasoning
     if asked is not None and (asked.max_tokens is not None or asked.effort not in (None, "none")):
-        lose(chat, target, _PARAM, "this model does not think where it has to call a tool")
+        note_dropped(chat, target, _PARAM, "this model does not think where it has to call a tool")
 
 
 def _say_switch(wire: Record, asked: ReasoningRequest, flavor: Flavor) -> None:
@@ -77,7 +77,7 @@ def _say_kind(wire: Record, chat: Chat, asked: ReasoningRequest, flavor: Flavor,
     if asked.effort is None or asked.effort == "none":
         return None
     if not flavor.reasoning_efforts:
-        lose(chat, target, _PARAM, "this model thinks or does not: it knows no efforts")
+        note_dropped(chat, target, _PARAM, "this model thinks or does not: it knows no efforts")
         return None
     return _word(asked.effort, chat, flavor, target)
 
@@ -96,18 +96,18 @@ def _word(effort: Effort, chat: Chat, flavor: Flavor, target: Target) -> str | N
     A model whose words are not known gets the effort as it is; but it is not told to think not at all, which hardly any
     knows, by clients whose format says so as a matter of course."""
     known = flavor.reasoning_efforts
-    if not known and effort == "none" and not flavor.ours:
-        lose(chat, target, _PARAM, "it is not known whether this model can do without thinking")
+    if not known and effort == "none" and not flavor.same_dialect:
+        note_dropped(chat, target, _PARAM, "it is not known whether this model can do without thinking")
         return None
     if not known or effort in known:
         return effort
     words = [word for word in EFFORTS if word in known and word != "none"]
     if effort == "none" or not (words or "default" in known):
-        lose(chat, target, _PARAM, f"this model has no reasoning effort {effort}")
+        note_dropped(chat, target, _PARAM, f"this model has no reasoning effort {effort}")
         return None
     place = EFFORTS.index(effort)
     word: str = min(words, key=lambda it: (abs(EFFORTS.index(it) - place), -EFFORTS.index(it)), default="default")
-    lose(chat, target, _PARAM, f"this model has no reasoning effort {effort}: it was asked for {word}")
+    note_dropped(chat, target, _PARAM, f"this model has no reasoning effort {effort}: it was asked for {word}")
     return word
 
 

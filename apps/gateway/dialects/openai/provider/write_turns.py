@@ -1,5 +1,5 @@
-"""Messages in the order and form in which not every OpenAI-alike takes them: who may speak after a tool, an answer that
-the model is to go on with, documents and sound.
+"""OpenAI Chat Completions, provider side: orders turns as stricter providers take them: who may speak after a tool, a
+prefilled answer, thinking as a content part.
 
 Knows facts, and messages as the wire has them. Must never know a provider by name.
 """
@@ -27,7 +27,7 @@ def adapt_turns(messages: list[Record], flavor: Flavor) -> list[Record]:
 
 
 def thinking_part(text: str, signature: str | None) -> Record:
-    """Return thinking as a part of the content, sealed where it came sealed in this very form."""
+    """Return thinking as a part of the content, signed where it came signed in this very form."""
     part: Record = {"type": "thinking", "thinking": [{"type": "text", "text": text}]}
     return part if signature is None else {**part, "signature": signature}
 

@@ -1,1 +1,1 @@
-"""What both sides of OpenAI's chat completions format share: names on the wire and usage."""
+"""OpenAI Chat Completions, both sides: names on the wire, usage and errors."""

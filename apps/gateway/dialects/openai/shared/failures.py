@@ -1,4 +1,4 @@
-"""What providers say when they fail, and what clients are told: errors on the wire, in both directions.
+"""OpenAI Chat Completions, both sides: error objects, read from providers and written to clients.
 
 Knows the shapes of error objects. Must never decide what follows from one.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import MOST_WORDS, failed_with, read_refusal
+from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_refusal
 from apps.gateway.dialects.openai.provider.context_overflow import code_of
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.kernel.errors import ApiError
@@ -74,7 +74,7 @@ def _failure_of_detail(detail: Any) -> Failure | None:
 def failed(answer: Any, failure: Failure) -> Failed:
     """Return the end of an answer that holds an error, with the status that the provider gives it, else 502."""
     inner = answer.get("error")
-    return failed_with(failure, _status(inner if isinstance(inner, dict) else answer))
+    return failure_event(failure, _status(inner if isinstance(inner, dict) else answer))
 
 
 def write_error(error: ApiError) -> bytes:
@@ -99,7 +99,7 @@ def _failure_of(error: dict[str, Any]) -> Failure:
 
 
 def _failure(message: str, code: str | None = None, param: str | None = None) -> Failure:
-    return Failure(message=message[:MOST_WORDS], code=code_of(message, code), param=param)
+    return Failure(message=message[:MAX_ERROR_LENGTH], code=code_of(message, code), param=param)
 
 
 def _word(value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""Token counts as OpenAI-alikes report them to disjoint classes, and from those to what clients are told.
+"""OpenAI Chat Completions, both sides: token usage, read into disjoint classes and written for clients.
 
 Knows who counts what inside what. Nonsense (null, negative, fractions, more parts than whole) is tolerated: every class
 is at least 0, and the classes add up to the provider's totals. Must never know a price.
@@ -6,10 +6,11 @@ is at least 0, and the classes add up to the provider's totals. Must never know 
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from apps.gateway.canonical.events import Summary
-from apps.gateway.dialects.openai.shared.wire import exact
+from apps.gateway.dialects.openai.shared.wire import exact_number
 from apps.kernel.usage import Usage
 
 Record = dict[str, Any]
@@ -18,6 +19,7 @@ Record = dict[str, Any]
 _TOTALS = frozenset({"prompt_tokens", "completion_tokens", "total_tokens"})
 # No answer has a billion tokens; a count beyond is a provider's bug.
 _MOST = 10**9
+_FREE = Decimal(0)
 
 
 def read_usage(reported: Any) -> Usage | None:
@@ -75,9 +77,9 @@ def _searches(reported: Record) -> int:
     return found or int(isinstance(reported.get("search_context_size"), str))
 
 
-def write_usage(summary: Summary) -> Record:
-    """Return `usage` with what it cost, in USD."""
-    usage = summary.usage
+def write_usage(summary: Summary, *, live: bool = False, details: bool = False) -> Record:
+    """Return `usage` with its cost in USD; of a `live` answer also in OpenRouter's words, with `details` its parts."""
+    usage, cost = summary.usage, summary.cost
     prompt, completion = usage.prompt_tokens, usage.completion_tokens
     return {
         "prompt_tokens": prompt,
@@ -95,7 +97,18 @@ def write_usage(summary: Summary) -> Record:
             "audio_tokens": usage.audio_output,
             "image_tokens": usage.image_output,
         },
-        **{f"cost_usd_{part}": exact(amount) for part, amount in summary.cost.items()},
+        **({"cost": exact_number(cost["total"])} if live and "total" in cost else {}),
+        **({"cost_details": _cost_details(cost)} if details else {}),
+        **{f"cost_usd_{part}": exact_number(amount) for part, amount in cost.items()},
+    }
+
+
+def _cost_details(cost: dict[str, Decimal]) -> Record:
+    prompt = cost.get("input", _FREE) + cost.get("cached_input", _FREE)
+    return {
+        "upstream_inference_cost": None,
+        "upstream_inference_prompt_cost": exact_number(prompt),
+        "upstream_inference_completions_cost": exact_number(cost.get("output", _FREE)),
     }
 
 

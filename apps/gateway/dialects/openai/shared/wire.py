@@ -1,4 +1,4 @@
-"""Names and words of OpenAI's chat format that more than one direction needs.
+"""OpenAI Chat Completions, both sides: names and constants on the wire.
 
 Knows the wire. Must never know a provider: how OpenAI-alikes differ are facts (docs/adding-a-dialect.md).
 """
@@ -19,7 +19,7 @@ FRAMING: Final = "sse"
 
 EFFORTS: Final[tuple[Effort, ...]] = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
-# Fields of a request that are ours, not OpenAI's: sent on only to providers that take them as they are.
+# Fields of a request that are same_dialect, not OpenAI's: sent on only to providers that take them as they are.
 OWN_FIELDS: Final = frozenset(
     {"reasoning", "effort", "web_search", "free_models_only", "no_reasoning", "plugins", "image_config"}
 )
@@ -27,7 +27,7 @@ OWN_FIELDS: Final = frozenset(
 # Where an answer parks what OpenAI's own types refuse, or what a field of the gateway's hides.
 PARKED: Final = "provider_specific_fields"
 
-# How thinking that came sealed as a part of the content is marked on its way through clients.
+# How thinking that came signed as a part of the content is marked on its way through clients.
 PART_FORMAT: Final = "thinking-part"
 
 # Providers' words for why a model stopped, in lower case. A word not listed is taken for `stop`.
@@ -57,7 +57,7 @@ encode = _ENCODER.encode
 _NOTHING = msgspec.Raw(b"0")
 
 
-def exact(amount: Decimal) -> msgspec.Raw:
+def exact_number(amount: Decimal) -> msgspec.Raw:
     """Return an amount as a JSON number with all of its digits and no exponent."""
     if not amount:
         return _NOTHING
@@ -70,6 +70,6 @@ def cache_control(mark: CacheMark) -> dict[str, Any]:
     return {"type": "ephemeral"} if mark.ttl is None else {"type": "ephemeral", "ttl": mark.ttl}
 
 
-def mint(prefix: str) -> str:
+def new_id(prefix: str) -> str:
     """Return an id for what a provider gave none: the prefix and 24 characters."""
     return prefix + secrets.token_hex(12)

@@ -1,1 +1,1 @@
-"""The provider side of OpenAI's Responses format: requests written, answers and failures read."""
+"""OpenAI Responses, provider side: writes requests, reads answers and failures."""

@@ -1,4 +1,4 @@
-"""How many tokens a prompt has, asked of OpenAI itself.
+"""OpenAI Responses, provider side: token counting by `/responses/input_tokens`.
 
 Knows the fields that are taken there. Must never know a model by name.
 """

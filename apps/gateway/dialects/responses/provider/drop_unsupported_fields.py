@@ -1,4 +1,5 @@
-"""What the Responses format cannot be told of a chat: left out with a note, brought about in another way, or refused.
+"""OpenAI Responses, provider side: drops request fields that the format does not support, with a note, replaces or
+refuses them.
 
 A hint is left out; what would change what the client gets is refused. Knows facts. Must never know a provider by name.
 """
@@ -11,15 +12,23 @@ from typing import Any, Final, Literal
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Reasoning, Target, WebSearchTool
-from apps.gateway.dialects.foreign_blocks import without_foreign_blocks
+from apps.gateway.dialects.foreign_blocks import drop_foreign_blocks
 from apps.gateway.dialects.responses.provider.flavor import Flavor
-from apps.gateway.dialects.responses.shared.wire import NAME, OPEN_SEAL, SEAL
-from apps.gateway.dialects.structured_output import with_kept_form
-from apps.gateway.dialects.tool_names import with_fitting_names
-from apps.gateway.dialects.unsupported_fields import is_usual, lose, lose_foreign, lose_stated, refusal, repaired
+from apps.gateway.dialects.responses.shared.wire import NAME, SIGNATURE_FORMAT, UNSIGNED_FORMAT
+from apps.gateway.dialects.stop_sequences import emulate_stop_sequences
+from apps.gateway.dialects.structured_output import emulate_structured_output
+from apps.gateway.dialects.tool_names import adapt_tool_names
+from apps.gateway.dialects.unsupported_fields import (
+    is_default_value,
+    note_dropped,
+    note_unsupported_fields,
+    note_unsupported_hints,
+    repair_tool_results,
+    unsupported_feature,
+)
 
 _NAMES, _LONGEST_NAME = re.compile(r"[a-zA-Z0-9_-]+"), 64
-_SEALS: Final = frozenset({SEAL, OPEN_SEAL})
+_REASONING_FORMATS: Final = frozenset({SIGNATURE_FORMAT, UNSIGNED_FORMAT})
 _OPENAI: Final = "openai"
 _SEARCH_OPTIONS: Final = "web_search_options"
 # What only bends the odds, or hurries the answer, and has no words here.
@@ -40,28 +49,28 @@ _CHOICE_OF_WORDS: Final = {"temperature": 1, "top_p": 1}
 _NEEDED: Final = frozenset({"logprobs"})
 
 
-def speakable(chat: Chat, flavor: Flavor, target: Target) -> Chat:
+def drop_unsupported_fields(chat: Chat, flavor: Flavor, target: Target) -> Chat:
     """Return the chat as it can be said here; the same one where nothing has to change.
 
     Raises InvalidRequest (`unsupported_feature`) for what cannot be said, and is no hint.
     """
     for param, asked in (
         ("n", (chat.n or 1) > 1),
-        ("stop", bool(chat.stop)),
         ("modalities", any(kind != "text" for kind in chat.modalities or ())),
         ("image_config", bool(chat.image_config)),
     ):
         if asked:
-            raise refusal(chat, param, f"{param} is not available from this model's provider")
+            raise unsupported_feature(chat, param, f"{param} is not available from this model's provider")
+    emulate_stop_sequences(chat, target)
     chat = _with_search(chat)
-    chat = repaired(without_foreign_blocks(chat, target, NAME), target, runs=True)
+    chat = repair_tool_results(drop_foreign_blocks(chat, target, NAME), target, runs=True)
     marks = "prompt_cache_breakpoint" in flavor.takes
     foreign = chat
     if shared := shared_fields(chat):
         foreign = replace(chat, extra={name: it for name, it in (chat.extra or {}).items() if name not in shared})
-    lose_foreign(foreign, target, NAME, marks=marks, names=False, details=True, thinking=goes_back)
-    lose_stated(chat, target, *_HINTS)
-    return with_kept_form(with_fitting_names(chat, target, _NAMES, _LONGEST_NAME), target)
+    note_unsupported_fields(foreign, target, NAME, marks=marks, names=False, details=True, thinking=is_returnable)
+    note_unsupported_hints(chat, target, *_HINTS)
+    return emulate_structured_output(adapt_tool_names(chat, target, _NAMES, _LONGEST_NAME), target)
 
 
 def _with_search(chat: Chat) -> Chat:
@@ -90,9 +99,9 @@ def shared_fields(chat: Chat) -> dict[str, Any]:
     return {name: chat.extra[name] for name in _SHARED if name in chat.extra}
 
 
-def goes_back(block: Reasoning) -> bool:
-    """Return whether thinking is under a seal of this format."""
-    return block.format in _SEALS and block.id is not None
+def is_returnable(block: Reasoning) -> bool:
+    """Return whether thinking is under a signature of this format."""
+    return block.format in _REASONING_FORMATS and block.id is not None
 
 
 def is_refused(name: str, chat: Chat, flavor: Flavor, target: Target) -> bool:
@@ -103,13 +112,13 @@ def is_refused(name: str, chat: Chat, flavor: Flavor, target: Target) -> bool:
     value = getattr(chat, name)
     if name in _CHOICE_OF_WORDS and not flavor.temperature:
         if value != _CHOICE_OF_WORDS[name]:
-            lose(chat, target, name, "the model chooses its words alone")
+            note_dropped(chat, target, name, "the model chooses its words alone")
         return True
     if name not in flavor.unsupported:
         return False
-    if is_usual(name, value):
+    if is_default_value(name, value):
         return True
     if name in _NEEDED:
-        raise refusal(chat, name, f"{name} is not available from this model's provider")
-    lose(chat, target, name, "not available from this model's provider")
+        raise unsupported_feature(chat, name, f"{name} is not available from this model's provider")
+    note_dropped(chat, target, name, "not available from this model's provider")
     return True

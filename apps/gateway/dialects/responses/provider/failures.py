@@ -1,4 +1,4 @@
-"""What is said when an answer of the Responses format fails: with a status, as an event, or inside of a response.
+"""OpenAI Responses, provider side: reads errors: with a status, as an event, or inside a response.
 
 Knows the shapes and words of error objects. Must never decide what follows from one.
 """
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import Failure
-from apps.gateway.dialects.answer_errors import MOST_WORDS, failed_with
+from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event
 from apps.gateway.dialects.openai.shared import failures as openai_failures
 from apps.gateway.dialects.responses.shared.wire import Record
 
@@ -37,7 +37,7 @@ _STATUSES: Final = {
     "permission_error": 403,
     "not_found_error": 404,
 }
-# Words for what the client had sent: prompts and pictures.
+# Words for what the client had sent: prompts and images.
 _CLIENTS_OWN = re.compile("invalid_|image_|unsupported_|empty_|failed_to_download_")
 
 
@@ -50,10 +50,10 @@ def failed(error: Any) -> Failed:
     """Return the end of an answer that holds an error: that of an event, of a response, or whatever came instead."""
     wire: Record = error if isinstance(error, dict) else {"message": error}
     words, code, kind, param = (wire.get(name) for name in ("message", "code", "type", "param"))
-    message = words[:MOST_WORDS] if isinstance(words, str) and words else "The provider gave no reason"
+    message = words[:MAX_ERROR_LENGTH] if isinstance(words, str) and words else "The provider gave no reason"
     word = code if isinstance(code, str) and code else None
     about = param if isinstance(param, str) and param else None
-    return failed_with(Failure(message=message, code=word, param=about), _status(code, kind))
+    return failure_event(Failure(message=message, code=word, param=about), _status(code, kind))
 
 
 def _status(code: Any, kind: Any) -> int:

@@ -1,4 +1,4 @@
-"""An answer in the Responses format to canonical events: a whole response, or the stream of events that tells it.
+"""OpenAI Responses, provider side: reads an answer into canonical events: a whole response, or its stream of events.
 
 Knows the kinds of events and what is around items, which are read in `item_in.py`. Must never know a provider.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from apps.gateway.canonical.events import Event, Finished, FinishReason, OpaqueDelta, Started, UsageReported, Waiting
-from apps.gateway.dialects.answer_errors import broken, cut, read_answer, read_to_the_end
+from apps.gateway.dialects.answer_errors import drain_frames, read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.responses.provider.failures import failed
 from apps.gateway.dialects.responses.provider.read_item import DELTAS, ItemReader
 from apps.gateway.dialects.responses.shared.usage import read_usage
@@ -79,9 +79,9 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if isinstance(response, dict) and response.get("error"):
         yield failed(response["error"])
     elif not isinstance(response, dict) or not isinstance(response.get("output"), list):
-        yield broken("The provider sent an answer without output")
+        yield unreadable_answer("The provider sent an answer without output")
     elif text_of(response.get("status")) in _UNFINISHED:
-        yield broken("The provider sent an answer that it has not finished")
+        yield unreadable_answer("The provider sent an answer that it has not finished")
     else:
         yield from answer.begin(response)
         yield from answer.end(response)
@@ -103,9 +103,9 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
         yield from answer.read(frame)
         if answer.over:
             if not answer.failed:
-                read_to_the_end(frames)
+                drain_frames(frames)
             return
-    yield cut()
+    yield truncated_answer()
 
 
 class _Answer:
@@ -122,9 +122,9 @@ class _Answer:
         try:
             wire = read_answer(frame)
         except ValueError:
-            return self._end_with(broken("The provider sent what is not JSON"))
+            return self._end_with(unreadable_answer("The provider sent what is not JSON"))
         if not isinstance(wire, dict):
-            return self._end_with(broken("The provider sent what is no event"))
+            return self._end_with(unreadable_answer("The provider sent what is no event"))
         kind = text_of(wire.get("type"))
         if kind == "error" or (kind is None and "error" in wire):
             inner = wire.get("error")
@@ -150,6 +150,8 @@ class _Answer:
             self._items.end(index, wire.get("item"), events)
         elif kind == "response.output_text.annotation.added":
             self._items.annotate(index, wire.get("content_index"), wire.get("annotation"), events)
+        else:
+            self._items.note(index, wire, events)
 
     def begin(self, response: Record) -> list[Event]:
         """Announce the answer, once; what is said about it anew later is added."""

@@ -1,5 +1,5 @@
-"""The items of an answer in the Responses format to canonical events: messages, thinking, calls, pictures, and what
-only this format has.
+"""OpenAI Responses, provider side: reads output items into canonical events: messages, reasoning, calls, images, and
+others.
 
 Every item is read twice: while it streams, and as the whole that it is when it is done. What the whole has beyond what
 streamed is added then, so that a plain answer is nothing but items that did not stream. Must never know what stands
@@ -22,7 +22,16 @@ from apps.gateway.canonical.events import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from apps.gateway.dialects.responses.shared.wire import NAME, OPEN_SEAL, SEAL, Record, encode, mint, text_of
+from apps.gateway.dialects.responses.shared.item_marks import SAID, around_of, mark, unplaced
+from apps.gateway.dialects.responses.shared.wire import (
+    NAME,
+    SIGNATURE_FORMAT,
+    UNSIGNED_FORMAT,
+    Record,
+    encode,
+    new_id,
+    text_of,
+)
 
 # Which piece of an item a delta belongs to: its kind there, and the field that numbers it.
 DELTAS = {
@@ -34,7 +43,7 @@ DELTAS = {
     "response.custom_tool_call_input.delta": ("arguments", ""),
 }
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
-_SEALS = {"summary": SEAL, "reasoning_text": OPEN_SEAL}
+_REASONING_FORMATS = {"summary": SIGNATURE_FORMAT, "reasoning_text": UNSIGNED_FORMAT}
 
 
 class _Piece:
@@ -52,13 +61,16 @@ class _Piece:
 class _Item:
     """An item that has begun."""
 
-    __slots__ = ("call", "done", "id", "kind", "pieces")
+    __slots__ = ("around", "call", "done", "id", "index", "kind", "part", "pieces")
 
-    def __init__(self, wire: Record) -> None:
+    def __init__(self, index: int, wire: Record) -> None:
+        self.index = index
+        self.around = around_of(wire)
         self.kind = text_of(wire.get("type")) or ""
         self.id = text_of(wire.get("id"))
         self.call: int | None = None
         self.done = False
+        self.part: tuple[str, int] | None = None
         self.pieces: dict[tuple[str, int], _Piece] = {}
 
 
@@ -70,6 +82,8 @@ class ItemReader:
         self._items: dict[int, _Item] = {}
         self._blocks = self._written = 0
         self._foreign: list[Record] = []
+        # The item that clients of this format were told of last.
+        self._shown: _Item | None = None
 
     @property
     def seen(self) -> bool:
@@ -79,24 +93,33 @@ class ItemReader:
     def begin(self, index: int, wire: Any, events: list[Event]) -> None:
         """Add the events of an item that begins."""
         if isinstance(wire, dict) and index not in self._items:
-            item = self._items[index] = _Item(wire)
-            self._name_call(item, wire, events)
+            item = self._items[index] = _Item(index, wire)
+            if item.kind in SAID:
+                self._name_call(item, wire, events)
+            else:
+                # Nothing else tells of it while it lasts.
+                events.append(mark(item.index, item=wire))
+                self._shown = item
 
     def go_on(self, index: int, kind: str, number: Any, delta: Any, events: list[Event]) -> None:
         """Add the events of a delta: more of the piece `number` of an item."""
         if isinstance(delta, str) and delta:
             item = self._items.get(index)
             if item is None:
-                item = self._items[index] = _Item({})
+                item = self._items[index] = _Item(index, {})
             self._say(item, kind, number if isinstance(number, int) else 0, delta, events)
+
+    def note(self, index: int, wire: Record, events: list[Event]) -> None:
+        """Add how an item comes along that only this format has, for clients of this format."""
+        item = self._items.get(index)
+        if item is not None and item.kind not in SAID:
+            events.append(mark(index, event=unplaced(wire)))
 
     def annotate(self, index: int, number: Any, annotation: Any, events: list[Event]) -> None:
         """Add a citation of a piece of text."""
         item = self._items.get(index)
         if item is not None:
-            self._annotate(
-                self._piece(item, "output_text", number if isinstance(number, int) else 0), annotation, events
-            )
+            self._annotate(item, number if isinstance(number, int) else 0, annotation, events)
 
     def end(self, index: int, wire: Any, events: list[Event]) -> None:
         """Add what a whole item has beyond what was said of it."""
@@ -104,11 +127,20 @@ class ItemReader:
             return
         item = self._items.get(index)
         if item is None:
-            item = self._items[index] = _Item(wire)
+            self.begin(index, wire, events)
+            item = self._items[index]
         if item.done:
             return
         item.done = True
+        item.around |= around_of(wire)
         item.kind, item.id = text_of(wire.get("type")) or item.kind, item.id or text_of(wire.get("id"))
+        self._end_said(item, wire, events)
+        if item.kind in SAID:
+            self._show(item, events)
+        events.append(mark(item.index, done=item.around if item.kind in SAID else wire))
+
+    def _end_said(self, item: _Item, wire: Record, events: list[Event]) -> None:
+        """Add what a whole item says."""
         if item.kind == "message":
             self._end_message(item, wire, events)
         elif item.kind == "reasoning":
@@ -120,9 +152,16 @@ class ItemReader:
             self._complete(item, "arguments", 0, whole, events)
         elif item.kind == "image_generation_call" and (picture := text_of(wire.get("result"))):
             media_type = text_of(wire.get("output_format")) or "png"
+            self._show(item, events)
             events.append(ImageMade(url=f"data:image/{media_type};base64,{picture}"))
-        else:
+        elif item.kind != "image_generation_call":
             self._end_foreign(item, wire)
+
+    def _show(self, item: _Item, events: list[Event]) -> None:
+        """Tell clients of this format that what follows is of this item."""
+        if self._shown is not item:
+            self._shown = item
+            events.append(mark(item.index, item=item.around))
 
     def close(self, events: list[Event]) -> None:
         """Add what no other format has words for."""
@@ -139,7 +178,8 @@ class ItemReader:
         extra: Record = {"type": "custom"} if item.kind == "custom_tool_call" else {}
         if namespace := text_of(wire.get("namespace")):
             extra["namespace"] = namespace
-        call_id = text_of(wire.get("call_id")) or item.id or mint("call_")
+        call_id = text_of(wire.get("call_id")) or item.id or new_id("call_")
+        self._show(item, events)
         events.append(ToolCallStarted(index=item.call, id=call_id, name=name, extra=extra or None))
         if waiting := item.pieces.get(("arguments", 0)):
             events.append(ToolCallDelta(index=item.call, arguments="".join(waiting.text)))
@@ -148,25 +188,34 @@ class ItemReader:
         piece = item.pieces.get((kind, number))
         if piece is None:
             piece = item.pieces[kind, number] = _Piece(self._written, self._blocks)
-            self._blocks += kind in _SEALS
+            self._blocks += kind in _REASONING_FORMATS
         return piece
 
     def _say(self, item: _Item, kind: str, number: int, text: str, events: list[Event]) -> None:
         """Add more of a piece."""
         piece = self._piece(item, kind, number)
         piece.text.append(text)
+        self._show_part(item, kind, number, events)
         if kind == "output_text":
             self._written += len(text)
             events.append(TextDelta(text=text))
         elif kind == "refusal":
             events.append(RefusalDelta(text=text))
-        elif kind in _SEALS:
+        elif kind in _REASONING_FORMATS:
             told = ReasoningDelta(
-                text=text, summary=kind == "summary", id=item.id, format=_SEALS[kind], block=piece.block
+                text=text, summary=kind == "summary", id=item.id, format=_REASONING_FORMATS[kind], block=piece.block
             )
             events.append(told)
         elif item.call is not None:
             events.append(ToolCallDelta(index=item.call, arguments=text))
+
+    def _show_part(self, item: _Item, kind: str, number: int, events: list[Event]) -> None:
+        """Tell clients of this format of the item, and of each part of its text behind another one."""
+        if item.call is None and item.kind not in _CALLS:
+            self._show(item, events)
+            before, item.part = item.part, (kind, number)
+            if kind == "output_text" and before is not None and before[0] == kind and before != item.part:
+                events.append(mark(item.index, part=number))
 
     def _complete(self, item: _Item, kind: str, number: int, whole: Any, events: list[Event]) -> None:
         """Add what is missing of a piece now that it is known as a whole."""
@@ -191,15 +240,18 @@ class ItemReader:
                 events.append(Logprobs(logprobs={"content": logprobs}))
             annotations = part.get("annotations")
             for annotation in (annotations if isinstance(annotations, list) else [])[piece.annotations :]:
-                self._annotate(piece, annotation, events)
+                self._annotate(item, number, annotation, events)
 
-    def _annotate(self, piece: _Piece, annotation: Any, events: list[Event]) -> None:
+    def _annotate(self, item: _Item, number: int, annotation: Any, events: list[Event]) -> None:
         """Add a citation: of a page as OpenAI's chat format has it, of anything else as it is."""
+        piece = self._piece(item, "output_text", number)
         piece.annotations += 1
+        self._show_part(item, "output_text", number, events)
         if not isinstance(annotation, dict):
             return
         if annotation.get("type") != "url_citation":
             self._foreign.append(annotation)
+            events.append(mark(item.index, annotation=annotation))
             return
         page = {name: value for name, value in annotation.items() if name != "type"}
         for name in ("start_index", "end_index"):
@@ -212,10 +264,11 @@ class ItemReader:
             self._complete(item, "summary", number, part.get("text"), events)
         for number, part in _numbered(wire.get("content")):
             self._complete(item, "reasoning_text", number, part.get("text"), events)
-        if sealed := text_of(wire.get("encrypted_content")):
+        if signed := text_of(wire.get("encrypted_content")):
             # One who made it without an id gets it back under one.
             name = item.id or f"rs_{self._blocks}"
-            events.append(ReasoningDelta(data=sealed, id=name, format=SEAL, block=self._blocks))
+            self._show(item, events)
+            events.append(ReasoningDelta(data=signed, id=name, format=SIGNATURE_FORMAT, block=self._blocks))
             self._blocks += 1
 
     def _end_foreign(self, item: _Item, wire: Record) -> None:

@@ -1,4 +1,4 @@
-"""Canonical messages to the Responses format's input items: messages, thinking, calls and what tools answered.
+"""OpenAI Responses, provider side: writes `input` items: messages, reasoning, calls and tool results.
 
 Knows that a turn of the model is several items, and which thinking its maker takes back. Must never know a model by
 name.
@@ -22,15 +22,34 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects.responses.provider.drop_unsupported_fields import goes_back
+from apps.gateway.dialects.responses.provider.call_ids import CallIds, shortened
+from apps.gateway.dialects.responses.provider.drop_unsupported_fields import is_returnable
 from apps.gateway.dialects.responses.provider.flavor import Flavor
-from apps.gateway.dialects.responses.provider.ids import CallIds, shortened
 from apps.gateway.dialects.responses.provider.write_parts import write_content
-from apps.gateway.dialects.responses.shared.wire import MAX_ID, NAME, OPEN_SEAL, SEAL, Record
-from apps.gateway.dialects.unsupported_fields import place_of, refusal
+from apps.gateway.dialects.responses.shared.wire import (
+    INSTRUCTIONS,
+    MAX_ID,
+    NAME,
+    SIGNATURE_FORMAT,
+    UNSIGNED_FORMAT,
+    Record,
+)
+from apps.gateway.dialects.unsupported_fields import message_path, unsupported_feature
 
 # The format in which assistants' messages have OpenAI's `annotations` beside them.
 _OPENAI = "openai"
+
+
+def write_instructions(chat: Chat) -> Record:
+    """Return the field for the instructions that a client of this format has beside its input."""
+    for message in chat.messages:
+        if _is_instructions(message, chat):
+            return {INSTRUCTIONS: "".join(part.text for part in message.parts if isinstance(part, Text))}
+    return {}
+
+
+def _is_instructions(message: Message, chat: Chat) -> bool:
+    return chat.dialect == NAME and bool(message.extra) and INSTRUCTIONS in (message.extra or ())
 
 
 def write_input(chat: Chat, flavor: Flavor, target: Target) -> list[Record]:
@@ -47,13 +66,16 @@ class _Input:
         self._flavor = flavor
         self._target = target
         self._openai = chat.dialect == _OPENAI
+        self._own = chat.dialect == NAME
         self._ids = CallIds()
         self._custom: set[str] = set()
         for number, message in enumerate(chat.messages):
             self._add(message, number)
 
     def _add(self, message: Message, number: int) -> None:
-        at = place_of(self._chat, number)
+        at = message_path(self._chat, number)
+        if _is_instructions(message, self._chat):
+            return
         if message.role == "assistant":
             self._add_answer(message, number, at)
             return
@@ -61,13 +83,15 @@ class _Input:
         for part in message.parts:
             if isinstance(part, ToolResult):
                 self.items.append(self._result(part, at))
-        if said or message.role != "tool":
+        if said and all(map(_is_item, said)):
+            self.items += [dict(part.data) for part in said if isinstance(part, Opaque)]
+        elif said or message.role != "tool":
             role = message.role
             if role == "developer" and not self._flavor.developer_role:
                 role = "system"
             elif role == "tool":
                 role = "user"
-            self.items.append({"role": role, "content": write_content(said, self._flavor, at)})
+            self.items.append({"role": role, "content": write_content(said, self._flavor, at, own=self._own)})
 
     def _result(self, result: ToolResult, at: str) -> Record:
         parts: list[Part] = list(result.parts)
@@ -75,52 +99,82 @@ class _Input:
             parts = _marked_as_error(parts)
         call_id = self._ids.of(result.call_id)
         kind = "custom_tool_call_output" if call_id in self._custom else "function_call_output"
-        return {"type": kind, "call_id": call_id, "output": write_content(parts, self._flavor, at)}
+        return {"type": kind, "call_id": call_id, "output": write_content(parts, self._flavor, at, own=self._own)}
 
     def _add_answer(self, message: Message, number: int, at: str) -> None:
         """Add what the model said, in the order in which it said it."""
         calls = any(isinstance(part, ToolCall) for part in message.parts)
         before = len(self.items)
-        for kind, group in groupby(message.parts, _kind):
+        for (kind, _), group in groupby(message.parts, self._kind_and_message):
             parts: list[Any] = list(group)
             if kind == "thinking":
                 self.items += _thinking(parts)
             elif kind == "call":
                 self.items += [self._call(part) for part in parts]
             elif kind == "image":
-                self._target.lose(f"{at}.images", "pictures in earlier answers are not taken back")
+                self._target.note_dropped(f"{at}.images", "pictures in earlier answers are not taken back")
             elif kind == "own":
-                self.items += [dict(part.data) for part in parts]
+                self.items += [dict(part.data) for part in parts if not self._is_lost(part, at)]
             else:
                 self._say(message, parts, number, at, calls=calls)
         if len(self.items) == before:
             self.items.append({"role": "assistant", "content": ""})
+
+    def _is_lost(self, part: Opaque, at: str) -> bool:
+        """Return whether an item only refers to thinking that nobody has kept, which is noted."""
+        lost = bool(part.data.get("type") == "item_reference")
+        if lost:
+            self._target.note_dropped(at, "an item of reasoning that is not stored")
+        return lost
 
     def _call(self, call: ToolCall) -> Record:
         """Return a call; no arguments at all are an empty object."""
         call_id, extra = self._ids.of(call.id), call.extra or {}
         if extra.get("type") == "custom":
             self._custom.add(call_id)
-            return {"type": "custom_tool_call", "call_id": call_id, "name": call.name, "input": call.arguments}
-        wire = {"type": "function_call", "call_id": call_id, "name": call.name}
-        if self._openai and isinstance(namespace := extra.get("namespace"), str):
-            wire["namespace"] = namespace
+            wire = {"type": "custom_tool_call", "call_id": call_id, "name": call.name, "input": call.arguments}
+            return {**wire, **self._namespace(call)}
+        wire = {"type": "function_call", "call_id": call_id, "name": call.name, **self._namespace(call)}
         return {**wire, "arguments": call.arguments if call.arguments.strip() else "{}"}
+
+    def _namespace(self, call: ToolCall) -> Record:
+        """Return the namespace that a call's tool belongs to, where the client's format has namespaces."""
+        namespace = (call.extra or {}).get("namespace")
+        return {"namespace": namespace} if (self._openai or self._own) and isinstance(namespace, str) else {}
+
+    def _kind_and_message(self, part: Part) -> tuple[str, str | None]:
+        """Return which kind of item a part belongs to, and which message of a client's of this format it was in."""
+        kind = _kind(part)
+        if kind != "message" or not self._own or not part.extra:
+            return kind, None
+        return kind, str([part.extra.get(name) for name in ("id", "phase")])
 
     def _say(self, message: Message, parts: list[Part], number: int, at: str, *, calls: bool) -> None:
         """Add text and words of refusal. Raises InvalidRequest for anything else."""
         said = [part for part in parts if isinstance(part, Text | Refusal)]
         if len(said) != len(parts):
-            raise refusal(self._chat, "messages", "A message holds content that this model's provider has no form for")
+            raise unsupported_feature(
+                self._chat, "messages", "A message holds content that this model's provider has no form for"
+            )
         text = "".join(part.text for part in said if isinstance(part, Text))
         citations = _citations(message) if self._openai else []
         phase: Record = {}
         if "phase" in self._flavor.takes:
             phase = {"phase": "commentary" if calls else "final_answer"}
+        if self._own:
+            citations = [note for part in said for note in (part.extra or {}).get("annotations", ())]
+            stated = (said[0].extra or {}).get("phase")
+            phase = {"phase": stated} if stated is not None and phase else {}
         if citations or any(isinstance(part, Refusal) for part in said):
-            self.items.append({**_whole_message(said, text, citations, number), **phase})
+            place = len(self.items) if self._own else number
+            self.items.append({**_whole_message(said, text, citations, place), **phase})
         elif text:
             self.items.append({"role": "assistant", "content": text, **phase})
+
+
+def _is_item(part: Part) -> bool:
+    """Return whether a part is an item of its own, and no part of a message."""
+    return isinstance(part, Opaque) and part.dialect == NAME and not str(part.data.get("type")).startswith("input_")
 
 
 def _kind(part: Part) -> str:
@@ -151,23 +205,25 @@ def _thinking(blocks: list[Reasoning]) -> list[Record]:
     A summary alone is of no use to anybody: its maker would look for the thinking and find it nowhere.
     """
     items: list[Record] = []
-    ours = [block for block in blocks if goes_back(block)]
+    ours = [block for block in blocks if is_returnable(block)]
     for name, group in groupby(ours, lambda block: block.id or ""):
         parts = list(group)
         wire: Record = {
             "type": "reasoning",
             "id": name if len(name) <= MAX_ID else shortened(name, "rs_"),
             "summary": [
-                {"type": "summary_text", "text": part.text} for part in parts if part.text and part.format == SEAL
+                {"type": "summary_text", "text": part.text}
+                for part in parts
+                if part.text and part.format == SIGNATURE_FORMAT
             ],
         }
-        said = [part.text for part in parts if part.text and part.format == OPEN_SEAL]
-        sealed = next((part.data for part in parts if part.data is not None), None)
+        said = [part.text for part in parts if part.text and part.format == UNSIGNED_FORMAT]
+        signed = next((part.data for part in parts if part.data is not None), None)
         if said:
             wire["content"] = [{"type": "reasoning_text", "text": text} for text in said]
-        if sealed is not None:
-            wire["encrypted_content"] = sealed
-        if said or sealed is not None:
+        if signed is not None:
+            wire["encrypted_content"] = signed
+        if said or signed is not None:
             items.append(wire)
     return items
 

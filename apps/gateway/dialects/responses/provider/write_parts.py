@@ -1,4 +1,4 @@
-"""Parts of canonical messages to the Responses format's content: what the user, instructions and tools say.
+"""OpenAI Responses, provider side: writes content parts of users, instructions and tool results.
 
 Knows kinds of content and data URLs. Must never know items, and must never fetch anything.
 """
@@ -9,7 +9,7 @@ from mimetypes import guess_extension, guess_type
 
 from apps.gateway.canonical.chat import Audio, File, Image, Opaque, Part, Piece, Refusal, Text
 from apps.gateway.dialects.responses.provider.flavor import Flavor
-from apps.gateway.dialects.responses.shared.wire import NAME, Record, stated
+from apps.gateway.dialects.responses.shared.wire import NAME, Record, without_none
 from apps.kernel.errors import InvalidRequest
 
 _SOUNDS = frozenset({"wav", "mp3"})
@@ -17,12 +17,13 @@ _DATA = "data:"
 _CORRECT = {"data:image/jpg;": "data:image/jpeg;"}
 
 
-def write_content(parts: list[Part], flavor: Flavor, at: str) -> str | list[Record]:
-    """Return the content of a message; plain text alone is a string. `at` is where it lies in the client's request.
+def write_content(parts: list[Part], flavor: Flavor, at: str, *, own: bool = False) -> str | list[Record]:
+    """Return the content of a message; plain text alone is a string. `at` is where it lies in the client's request,
+    `own` whether that is of this format, so that what its parts say beyond the canonical language is kept.
 
     Raises InvalidRequest for what the format has no words for.
     """
-    wire = [_write_part(part, flavor, at) for part in parts]
+    wire = [{**((part.extra or {}) if own else {}), **_write_part(part, flavor, at)} for part in parts]
     if not wire:
         return ""
     if len(wire) == 1 and wire[0].keys() == {"type", "text"}:
@@ -69,7 +70,10 @@ def _write_audio(audio: Audio, at: str) -> Record:
 def _write_file(file: File) -> Record:
     """Return a document. One that is sent along needs a media type and a name: PDF where nobody says what it is."""
     if file.data is None:
-        return {"type": "input_file", **stated(file_url=file.url, file_id=file.file_id if file.url is None else None)}
+        return {
+            "type": "input_file",
+            **without_none(file_url=file.url, file_id=file.file_id if file.url is None else None),
+        }
     data, known = file.data, file.media_type or (guess_type(file.filename)[0] if file.filename else None)
     if not data.startswith(_DATA):
         data = f"data:{known or 'application/pdf'};base64,{data}"
@@ -79,7 +83,7 @@ def _write_file(file: File) -> Record:
 
 
 def _corrected(url: str) -> str:
-    """Return a picture's address; a data URL under the name that its media type really has."""
+    """Return an image's address; a data URL under the name that its media type really has."""
     for wrong, right in _CORRECT.items():
         if url.startswith(wrong):
             return right + url[len(wrong) :]

@@ -1,4 +1,4 @@
-"""A canonical chat to the body of a request in the Responses format.
+"""OpenAI Responses, provider side: writes a canonical chat as a request body.
 
 Knows the format's fields; what it has no words for is dealt with in `losing.py`. Must never know a provider or a model
 by name.
@@ -9,16 +9,31 @@ from __future__ import annotations
 from typing import Final
 
 from apps.gateway.canonical.chat import Chat, Effort, Target
-from apps.gateway.dialects.reasoning_efforts import effort_of, known_effort
-from apps.gateway.dialects.responses.provider.drop_unsupported_fields import is_refused, shared_fields, speakable
+from apps.gateway.dialects.reasoning_efforts import effort_of, nearest_known_effort
+from apps.gateway.dialects.responses.provider.drop_unsupported_fields import (
+    drop_unsupported_fields,
+    is_refused,
+    shared_fields,
+)
 from apps.gateway.dialects.responses.provider.flavor import Flavor, flavor_of
-from apps.gateway.dialects.responses.provider.write_items import write_input
+from apps.gateway.dialects.responses.provider.write_items import write_input, write_instructions
 from apps.gateway.dialects.responses.provider.write_tools import write_tools
-from apps.gateway.dialects.responses.shared.wire import SEAL, Record, encode, stated
-from apps.gateway.dialects.unsupported_fields import is_usual, lose
+from apps.gateway.dialects.responses.shared.wire import (
+    ENCRYPTED_REASONING,
+    LOGPROBS,
+    NAME,
+    SIGNATURE_FORMAT,
+    Record,
+    encode,
+    without_none,
+)
+from apps.gateway.dialects.unsupported_fields import is_default_value, note_dropped
 
 # The least limit on an answer that is accepted.
 LEAST_OUTPUT: Final = 16
+
+# Fields of clients of this format that are written together with what is understood of them.
+_HALF_UNDERSTOOD: Final = frozenset({"include", "reasoning", "text"})
 
 _SAMPLING: Final = ("temperature", "top_p")
 _BOOKKEEPING: Final = ("user", "metadata", "prompt_cache_key")
@@ -30,25 +45,27 @@ def path(chat: Chat, target: Target) -> str:
     return "/responses"
 
 
-def seal(chat: Chat, target: Target) -> str | None:
-    """Return whose seals on thinking are wanted back: our own, where thinking comes under one."""
-    return None if "include" in flavor_of(target).unsupported else SEAL
+def signature_format(chat: Chat, target: Target) -> str | None:
+    """Return whose signatures on thinking are wanted back: our own, where thinking comes under one."""
+    return None if "include" in flavor_of(target).unsupported else SIGNATURE_FORMAT
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
     """Return the body of the request. Raises InvalidRequest (`unsupported_feature`) for what cannot be said."""
     flavor = flavor_of(target)
-    chat = speakable(chat, flavor, target)
+    chat = drop_unsupported_fields(chat, flavor, target)
     wire: Record = {
         "model": target.model_name,
+        **_own_fields(chat, flavor, target),
+        **write_instructions(chat),
         "input": write_input(chat, flavor, target),
-        # What is not kept by the provider comes back with the client: thinking under its seal.
+        # What is not kept by the provider comes back with the client: thinking under its signature.
         "store": chat.store is True,
         **_included(chat, flavor, target),
         **({"stream": True} if chat.stream else {}),
         **_limit(chat, flavor, target),
         **_plain(chat, _SAMPLING, flavor, target),
-        **stated(
+        **without_none(
             reasoning=_thinking(chat, flavor, target) or None,
             text=_form(chat, flavor, target) or None,
         ),
@@ -60,6 +77,17 @@ def write_request(chat: Chat, target: Target) -> bytes:
     return encode(wire)
 
 
+def _own_fields(chat: Chat, flavor: Flavor, target: Target) -> Record:
+    """Return what a client of this format says that the canonical language has no words for; unknown fields, too."""
+    if chat.dialect != NAME or not chat.extra:
+        return {}
+    own = {name: value for name, value in chat.extra.items() if name not in _HALF_UNDERSTOOD}
+    for name in flavor.unsupported & own.keys():
+        del own[name]
+        note_dropped(chat, target, name, "not available from this model's provider")
+    return own
+
+
 def _plain(chat: Chat, names: tuple[str, ...], flavor: Flavor, target: Target) -> Record:
     """Return fields that mean the same and are written the same here and in the canonical language."""
     said = {name: value for name in names if (value := getattr(chat, name)) is not None}
@@ -68,12 +96,14 @@ def _plain(chat: Chat, names: tuple[str, ...], flavor: Flavor, target: Target) -
 
 def _included(chat: Chat, flavor: Flavor, target: Target) -> Record:
     """Return what the answer shall hold beyond the usual."""
-    wanted = [] if "include" in flavor.unsupported else ["reasoning.encrypted_content"]
+    wanted = [] if "include" in flavor.unsupported else [ENCRYPTED_REASONING]
     likely = None
+    if chat.dialect == NAME and chat.extra and "include" not in flavor.unsupported:
+        wanted += [word for word in chat.extra.get("include", ()) if word not in wanted]
     if chat.logprobs and not is_refused("logprobs", chat, flavor, target):
-        wanted.append("message.output_text.logprobs")
+        wanted.append(LOGPROBS)
         likely = chat.top_logprobs
-    return stated(include=wanted or None, top_logprobs=likely)
+    return without_none(include=wanted or None, top_logprobs=likely)
 
 
 def _limit(chat: Chat, flavor: Flavor, target: Target) -> Record:
@@ -81,7 +111,9 @@ def _limit(chat: Chat, flavor: Flavor, target: Target) -> Record:
     if chat.max_tokens is None or is_refused("max_tokens", chat, flavor, target):
         return {}
     if chat.max_tokens < LEAST_OUTPUT:
-        lose(chat, target, "max_tokens", f"raised to {LEAST_OUTPUT}, the least that this model's provider takes")
+        note_dropped(
+            chat, target, "max_tokens", f"raised to {LEAST_OUTPUT}, the least that this model's provider takes"
+        )
     return {"max_output_tokens": max(chat.max_tokens, LEAST_OUTPUT)}
 
 
@@ -91,18 +123,23 @@ def _thinking(chat: Chat, flavor: Flavor, target: Target) -> Record:
     effort: Effort | None = asked.effort if asked is not None and asked.effort is not None else chat.effort
     if asked is not None and asked.max_tokens is not None:
         effort = effort_of(asked.max_tokens)
-        lose(chat, target, "reasoning.max_tokens", "this model takes no budget for thinking: sent as an effort")
+        note_dropped(chat, target, "reasoning.max_tokens", "this model takes no budget for thinking: sent as an effort")
     if effort is not None:
-        effort = known_effort(effort, chat, target)
+        effort = nearest_known_effort(effort, chat, target)
+    if chat.dialect == NAME:
+        own: Record = dict((chat.extra or {}).get("reasoning", {}))
+        if "reasoning_summary" in flavor.unsupported:
+            own.pop("summary", None)
+        return {**without_none(effort=effort), **own}
     if asked is None and effort is None:
         return {}
     hidden = effort == "none" or "reasoning_summary" in flavor.unsupported or (asked is not None and asked.exclude)
-    return stated(effort=effort, summary=None if hidden else "auto")
+    return without_none(effort=effort, summary=None if hidden else "auto")
 
 
 def _form(chat: Chat, flavor: Flavor, target: Target) -> Record:
     """Return the form that the answer must have, and how long it may be."""
-    wire: Record = {}
+    wire: Record = dict((chat.extra or {}).get("text", {})) if chat.dialect == NAME else {}
     form = chat.response_format
     if form is not None and form.kind == "json_object":
         wire["format"] = {"type": "json_object"}
@@ -110,7 +147,7 @@ def _form(chat: Chat, flavor: Flavor, target: Target) -> Record:
         schema = form.schema if form.schema is not None else {"type": "object"}
         wire["format"] = {
             "type": "json_schema",
-            **stated(name=form.name or "answer", description=form.description, schema=schema, strict=form.strict),
+            **without_none(name=form.name or "answer", description=form.description, schema=schema, strict=form.strict),
         }
     return wire | _plain(chat, ("verbosity",), flavor, target)
 
@@ -122,6 +159,6 @@ def _tier(chat: Chat, flavor: Flavor, target: Target) -> Record:
         return {}
     if tier in _TIERS:
         return {"service_tier": tier}
-    if not is_usual("service_tier", tier):
-        lose(chat, target, "service_tier", f"this model's provider has no tier {tier[:64]}")
+    if not is_default_value("service_tier", tier):
+        note_dropped(chat, target, "service_tier", f"this model's provider has no tier {tier[:64]}")
     return {}

@@ -1,4 +1,4 @@
-"""Tools and the choice among them to the Responses format.
+"""OpenAI Responses, provider side: writes `tools` and `tool_choice`.
 
 Knows the kinds of tools. Must never know a model by name.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from apps.gateway.canonical.chat import Chat, FunctionTool, OpaqueTool, Target, Tool, ToolChoice, WebSearchTool
 from apps.gateway.dialects.responses.provider.flavor import Flavor
-from apps.gateway.dialects.responses.shared.wire import NAME, Record, stated
-from apps.gateway.dialects.unsupported_fields import lose, refusal
+from apps.gateway.dialects.responses.shared.wire import NAME, Record, without_none
+from apps.gateway.dialects.unsupported_fields import note_dropped, unsupported_feature
 
 _NO_PARAMETERS: Record = {"type": "object", "properties": {}}
 _SEARCH = "web_search"
+# Kinds of tools that have names; others are pointed at by their kind.
+_NAMED = frozenset({"function", "custom", "namespace", ""})
 _OPENAI, _ANTHROPIC = "openai", "anthropic"
 
 
@@ -27,10 +29,10 @@ def write_tools(chat: Chat, flavor: Flavor, target: Target) -> Record:
     searches = [tool.max_uses for tool in asked if isinstance(tool, WebSearchTool) and tool.max_uses is not None]
     most = min(searches, default=None)
     if most is not None and "max_tool_calls" in flavor.unsupported:
-        lose(chat, target, "tools", "the provider's web search takes no limit on the number of searches")
+        note_dropped(chat, target, "tools", "the provider's web search takes no limit on the number of searches")
         most = None
-    kinds = {_name_of(tool): _kind_of(tool) for tool in asked}
-    return stated(
+    kinds = {_name_of(tool): _kind_of(tool, chat) for tool in asked}
+    return without_none(
         tools=[_tool(tool, chat) for tool in asked],
         tool_choice=None if choice is None else _tool_choice(choice, kinds),
         parallel_tool_calls=chat.parallel_tool_calls,
@@ -43,7 +45,11 @@ def _tool(tool: Tool, chat: Chat) -> Record:
     """Return a tool. Raises InvalidRequest for one that the format has no words for."""
     if isinstance(tool, FunctionTool):
         # Unsaid, `strict` would mean true here, and a schema that cannot be enforced would be refused.
-        wire = stated(name=tool.name, description=tool.description)
+        wire = without_none(name=tool.name, description=tool.description)
+        if chat.dialect == NAME:
+            # A client of this format knows what it means where nothing is said.
+            own = {**(tool.extra or {}), **without_none(strict=tool.strict)}
+            return {"type": "function", **wire, "parameters": tool.parameters or _NO_PARAMETERS, **own}
         return {
             "type": "function",
             **wire,
@@ -54,9 +60,9 @@ def _tool(tool: Tool, chat: Chat) -> Record:
         return _search(tool, chat)
     if tool.dialect == NAME:
         return dict(tool.data)
-    if _kind_of(tool) == "custom" and isinstance(custom := tool.data.get("custom"), dict):
+    if _kind_of(tool, chat) == "custom" and isinstance(custom := tool.data.get("custom"), dict):
         return {"type": "custom", **custom, **_grammar(custom)}
-    raise refusal(chat, "tools", "A tool is of a kind that this model's provider does not have")
+    raise unsupported_feature(chat, "tools", "A tool is of a kind that this model's provider does not have")
 
 
 def _grammar(custom: Record) -> Record:
@@ -68,16 +74,19 @@ def _grammar(custom: Record) -> Record:
 
 def _search(tool: WebSearchTool, chat: Chat) -> Record:
     """Return a web search. Raises InvalidRequest for one that must not look at some pages."""
+    if chat.dialect == NAME:
+        limits = without_none(user_location=tool.user_location, search_context_size=tool.search_context_size)
+        return {"type": _SEARCH, **(tool.extra or {}), **limits}
     own = (tool.extra or {}) if chat.dialect == _ANTHROPIC else {}
     if own.get("blocked_domains"):
-        raise refusal(chat, "tools", "The web search of this model's provider cannot leave out domains")
+        raise unsupported_feature(chat, "tools", "The web search of this model's provider cannot leave out domains")
     allowed = own.get("allowed_domains")
     place = tool.user_location
     if place is not None and isinstance(place.get("approximate"), dict):
         place = place["approximate"]
     return {
         "type": _SEARCH,
-        **stated(
+        **without_none(
             user_location=None if place is None else {"type": "approximate", **place},
             search_context_size=tool.search_context_size,
             filters={"allowed_domains": allowed} if allowed else None,
@@ -90,14 +99,21 @@ def _name_of(tool: Tool) -> str:
         return tool.name
     if isinstance(tool, WebSearchTool):
         return _SEARCH
+    if tool.dialect == NAME and isinstance(tool.data, dict):
+        return str(tool.data.get("server_label") or tool.data.get("name") or tool.data.get("type"))
     inner = tool.data.get("custom") if isinstance(tool.data, dict) else None
     return str(inner.get("name")) if isinstance(inner, dict) else ""
 
 
-def _kind_of(tool: Tool) -> str:
+def _kind_of(tool: Tool, chat: Chat) -> str:
     if isinstance(tool, OpaqueTool):
-        return str(tool.data.get("type")) if isinstance(tool.data, dict) and tool.dialect == _OPENAI else ""
-    return _SEARCH if isinstance(tool, WebSearchTool) else "function"
+        known = isinstance(tool.data, dict) and tool.dialect in (_OPENAI, NAME)
+        return str(tool.data.get("type")) if known else ""
+    if not isinstance(tool, WebSearchTool):
+        return "function"
+    # Of a client of this format it has the type that the client gives it; others have said no type here.
+    stated = (tool.extra or {}).get("type", _SEARCH)
+    return stated if isinstance(stated, str) and chat.dialect == NAME else _SEARCH
 
 
 def _tool_choice(choice: ToolChoice, kinds: dict[str, str]) -> str | Record:
@@ -110,4 +126,6 @@ def _tool_choice(choice: ToolChoice, kinds: dict[str, str]) -> str | Record:
 def _chosen(name: str, kinds: dict[str, str]) -> Record:
     """Return how a tool is pointed at; a function of the client's may bear the search's name."""
     kind = kinds.get(name, "function")
-    return {"type": _SEARCH} if kind == _SEARCH else {"type": kind, "name": name}
+    if kind == "mcp":
+        return {"type": kind, "server_label": name}
+    return {"type": kind, "name": name} if kind in _NAMED else {"type": kind}

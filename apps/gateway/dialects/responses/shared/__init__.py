@@ -1,1 +1,1 @@
-"""What both sides of OpenAI's Responses format share: names on the wire and usage."""
+"""OpenAI Responses: names on the wire and usage."""

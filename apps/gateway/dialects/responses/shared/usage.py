@@ -1,4 +1,4 @@
-"""Token counts as the Responses format reports them to disjoint classes.
+"""OpenAI Responses: token usage, read into disjoint classes.
 
 The counts are OpenAI's under other names: the input has what came out of a cache, the output has the thinking. Must
 never know a price.

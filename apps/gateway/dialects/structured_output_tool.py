@@ -1,7 +1,8 @@
-"""An answer of a stated form where a provider has no words for forms: the model is made to call a tool that takes it.
+"""Structured output by a forced tool, for providers without JSON schemas: the model has to call a tool whose arguments
+are the answer.
 
-The client never hears of the tool: `restoring.py` turns its call back into text. Knows the canonical language alone, so
-that every dialect can use it. Must never know a format or a provider.
+The client never hears of the tool: `undo_rewrites.py` turns its call back into text. Knows the canonical language
+alone, so that every dialect can use it. Must never know a format or a provider.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ROOT = "#"
 _DEFINITIONS = ("$defs", "definitions")
 
 
-def with_hidden_tool(chat: Chat, target: Target) -> Chat:
+def add_structured_output_tool(chat: Chat, target: Target) -> Chat:
     """Return the chat without its `response_format` and with a tool in its place that the model has to call.
 
     Beside tools of the client's, the model calls one of those or answers by this one. Where the client insists on a
@@ -38,7 +39,7 @@ def with_hidden_tool(chat: Chat, target: Target) -> Chat:
     while name in names:
         name += "_"
     schema, wrapped = object_schema(form.schema)
-    target.restoring.hidden, target.restoring.wrapped = name, wrapped
+    target.rewrites.hidden_tool, target.rewrites.wrapped_in_value = name, wrapped
     if choice.mode == "none" or not (tools or chat.web_search):
         forced = ToolChoice(mode="named", name=name)
     else:

@@ -1,4 +1,4 @@
-"""Calls and results brought together: exactly one result for each call, in the turn after it, and no id twice.
+"""Tool result pairing: exactly one result for each tool call, in the turn after it, and no id twice.
 
 Providers refuse anything else. Clients send it all the same: after an answer was stopped, when an old part of a
 conversation is cut away, when two of them write into one. Pure. Must never know who refuses what.
@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from apps.gateway.canonical.chat import Loss, Message, Text, ToolCall, ToolResult
+from apps.gateway.canonical.chat import DroppedField, Message, Text, ToolCall, ToolResult
 
 # What stands for a result that the client does not have.
 MISSING = "The result of this call is not known."
 
 
-def is_paired(messages: list[Message], *, runs: bool) -> bool:
+def has_paired_results(messages: list[Message], *, runs: bool) -> bool:
     """Return whether nothing has to be repaired.
 
     `runs`: messages of one side that follow one another are one turn, in which the order of results does not matter.
@@ -48,7 +48,7 @@ def is_paired(messages: list[Message], *, runs: bool) -> bool:
     return not waiting
 
 
-def pair(messages: list[Message], *, runs: bool) -> tuple[list[Message], list[Loss]]:
+def pair(messages: list[Message], *, runs: bool) -> tuple[list[Message], list[DroppedField]]:
     """Return the conversation with one result for each call, and what had to be changed for that.
 
     A result moves behind its call; of several the first counts. A result of no call becomes the user's words, so that
@@ -57,7 +57,7 @@ def pair(messages: list[Message], *, runs: bool) -> tuple[list[Message], list[Lo
     conversation = _Conversation(runs=runs)
     for number, message in enumerate(messages):
         conversation.add(number, message)
-    return list(conversation.written()), conversation.losses
+    return list(conversation.written()), conversation.dropped_fields
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class _Conversation:
     """What has been read: turns, and the calls that the next results may belong to."""
 
     def __init__(self, *, runs: bool) -> None:
-        self.losses: list[Loss] = []
+        self.dropped_fields: list[DroppedField] = []
         self._runs = runs
         self._turns: list[_Turn] = []
         self._latest: dict[str, list[_Call]] = {}
@@ -166,4 +166,4 @@ class _Conversation:
         return Message(role="tool", parts=[said])
 
     def _note(self, number: int, name: str, why: str) -> None:
-        self.losses.append(Loss(f"messages[{number}].{name}", why))
+        self.dropped_fields.append(DroppedField(f"messages[{number}].{name}", why))

@@ -1,5 +1,5 @@
-"""Ids of calls and items within the length that the format takes: one to one within a conversation, and the same each
-time, so that a result finds its call and the prompt stays the same from turn to turn.
+"""OpenAI Responses, provider side: ids of calls and items within the allowed length: one to one within a conversation,
+and the same each time.
 
 Knows lengths. Must never know whose ids they are.
 """
@@ -9,13 +9,13 @@ from __future__ import annotations
 from hashlib import sha256
 
 from apps.gateway.dialects.responses.shared.wire import MAX_ID
-from apps.gateway.dialects.signed_call_ids import split_seal
+from apps.gateway.dialects.signed_call_ids import split_signature
 
 _DIGITS = 40
 
 
 class CallIds:
-    """Which id each of the client's calls has here. An id that fits stays as it is; a seal in it is left out."""
+    """Which id each of the client's calls has here. An id that fits stays as it is; a signature in it is left out."""
 
     def __init__(self) -> None:
         self._ours: dict[str, str] = {}
@@ -25,7 +25,7 @@ class CallIds:
         """Return the id for a call that the client calls `name`."""
         found = self._ours.get(name)
         if found is None:
-            bare = split_seal(name)[0] or name
+            bare = split_signature(name)[0] or name
             found = bare if len(bare) <= MAX_ID and bare not in self._taken else shortened(name, "call_")
             self._ours[name] = found
             self._taken.add(found)

@@ -1,4 +1,5 @@
-"""Thinking across the calls of one turn: whose seals come back, and what happens to a turn that lacks its thinking.
+"""Anthropic Messages, provider side: thinking signatures across the tool calls of one turn: whose are sent back, and
+what happens to a turn that lacks its thinking.
 
 With a budget for thinking, a turn in which tools are being called is refused unless it begins with the thinking that it
 began with; where the model decides for itself how much it thinks, it is not. Must never know a model by name.
@@ -11,24 +12,24 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Target, ToolCall
-from apps.gateway.dialects.anthropic.provider.write_messages import is_sealed
-from apps.gateway.dialects.anthropic.shared.wire import SEAL
-from apps.gateway.dialects.unsupported_fields import lose
+from apps.gateway.dialects.anthropic.provider.write_messages import is_signed
+from apps.gateway.dialects.anthropic.shared.wire import SIGNATURE_FORMAT
+from apps.gateway.dialects.unsupported_fields import note_dropped
 
 Record = dict[str, Any]
 
 
-def seal(chat: Chat, target: Target) -> str | None:
-    """Return whose seals are wanted back: our own, when the model is to think."""
+def signature_format(chat: Chat, target: Target) -> str | None:
+    """Return whose signatures are wanted back: our own, when the model is to think."""
     asked = chat.reasoning
     if asked is not None and asked.max_tokens is not None:
-        return SEAL
+        return SIGNATURE_FORMAT
     effort = asked.effort if asked is not None and asked.effort is not None else chat.effort
     if effort not in {None, "none"}:
-        return SEAL
+        return SIGNATURE_FORMAT
     # A client of this very format may leave it to the model.
     said = (chat.extra or {}).get("thinking")
-    return SEAL if isinstance(said, dict) and said.get("type") in ("enabled", "adaptive") else None
+    return SIGNATURE_FORMAT if isinstance(said, dict) and said.get("type") in ("enabled", "adaptive") else None
 
 
 def drop_thinking(wire: Record, chat: Chat, target: Target) -> None:
@@ -38,7 +39,9 @@ def drop_thinking(wire: Record, chat: Chat, target: Target) -> None:
     if not isinstance(thinking, dict) or thinking.get("type") != "enabled" or not _lacks_thinking(chat.messages):
         return
     del wire["thinking"]
-    lose(chat, target, "reasoning", "the thinking that led to the latest calls did not come back, so there is none now")
+    note_dropped(
+        chat, target, "reasoning", "the thinking that led to the latest calls did not come back, so there is none now"
+    )
 
 
 def _lacks_thinking(messages: list[Message]) -> bool:
@@ -53,6 +56,6 @@ def _lacks_thinking(messages: list[Message]) -> bool:
     said = [message for message in reversed(turn) if message.role == "assistant"]
     if not said or not any(isinstance(part, ToolCall) for part in said[-1].parts):
         return False
-    # Thinking under another's seal is not sent.
-    begins = next((part for part in said[0].parts if is_sealed(part)), None)
+    # Thinking under another's signature is not sent.
+    begins = next((part for part in said[0].parts if is_signed(part)), None)
     return not isinstance(begins, Reasoning)

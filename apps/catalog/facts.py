@@ -1,0 +1,191 @@
+"""Facts of data files, validated: those that every dialect has, and those that the provider's dialect declares.
+
+A dialect declares its facts where it reads them, above this app: whoever owns the dialects hands the declarations in
+(`use_declarations`) when the process starts. Pure. Must never know a dialect, or what a fact of one means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+
+class Declarations(NamedTuple):
+    """What dialects declare: the struct of a dialect's facts, and of the facts under `images`; None for a name that
+    nobody speaks."""
+
+    of_dialect: Callable[[str], type[msgspec.Struct] | None]
+    of_images: Callable[[str], type[msgspec.Struct] | None]
+
+
+class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What fills a `{name}` of the address: the first of these environment variables that is set, or the default."""
+
+    env: list[Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]*$", max_length=80)]]
+    default: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
+
+
+class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts whatever the dialect; each is read by the catalog, by the gateway, or by all dialects alike."""
+
+    structured_outputs: Annotated[
+        Literal["native", "tool", "json_object"] | None,
+        Meta(
+            description="how a JSON schema is kept: `native`, by a forced `tool`, or by `json_object` and "
+            "instructions, which is noted",
+            extra={"default": "by the features"},
+        ),
+    ] = None
+    unsupported: Annotated[list[str], Meta(description="top-level request fields that are refused")] = []
+    media_urls: Annotated[
+        bool | None,
+        Meta(
+            description="takes images and documents by address; what does not gets the bytes, which the gateway "
+            "fetches",
+            extra={"default": "as the dialect has it"},
+        ),
+    ] = None
+    count_dialect: Annotated[
+        str | None,
+        Meta(
+            description="the dialect in which the provider is asked how many tokens a prompt has",
+            extra={"default": "the model's own"},
+        ),
+    ] = None
+    client_dialects: Annotated[
+        list[str],
+        Meta(
+            description="dialects beside its own in which the provider can be asked: a client of one of them is passed "
+            "on in its own format"
+        ),
+    ] = []
+    search_dialect: Annotated[
+        str | None,
+        Meta(
+            description="the dialect in which the provider is asked where it shall search the web",
+            extra={"default": "the model's own"},
+        ),
+    ] = None
+    also_called: Annotated[
+        list[Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]],
+        Meta(description="what clients of other gateways call the provider"),
+    ] = []
+    zero_data_retention: Annotated[
+        bool, Meta(description="has promised to retain nothing: `provider.zdr` is answered by nobody else")
+    ] = False
+    data_collection: Annotated[
+        bool | None,
+        Meta(
+            description="`false` where it has promised to collect nothing: `provider.data_collection: deny` is "
+            "answered by nobody else",
+            extra={"default": "not known"},
+        ),
+    ] = None
+    moderated: Annotated[bool, Meta(description="moderates content itself and refuses some")] = False
+    development_only: Annotated[bool, Meta(description="is not there in production")] = False
+    variables: Annotated[
+        dict[str, Variable],
+        Meta(
+            description='placeholders of the address: `{ env = ["VARIABLE", …], default = "…" }`; the first '
+            "variable that is set counts"
+        ),
+    ] = {}
+    images: Annotated[
+        dict[str, Any] | None,
+        Meta(description="how it is asked for images, as below; without it a model makes none"),
+    ] = None
+
+
+_declarations: list[Declarations] = []
+
+
+def use_declarations(declarations: Declarations) -> None:
+    """Check data files against these from now on."""
+    _declarations[:] = [declarations]
+    _facts_type.cache_clear()
+    _image_facts_type.cache_clear()
+
+
+def check_dialect(dialect: str, key: str) -> None:
+    """Raise ValueError naming the key unless a dialect of this name is declared."""
+    if _declared().of_dialect(dialect) is None:
+        raise ValueError(f"Invalid enum value {dialect!r} - at `$.{key}`")
+
+
+def read_facts(stated: Any, dialect: str, entry_keys: Iterable[str]) -> msgspec.Struct:
+    """Return facts as a struct with what is stated set, and UNSET for the rest. Raises ValueError naming the key.
+
+    `entry_keys`: facts that a model's entry states itself, and `facts` may not.
+    """
+    facts = msgspec.convert({"facts": stated}, _facts_type(dialect, frozenset(entry_keys))).facts
+    if (images := facts.images) is not UNSET:
+        kind = images.get("dialect")
+        if not isinstance(kind, str) or _declared().of_images(kind) is None:
+            raise ValueError(f"Invalid enum value {kind!r} - at `$.facts.images.dialect`")
+        msgspec.convert({"facts": {"images": images}}, _image_facts_type(kind))
+    if (counting := facts.count_dialect) is not UNSET:
+        check_dialect(counting, "facts.count_dialect")
+    for name in () if facts.client_dialects is UNSET else facts.client_dialects:
+        check_dialect(name, "facts.client_dialects")
+    if (searching := facts.search_dialect) is not UNSET:
+        check_dialect(searching, "facts.search_dialect")
+    checked: msgspec.Struct = facts
+    return checked
+
+
+def _declared() -> Declarations:
+    if not _declarations:
+        raise RuntimeError("no dialect has declared its facts: apps.catalog.facts.use_declarations was not called")
+    return _declarations[0]
+
+
+@cache
+def _facts_type(dialect: str, entry_keys: frozenset[str]) -> Any:
+    declared = _declared().of_dialect(dialect)
+    own = {} if declared is None else get_type_hints(declared, include_extras=True)
+    shared = get_type_hints(SharedFacts, include_extras=True)
+    fields = {name: kind for name, kind in own.items() if name not in entry_keys} | shared
+    return _holder("facts", _table("Facts", fields))
+
+
+@cache
+def _image_facts_type(dialect: str) -> Any:
+    declared = _declared().of_images(dialect)
+    hints = {} if declared is None else get_type_hints(declared, include_extras=True)
+    return _holder("facts", _holder("images", _table("Images", hints)))
+
+
+def _holder(name: str, kind: Any) -> Any:
+    """Return a struct around a table, so that errors give the whole path of a key."""
+    return msgspec.defstruct("Holder", [(name, kind)])
+
+
+def _table(name: str, fields: dict[str, Any]) -> type[msgspec.Struct]:
+    """Return a strict table of a file: a key that is not named is an error, one that is not stated is UNSET."""
+    return msgspec.defstruct(
+        name,
+        [(field, _stated(kind) | UnsetType, UNSET) for field, kind in fields.items()],
+        frozen=True,
+        kw_only=True,
+        forbid_unknown_fields=True,
+        omit_defaults=True,
+    )
+
+
+def _stated(kind: Any) -> Any:
+    """Return a field's type as a file states it: lists in their order for sets and tuples, and never null."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        bounds = [meta for meta in kind.__metadata__ if isinstance(meta, Meta)]
+        return Annotated[(_stated(inner[0]), *bounds)]
+    if origin in (UnionType, Union):
+        kept = [_stated(one) for one in inner if one is not NoneType]
+        return kept[0] if len(kept) == 1 else Union[tuple(kept)]  # noqa: UP007 - made at run time
+    if origin in (frozenset, tuple):
+        return list[_stated(inner[0])]  # type: ignore[misc]  # made at run time
+    return kind

@@ -1,0 +1,67 @@
+"""LiteLLM's model listing: Catalog -> the body of `GET /model/info`, as clients of LiteLLM's proxy read it. Pure.
+
+Knows those names on the wire. Must never know who asks, nor cut anything to what a caller may use.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Any
+
+from apps.catalog.offers import Catalog, CatalogModel, Offer
+from apps.kernel.money import plain
+
+_PER_TOKEN = -6
+
+
+def build_model_info(catalog: Catalog, today: date, *, only: str | None = None) -> dict[str, Any]:
+    """Return the listing: an entry for each model at each provider that serves it, or those of the one id `only`."""
+    offers = [(model, offer) for model in catalog.models.values() for offer in model.offers if offer.is_live(today)]
+    entries = [_entry(model, offer) for model, offer in offers]
+    if only is not None:
+        entries = [entry for entry in entries if only in {entry["model_info"]["id"], entry["model_name"]}]
+    return {"data": entries}
+
+
+def _entry(model: CatalogModel, offer: Offer) -> dict[str, Any]:
+    name = f"{offer.provider.id}/{model.id}"
+    card = offer.prices
+    return {
+        "model_name": model.id,
+        "litellm_params": {"model": name},
+        "model_info": {
+            "id": name,
+            "db_model": False,
+            "key": name,
+            "litellm_provider": offer.provider.id,
+            "mode": model.mode,
+            "max_input_tokens": offer.context_length,
+            "max_output_tokens": offer.max_output,
+            "max_tokens": offer.max_output or offer.context_length,
+            "input_cost_per_token": _per_token(card.input),
+            "output_cost_per_token": _per_token(card.output),
+            "cache_read_input_token_cost": _per_token(card.cached_input),
+            "cache_creation_input_token_cost": _per_token(card.cache_write),
+            "input_cost_per_request": _number(card.request),
+            "supports_vision": offer.vision,
+            "supports_function_calling": offer.tools,
+            "supports_parallel_function_calling": offer.parallel_tools,
+            "supports_tool_choice": offer.tool_choice,
+            "supports_response_schema": offer.structured_outputs,
+            "supports_reasoning": offer.reasoning,
+            "supports_web_search": offer.web_search,
+            "supports_prompt_caching": offer.prompt_cache,
+            "supports_native_streaming": offer.streaming,
+            "deprecation_date": None if offer.deactivated_at is None else offer.deactivated_at.isoformat(),
+        },
+    }
+
+
+def _per_token(price: Decimal | None) -> float | None:
+    return None if price is None else _number(price.scaleb(_PER_TOKEN))
+
+
+def _number(price: Decimal | None) -> float | None:
+    """Return a price as the number that JSON's readers make of its digits anyway."""
+    return None if price is None else float(plain(price))

@@ -1,0 +1,68 @@
+"""Google generateContent, client side: converts Google's `Schema` (of OpenAPI 3.0) to JSON Schema.
+
+Knows the fields of a `Schema`: types in capitals, `nullable`, whole numbers as strings. What is JSON Schema already
+stays as it is. Must never know what a schema is for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.gateway.dialects.fields import Record
+
+_COUNTS = frozenset({"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"})
+_RENAMED = {"ref": "$ref", "defs": "$defs"}
+_NAMED_PARTS = frozenset({"properties", "defs", "$defs"})
+_PARTS = frozenset({"items", "additionalProperties"})
+_LISTED_PARTS = frozenset({"anyOf", "prefixItems"})
+# What only orders fields, or says nothing.
+_LEFT_OUT = frozenset({"nullable", "propertyOrdering"})
+
+
+def json_schema_of(schema: Record) -> Record:
+    """Return a schema as JSON Schema; models write fields in the order of `propertyOrdering`."""
+    wire: Record = {}
+    for name, value in schema.items():
+        if value is None or name in _LEFT_OUT:
+            continue
+        said = _said(name, value)
+        if said is not None:
+            wire[_RENAMED.get(name, name)] = said
+    order = schema.get("propertyOrdering")
+    properties = wire.get("properties")
+    if isinstance(order, list) and isinstance(properties, dict):
+        first = {name: properties[name] for name in order if isinstance(name, str) and name in properties}
+        wire["properties"] = {**first, **properties}
+    return _nullable(wire) if schema.get("nullable") is True else wire
+
+
+def _said(name: str, value: Any) -> Any:
+    """Return the value of a keyword; None for one that says nothing in JSON Schema."""
+    if name == "type" and isinstance(value, str):
+        return None if value == "TYPE_UNSPECIFIED" else value.lower()
+    if name in _COUNTS and isinstance(value, str) and value.isdecimal():
+        return int(value[:18])
+    if name in _NAMED_PARTS and isinstance(value, dict):
+        return {key: _part(inner) for key, inner in value.items()}
+    if name in _PARTS:
+        return _part(value)
+    if name in _LISTED_PARTS and isinstance(value, list):
+        return [_part(inner) for inner in value]
+    # OpenAPI's word for a text that is one of `enum`.
+    return None if name == "format" and value == "enum" else value
+
+
+def _part(value: Any) -> Any:
+    return json_schema_of(value) if isinstance(value, dict) else value
+
+
+def _nullable(wire: Record) -> Record:
+    kind = wire.get("type")
+    if isinstance(kind, str):
+        allowed: Record = {"type": [kind, "null"]}
+        if isinstance(values := wire.get("enum"), list) and None not in values:
+            allowed["enum"] = [*values, None]
+        return {**wire, **allowed}
+    if isinstance(variants := wire.get("anyOf"), list):
+        return {**wire, "anyOf": [*variants, {"type": "null"}]}
+    return wire

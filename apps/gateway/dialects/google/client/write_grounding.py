@@ -1,0 +1,64 @@
+"""Google generateContent, client side: writes citations as `groundingMetadata`, and log probabilities.
+
+Knows that Google counts bytes of UTF-8 where OpenAI, in whose words citations come, counts characters. Must never know
+where an answer came from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.gateway.dialects.google.shared.wire import Record
+
+
+def write_grounding(citations: list[Record], text: str) -> Record | None:
+    """Return what pieces of a text rest on: each source once, and the pieces that it supports; None for nothing."""
+    sources: dict[tuple[str, str], int] = {}
+    supports: dict[tuple[int, int], list[int]] = {}
+    for citation in citations:
+        page = citation.get("url_citation")
+        if not isinstance(page, dict) or not isinstance(url := page.get("url"), str):
+            continue
+        title = page.get("title")
+        source = sources.setdefault((url, title if isinstance(title, str) and title else url), len(sources))
+        start, end = _place(page.get("start_index")), _place(page.get("end_index"))
+        supported = supports.setdefault((min(start, len(text)), min(end, len(text))), [])
+        if source not in supported:
+            supported.append(source)
+    if not sources:
+        return None
+    return {
+        "groundingChunks": [{"web": {"uri": url, "title": title}} for url, title in sources],
+        "groundingSupports": [
+            {"segment": _segment(text, start, end), "groundingChunkIndices": indices}
+            for (start, end), indices in supports.items()
+            if start < end
+        ],
+    }
+
+
+def _place(value: Any) -> int:
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _segment(text: str, start: int, end: int) -> Record:
+    before = len(text[:start].encode("utf-8", "replace"))
+    piece = text[start:end]
+    wire: Record = {"endIndex": before + len(piece.encode("utf-8", "replace")), "text": piece}
+    return {"startIndex": before, **wire} if before else wire
+
+
+def write_logprobs(logprobs: Record) -> Record:
+    """Return log probabilities in Google's words."""
+    tokens = [token for token in logprobs.get("content") or () if isinstance(token, dict)]
+    wire: Record = {"chosenCandidates": [_token(token) for token in tokens]}
+    if any(token.get("top_logprobs") for token in tokens):
+        wire["topCandidates"] = [
+            {"candidates": [_token(other) for other in token.get("top_logprobs") or () if isinstance(other, dict)]}
+            for token in tokens
+        ]
+    return wire
+
+
+def _token(token: Record) -> Record:
+    return {"token": token.get("token", ""), "logProbability": token.get("logprob", 0.0)}

@@ -1,0 +1,1 @@
+"""OpenAI Responses, client side: reads requests, writes answers and errors."""

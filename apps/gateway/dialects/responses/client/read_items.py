@@ -1,0 +1,176 @@
+"""OpenAI Responses, client side: reads input items into canonical messages.
+
+What the model did in one turn (thinking, words, calls) is one message; each result of a tool is one, too. Items that
+only this format has travel as they are. Must never know what a provider can take.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from apps.gateway.canonical.chat import Message, Opaque, Part, Reasoning, Refusal, Role, Text, ToolCall, ToolResult
+from apps.gateway.dialects import fields
+from apps.gateway.dialects.fields import (
+    Malformed,
+    Record,
+    filled_string,
+    list_of,
+    one_of,
+    optional,
+    record,
+    required,
+    string,
+)
+from apps.gateway.dialects.responses.client.encrypted_reasoning import (
+    ReasoningCipher,
+    decrypt_blocks,
+    is_encrypted_here,
+)
+from apps.gateway.dialects.responses.client.read_parts import read_content
+from apps.gateway.dialects.responses.shared.wire import NAME, REASONING_ID, SIGNATURE_FORMAT, UNSIGNED_FORMAT, encode
+
+# Bounds far beyond any model's context.
+MAX_ITEMS: Final = 20_000
+# Items that a model makes, and that only this format has.
+_MODELS_OWN: Final = frozenset(
+    {
+        *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call"),
+        *("local_shell_call", "shell_call", "apply_patch_call", "mcp_call", "mcp_list_tools", "mcp_approval_request"),
+        *("tool_search_call", "compaction", "program"),
+    }
+)
+# Items that a client answers with, and that only this format has.
+_CLIENTS_OWN: Final = frozenset(
+    {
+        *("computer_call_output", "local_shell_call_output", "shell_call_output", "apply_patch_call_output"),
+        *("mcp_approval_response", "tool_search_output", "additional_tools", "program_output", "compaction_trigger"),
+    }
+)
+
+
+class _Read(NamedTuple):
+    """What an item says: by whom, and its parts."""
+
+    role: Role
+    parts: list[Part]
+
+
+def read_input(value: Any, cipher: ReasoningCipher | None) -> list[Message]:
+    """Read `input`: what the user says, or items. Reasoning that was encrypted by `cipher` is opened."""
+    if isinstance(value, str):
+        return [Message(role="user", parts=[Text(text=value)])]
+    messages: list[Message] = []
+    for read in list_of(lambda item: _item(item, cipher), MAX_ITEMS)(value):
+        if read.role == "assistant" and messages and _goes_on(messages[-1], read.parts):
+            messages[-1].parts.extend(read.parts)
+        else:
+            messages.append(Message(role=read.role, parts=read.parts))
+    if not messages:
+        raise Malformed("must hold at least one item")
+    return messages
+
+
+def _goes_on(message: Message, parts: list[Part]) -> bool:
+    """Return whether what the model did next belongs to the same message: words after words are another one, unless
+    calls wait for their results."""
+    if message.role != "assistant":
+        return False
+    words = all(isinstance(part, Text | Refusal) for part in (*message.parts[-1:], *parts))
+    return not words or any(isinstance(part, ToolCall) for part in message.parts)
+
+
+def _item(value: Any, cipher: ReasoningCipher | None) -> _Read:
+    wire = record(value)
+    kind = optional(wire, "type", string)
+    if kind is None and "role" in wire:
+        kind = "message"
+    if kind == "reasoning":
+        return _Read("assistant", list(_reasoning(wire, cipher)))
+    if kind in _MODELS_OWN:
+        return _Read("assistant", [Opaque(dialect=NAME, data=wire)])
+    if kind in _CLIENTS_OWN:
+        return _Read("user", [Opaque(dialect=NAME, data=wire)])
+    if kind == "item_reference":
+        if required(wire, "id", filled_string).startswith(REASONING_ID):
+            # Where nobody keeps it, the model thinks anew: that is noted.
+            return _Read("assistant", [Opaque(dialect=NAME, data=wire)])
+        raise Malformed("responses are not stored here: send the item itself", "type")
+    return _read_by_type({**wire, "type": kind} if kind is not None else wire)
+
+
+def _message(wire: Record) -> _Read:
+    role: Role = required(wire, "role", _role)
+    parts = required(wire, "content", read_content)
+    if role != "assistant":
+        return _Read(role, parts)
+    around = {name: wire[name] for name in ("id", "phase") if isinstance(wire.get(name), str)}
+    for part in parts:
+        if around and isinstance(part, Text | Refusal):
+            part.extra = {**(part.extra or {}), **around}
+    return _Read(role, parts)
+
+
+def _reasoning(wire: Record, cipher: ReasoningCipher | None) -> list[Reasoning]:
+    """Read thinking: blocks as their maker gave them, where they travelled encrypted."""
+    item_id = optional(wire, "id", string)
+    encrypted = optional(wire, "encrypted_content", string)
+    said = [
+        *(Reasoning(text=text, summary=True, id=item_id, format=SIGNATURE_FORMAT) for text in _texts(wire, "summary")),
+        *(Reasoning(text=text, id=item_id, format=UNSIGNED_FORMAT) for text in _texts(wire, "content")),
+    ]
+    if not encrypted:
+        return said
+    if not is_encrypted_here(encrypted):
+        return [*said, Reasoning(data=encrypted, id=item_id, format=SIGNATURE_FORMAT)]
+    blocks = fields.within("encrypted_content", lambda it: decrypt_blocks(it, cipher), encrypted)
+    if any(block.text or not (block.format or "").startswith(SIGNATURE_FORMAT) for block in blocks):
+        return blocks
+    made = blocks[0]
+    for block in said:
+        # Whose the thinking is, nobody but the encrypted text knows.
+        block.id = made.id
+        block.format = made.format if block.format == SIGNATURE_FORMAT else block.format
+    return [*said, *blocks]
+
+
+def _texts(wire: Record, name: str) -> list[str]:
+    """Read the texts of a summary or of thinking in clear."""
+    return optional(wire, name, list_of(lambda part: required(record(part), "text", string), MAX_ITEMS)) or []
+
+
+def _function_call(wire: Record) -> _Read:
+    return _Read("assistant", [_call(wire, _arguments(wire), {})])
+
+
+def _custom_call(wire: Record) -> _Read:
+    return _Read("assistant", [_call(wire, optional(wire, "input", string) or "", {"type": "custom"})])
+
+
+def _call(wire: Record, arguments: str, extra: Record) -> ToolCall:
+    if (namespace := optional(wire, "namespace", string)) is not None:
+        extra = {**extra, "namespace": namespace}
+    call_id, name = required(wire, "call_id", filled_string), required(wire, "name", filled_string)
+    return ToolCall(id=call_id, name=name, arguments=arguments, extra=extra or None)
+
+
+def _arguments(wire: Record) -> str:
+    """Return the text the model wrote. Clients that send the object instead get it as JSON text."""
+    arguments = wire.get("arguments")
+    return encode(arguments).decode() if isinstance(arguments, dict) else optional(wire, "arguments", string) or ""
+
+
+def _output(wire: Record) -> _Read:
+    parts = required(wire, "output", read_content)
+    return _Read("tool", [ToolResult(call_id=required(wire, "call_id", filled_string), parts=parts)])
+
+
+_role = one_of("system", "developer", "user", "assistant")
+_ITEMS: dict[str, Callable[[Record], _Read]] = {
+    "message": _message,
+    "function_call": _function_call,
+    "custom_tool_call": _custom_call,
+    "function_call_output": _output,
+    "custom_tool_call_output": _output,
+}
+_read_by_type = fields.pick(_ITEMS, "type")
