@@ -1,0 +1,1 @@
+"""Stored responses: what `/v1/responses` keeps between requests and answers in the background, and conversations."""

@@ -1,0 +1,255 @@
+"""Background responses: answered by a web worker without a client on the line, under a lease, and charged once.
+
+A run goes through the ordinary pipeline under a log id of its own that it keeps however often it is begun: whoever
+answers it in the end, there is one row and one charge. Knows greenlets and leases. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+import gevent
+import structlog
+from django.conf import settings
+from django.db import DatabaseError
+from gevent.event import Event as Signal
+from gevent.monkey import is_module_patched
+from redis.exceptions import RedisError
+
+from apps.billing.worker_leases import worker_name
+from apps.gateway.access.policy import token_of_key
+from apps.gateway.endpoints.responses import answer
+from apps.kernel import database
+from apps.kernel.errors import ApiError, InternalError, Overloaded
+from apps.kernel.ids import new_id
+from apps.responses import event_log, run_leases
+from apps.responses.background_request import BackgroundRequest
+from apps.responses.background_state import BackgroundState
+from apps.responses.cancel_switch import CancelSwitch
+from apps.responses.models import BackgroundRun
+from apps.responses.response_rows import ResponseDraft
+from apps.responses.run_leases import RunRequest
+
+log = structlog.get_logger(__name__)
+
+# Runs that one worker answers at a time; more wait for a worker with room.
+MOST_RUNS: Final = 100
+# Seconds between two looks for runs that nobody answers.
+_LOOK_SECONDS: Final = 5.0
+# Statuses after which a run is worth another try, and after how many seconds where nobody says.
+_WORTH_A_RETRY: Final = frozenset({429, 503})
+_RETRY_AFTER: Final = 5.0
+
+# What this process answers, by the id of the response.
+JOBS: dict[str, BackgroundJob] = {}
+_keeping = False
+
+
+class BackgroundJob:
+    """One background response that this process answers."""
+
+    def __init__(self, state: BackgroundState, api_key_id: UUID, log_id: UUID, request: RunRequest) -> None:
+        self.state = state
+        self.switch = CancelSwitch()
+        # Set once the run was admitted, or refused.
+        self.admitted = Signal()
+        # Why the run was not admitted.
+        self.refusal: ApiError | None = None
+        self._token = token_of_key(api_key_id)
+        self._log_id, self._request = log_id, request
+        self._greenlet: gevent.Greenlet[..., None] | None = None
+
+    def start(self) -> None:
+        """Begin to answer, in the background where there is one."""
+        JOBS[self.state.response_id] = self
+        _keep_leases()
+        if is_module_patched("socket"):
+            self._greenlet = gevent.spawn(self._run)
+        else:
+            self._run()
+
+    def stop(self) -> None:
+        """Have the provider's answer cut off, and what was produced charged."""
+        self.switch.cancel()
+        self.state.is_lost = True
+
+    def abandon(self) -> None:
+        """Let go of the run without a record, for who takes it over."""
+        self.switch.is_abandoned = True
+        self.state.is_lost = True
+        if self._greenlet is not None:
+            self._greenlet.kill(block=False)
+
+    def _run(self) -> None:
+        call = BackgroundRequest(self._request, self._log_id, self.switch, self.admitted)
+        call.response_state = self.state
+        try:
+            response = answer(call, self._token)
+            try:
+                for _ in response.body:
+                    pass
+            finally:
+                close = getattr(response.body, "close", None)
+                if close is not None:
+                    close()
+        except ApiError as error:
+            self.state.failed(error)
+        except Exception:
+            log.exception("responses.background_failed", response=self.state.response_id)
+            self.state.failed(InternalError("The gateway failed to answer this request"))
+        finally:
+            # Not as the last step: what is abandoned must not wait for anything.
+            JOBS.pop(self.state.response_id, None)
+            call.release_bytes()
+        self._settle_error()
+
+    def _settle_error(self) -> None:
+        """Let whoever waits for the admission know of a refusal; end the run for any later error."""
+        error = self.state.error
+        if not self.admitted.is_set():
+            self.refusal = error or InternalError("The gateway failed to answer this request")
+            self.admitted.set()
+        elif error is not None and not self.state.has_ended and not self.state.is_lost:
+            self.state.end_failed(error)
+
+
+def begin(response: dict[str, Any], draft: ResponseDraft, request: RunRequest) -> None:
+    """Store a queued response and begin to answer it. Raises ApiError when it is not admitted; then nothing is stored.
+
+    Raises DatabaseError when it cannot be stored.
+    """
+    try:
+        log_id, state = new_id(), BackgroundState(draft, request)
+    except RedisError as error:
+        raise Overloaded("Events cannot be kept right now; try again shortly, or without stream") from error
+    state.queued(response)
+    has_room = len(JOBS) < MOST_RUNS
+    database.write(partial(run_leases.begin, draft, log_id, request, worker_name() if has_room else None))
+    if not has_room:
+        return
+    job = BackgroundJob(state, draft.api_key_id, log_id, request)
+    job.start()
+    job.admitted.wait()
+    if job.refusal is not None:
+        database.write(partial(run_leases.discard, draft.id))
+        event_log.drop(draft.id)
+        raise job.refusal
+
+
+def stop_here(response_id: str) -> None:
+    """Stop a run at once if it is this process's; another's process finds out when it renews its lease."""
+    job = JOBS.get(response_id)
+    if job is not None:
+        job.stop()
+
+
+def take_over() -> int:
+    """Answer responses whose worker is gone; return how many. Raises DatabaseError."""
+    room = MOST_RUNS - len(JOBS)
+    runs = database.write(partial(run_leases.take_over, worker_name(), room, list(JOBS))) if room > 0 else []
+    for run in runs:
+        log.info("responses.taken_over", response=run.pk, attempt=run.attempts)
+        _answer_again(run)
+    return len(runs)
+
+
+def _answer_again(run: BackgroundRun) -> None:
+    row = run.response
+    try:
+        request = run_leases.request_of(run)
+        state = BackgroundState(run_leases.draft_of_row(row), request)
+    except (ValueError, RedisError) as error:
+        # Encrypted with a key that is gone, or Valkey is away: the lease ends, and somebody tries again.
+        log.warning("responses.not_taken_over", response=run.pk, error=type(error).__name__)
+        return
+    if run.attempts > run_leases.MOST_ATTEMPTS:
+        state.end_failed(InternalError("The workers that answered this response were lost"))
+        return
+    job = BackgroundJob(state, row.api_key_id, run.log_id, request)
+    job.start()
+    if is_module_patched("socket"):
+        gevent.spawn(_end_refused, job)
+    else:
+        _end_refused(job)
+
+
+def _end_refused(job: BackgroundJob) -> None:
+    """Wait until a run that nobody waits for was admitted; put it off or end it when it was not."""
+    job.admitted.wait()
+    error = job.refusal
+    if error is None or job.state.is_lost:
+        return
+    if error.status in _WORTH_A_RETRY:
+        pause = error.retry_after or _RETRY_AFTER
+        database.write(partial(run_leases.put_off, job.state.response_id, worker_name(), pause))
+    else:
+        job.state.end_failed(error)
+
+
+def look_for_runs() -> None:
+    """Look for runs that nobody answers, for as long as the process lives."""
+    while True:
+        gevent.sleep(_LOOK_SECONDS)
+        try:
+            if not database.is_away():
+                take_over()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next look may go better
+            log.warning("responses.not_looked", error=type(error).__name__)
+
+
+def start() -> None:
+    """Look for runs that nobody answers, from now on. Returns at once."""
+    gevent.spawn(look_for_runs)
+
+
+def _keep_leases() -> None:
+    """Renew this process's leases for as long as it has any."""
+    global _keeping
+    if _keeping or not is_module_patched("socket"):
+        return
+    _keeping = True
+    atexit.register(_let_go)
+    gevent.spawn(_renew_forever)
+
+
+def _renew_forever() -> None:
+    while True:
+        gevent.sleep(settings.BACKGROUND_LEASE / 10)
+        if not JOBS:
+            continue
+        try:
+            held = dict(JOBS)
+            mine = database.write(partial(run_leases.renew, worker_name(), held))
+            event_log.prolong(list(mine))
+        except (DatabaseError, RedisError, ApiError) as error:
+            log.warning("responses.not_renewed", error=type(error).__name__)
+            continue
+        for response_id, job in held.items():
+            if response_id not in mine and not job.state.has_ended:
+                # Cancelled, deleted, or somebody else's by now.
+                job.stop()
+
+
+def _let_go() -> None:
+    """Hand over what this process has not ended."""
+    for job in list(JOBS.values()):
+        job.abandon()
+    if JOBS:
+        try:
+            database.write(partial(run_leases.hand_over, worker_name()))
+        except DatabaseError as error:
+            log.warning("responses.not_handed_over", error=type(error).__name__)
+
+
+def _begin_anew() -> None:
+    """Start anew in a forked child, which has none of its parent's greenlets."""
+    global _keeping
+    _keeping = False
+    JOBS.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

@@ -1,0 +1,135 @@
+"""State of a background run: its events into the log, its end into the row of its response.
+
+Knows what is kept of a run and in which order: the row first, then the event that tells. Must never know who runs.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, Final
+
+import gevent
+import msgspec
+import structlog
+from django.db import DatabaseError
+
+from apps.billing.worker_leases import worker_name
+from apps.gateway.endpoints.response_state import ResponseState
+from apps.kernel import database
+from apps.kernel.errors import ApiError
+from apps.responses import run_leases
+from apps.responses.event_log import LAST_EVENTS, EventLogWriter
+from apps.responses.response_rows import (
+    ResponseDraft,
+    output_of,
+    response_place,
+    seal_for_conversation,
+    seal_outcome,
+)
+from apps.responses.run_leases import RunRequest
+from apps.responses.sealed_json import open_sealed, seal
+
+log = structlog.get_logger(__name__)
+
+# Seconds that a finished answer waits for PostgreSQL, and between two tries.
+_PATIENCE: Final = 600.0
+_PAUSE: Final = 1.0
+
+
+class BackgroundState(ResponseState):
+    """What a background response leaves behind. Raises RedisError where Valkey cannot take its events."""
+
+    def __init__(self, draft: ResponseDraft, request: RunRequest) -> None:
+        super().__init__()
+        self.response_id = draft.id
+        self.echo = request.echo
+        self.wants_events = True
+        self.error: ApiError | None = None
+        self.has_begun = self.has_ended = False
+        # Whether somebody else has the run by now, or it was cancelled: nothing more may be written.
+        self.is_lost = False
+        self._draft, self._request = draft, request
+        self._last_event: dict[str, Any] | None = None
+        self._writer = EventLogWriter(draft.id) if draft.streamed else None
+
+    def queued(self, response: dict[str, Any]) -> None:
+        """Tell those who stream which response it is, before anybody begins to answer it."""
+        if self._writer is not None:
+            for name in ("response.created", "response.queued"):
+                self._writer.append({"type": name, "response": response})
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Keep an event for those who stream; the first tells that the response is in progress."""
+        if self.is_lost:
+            return
+        if not self.has_begun:
+            self.has_begun = True
+            self._mark_started(event.get("response"))
+        if self._writer is None:
+            return
+        if event.get("type") in LAST_EVENTS:
+            # Not before the row says so.
+            self._last_event = event
+        elif event.get("type") != "response.created":
+            # It was, when it was queued.
+            self._writer.append(event)
+
+    def finished(self, response: dict[str, Any]) -> None:
+        """Store how the run ended, before anybody is told."""
+        self.has_begun = True
+        if not self.is_lost:
+            self._store(response)
+        if self._writer is not None and self._last_event is not None and self.has_ended:
+            self._writer.append(self._last_event)
+
+    def failed(self, error: ApiError) -> None:
+        """Take note of an error before anything was answered."""
+        self.error = error
+
+    def end_failed(self, error: ApiError) -> None:
+        """End the run with an error."""
+        response = open_sealed(self._draft.sealed_response, self._draft.project_id, response_place(self.response_id))
+        failed = failed_response(response, error)
+        self._store(failed)
+        if self._writer is not None and self.has_ended:
+            self._writer.append({"type": "response.failed", "response": failed})
+
+    def _store(self, response: dict[str, Any]) -> None:
+        draft, new_items = self._draft, self._request.new_items
+        outcome = seal_outcome(draft.project_id, response, new_items, len(msgspec.json.encode(new_items)))
+        items: list[tuple[str, str, int]] = []
+        if draft.conversation_id is not None and response["status"] in {"completed", "incomplete"}:
+            added = [*new_items, *output_of(response)]
+            items = seal_for_conversation(draft.project_id, draft.conversation_id, added)
+        until = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                self.has_ended = database.write(
+                    partial(run_leases.end, self.response_id, worker_name(), outcome, items)
+                )
+                self.is_lost = not self.has_ended
+                return
+            except DatabaseError as error:
+                # It is charged already: the answer must not be lost for a database that is away for a moment.
+                log.warning("responses.end_not_stored", response=self.response_id, error=type(error).__name__)
+                if time.monotonic() > until:
+                    raise
+                gevent.sleep(_PAUSE)
+
+    def _mark_started(self, response: Any) -> None:
+        if not isinstance(response, dict):
+            return
+        sealed = seal(response, self._draft.project_id, response_place(self.response_id))
+        try:
+            started = database.write(partial(run_leases.mark_started, self.response_id, worker_name(), sealed))
+            self.is_lost = not started
+        except DatabaseError as error:
+            # It shows as queued until it ends; nothing else depends on it.
+            log.warning("responses.start_not_stored", response=self.response_id, error=type(error).__name__)
+
+
+def failed_response(response: dict[str, Any], error: ApiError) -> dict[str, Any]:
+    """Return a response that failed, from the one that was queued."""
+    code = {429: "rate_limit_exceeded"}.get(error.status, "server_error" if error.status >= 500 else "invalid_prompt")
+    return {**response, "status": "failed", "error": {"code": code, "message": error.message}}

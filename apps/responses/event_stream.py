@@ -1,0 +1,147 @@
+"""Event stream: a background response's events as server-sent events, from any one on, in any worker.
+
+Follows the log of events until the last one. Where the log ends without it (the run was cancelled, or its worker lost)
+the row of the response says how it ended. Must never show an event twice, nor leave one out without saying so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Final
+
+import gevent
+import msgspec
+import structlog
+from django.conf import settings
+from django.db import DatabaseError
+from redis.exceptions import RedisError
+
+from apps.gateway.access.policy import Policy
+from apps.gateway.client.http_request import ClientResponse
+from apps.gateway.endpoints.answering import json_response
+from apps.kernel import database
+from apps.kernel.errors import InvalidRequest
+from apps.responses import event_log
+from apps.responses.access import visible_responses
+from apps.responses.event_log import LAST_EVENTS
+from apps.responses.models import FINAL_STATUSES, StoredResponse
+from apps.responses.response_rows import response_of
+
+log = structlog.get_logger(__name__)
+
+# Seconds between two looks at the log: soon after an event, later while nothing comes; and at the row.
+_SOON, _LATER, _ROW_SECONDS = 0.02, 0.25, 2.0
+# A comment, which clients pass over.
+_HEARTBEAT: Final = b": \n\n"
+_HEADERS: Final = [
+    ("Content-Type", "text/event-stream; charset=utf-8"),
+    # Proxies that buffer would hold the stream back.
+    ("X-Accel-Buffering", "no"),
+]
+_LAST_OF = {
+    "completed": "response.completed",
+    "incomplete": "response.incomplete",
+    "failed": "response.failed",
+    "cancelled": "response.cancelled",
+}
+# Before the first event.
+FROM_THE_START: Final = -1
+
+
+class EventStream:
+    """The body of a streamed answer."""
+
+    def __init__(self, policy: Policy, response_id: str, after: int) -> None:
+        self._policy, self._response_id, self._after = policy, response_id, after
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the events behind the one that the client has, and end with the last."""
+        pause, row_at, quiet_until = _SOON, time.monotonic() + _ROW_SECONDS, _quiet_until()
+        while True:
+            is_there = False
+            for event in self._read():
+                is_there, self._after = True, event["sequence_number"]
+                yield _frame(event)
+                if event["type"] in LAST_EVENTS:
+                    return
+            now = time.monotonic()
+            if is_there:
+                pause, quiet_until = _SOON, _quiet_until()
+                continue
+            if now >= row_at:
+                row_at = now + _ROW_SECONDS
+                has_ended, row = self._look_at_row()
+                if has_ended:
+                    # One that was deleted meanwhile has no last event.
+                    yield from self._rest(row) if row is not None else ()
+                    return
+            if now >= quiet_until:
+                quiet_until = _quiet_until()
+                yield _HEARTBEAT
+            gevent.sleep(pause)
+            pause = min(2 * pause, _LATER)
+
+    def _read(self) -> list[dict[str, Any]]:
+        try:
+            return list(event_log.read(self._response_id, self._after))
+        except RedisError as error:
+            log.warning("responses.events_not_read", error=type(error).__name__)
+            return []
+
+    def _look_at_row(self) -> tuple[bool, StoredResponse | None]:
+        """Return whether the response has ended, and the response if it is there."""
+        try:
+            rows = visible_responses(self._policy)
+            row = database.read(partial(rows.filter(pk=self._response_id).first))
+        except DatabaseError as error:
+            log.warning("responses.row_not_read", error=type(error).__name__)
+            return False, None
+        return row is None or row.status in FINAL_STATUSES, row
+
+    def _rest(self, row: StoredResponse) -> Iterator[bytes]:
+        """Yield what has come since the last look, and the last event, which is made from the row if need be."""
+        for event in self._read():
+            self._after = event["sequence_number"]
+            yield _frame(event)
+            if event["type"] in LAST_EVENTS:
+                return
+        last = {"type": _LAST_OF[row.status], "sequence_number": self._after + 1, "response": response_of(row)}
+        yield _frame(last)
+
+
+def queued_answer(policy: Policy, response: dict[str, Any], *, stream: bool) -> ClientResponse:
+    """Return what a client gets that has asked for a background response: its object, or the stream of its events."""
+    if not stream:
+        return json_response(msgspec.json.encode(response))
+    return ClientResponse(200, [*_HEADERS], EventStream(policy, str(response["id"]), FROM_THE_START))
+
+
+def resumed_answer(policy: Policy, row: StoredResponse, after: int) -> ClientResponse:
+    """Return the stream of a response's events behind one of them. Raises InvalidRequest where they are not kept."""
+    if not (row.background and row.streamed):
+        raise InvalidRequest(
+            "Only a response that was created with background and stream, both true, can be streamed", param="stream"
+        )
+    try:
+        is_kept = event_log.is_kept(row.id)
+    except RedisError:
+        is_kept = False
+    if not is_kept and row.status in FINAL_STATUSES:
+        raise InvalidRequest(
+            f"The events of this response are no longer kept (they are for {event_log.LASTS} s, and up to "
+            f"{event_log.MOST_BYTES} bytes); retrieve it without stream",
+            param="stream",
+            code="stream_expired",
+        )
+    return ClientResponse(200, [*_HEADERS], EventStream(policy, row.id, after))
+
+
+def _frame(event: dict[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (str(event["type"]).encode(), msgspec.json.encode(event))
+
+
+def _quiet_until() -> float:
+    heartbeat: float = settings.HEARTBEAT_INTERVAL
+    return time.monotonic() + heartbeat

@@ -1,0 +1,40 @@
+"""Public ids of what is stored: a prefix that tells the kind, and 48 hexadecimal digits, as long as OpenAI's.
+
+The digits are a UUIDv7 and 64 more random bits: sorted by time, and nobody can guess them. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from apps.kernel.ids import new_id, random_number
+
+# What a client may send as an id; whatever else it sends is nobody's.
+_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,128}")
+# By the type of an item: the prefix that OpenAI gives its ids.
+_PREFIXES: Final = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "reasoning": "rs",
+    "web_search_call": "ws",
+    "compaction": "cmp",
+}
+
+
+def new_public_id(prefix: str) -> str:
+    """Return a new id."""
+    return f"{prefix}_{new_id().hex}{random_number():016x}"
+
+
+def new_item_id(item_type: str) -> str:
+    """Return a new id for an item of this type."""
+    return new_public_id(_PREFIXES.get(item_type, "item"))
+
+
+def is_public_id(text: object) -> bool:
+    """Tell whether this can be an id at all."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None

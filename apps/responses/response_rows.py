@@ -1,0 +1,144 @@
+"""Rows of stored responses: made of what a request ends with, and opened again.
+
+Knows columns and the names under which they are sealed. Must never know who may see a row.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.utils import timezone
+
+from apps.gateway.access.policy import Policy
+from apps.responses.items import Item, ids_of, is_reference, with_ids
+from apps.responses.models import StoredResponse
+from apps.responses.retention import expiry_of
+from apps.responses.sealed_json import open_sealed, seal, seal_bytes
+
+Record = dict[str, Any]
+
+
+class ResponseDraft(msgspec.Struct, kw_only=True):
+    """A response that is to be stored: all of its row but how long it is kept. Its content is sealed already."""
+
+    id: str
+    created_at: datetime
+    organization_id: UUID
+    project_id: UUID
+    api_key_id: UUID
+    previous_id: str | None
+    conversation_id: str | None
+    status: str
+    background: bool
+    streamed: bool
+    sealed_input: str
+    sealed_response: str
+    item_ids: list[str]
+    size: int
+    context_size: int
+    # What a conversation gets: id, sealed item and size of each.
+    conversation_items: list[tuple[str, str, int]] = []
+
+
+class SealedOutcome(msgspec.Struct, frozen=True):
+    """What a response's end changes in its row."""
+
+    status: str
+    sealed_response: str
+    item_ids: list[str]
+    size: int
+    context_size: int
+
+
+def draft_of(
+    policy: Policy,
+    response: Record,
+    new_items: list[Item],
+    *,
+    previous_id: str | None = None,
+    conversation_id: str | None = None,
+    background: bool = False,
+    streamed: bool = False,
+) -> ResponseDraft:
+    """Return a response and what was new in its input, ready to be stored."""
+    identifier, project_id = str(response["id"]), policy.project_id
+    written_input = msgspec.json.encode(new_items)
+    outcome = seal_outcome(project_id, response, new_items, len(written_input))
+    return ResponseDraft(
+        id=identifier,
+        created_at=datetime.fromtimestamp(float(response.get("created_at") or 0) or timezone.now().timestamp(), UTC),
+        organization_id=policy.organization_id,
+        project_id=project_id,
+        api_key_id=policy.api_key_id,
+        previous_id=previous_id,
+        conversation_id=conversation_id,
+        status=outcome.status,
+        background=background,
+        streamed=streamed,
+        sealed_input=seal_bytes(written_input, project_id, input_place(identifier)),
+        sealed_response=outcome.sealed_response,
+        item_ids=outcome.item_ids,
+        size=outcome.size,
+        context_size=outcome.context_size,
+    )
+
+
+def seal_outcome(project_id: UUID, response: Record, new_items: list[Item], input_size: int) -> SealedOutcome:
+    """Return what a row says of a response as it is now, with so many bytes of new input."""
+    written, output = msgspec.json.encode(response), output_of(response)
+    return SealedOutcome(
+        status=str(response["status"]),
+        sealed_response=seal_bytes(written, project_id, response_place(str(response["id"]))),
+        item_ids=ids_of([*(item for item in new_items if not is_reference(item)), *output]),
+        size=input_size + len(written),
+        context_size=input_size + len(msgspec.json.encode(output)),
+    )
+
+
+def seal_for_conversation(project_id: UUID, conversation_id: str, items: list[Item]) -> list[tuple[str, str, int]]:
+    """Return items as a conversation keeps them: id, sealed item and size of each."""
+    place = conversation_place(conversation_id)
+    return [(item["id"], seal(item, project_id, place), len(msgspec.json.encode(item))) for item in items]
+
+
+def row_of(draft: ResponseDraft) -> StoredResponse:
+    """Return the row of a draft, kept for as long as its organization keeps content."""
+    columns = {name: getattr(draft, name) for name in draft.__struct_fields__ if name != "conversation_items"}
+    # From now, and not from when it was made: it may have waited.
+    return StoredResponse(**columns, expires_at=expiry_of(draft.organization_id, timezone.now()))
+
+
+def response_of(row: StoredResponse) -> Record:
+    """Return the response object. Raises UnreadableSecretError."""
+    response: Record = open_sealed(row.sealed_response, row.project_id, response_place(row.id))
+    return response
+
+
+def input_of(row: StoredResponse) -> list[Item]:
+    """Return what was new in a response's input, references as they were written. Raises UnreadableSecretError."""
+    items: list[Item] = open_sealed(row.sealed_input, row.project_id, input_place(row.id))
+    return items
+
+
+def output_of(response: Record) -> list[Item]:
+    """Return the items that a response added, each with an id."""
+    output = response.get("output")
+    return with_ids(output) if isinstance(output, list) else []
+
+
+def input_place(response_id: str) -> str:
+    """Return the name under which a response's input is sealed."""
+    return f"response:{response_id}:input"
+
+
+def response_place(response_id: str) -> str:
+    """Return the name under which a response is sealed."""
+    return f"response:{response_id}:response"
+
+
+def conversation_place(conversation_id: str) -> str:
+    """Return the name under which items and metadata of a conversation are sealed."""
+    return f"conversation:{conversation_id}"

@@ -1,0 +1,129 @@
+"""Retention of stored responses: who keeps any, for how long, how many bytes, and their removal in batches.
+
+Kept is what an organization's retention level lets the log keep (`retain`), for as long as its log is kept and no
+longer than 30 days. Knows levels, days and bytes. Must never know what they say.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.db.models import QuerySet, Sum
+from redis.exceptions import RedisError
+
+from apps.gateway.access.policy import Policy
+from apps.kernel import database
+from apps.kernel.redis import client
+from apps.logs.retention import visible_to
+from apps.organizations.models import Organization, RetentionLevel
+from apps.responses.models import Conversation, ConversationItem, StoredResponse
+
+log = structlog.get_logger(__name__)
+
+# Source: OpenAI keeps responses for so long.
+LONGEST: Final = timedelta(days=30)
+# Rows removed by one statement: short enough to disturb nobody.
+BATCH: Final = 1_000
+# Seconds that the sum of an organization's bytes is believed, with what is added meanwhile.
+_SUM_LASTS: Final = 600
+
+
+def keeps(policy: Policy) -> bool:
+    """Tell whether responses of this caller may be stored at all."""
+    return policy.retention == RetentionLevel.RETAIN
+
+
+def expiry_of(organization_id: UUID, now: datetime) -> datetime:
+    """Return until when what is stored now is kept."""
+    since = visible_to([organization_id], now).get(organization_id)
+    return now + (LONGEST if since is None else min(LONGEST, now - since))
+
+
+def has_room(organization_id: UUID) -> bool:
+    """Tell whether an organization may store more; without Valkey nobody can tell, and it may."""
+    most: int = settings.STORED_BYTES_PER_ORGANIZATION
+    try:
+        known = client().get(_bytes_key(organization_id))
+        if known is not None:
+            return int(known) < most
+        total = database.read(partial(_bytes_of, organization_id))
+        client().set(_bytes_key(organization_id), total, ex=_SUM_LASTS, nx=True)
+    except RedisError as error:
+        log.warning("responses.not_counted", error=type(error).__name__)
+        return True
+    return total < most
+
+
+def count_bytes(organization_id: UUID, size: int) -> None:
+    """Take note of bytes that were stored."""
+    key = _bytes_key(organization_id)
+    try:
+        if client().exists(key):
+            client().incrby(key, size)
+    except RedisError as error:
+        log.warning("responses.not_counted", error=type(error).__name__)
+
+
+def purge(now: datetime) -> int:
+    """Remove what is past its time, or by now beyond its organization's retention; return how many rows.
+
+    A run that is cut short is carried on by the next.
+    """
+    removed = sum(_remove(rows) for rows in _expired(now))
+    organizations = _organizations()
+    # What was on its way when an organization was deleted arrived after its erasure.
+    kept = Organization.objects.filter(id__in=organizations, retention_level=RetentionLevel.RETAIN)
+    keeping = set(kept.exclude(status=Organization.Status.DELETED).values_list("id", flat=True))
+    for organization_id in organizations - keeping:
+        removed += erase_organization(organization_id)
+    # A plan with fewer days, since.
+    for organization_id, since in visible_to(keeping, now).items():
+        removed += _remove(StoredResponse.objects.filter(organization_id=organization_id, created_at__lt=since))
+    return removed
+
+
+def erase_organization(organization_id: UUID) -> int:
+    """Remove all that is stored of an organization; return how many rows."""
+    return sum(
+        _remove(kind.objects.filter(organization_id=organization_id))
+        for kind in (StoredResponse, ConversationItem, Conversation)
+    )
+
+
+def _expired(now: datetime) -> list[QuerySet[StoredResponse] | QuerySet[ConversationItem] | QuerySet[Conversation]]:
+    return [
+        StoredResponse.objects.filter(expires_at__lte=now),
+        ConversationItem.objects.filter(expires_at__lte=now),
+        Conversation.objects.filter(expires_at__lte=now),
+    ]
+
+
+def _organizations() -> set[UUID]:
+    found: set[UUID] = set()
+    for kind in (StoredResponse, Conversation):
+        found.update(kind.objects.order_by().values_list("organization_id", flat=True).distinct())
+    return found
+
+
+def _remove(rows: QuerySet[StoredResponse] | QuerySet[ConversationItem] | QuerySet[Conversation]) -> int:
+    removed = 0
+    while ids := [row.pk for row in rows.only("pk")[:BATCH]]:
+        removed += rows.model._default_manager.filter(pk__in=ids).delete()[0]
+    return removed
+
+
+def _bytes_of(organization_id: UUID) -> int:
+    total = 0
+    for kind in (StoredResponse, Conversation, ConversationItem):
+        rows = kind.objects.filter(organization_id=organization_id)
+        total += rows.aggregate(total=Sum("size"))["total"] or 0
+    return total
+
+
+def _bytes_key(organization_id: UUID) -> str:
+    return f"responses:bytes:{organization_id}"

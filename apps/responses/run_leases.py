@@ -1,0 +1,148 @@
+"""Leases of background runs: which process answers which response, and who takes over when it dies.
+
+All in PostgreSQL and by its clock: a run is begun, renewed, taken over and ended by whoever holds its row. Must never
+know how a response is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from apps.responses import conversation_rows
+from apps.responses.models import BackgroundRun, ResponseStatus, StoredResponse
+from apps.responses.response_rows import ResponseDraft, SealedOutcome, row_of
+from apps.responses.sealed_json import open_sealed, seal
+
+# Times that a run is begun before it is given up: a response that kills its worker must not kill them all.
+MOST_ATTEMPTS = 3
+
+
+class RunRequest(msgspec.Struct, kw_only=True):
+    """What is asked of the pipeline, and what its answer is stored with."""
+
+    headers: dict[str, str]
+    wire: dict[str, Any]
+    echo: dict[str, Any]
+    new_items: list[dict[str, Any]]
+
+
+def begin(draft: ResponseDraft, log_id: UUID, request: RunRequest, owner: str | None) -> None:
+    """Store a queued response and its run; without an owner whoever has room takes it. Raises DatabaseError."""
+    with transaction.atomic():
+        row = row_of(draft)
+        row.save(force_insert=True)
+        BackgroundRun.objects.create(
+            response=row,
+            log_id=log_id,
+            sealed_request=seal(msgspec.to_builtins(request), draft.project_id, _place(draft.id)),
+            lease_owner=owner or "",
+            lease_until=Now() if owner is None else _lease_end(),
+            attempts=0 if owner is None else 1,
+        )
+
+
+def discard(response_id: str) -> None:
+    """Forget a response that was not let in, and its run."""
+    StoredResponse.objects.filter(pk=response_id).delete()
+
+
+def draft_of_row(row: StoredResponse) -> ResponseDraft:
+    """Return a stored response as the draft that it was."""
+    names = [name for name in ResponseDraft.__struct_fields__ if name != "conversation_items"]
+    return ResponseDraft(**{name: getattr(row, name) for name in names})
+
+
+def request_of(run: BackgroundRun) -> RunRequest:
+    """Return what a run is to ask. Raises UnreadableSecretError."""
+    row = run.response
+    return msgspec.convert(open_sealed(run.sealed_request, row.project_id, _place(row.id)), RunRequest)
+
+
+def mark_started(response_id: str, owner: str, sealed_response: str) -> bool:
+    """Take note that a response is in progress; tell whether its run is still this process's."""
+    rows = StoredResponse.objects.filter(pk=response_id, run__lease_owner=owner)
+    return bool(rows.update(status=ResponseStatus.IN_PROGRESS, sealed_response=sealed_response))
+
+
+def end(
+    response_id: str, owner: str, outcome: SealedOutcome, conversation_items: Sequence[tuple[str, str, int]] = ()
+) -> bool:
+    """Store how a run ended, unless somebody else has it by now, or it was cancelled or deleted; tell whether it was.
+
+    Raises DatabaseError.
+    """
+    with transaction.atomic():
+        rows = BackgroundRun.objects.select_for_update(of=("self",)).select_related("response")
+        run = rows.filter(pk=response_id, lease_owner=owner).first()
+        if run is None:
+            return False
+        StoredResponse.objects.filter(pk=response_id).update(**msgspec.structs.asdict(outcome))
+        if run.response.conversation_id is not None and conversation_items:
+            conversation_rows.append(run.response.project_id, run.response.conversation_id, conversation_items)
+        run.delete()
+        return True
+
+
+def renew(owner: str, response_ids: Collection[str]) -> set[str]:
+    """Keep a process's leases on what it answers; return those of the responses that are still its to answer.
+
+    A run that the process holds and no longer answers, whatever went wrong with it, is left to whoever takes it over.
+    """
+    mine = BackgroundRun.objects.filter(pk__in=response_ids, lease_owner=owner)
+    mine.update(lease_until=_lease_end())
+    return set(mine.values_list("response_id", flat=True))
+
+
+def hand_over(owner: str) -> None:
+    """Let others take over at once what a process has not ended; it counts as no attempt."""
+    BackgroundRun.objects.filter(lease_owner=owner).update(lease_until=Now(), attempts=F("attempts") - 1)
+
+
+def put_off(response_id: str, owner: str, seconds: float) -> None:
+    """Let a run wait for so long before anybody takes it up; it counts as no attempt."""
+    BackgroundRun.objects.filter(pk=response_id, lease_owner=owner).update(
+        lease_owner="", lease_until=Now() + timedelta(seconds=seconds), attempts=F("attempts") - 1
+    )
+
+
+def take_over(owner: str, most: int, answered_here: Collection[str]) -> list[BackgroundRun]:
+    """Make at most so many runs whose lease is over this process's own, but for what it answers; return them."""
+    with transaction.atomic():
+        rows = BackgroundRun.objects.select_for_update(skip_locked=True, of=("self",)).select_related("response")
+        runs = list(rows.filter(lease_until__lte=Now()).exclude(pk__in=answered_here).order_by("lease_until")[:most])
+        BackgroundRun.objects.filter(pk__in=[run.pk for run in runs]).update(
+            lease_owner=owner, lease_until=_lease_end(), attempts=F("attempts") + 1
+        )
+    for run in runs:
+        run.lease_owner, run.attempts = owner, run.attempts + 1
+    return runs
+
+
+def cancel(row: StoredResponse, sealed_response: str) -> bool:
+    """Store that a response was cancelled, unless it ended before; tell whether it was."""
+    with transaction.atomic():
+        runs = BackgroundRun.objects.select_for_update().filter(pk=row.pk)
+        if not runs.exists():
+            return False
+        StoredResponse.objects.filter(pk=row.pk).update(
+            status=ResponseStatus.CANCELLED, sealed_response=sealed_response
+        )
+        runs.delete()
+        return True
+
+
+def _lease_end() -> Any:
+    return Now() + timedelta(seconds=settings.BACKGROUND_LEASE)
+
+
+def _place(response_id: str) -> str:
+    return f"response:{response_id}:request"

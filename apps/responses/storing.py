@@ -1,0 +1,84 @@
+"""Stored responses: written to PostgreSQL before a client sees the end of its answer, to Valkey while that is away.
+
+What a client has seen the end of is stored, whatever dies next: either the transaction was committed, or Valkey has it
+until the transaction can be made. Knows where drafts go. Must never know what they say.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from uuid import UUID
+
+import msgspec
+import structlog
+from django.db import DatabaseError, transaction
+from redis.exceptions import RedisError
+
+from apps.kernel import database
+from apps.kernel.redis import client
+from apps.responses import conversation_rows
+from apps.responses.models import StoredResponse
+from apps.responses.response_rows import ResponseDraft, row_of
+from apps.responses.retention import count_bytes
+
+log = structlog.get_logger(__name__)
+
+# Ids of those put aside, and where each is. Nobody waits so long for PostgreSQL (seconds).
+_ASIDE, _ASIDE_LASTS = "responses:aside", 86_400
+# Drafts that one run brings in.
+_BATCH = 500
+
+
+def store(draft: ResponseDraft) -> None:
+    """Store a response, once however often it is asked for. Raises RedisError when neither store takes it."""
+    try:
+        database.write(partial(_insert, draft))
+    except DatabaseError as error:
+        log.warning("responses.put_aside", response=draft.id, error=type(error).__name__)
+        _put_aside(draft)
+    count_bytes(draft.organization_id, draft.size)
+
+
+def find_aside(project_id: UUID, response_id: str) -> StoredResponse | None:
+    """Return a response of the project's that waits for PostgreSQL; as far as anybody can tell without Valkey."""
+    try:
+        data = client().get(_place(response_id))
+    except RedisError as error:
+        log.warning("responses.aside_not_read", error=type(error).__name__)
+        return None
+    draft = None if data is None else msgspec.json.decode(data, type=ResponseDraft)
+    return row_of(draft) if draft is not None and draft.project_id == project_id else None
+
+
+def discard_aside(response_id: str) -> bool:
+    """Forget a response that waits; tell whether there was one. Raises RedisError."""
+    client().srem(_ASIDE, response_id)
+    return bool(client().delete(_place(response_id)))
+
+
+def bring_in() -> int:
+    """Store what was put aside; return how many. Raises DatabaseError and RedisError; the next run carries on."""
+    brought = 0
+    for response_id in client().srandmember(_ASIDE, _BATCH) or ():
+        data = client().get(_place(str(response_id)))
+        if data is not None:
+            _insert(msgspec.json.decode(data, type=ResponseDraft))
+            brought += 1
+        discard_aside(str(response_id))
+    return brought
+
+
+def _insert(draft: ResponseDraft) -> None:
+    with transaction.atomic():
+        made = StoredResponse.objects.bulk_create([row_of(draft)], ignore_conflicts=True)
+        if draft.conversation_id is not None and made:
+            conversation_rows.append(draft.project_id, draft.conversation_id, draft.conversation_items)
+
+
+def _put_aside(draft: ResponseDraft) -> None:
+    client().set(_place(draft.id), msgspec.json.encode(draft), ex=_ASIDE_LASTS)
+    client().sadd(_ASIDE, draft.id)
+
+
+def _place(response_id: str) -> str:
+    return f"{_ASIDE}:{response_id}"
