@@ -23,7 +23,7 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.admission import admit
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.admission.worst_case import SpendingAllowance, Tariff
-from apps.gateway.canonical.chat import Loss
+from apps.gateway.canonical.chat import DroppedField
 from apps.gateway.canonical.events import (
     AudioDelta,
     Event,
@@ -38,7 +38,8 @@ from apps.gateway.canonical.events import (
     UsageReported,
 )
 from apps.gateway.metrics.definitions import UNRESERVED
-from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, estimate_usage, token_weight, tokens_from_weight
+from apps.gateway.tasks import task_of
+from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, token_weight, tokens_from_weight
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError
 from apps.kernel.money import NANO, ZERO
@@ -122,7 +123,8 @@ class AnswerMeter(msgspec.Struct, eq=False):
         """
         if self._usage is None:
             prices = self.attempts.latest_candidate.offer.prices
-            return estimate_usage(self.prompt_estimate, tokens_from_weight(self.written), self.pictures, prices)
+            usage_without_counts = task_of(self.attempts.chat).usage_without_counts
+            return usage_without_counts(self.prompt_estimate, tokens_from_weight(self.written), self.pictures, prices)
         usage = replace(self._usage, images=max(self._usage.images, self.pictures))
         if self.written == self._counted or (self._complete and self._counted):
             return usage
@@ -262,7 +264,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
         self.written = before + token_weight(text)
         self.attempts.notices = [
             *self.attempts.notices,
-            Loss(
+            DroppedField(
                 "max_tokens",
                 f"what is left to spend covers no more than about {tokens_from_weight(self.written)} tokens",
             ),

@@ -1,6 +1,10 @@
-"""Django's registration of the app."""
+"""Django's registration of the app; hands the catalog what dialects declare of their facts."""
+
+from __future__ import annotations
 
 from django.apps import AppConfig
+
+from apps.catalog.facts import Declarations, use_declarations
 
 
 class GatewayConfig(AppConfig):
@@ -8,3 +12,9 @@ class GatewayConfig(AppConfig):
 
     name = "apps.gateway"
     label = "gateway"
+
+    def ready(self) -> None:
+        """Let the catalog check data files against the dialects' declarations."""
+        from apps.gateway.dialects.declared_facts import find_facts, find_image_facts
+
+        use_declarations(Declarations(find_facts, find_image_facts))

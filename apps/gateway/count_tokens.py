@@ -14,21 +14,20 @@ import structlog
 from msgspec.structs import replace
 
 from apps.catalog import catalog_cache
-from apps.gateway.access.pinned_address import pinned_ip
 from apps.gateway.access.policy import Policy, find_policy
-from apps.gateway.access.schemes import SignableRequest, authorize, fill_base_url
 from apps.gateway.admission import admit
-from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.client import loop_detection
-from apps.gateway.dialects import find_dialect, headers_of
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.dialects import find_dialect
+from apps.gateway.dialects.emulated_tools import emulate_tools
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.guard.request_guard import RequestGuard
-from apps.gateway.routing import candidates
+from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import Candidate
-from apps.gateway.routing.dialect_facts import facts_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
-from apps.gateway.upstream import connection_pool
+from apps.gateway.upstream.call_provider import target_of
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
+from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.kernel.errors import ApiError
 from apps.kernel.offload import offload
@@ -51,7 +50,7 @@ def count_tokens(policy: Policy, chat: Chat, token: str, size: int) -> int:
         # Who counts reads it all.
         RequestGuard(policy.guardrails, policy.retention).screen(chat, size)
     try:
-        fitting = candidates.resolve(policy, catalog, chat, estimate).eligible
+        fitting = preferences.resolve(policy, catalog, chat, estimate).eligible
         asked = next((candidate for candidate in fitting if hasattr(_dialect_of(candidate), "count_request")), None)
         with gevent.Timeout(PATIENCE, UpstreamFailure("timeout", f"no count within {PATIENCE:g} s")):
             counted = None if asked is None else _ask(asked, chat, size)
@@ -73,49 +72,35 @@ def _asked_alone(chat: Chat) -> Chat:
 
 def _ask(candidate: Candidate, chat: Chat, size: int) -> int | None:
     """Return a provider's count, or None when it has none to give. Raises UpstreamFailure, InvalidRequest."""
-    dialect = _dialect_of(candidate)
-    provider, credential = candidate.offer.provider, candidate.credential
-    target = Target(
-        model_name=candidate.model_name, facts=facts_of(candidate.offer), max_output=candidate.offer.max_output
-    )
+    dialect, target = _dialect_of(candidate), target_of(candidate)
     chat = RemoteMedia().inline(_asked_alone(chat), dialect, target.facts)
+    chat = emulate_tools(chat, dialect.NAME, target)
     path, body = offload(size, partial(dialect.count_request, chat, target))
-    secret, own = credential.secret(), credential.own is not None
-    base_url = credential.base_url or fill_base_url(provider.auth, secret, provider.base_url, own=own)
     count_url = getattr(dialect, "count_url", None)
-    url = base_url + path if count_url is None else str(count_url(base_url, path))
-    headers = {
-        "Content-Type": "application/json",
-        "Accept": "application/json",
-        "User-Agent": "model-gateway",
-        **headers_of(dialect, chat, target),
-    }
-    if credential.base_url:
-        headers[loop_detection.HEADER] = loop_detection.own_token()
-    headers |= authorize(provider.auth, secret, SignableRequest("POST", url, headers, body))
-    ip = pinned_ip(credential.base_url) if credential.base_url else None
-    timeouts = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)
+    request = ProviderRequest(
+        dialect, chat, target, body, lambda base: base + path if count_url is None else str(count_url(base, path))
+    )
     try:
-        response = _send(url, headers, body, timeouts, ip)
+        response = _open(candidate, request)
     except StaleConnection:
-        response = _send(url, headers, body, timeouts, ip, new_connection=True)
+        response = _open(candidate, request, new_connection=True)
     try:
-        counted = dialect.read_count(response.read(_MAX_BYTES)) if response.status == 200 else None
+        counted = dialect.read_count(response.read(_MAX_BYTES))
         return None if counted is None else int(counted)
     finally:
         response.close()
 
 
-def _send(
-    url: str, headers: dict[str, str], body: bytes, timeouts: Timeouts, ip: str | None, *, new_connection: bool = False
-) -> UpstreamResponse:
-    """Return the response once its head is there. Raises UpstreamFailure."""
+def _open(candidate: Candidate, request: ProviderRequest, *, new_connection: bool = False) -> UpstreamResponse:
+    """Return the exchange once its head is there. Raises UpstreamFailure."""
+    timeouts = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)
+    # Who leaves meanwhile is not waited for long.
     with closing(
-        connection_pool.send("POST", url, headers, body, timeouts, ip, new_connection=new_connection)
-    ) as sending:
+        open_exchange(candidate, request, timeouts, ClientDisconnect(None), new_connection=new_connection)
+    ) as opening:
         while True:
             try:
-                next(sending)
+                next(opening)
             except StopIteration as done:
-                response: UpstreamResponse = done.value
-                return response
+                opened: OpenExchange = done.value
+                return opened.response

@@ -13,8 +13,7 @@ import msgspec
 
 from apps.billing.discounts import everyones
 from apps.catalog import catalog_cache
-from apps.catalog.catalog_cache import Catalog, Offer
-from apps.catalog.resolve import resolve as resolve_name
+from apps.catalog.catalog_cache import CatalogModel, Offer
 from apps.gateway.access.credentials import credentials_for
 from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission import admit
@@ -22,14 +21,11 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.admission.worst_case import estimate_worst_case
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest
-from apps.gateway.dialects import find_dialect
-from apps.gateway.routing import candidates
+from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import AUTO, Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
-from apps.gateway.routing.custom_providers import is_custom
-from apps.gateway.routing.ranking import rank
 from apps.gateway.routing.request_profile import profile_request
-from apps.gateway.routing.requirements import requirements_of
+from apps.gateway.tasks import task_of
 from apps.gateway.upstream.call_provider import target_of
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import plain
@@ -49,8 +45,17 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
     catalog = catalog_cache.current()
     if not admit.is_current(policy, catalog, token):
         policy, catalog = find_policy(token), catalog_cache.current()
-    fitting = candidates.resolve(policy, catalog, chat, profile.prompt_tokens, everyones(catalog.generation))
-    ranking = rank(fitting, profile, CIRCUIT_BREAKERS.stats, no_fallback=request.is_header_true("x-no-fallback"))
+    fitting = preferences.resolve(policy, catalog, chat, profile.prompt_tokens, everyones(catalog.generation))
+    unmet = preferences.losses_of(chat, fitting)
+    if unmet and request.is_header_true("x-strict"):
+        raise preferences.refused_strictly(unmet)
+    ranking = preferences.rank_preferred(
+        fitting,
+        profile,
+        CIRCUIT_BREAKERS.stats,
+        no_fallback=request.is_header_true("x-no-fallback"),
+        wishes=chat.preferences,
+    )
     worst = estimate_worst_case(chat, fitting, profile.prompt_tokens)
     first = ranking.candidates[0]
     return {
@@ -65,8 +70,13 @@ def explain(request: ClientRequest, token: str, read_request: Callable[[bytes], 
             {"provider": one.provider_id, "model": one.model_name, "mode": one.credential.mode}
             for one in ranking.candidates
         ],
-        "warnings": offload(len(body), lambda: _losses(chat, first, fitting.requested_provider)),
-        "excluded": _excluded(policy, catalog, chat, {one.mapping for one in fitting.eligible}),
+        "warnings": [
+            *msgspec.to_builtins(unmet),
+            *offload(len(body), lambda: _losses(chat, first, fitting.requested_provider)),
+        ],
+        "excluded": _excluded(
+            policy, catalog.models.get(first.model_id), chat, {one.mapping for one in fitting.eligible}
+        ),
         "estimate": {"prompt_tokens": worst.prompt_tokens, "max_cost_usd": plain(worst.cost)},
     }
 
@@ -76,7 +86,7 @@ def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[st
 
     Raises InvalidRequest where that is the provider that the client named.
     """
-    dialect = find_dialect(candidate.offer.dialect)
+    dialect = task_of(chat).find_dialect(chat, candidate.offer)
     target = target_of(candidate)
     try:
         if dialect is not None:
@@ -84,23 +94,22 @@ def _losses(chat: Chat, candidate: Candidate, named: str | None) -> list[dict[st
     except InvalidRequest as error:
         if candidate.provider_id == named:
             raise
-        target.lose(error.param or "messages", error.message)
-    return [msgspec.to_builtins(loss) for loss in target.losses]
+        target.note_dropped(error.param or "messages", error.message)
+    return [msgspec.to_builtins(loss) for loss in target.dropped_fields]
 
 
-def _excluded(policy: Policy, catalog: Catalog, chat: Chat, left: set[str]) -> list[dict[str, str]]:
-    """Return the model's other offers, each with the first reason that speaks against it."""
-    if chat.model == AUTO or is_custom(chat.model):
+def _excluded(policy: Policy, model: CatalogModel | None, chat: Chat, left: set[str]) -> list[dict[str, str]]:
+    """Return the first model's other offers, each with the first reason that speaks against it."""
+    if model is None or chat.model == AUTO:
         return []
-    resolved = resolve_name(catalog, chat.model)
-    offers = [one for one in resolved.model.offers if f"{one.provider.id}/{one.model_id}" not in left]
+    offers = [one for one in model.offers if f"{one.provider.id}/{one.model_id}" not in left]
     return [{"provider": one.provider.id, "reason": _reason(policy, chat, one)} for one in offers[:_MOST_NAMED]]
 
 
 def _reason(policy: Policy, chat: Chat, offer: Offer) -> str:
     if not offer.is_live(datetime.now(UTC).date()):
         return "not served any more, or switched off"
-    if find_dialect(offer.dialect) is None:
+    if task_of(chat).find_dialect(chat, offer) is None:
         return f"its format {offer.dialect} is not spoken"
     credentials = credentials_for(policy, offer.provider)
     if not credentials:
@@ -108,7 +117,7 @@ def _reason(policy: Policy, chat: Chat, offer: Offer) -> str:
     rule = first_refusal(policy.rules, Candidate(offer, credentials[0], offer.model_name))
     if rule is not None:
         return f"access rule {rule.id} ({rule.type})"
-    lacking = next((need for need in requirements_of(chat) if not need.is_met_by(offer)), None)
+    lacking = next((need for need in task_of(chat).requirements_of(chat) if not need.is_met_by(offer)), None)
     if lacking is not None:
         return f"does not support {lacking.name}"
     return "too small for the prompt or the answer"

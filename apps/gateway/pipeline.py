@@ -1,4 +1,4 @@
-"""The story of a request to a model, in order: who asks, what for, whether it may, who answers, what it cost.
+"""Pipeline of a request to a model: authenticate it, read it, rank providers, reserve its worst case, screen it.
 
 Knows the order. Every decision lives in a module of its own; wire formats are the endpoint's; the answer is `run.py`'s.
 """
@@ -9,99 +9,203 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
+
 from apps.billing.discounts import everyones
 from apps.catalog import catalog_cache
-from apps.gateway.access.policy import find_policy
+from apps.gateway.access.policy import Policy, find_policy
 from apps.gateway.admission import admit
+from apps.gateway.admission.admit import AdmissionGrant
 from apps.gateway.admission.byte_budget import read_body
-from apps.gateway.admission.worst_case import allowance_of, estimate_worst_case
+from apps.gateway.admission.worst_case import WorstCase, allowance_of, estimate_worst_case
 from apps.gateway.answer_meter import AnswerMeter
-from apps.gateway.canonical.chat import Chat
+from apps.gateway.answer_transcript import AnswerTranscript
+from apps.gateway.canonical.chat import Chat, DroppedField
+from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import read_cdn_loop
 from apps.gateway.guard.request_guard import RequestGuard
-from apps.gateway.response_cache import find_cache_entry
-from apps.gateway.routing import candidates
+from apps.gateway.recorder import Recorder
+from apps.gateway.response_cache import CacheEntry, find_cache_entry
+from apps.gateway.routing import preferences
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
-from apps.gateway.routing.ranking import rank
+from apps.gateway.routing.ranking import Ranking, RequestProfile
 from apps.gateway.routing.request_profile import profile_request
 from apps.gateway.run import ChatRun
-from apps.gateway.settlement import record, worker_lease
+from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.upstream.failover import Failover
-from apps.gateway.upstream.hedge import read_hedge
+from apps.gateway.upstream.hedge import Hedge, read_hedge
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.errors import ApiError, Overloaded
 from apps.kernel.ids import new_id
 from apps.kernel.offload import offload
+from apps.logs.entry import Entry
 
 # Policy and catalog may change while a request is let in; more often than this in a row means something is wrong.
 _MAX_READINGS = 5
 
 
+class _Admission(msgspec.Struct, frozen=True, kw_only=True):
+    """An admitted request, and what was decided for it under the policy and the catalog of that moment."""
+
+    policy: Policy
+    # The provider that the client named.
+    requested_provider: str | None
+    ranking: Ranking
+    worst: WorstCase
+    entry: Entry
+    granted: AdmissionGrant
+    # What of the client's preferences is not met, whoever answers.
+    losses: list[DroppedField]
+
+
 def open_chat(call: ClientRequest, route: str, token: str, read_request: Callable[[bytes], Chat]) -> ChatRun:
-    """Return an admitted request, ready to run. Raises ApiError; then nothing was reserved and nothing is recorded, but
-    for a request that a guardrail blocks."""
+    """Return an admitted request, ready to run. Raises ApiError; then nothing is reserved any more, and nothing was
+    recorded unless the request had been admitted (a guardrail blocked it, or a defect broke it)."""
     started_at = time.monotonic()
-    worker_lease.start()
     BACKLOG.raise_if_backlogged()
-    hops = read_cdn_loop(call)
+    cdn_loop = read_cdn_loop(call)
     policy = find_policy(token)
-    body, hold = read_body(call, policy.organization_id)
+    body, body_hold = read_body(call, policy.organization_id)
     chat = read_request(body)
-    shape = offload(len(body), lambda: profile_request(call, chat))
+    profile = offload(len(body), lambda: profile_request(call, chat))
     hedge = read_hedge(call, by_default=policy.hedging)
-    identifier = new_id()
+    admission = _admit(call, route, token, policy, chat, profile, hedge)
+    policy, ranking, entry = admission.policy, admission.ranking, admission.entry
+    worst, hold = admission.worst, admission.granted.hold
+    allowance = allowance_of(chat, worst, hold, policy.retention)
+    attempts = Failover(
+        chat=chat,
+        candidates=ranking.candidates,
+        client_disconnect=call.watch_disconnect(),
+        thought_signatures=ThoughtSignatureCache(policy.project_id),
+        strict=call.is_header_true("x-strict") or preferences.requires_parameters(chat),
+        cdn_loop=cdn_loop,
+        requested_provider=admission.requested_provider,
+        probe=ranking.probe,
+        hedge=hedge,
+        prompt_tokens=profile.prompt_tokens,
+        limit_of=None if allowance is None else allowance.limit_of,
+        size=len(body),
+        hold_answer=body_hold.reserve_for_answer,
+        notices=admission.losses,
+    )
+    meter = AnswerMeter(
+        attempts=attempts, policy=policy, prompt_estimate=worst.prompt_tokens, hold=hold, allowance=allowance
+    )
+    is_needed_whole = not chat.stream or policy.retention == "retain"
+    transcript = AnswerTranscript(
+        attempts=attempts,
+        prompt_estimate=worst.prompt_tokens,
+        fold=ReplyBuilder() if is_needed_whole else None,
+        log_id=entry.id,
+    )
+    guard = None if policy.guardrails is None else RequestGuard(policy.guardrails, policy.retention)
+    recorder = Recorder(
+        chat=chat,
+        policy=policy,
+        ranking=ranking,
+        entry=entry,
+        attempts=attempts,
+        meter=meter,
+        transcript=transcript,
+        guard=guard,
+        started_at=started_at,
+    )
+    find_entry = partial(
+        find_cache_entry,
+        policy.project_id,
+        policy.cache_seconds,
+        attempts.latest_candidate.model_id,
+        attempts.requested_provider,
+        chat,
+        attempts.client_disconnect,
+    )
+    cache = _prepare(recorder, len(body), find_entry)
+    if ranking.probe:
+        CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
+    return ChatRun(
+        chat=chat,
+        attempts=attempts,
+        meter=meter,
+        transcript=transcript,
+        recorder=recorder,
+        guard=guard,
+        cache=cache,
+        rate=admission.granted.rate,
+    )
+
+
+def _admit(
+    call: ClientRequest,
+    route: str,
+    token: str,
+    policy: Policy,
+    chat: Chat,
+    profile: RequestProfile,
+    hedge: Hedge | None,
+) -> _Admission:
+    """Rank the providers and reserve the worst case under the current policy and catalog: when either has changed since
+    it was read, it is read again. Raises ApiError."""
+    identifier = call.log_id or new_id()
     for _ in range(_MAX_READINGS):
         catalog = catalog_cache.current()
         try:
-            fitting = candidates.resolve(policy, catalog, chat, shape.prompt_tokens, everyones(catalog.generation))
+            fitting = preferences.resolve(policy, catalog, chat, profile.prompt_tokens, everyones(catalog.generation))
         except ApiError:
             if admit.is_current(policy, catalog, token):
                 raise
             policy = find_policy(token)
             continue
-        ranking = rank(fitting, shape, CIRCUIT_BREAKERS.stats, no_fallback=call.is_header_true("x-no-fallback"))
-        worst = estimate_worst_case(chat, fitting, shape.prompt_tokens, hedge, policy.retention)
+        losses = preferences.losses_of(chat, fitting)
+        if losses and call.is_header_true("x-strict"):
+            raise preferences.refused_strictly(losses)
+        ranking = preferences.rank_preferred(
+            fitting,
+            profile,
+            CIRCUIT_BREAKERS.stats,
+            no_fallback=call.is_header_true("x-no-fallback"),
+            wishes=chat.preferences,
+        )
+        first, named = ranking.candidates[0], fitting.requested_provider
+        worst = estimate_worst_case(chat, fitting, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
-        record.set_provider(entry, ranking.candidates[0], fitting.requested_provider)
-        free = ranking.candidates[0].free
-        admitted = admit.admit(policy, catalog, token, worst, entry, record.write_ahead_note(entry), free=free)
-        if admitted is not None:
-            allowance = allowance_of(chat, worst, admitted.hold, policy.retention)
-            attempts = Failover(
-                chat,
-                ranking.candidates,
-                call.watch_disconnect(),
-                ThoughtSignatureCache(policy.project_id),
-                strict=call.is_header_true("x-strict"),
-                probe=ranking.probe,
-                cdn_loop=hops,
-                requested_provider=fitting.requested_provider,
-                hedge=hedge,
-                prompt_tokens=shape.prompt_tokens,
-                limit_of=None if allowance is None else allowance.limit_of,
-                size=len(body),
-                hold_answer=hold.reserve_for_answer,
+        record.set_provider(entry, first, named)
+        granted = admit.admit(
+            policy,
+            catalog,
+            token,
+            worst,
+            entry,
+            record.write_ahead_note(entry),
+            rate_family=call.route.rate_family,
+            free=first.free,
+        )
+        if granted is not None:
+            return _Admission(
+                policy=policy,
+                requested_provider=named,
+                ranking=ranking,
+                worst=worst,
+                entry=entry,
+                granted=granted,
+                losses=losses,
             )
-            meter = AnswerMeter(attempts, policy, worst.prompt_tokens, admitted.hold, allowance)
-            run = ChatRun(chat, policy, ranking, entry, attempts, meter, started_at, admitted)
-            if policy.guardrails is not None:
-                run.screen(RequestGuard(policy.guardrails, policy.retention), len(body))
-            record.keep_request(entry, chat, policy.retention)
-            if ranking.probe:
-                CIRCUIT_BREAKERS.start_probe(ranking.candidates[0].mapping)
-            model, named = ranking.candidates[0].model_id, fitting.requested_provider
-            place = partial(
-                find_cache_entry,
-                policy.project_id,
-                policy.cache_seconds,
-                model,
-                named,
-                chat,
-                attempts.client_disconnect,
-            )
-            run.cache = offload(len(body), place)
-            return run
         policy = find_policy(token)
     raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
+
+
+def _prepare(recorder: Recorder, size: int, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:
+    """Scan a request of so many bytes with guardrails, which may mask it; keep what is left for the log; return its
+    answer's cache entry. Raises ApiError; then the request is recorded and its reservation settled."""
+    try:
+        if recorder.guard is not None:
+            recorder.guard.screen(recorder.chat, size)
+        record.keep_request(recorder.entry, recorder.chat, recorder.policy.retention)
+        return offload(size, find_entry)
+    except ApiError as error:
+        recorder.fail(error)
+        raise
+    except Exception as error:
+        raise recorder.fail_unexpectedly() from error

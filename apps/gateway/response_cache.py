@@ -53,6 +53,8 @@ class CacheEntry:
 
     key: str
     seconds: int
+    # The model that the question is asked of; others may answer it (`models`), whose answers are not this one's.
+    model_id: str
     client_disconnect: ClientDisconnect
     hit: bool = False
     _kept: list[Event] = field(default_factory=list)
@@ -77,10 +79,10 @@ class CacheEntry:
             # What passes by is changed on its way: the copy is not.
             self._kept.append(msgspec.structs.replace(event))
 
-    def store(self) -> None:
-        """Keep the answer, if it is whole and not too large."""
+    def store(self, model_id: str) -> None:
+        """Keep the answer of a model, if it is the one that was asked, and the answer whole and not too large."""
         ends = [event for event in self._kept if isinstance(event, Finished)]
-        if self.hit or not ends or any(end.reason not in _WHOLE for end in ends):
+        if self.hit or model_id != self.model_id or not ends or any(end.reason not in _WHOLE for end in ends):
             return
         data = msgspec.json.encode([(type(event).__name__, event) for event in self._kept])
         if len(data) <= MAX_BYTES:
@@ -139,4 +141,4 @@ def find_cache_entry(
         return None
     question = msgspec.structs.replace(chat, model=model_id, **_BESIDE)
     digest = keyed_digest(msgspec.json.encode([str(project_id), provider, question]))
-    return CacheEntry(f"answer:{digest}", seconds, client_disconnect)
+    return CacheEntry(f"answer:{digest}", seconds, model_id, client_disconnect)

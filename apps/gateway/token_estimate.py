@@ -10,7 +10,6 @@ from typing import assert_never
 
 import msgspec
 
-from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import (
     Audio,
     Chat,
@@ -25,7 +24,6 @@ from apps.gateway.canonical.chat import (
     Text,
     ToolCall,
     ToolResult,
-    WebSearchTool,
 )
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
@@ -54,10 +52,6 @@ TOKENS_PER_UNSEEN_FILE = 4_000
 # Text with a blank less than every so many characters is no prose and no code but base64, hex or digits, of which a
 # token holds two or three characters; shorter texts are not looked at.
 _DENSE, _SHORTEST_DENSE = 64, 256
-# Searches that a model does where the client does not say how many it may.
-_USUAL_SEARCHES = 5
-# What a model that draws writes beside its pictures.
-TOKENS_BESIDE_PICTURES = 1_024
 # A picture in the best quality, not square, at OpenAI: the most that one costs where pictures are paid by the token.
 TOKENS_PER_PICTURE_MADE = 6_240
 
@@ -98,24 +92,6 @@ def estimate_prompt_tokens(chat: Chat) -> int:
     if chat.response_format is not None:
         total += _json_tokens(chat.response_format.schema)
     return total
-
-
-def estimate_usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
-    """Return what a request uses at most at an offer beside the text it answers with: its prompt, searches, pictures.
-
-    Where a model draws in chats, an answer may bring a picture.
-    """
-    if chat.drawing is None and not offer.facts.get("images"):
-        searches = estimate_searches(chat) if offer.prices.web_search else 0
-        return Usage(input=prompt_tokens, web_searches=searches)
-    beside = 0 if chat.drawing is None else TOKENS_BESIDE_PICTURES
-    return estimate_usage(prompt_tokens, beside, chat.n or 1, offer.prices)
-
-
-def estimate_searches(chat: Chat) -> int:
-    """Return how many searches of the web a chat may lead to; usually, where the client does not say how many."""
-    asked = [tool.max_uses or _USUAL_SEARCHES for tool in chat.tools or () if isinstance(tool, WebSearchTool)]
-    return max(asked, default=_USUAL_SEARCHES if chat.web_search else 0)
 
 
 def estimate_usage(prompt_tokens: int, answer_tokens: int, pictures: int, prices: PriceCard) -> Usage:

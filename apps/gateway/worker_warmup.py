@@ -16,7 +16,8 @@ from django.db import DatabaseError
 
 from apps.gateway.settlement import worker_lease
 from apps.guardrails.configuration.compiled_cache import is_any_organization_guarded
-from apps.guardrails.configuration.rule_warmup import warm_up_rules
+from apps.guardrails.configuration.rule_warmup import warm_up_rules_once
+from apps.guardrails.rule_thread import on_rule_thread
 from apps.kernel import database
 
 log = structlog.get_logger(__name__)
@@ -62,4 +63,4 @@ def warm_up_guardrails() -> None:
     finally:
         database.release_connection()
     if wanted:
-        gevent.get_hub().threadpool.apply(warm_up_rules)
+        on_rule_thread(warm_up_rules_once)

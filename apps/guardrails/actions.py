@@ -16,7 +16,8 @@ from apps.guardrails.configuration.custom_rule_validation import require_capacit
 from apps.guardrails.configuration.load_config import system_rule_states
 from apps.guardrails.custom import MAX_RULES
 from apps.guardrails.models import CustomRule, GuardrailConfig
-from apps.guardrails.rules import PII_RULE, system_rules
+from apps.guardrails.rule_thread import loaded_rules
+from apps.guardrails.rules import PII_RULE
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations import audit
@@ -36,7 +37,7 @@ def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> 
     """
     given = dict(changes)
     rules = given.pop("system_rules", {})
-    if issues := find_rule_issues(rules, system_rules()):
+    if issues := find_rule_issues(rules, loaded_rules()):
         raise InvalidFields(issues)
     _lock(organization)
     row = _find_or_build(organization)

@@ -21,7 +21,7 @@ from apps.guardrails.configuration.config_validation import (
 from apps.guardrails.configuration.custom_rule_validation import validate_config
 from apps.guardrails.custom import MAX_RULES
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
-from apps.guardrails.rules import system_rules
+from apps.guardrails.rule_thread import loaded_rules
 from apps.kernel.admin import LongTableAdmin
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations.audited_admin import AuditedAdmin
@@ -45,7 +45,7 @@ class GuardrailConfigForm(_Form):
     def clean_system_rules(self) -> dict[str, dict[str, Any]]:
         """Return the rules; those that are not named have their defaults. Raises ValidationError."""
         given = self.cleaned_data["system_rules"]
-        _refuse(find_rule_issues(given, system_rules(), ""))
+        _refuse(find_rule_issues(given, loaded_rules(), ""))
         return merge_system_rules({}, given)
 
     def clean_allowed_file_types(self) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from django.db import models
 from django.utils import timezone
 
-from apps.guardrails.rules import system_rules
+from apps.guardrails.rule_thread import loaded_rules
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization
 from apps.organizations.policy_source import PolicySource
@@ -25,7 +25,7 @@ class Action(models.TextChoices):
 def default_system_rules() -> dict[str, dict[str, Any]]:
     """Return the system rules as a configuration starts out: as each says of itself."""
     return {
-        name: {"enabled": rule.default_enabled, "action": rule.default_action} for name, rule in system_rules().items()
+        name: {"enabled": rule.default_enabled, "action": rule.default_action} for name, rule in loaded_rules().items()
     }
 
 

@@ -6,6 +6,8 @@ Knows configuration and engine. Must never write anything, the text least of all
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
+from typing import Final
 from uuid import UUID
 
 import msgspec
@@ -14,8 +16,15 @@ from apps.guardrails.configuration.load_config import list_custom_rules, to_engi
 from apps.guardrails.findings.scan_types import Finding, Segment, Verdict
 from apps.guardrails.models import GuardrailConfig
 from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import EngineConfig
 from apps.guardrails.scanning.violations import MAX_VIOLATIONS, action_taken_of, mask_private_content
 from apps.guardrails.text.scanned_text import ScannedText
+from apps.kernel import database
+from apps.kernel.native_thread_pool import NativeThreadPool
+
+# One text at a time, so that clients' requests go on, and the seconds that another waits for its turn.
+_THREAD: Final = NativeThreadPool(1)
+_PATIENCE: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +55,20 @@ class TrialResult:
 
 
 def try_guardrails(organization_id: UUID, content: str) -> TrialResult:
-    """Return what the organization's rules say of a text, as if they were switched on; the defaults without any."""
+    """Return what the organization's rules say of a text, as if they were switched on; the defaults without any.
+
+    Raises Overloaded when too many texts are tried at once.
+    """
     row = GuardrailConfig.objects.filter(organization=organization_id).first() or GuardrailConfig()
     config = to_engine_config(row, list_custom_rules(organization_id))
-    compiled = engine.compile_guardrails(msgspec.structs.replace(config, enabled=True))
+    # Others need the connection while a million characters are looked through.
+    database.release_connection()
+    work = partial(_try_config, msgspec.structs.replace(config, enabled=True), content)
+    return _THREAD.run(work, patience=_PATIENCE, refusal="Too many texts are being tried; try again shortly")
+
+
+def _try_config(config: EngineConfig, content: str) -> TrialResult:
+    compiled = engine.compile_guardrails(config)
     verdict = engine.screen(compiled, [Segment(ScannedText(content), "user", "content")])
     return TrialResult(verdict.blocked is not None, _findings_of(verdict, content), compiled.rules_checked)
 

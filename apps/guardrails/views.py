@@ -16,7 +16,7 @@ from apps.guardrails import actions
 from apps.guardrails.access import access_custom_rule, access_guarded
 from apps.guardrails.configuration.load_config import list_custom_rules
 from apps.guardrails.models import GuardrailConfig
-from apps.guardrails.rules import system_rules
+from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.search import ENFORCED_ACTIONS, ViolationCursor, count_since, find_page
 from apps.guardrails.serializers import (
     CustomRuleChangesShape,
@@ -184,4 +184,4 @@ class SystemRules(MemberEndpoint):
     @described({"rules": SystemRuleShape(many=True)})
     def get(self, request: Request) -> Response:
         """List the built-in rules, for every signed-in user."""
-        return Response({"rules": SystemRuleShape(system_rules().values(), many=True).data})
+        return Response({"rules": SystemRuleShape(loaded_rules().values(), many=True).data})

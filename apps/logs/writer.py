@@ -40,6 +40,7 @@ _SWEPT = """
     SELECT created_at, id FROM request_log WHERE created_at = ANY(%s) AND id = ANY(%s) AND swept
     ORDER BY created_at, id FOR UPDATE
 """
+_WRITTEN = "SELECT id FROM request_log WHERE created_at = ANY(%s) AND id = ANY(%s) AND NOT swept"
 _REPLACE = f"""
     UPDATE request_log SET {_REPLACED} FROM {_INCOMING}
     WHERE request_log.created_at = ANY(%s) AND request_log.id = ANY(%s) AND {_INCOMING}.id = request_log.id
@@ -66,6 +67,13 @@ def write(entries: Sequence[Entry]) -> set[UUID]:
         if _reason(error) is None:
             raise
     return set().union(*(_write_alone(entry, row_for(entry)) for entry in chosen))
+
+
+def find_written(ids: Sequence[UUID]) -> set[UUID]:
+    """Return which of these requests have their row. One of the sweeper's does not count. Raises DatabaseError."""
+    with connection.cursor() as cursor:
+        cursor.execute(_WRITTEN, [[time_of(one) for one in ids], list(ids)])
+        return {identifier for (identifier,) in cursor.fetchall()}
 
 
 class _Rows:

@@ -5,9 +5,10 @@ Knows how to read a policy; when to is `policy_cache`'s. Must never know what a 
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -20,8 +21,9 @@ from redis.exceptions import RedisError
 from apps.billing.discounts import Shares, own_of
 from apps.billing.period_limits import UsageCeiling, find_usage_ceiling
 from apps.gateway.access.policy_cache import NoLongerValid, PolicyCache
-from apps.guardrails.configuration.compiled_cache import find_guardrails
+from apps.guardrails.configuration.compiled_cache import compiled_guardrails, find_config_in_force
 from apps.guardrails.scanning.engine import CompiledGuardrails as Guardrails
+from apps.guardrails.scanning.engine import EngineConfig
 from apps.kernel import database, generation
 from apps.kernel.errors import Gone, Unauthenticated
 from apps.keys.authenticate import find_api_key
@@ -77,6 +79,8 @@ class Policy:
     read_at: float
     # By the name of a model, the candidates it may use (`candidates.ReachableCandidates`): cached with the policy.
     reachable_models: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    # Of web pages that may use the key; empty where the deployment's list alone holds.
+    allowed_origins: frozenset[str] = frozenset()
 
     @property
     def spending_limit(self) -> Decimal | None:
@@ -120,30 +124,50 @@ def find_policy(token: str) -> Policy:
     return policy
 
 
+# Before a key's id: nothing that a client can send begins like this, nor can anybody guess it.
+_WITHIN = f"\0{secrets.token_hex(32)}:"
+
+
+def token_of_key(api_key_id: UUID) -> str:
+    """Return what stands for an API key's token in this process, for work that goes on without its client."""
+    return f"{_WITHIN}{api_key_id}"
+
+
+def _find_key(token: str) -> ApiKey | None:
+    """Return the key of a token, a client's or one of `token_of_key`."""
+    if not token.startswith(_WITHIN):
+        return find_api_key(token)
+    keys = ApiKey.objects.select_related("project__organization")
+    return keys.filter(pk=token.removeprefix(_WITHIN)).first()
+
+
 def _read(token: str, organization_id: UUID | None) -> Policy:
     """Read a key's policy from the database; `organization_id` is its organization's, where that is known already.
 
     Raises NoLongerValid when the key is unknown or no longer works, and DatabaseError.
     """
     if organization_id is None:
-        known = database.read(partial(find_api_key, token), brief=True)
+        known = database.read(partial(_find_key, token), brief=True)
         if known is None:
             raise NoLongerValid
         organization_id = known.project.organization_id
     # The generation is read before the rows that count: a change in between makes the copy stale, never wrongly fresh.
     # No connection is held meanwhile: others need it, should the store hang.
     word = _generation_of(organization_id)
-    return database.read(partial(_read_rows, token, word))
+    policy, config = database.read(partial(_read_rows, token, word))
+    # Compiling takes its time, and others need the connection meanwhile.
+    return replace(policy, guardrails=compiled_guardrails(policy.organization_id, config))
 
 
-def _read_rows(token: str, word: str) -> Policy:
-    key = find_api_key(token)
+def _read_rows(token: str, word: str) -> tuple[Policy, EngineConfig | None]:
+    """Return a key's policy without its guardrails, and the configuration that they are made of."""
+    key = _find_key(token)
     if key is None:
         raise NoLongerValid
     project, organization = key.project, key.project.organization
     if key.status != ApiKey.Status.ACTIVE:
         raise NoLongerValid(organization.id, word)
-    return Policy(
+    policy = Policy(
         api_key_id=key.id,
         project_id=project.id,
         organization_id=organization.id,
@@ -162,11 +186,13 @@ def _read_rows(token: str, word: str) -> Policy:
         rules=_rules_of(key),
         discounts=own_of(organization.id),
         own_credentials=_credentials_of(organization),
-        guardrails=find_guardrails(organization.id, organization.plan),
+        guardrails=None,
         gone_reason=_why_gone(project, organization),
         generation=word,
         read_at=time.monotonic(),
+        allowed_origins=frozenset(key.allowed_origins),
     )
+    return policy, find_config_in_force(organization.id, organization.plan)
 
 
 _cache = PolicyCache(_read)

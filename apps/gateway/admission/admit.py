@@ -52,11 +52,20 @@ class AdmissionGrant(msgspec.Struct, frozen=True):
 
 
 def admit(
-    policy: Policy, catalog: Catalog, token: str, worst: WorstCase, entry: Entry, note: str, *, free: bool
+    policy: Policy,
+    catalog: Catalog,
+    token: str,
+    worst: WorstCase,
+    entry: Entry,
+    note: str,
+    *,
+    rate_family: str | None,
+    free: bool,
 ) -> AdmissionGrant | None:
     """Reserve for a request; None when policy or catalog have changed and must be read again.
 
-    `free` tells that its model costs nothing: then another rate holds as well. Raises RateLimited, PaymentRequired.
+    `rate_family` is its route's; `free` tells that its model costs nothing: then another rate holds as well.
+    Raises RateLimited, PaymentRequired.
     Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
     """
     want = nanos_up(worst.want)
@@ -74,7 +83,7 @@ def admit(
         catalog_token=catalog.generation,
         organization_token=policy.generation,
         payload=note,
-        rates=_rates_of(policy, entry.route, free=free),
+        rates=_rates_of(policy, rate_family, free=free),
         most_in_flight=policy.concurrency,
         flight_seconds=int(_LONGEST.value) + _FLIGHT_SLACK,
     )
@@ -173,12 +182,13 @@ def rate_headers(rate: RateLimitStatus) -> list[tuple[str, str]]:
     ]
 
 
-def _rates_of(policy: Policy, route: str, *, free: bool) -> tuple[RateLimit, ...]:
+def _rates_of(policy: Policy, family: str | None, *, free: bool) -> tuple[RateLimit, ...]:
     """Return the rate limits of a request: its organization's, its key's, and that of free models.
 
-    Chats, messages and images (the first word of a route) are counted apart; free models are not.
+    Families of routes (the route table's: chat, messages, images) are counted apart; free models are not.
     """
-    family = route.partition("_")[0]
+    if family is None:
+        raise ValueError("The route admits requests and has no rate family")
     rates: list[RateLimit] = []
     if policy.requests_per_minute:
         rates.append(

@@ -110,6 +110,7 @@ def read_body(request: ClientRequest, organization_id: UUID) -> tuple[bytes, Byt
     if stated is not None and LARGE < stated <= request.body_limit:
         hold.reserve(stated)
     body = request.body()
-    if len(body) > LARGE and not hold.size:
-        hold.reserve(len(body))
+    # A chunked one, or one that was packed.
+    if len(body) > max(LARGE, hold.size):
+        hold.reserve(len(body) - hold.size)
     return body, hold

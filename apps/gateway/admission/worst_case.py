@@ -19,9 +19,11 @@ from apps.billing.storage import price_storage
 from apps.gateway.access.credentials import CREDITS
 from apps.gateway.admission.offline_hold import OfflineHold
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects import find_dialect, trait
+from apps.gateway.dialects import find_dialect, optional_attribute
+from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidates import Candidate, Candidates
-from apps.gateway.token_estimate import TOKENS_PER_PICTURE_MADE, estimate_usage_before_answer
+from apps.gateway.tasks import task_of
+from apps.gateway.token_estimate import TOKENS_PER_PICTURE_MADE
 from apps.gateway.upstream.hedge import Hedge, losing_cost
 from apps.gateway.upstream.json_repair import PLUGIN
 from apps.kernel.money import NANO, ZERO, nanos_up
@@ -87,13 +89,14 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
 
     def tariff_of(self, candidate: Candidate, prompt_tokens: int | None = None) -> Tariff:
         """Return what a candidate charges for the request, with a prompt of so many tokens where they were counted."""
-        prompt = self.prompt_tokens if prompt_tokens is None else prompt_tokens
+        # Every call of several reads it; where it was counted, all of them were.
+        prompt = self.prompt_tokens * calls_of(self.chat, candidate.offer) if prompt_tokens is None else prompt_tokens
         return tariff_of(self.chat, candidate, prompt, self.retention)
 
     def limit_of(self, candidate: Candidate) -> int | None:
         """Return the limit that a candidate is to be given, in tokens of one answer; None where it needs none."""
         tariff = self.tariff_of(candidate)
-        if tariff.is_visible or self.chat.drawing is not None:
+        if tariff.is_visible:
             return None
         covered = tariff.tokens_for(Decimal(self.hold.amount_nanos) / NANO - self.spare)
         if covered >= tariff.max_tokens:
@@ -119,7 +122,7 @@ def estimate_worst_case(
     cost = want = part = least = ZERO
     credits, whole = False, True
     for candidate in candidates.eligible:
-        tariff = tariff_of(chat, candidate, prompt, retention)
+        tariff = tariff_of(chat, candidate, prompt * calls_of(chat, candidate.offer), retention)
         most = tariff.max_tokens
         at_most = useful = lowest = tariff.cost_of(most)
         if tariff.useful_tokens != most:
@@ -152,9 +155,10 @@ def allowance_of(
 
 def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> Tariff:
     """Return what a candidate charges for a chat with a prompt of about so many tokens."""
-    usage = estimate_usage_before_answer(chat, prompt, candidate.offer)
+    task = task_of(chat)
+    usage = task.usage_before_answer(chat, prompt, candidate.offer)
     base = candidate.cost_of(usage).total
-    if chat.drawing is not None:
+    if not task.writes_tokens:
         stored = price_storage(usage.total_tokens, retention) if base else ZERO
         return Tariff(base + stored, ZERO, 0, 0, 0)
     per_token = _per_token(chat, candidate, prompt)
@@ -209,7 +213,7 @@ def _thinks_unseen(chat: Chat, candidate: Candidate) -> bool:
     if offer.facts.get("reasoning_field") or (asked is False):
         return False
     dialect = find_dialect(offer.dialect)
-    return bool(asked) or dialect is None or not trait(dialect, "THINKS_WHEN_ASKED")
+    return bool(asked) or dialect is None or not optional_attribute(dialect, "THINKS_WHEN_ASKED")
 
 
 def _asks_to_think(chat: Chat) -> bool | None:

@@ -32,6 +32,9 @@ class ClientDisconnect:
     The watch begins with the first wait and goes on until `close`.
     """
 
+    # Whether somebody else answers the request anew under the same id: then it leaves no record here.
+    is_abandoned = False
+
     def __init__(self, client: socket.socket | None) -> None:
         self._client = client
         self._gone = False

@@ -6,24 +6,34 @@ Knows HTTP and WSGI. Must never know what the body means.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Iterable, Mapping
+from functools import cache, partial
 from io import BytesIO
 from typing import Any, Protocol
+from urllib.parse import parse_qs
+from uuid import UUID
 
 import gevent
 import msgspec
 from django.conf import settings
 
 from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.content_encoding import unpack
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import BodyTooLarge, ClientGone, InvalidRequest, RequestTimeout, UnsupportedMediaType
+from apps.kernel.offload import offload
 from apps.kernel.request_id import request_id_of
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.routes import DEPLOYMENT, Route
+from apps.keys.api_key_header import KEY_HEADERS, find_presented_key
 
 # Custom headers kept with a log: so many, of so many characters each.
 _MAX_TAGS, _MAX_TAG_LENGTH = 20, 256
 _TAG_PREFIX = "HTTP_X_GATEWAY_"
 _BODY_LIMIT = CachedSetting("BODY_LIMIT")
+# Parameters of a query that are read.
+_MAX_PARAMETERS = 100
+_JSON = "application/json"
 # Digits of a length that is taken for one.
 _MAX_DIGITS = 16
 
@@ -40,12 +50,19 @@ class ClientRequest:
 
     # What of the budget of bytes its body takes up, once that is read.
     byte_reservation: Releasable | None = None
+    # The id of its record, where that was chosen before it came.
+    log_id: UUID | None = None
+    # The state of a response that the gateway itself asks for, on somebody's behalf (`endpoints/response_state.py`).
+    response_state: Any = None
 
-    def __init__(self, environ: dict[str, Any]) -> None:
+    def __init__(self, environ: dict[str, Any], route: Route, parameters: Mapping[str, str] | None = None) -> None:
+        """Take the environment, the route that the request was sent to, and what its path says beside the route's."""
+        self.route = route
+        self.parameters = parameters or {}
         self._environ = environ
         self._request_id: str | None = None
         # The content types of bodies that are read.
-        self.accepted_content_types: tuple[str, ...] = ("application/json",)
+        self.accepted_content_types: tuple[str, ...] = (_JSON,)
 
     def header(self, name: str) -> str | None:
         """Return a header's value by its lower-case name."""
@@ -56,6 +73,12 @@ class ClientRequest:
         """Return those of the headers that were sent."""
         environ = self._environ
         return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
+
+    def query_parameter(self, name: str) -> str | None:
+        """Return the first value of a parameter of the query, None where it has none. Raises InvalidRequest."""
+        if name not in str(self._environ.get("QUERY_STRING") or ""):
+            return None
+        return self.query_values.get(name, [None])[0]
 
     def is_header_true(self, name: str) -> bool:
         """Return whether a header is `true`."""
@@ -87,6 +110,14 @@ class ClientRequest:
         return found or None
 
     @property
+    def query_values(self) -> dict[str, list[str]]:
+        """The values of each parameter behind the path. Raises InvalidRequest for more than a hundred."""
+        try:
+            return parse_qs(str(self._environ.get("QUERY_STRING") or ""), max_num_fields=_MAX_PARAMETERS)
+        except ValueError:
+            raise InvalidRequest(f"The address has more than {_MAX_PARAMETERS} parameters") from None
+
+    @property
     def content_type(self) -> str:
         """The body's media type, in lower case and without parameters."""
         return self.content_type_header.partition(";")[0].strip().lower()
@@ -113,8 +144,31 @@ class ClientRequest:
         limit: int = _BODY_LIMIT.value
         return limit
 
+    @property
+    def deployment(self) -> str | None:
+        """The model that the path names, where it is in Azure's form (`/openai/deployments/{model}/...`)."""
+        return self._environ.get(DEPLOYMENT)
+
+    @property
+    def presented_key(self) -> str:
+        """The API key, whether it is any good or not. Raises Unauthenticated when there is none, or several."""
+        query = str(self._environ.get("QUERY_STRING") or "") if self.route.family is Family.GOOGLE else ""
+        return find_presented_key(self.headers(*KEY_HEADERS), query)
+
+    def with_body(self, body: bytes) -> ClientRequest:
+        """Return the same client's request with another body, which is JSON."""
+        own = {"CONTENT_TYPE": _JSON, "CONTENT_LENGTH": str(len(body)), "wsgi.input": BytesIO(body)}
+        # It is not packed, whatever the client's own was.
+        environ = {name: value for name, value in self._environ.items() if name != "HTTP_CONTENT_ENCODING"}
+        return ClientRequest({**environ, **own}, self.route, self.parameters)
+
+    def release_bytes(self) -> None:
+        """Give back what its body takes up of the budget of bytes; whoever made the request does so at its end."""
+        if self.byte_reservation is not None:
+            self.byte_reservation.release()
+
     def body(self) -> bytes:
-        """Return the body.
+        """Return the body, unpacked; the model of an Azure path is put into it.
 
         Raises UnsupportedMediaType (415), BodyTooLarge (413), RequestTimeout (408), InvalidRequest, ClientGone.
         """
@@ -135,6 +189,10 @@ class ClientRequest:
             raise _too_large(limit)
         if length is not None and len(body) < length:
             raise ClientGone("The client closed the connection before its request was complete")
+        if (coding := self._environ.get("HTTP_CONTENT_ENCODING")) is not None:
+            body = unpack(body, str(coding), limit)
+        if self.deployment is not None and self.content_type == _JSON:
+            return offload(len(body), partial(_with_model, body, self.deployment))
         return body
 
     def _read(self, size: int) -> bytes:
@@ -147,6 +205,15 @@ class ClientRequest:
                 return bytes(source.read(size))
         except OSError as error:
             raise ClientGone("The client closed the connection before its request was complete") from error
+
+
+def _with_model(body: bytes, model: str) -> bytes:
+    """Return a JSON body with this model; one that is no object stays what it is: its reader says what is wrong."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except (ValueError, RecursionError):
+        return body
+    return msgspec.json.encode({**fields, "model": model})
 
 
 @cache

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from math import ceil
+from typing import Protocol
 from urllib.parse import quote
 
 import structlog
@@ -15,12 +16,11 @@ from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
-from apps.gateway.dialects import Inbound, Whole
+from apps.gateway.dialects import ClientDialect, ClientReplyWriter
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
-from apps.kernel.errors import ApiError, InternalError, Overloaded
+from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
 from apps.kernel.offload import offload
-from apps.keys.api_key_header import find_presented_key
 
 log = structlog.get_logger(__name__)
 
@@ -36,8 +36,18 @@ _STREAM_HEADERS = [
 ]
 
 
+class EventWriter(Protocol):
+    """What writes streamed answers."""
+
+    def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
+        """Yield a streamed answer."""
+
+
 def answer_chat(
-    request: ClientRequest, route: str, dialect: Inbound, read_request: Callable[[bytes], Chat] | None = None
+    request: ClientRequest,
+    route: str,
+    dialect: ClientDialect,
+    read_request: Callable[[bytes], Chat] | None = None,
 ) -> ClientResponse:
     """Run a chat and write its answer in the client's dialect. `read_request` is the dialect's own unless given."""
 
@@ -46,17 +56,27 @@ def answer_chat(
 
     def run_chat(token: str) -> ClientResponse:
         run = open_chat(request, route, token, read_request or read)
-        return _stream(run, dialect) if run.chat.stream else complete_response(run, dialect)
+        return stream_response(run, dialect) if run.chat.stream else complete_response(run, dialect)
 
     return answer_authenticated(request, route, dialect, run_chat)
 
 
 def answer_authenticated(
-    request: ClientRequest, route: str, dialect: Whole, answer_for: Callable[[str], ClientResponse]
+    request: ClientRequest,
+    route: str,
+    dialect: ClientReplyWriter,
+    answer_for: Callable[[str], ClientResponse],
 ) -> ClientResponse:
     """Answer a call for the token it presents; an error is written in the client's dialect."""
+    return answer_with_errors(request, route, dialect, lambda: answer_for(request.presented_key))
+
+
+def answer_with_errors(
+    request: ClientRequest, route: str, dialect: ClientReplyWriter, answer_it: Callable[[], ClientResponse]
+) -> ClientResponse:
+    """Answer a call; an error is written in the client's dialect."""
     try:
-        answer = answer_for(find_presented_key(request.headers("authorization", "x-api-key")))
+        answer = answer_it()
     except ApiError as error:
         answer = _error_response(error, dialect)
     except DatabaseError as error:
@@ -77,7 +97,7 @@ def answer_authenticated(
     return answer
 
 
-def complete_response(run: ChatRun, dialect: Whole) -> ClientResponse:
+def complete_response(run: ChatRun, dialect: ClientReplyWriter) -> ClientResponse:
     """Run to the end and return the whole answer. Raises ApiError."""
     summary = None
     for event in run.events():
@@ -88,7 +108,7 @@ def complete_response(run: ChatRun, dialect: Whole) -> ClientResponse:
     if summary is None:
         raise InternalError("The answer ended without a summary")
     answer = json_response(dialect.write_reply(run.reply(), summary, run.chat))
-    answer.headers += [*_loss_headers(run), *_state_headers(run)]
+    answer.headers += headers_about(run)
     return answer
 
 
@@ -97,15 +117,18 @@ def json_response(body: bytes) -> ClientResponse:
     return ClientResponse(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))], [body])
 
 
-def _stream(run: ChatRun, dialect: Inbound) -> ClientResponse:
+def stream_response(run: ChatRun, dialect: EventWriter) -> ClientResponse:
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = dialect.write_events(events, run.chat)
     first = next(pieces, b"")
     # Of a provider that was slow to begin nothing is known yet: the answer's `metadata` has it all the same.
-    return ClientResponse(
-        200, [*_STREAM_HEADERS, *_loss_headers(run), *_state_headers(run)], StreamBody(first, pieces, events)
-    )
+    return ClientResponse(200, [*_STREAM_HEADERS, *headers_about(run)], StreamBody(first, pieces, events))
+
+
+def headers_about(run: ChatRun) -> list[tuple[str, str]]:
+    """Return the headers that say what was left out, how the client's rate stands, and whether the answer was kept."""
+    return [*_loss_headers(run), *_state_headers(run)]
 
 
 def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
@@ -120,8 +143,7 @@ def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
 def _state_headers(run: ChatRun) -> list[tuple[str, str]]:
     """Return the headers that tell how the client's rate stands, and whether the answer is one that was kept."""
     cache = [] if run.cache is None else [("x-gateway-cache", "hit" if run.cached else "miss")]
-    rate = run.admitted.rate
-    return [*([] if rate is None else rate_headers(rate)), *cache]
+    return [*([] if run.rate is None else rate_headers(run.rate)), *cache]
 
 
 class StreamBody:
@@ -147,13 +169,17 @@ class StreamBody:
                 self.byte_reservation.release()
 
 
-def _error_response(error: ApiError, dialect: Whole) -> ClientResponse:
+def _error_response(error: ApiError, dialect: ClientReplyWriter) -> ClientResponse:
+    in_its_words = getattr(dialect, "error_for_clients", None)
+    if in_its_words is not None:
+        # Some formats have another status for the same.
+        error = in_its_words(error)
     body = dialect.write_error(error)
     headers = [("Content-Type", "application/json"), ("Content-Length", str(len(body)))]
     headers += error.headers
-    if error.from_provider and error.status in _EXHAUSTED:
+    if error.is_final or (error.from_provider and error.status in _EXHAUSTED):
         # Every provider was tried: a client library that tries again at once would only do the same again.
-        headers.append(("x-should-retry", "false"))
+        headers.append(NO_RETRY)
     if error.status in {408, 413}:
         # What the client has not sent yet would be taken for its next request.
         headers.append(("Connection", "close"))

@@ -11,6 +11,7 @@ from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.images.client import openai
+from apps.gateway.dialects.images.client.image_inputs import FormField
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
@@ -35,7 +36,7 @@ def images_edits(request: ClientRequest) -> ClientResponse:
 
     def read(body: bytes) -> Chat:
         if request.content_type == MULTIPART:
-            return offload(len(body), lambda: openai.read_edit_form(read_form(body, request.content_type_header)))
+            return offload(len(body), lambda: openai.read_edit_form(_read_form(request, body)))
         with closing(client_disconnect):
             return _fetched(offload(len(body), partial(openai.read_edit, body)), client_disconnect)
 
@@ -46,6 +47,14 @@ def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -
     return answer_authenticated(
         request, route, openai, lambda token: complete_response(open_chat(request, route, token, read), openai)
     )
+
+
+def _read_form(request: ClientRequest, body: bytes) -> list[FormField]:
+    """Return the parts of a form; the model of an Azure path stands for the form's."""
+    fields = read_form(body, request.content_type_header)
+    if request.deployment is None:
+        return fields
+    return [*(part for part in fields if part.name != "model"), FormField("model", None, request.deployment.encode())]
 
 
 def _fetched(chat: Chat, client_disconnect: ClientDisconnect) -> Chat:

@@ -12,7 +12,9 @@ from typing import Concatenate, ParamSpec
 from django.http import HttpRequest, HttpResponse
 
 from apps.gateway.access.policy import find_policy, invalidate
-from apps.keys.api_key_header import find_presented_key
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.routes import family_of
+from apps.keys.api_key_header import KEY_HEADERS, find_presented_key
 
 Rest = ParamSpec("Rest")
 View = Callable[Concatenate[HttpRequest, Rest], HttpResponse]
@@ -24,20 +26,23 @@ def public_but_for_wrong_keys(view: View[Rest]) -> View[Rest]:
 
     @wraps(view)
     def checked(request: HttpRequest, /, *args: Rest.args, **kwargs: Rest.kwargs) -> HttpResponse:
-        if _presents_any(request):
-            _check(find_presented_key(request.headers))
+        query = request.META.get("QUERY_STRING", "") if family_of(request.path) is Family.GOOGLE else ""
+        if _presents_any(request, query):
+            check_key(find_presented_key(request.headers, query))
         return view(request, *args, **kwargs)
 
     return checked
 
 
-def _presents_any(request: HttpRequest) -> bool:
-    """Tell whether either header says anything; the word `Bearer` alone is what clients without a key send."""
-    authorization = request.headers.get("authorization", "").strip()
-    return bool(request.headers.get("x-api-key", "").strip()) or authorization.lower() not in ("", "bearer")
+def _presents_any(request: HttpRequest, query: str) -> bool:
+    """Tell whether a header or the query says anything; the word `Bearer` alone is what clients without a key send."""
+    said = {name: request.headers.get(name, "").strip() for name in KEY_HEADERS}
+    is_bare = said["authorization"].lower() == "bearer"
+    return "key=" in query or (any(said.values()) and not (is_bare and sum(map(bool, said.values())) == 1))
 
 
-def _check(token: str) -> None:
+def check_key(token: str) -> None:
+    """Raise as the other endpoints would for a key that is wrong (401), or of a project that is no more (410)."""
     if not find_policy(token).is_current():
         # Revoked a moment ago, maybe: nothing is admitted here, which is how others find out.
         invalidate(token)

@@ -62,9 +62,9 @@ class ChatText(msgspec.Struct, frozen=True):
 
 
 class ChatTexts:
-    """The texts and files of a chat, in order."""
+    """The texts and files of a chat, in order. `files` are those outside its messages: pairs of path and data URL."""
 
-    def __init__(self, chat: Chat) -> None:
+    def __init__(self, chat: Chat, files: Iterable[tuple[str, str]] = ()) -> None:
         self.texts: list[ChatText] = []
         self.files: list[AttachedDocument] = []
         self._left = MOST_VALUES
@@ -85,8 +85,8 @@ class ChatTexts:
         for name in ("prediction", "audio", "image_config"):
             self._json(getattr(chat, name), name, "system")
         self._json(chat.extra, "request", "system")
-        if chat.drawing is not None and chat.drawing.mask is not None:
-            self._file(read_document(chat.drawing.mask).named("", "mask"), "mask", "user")
+        for path, data_url in files:
+            self._file(read_document(data_url).named("", path), path, "user")
         # The bytes that the chat was read from, each name in them once: a reader that takes the first of two, where
         # this gateway takes the last, would be told something else than was looked at.
         self.source: Source | None = None

@@ -16,6 +16,7 @@ from apps.gateway.guard.chat_texts import ChatText, ChatTexts
 from apps.gateway.guard.documents import AttachedDocument
 from apps.gateway.guard.json_text import Redaction
 from apps.gateway.metrics.definitions import FINDINGS
+from apps.gateway.tasks import task_of
 from apps.guardrails.findings.redaction import merge_spans, placeholder_of
 from apps.guardrails.findings.scan_types import Finding, ScannedFile, Segment, Span, Verdict
 from apps.guardrails.scanning import engine
@@ -112,7 +113,7 @@ def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence
 
 
 def _read(compiled: CompiledGuardrails, chat: Chat) -> _Read:
-    chat_texts = ChatTexts(chat)
+    chat_texts = ChatTexts(chat, task_of(chat).files_to_screen(chat))
     segments = [Segment(ScannedText(one.text), one.role, one.path) for one in chat_texts.texts]
     files = [_file_of(one) for one in chat_texts.files]
     return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files))

@@ -104,7 +104,7 @@ class ResponseGuard:
         match event:
             case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta() | ToolCallStarted():
                 pass
-            case Finished() | AudioDelta() | Logprobs() | Annotated() | OpaqueDelta(of="message" | "choice"):
+            case Finished() | AudioDelta() | Logprobs() | Annotated() | OpaqueDelta(of="message" | "choice" | "stream"):
                 pass
             case _:
                 yield event
@@ -137,6 +137,9 @@ class ResponseGuard:
             case Annotated():
                 yield from self._with_json(choice, event, event.annotation)
             case OpaqueDelta():
+                if event.of == "stream" and "delta" not in event.data:
+                    # Where a block of the provider's own begins or ends, text does, too.
+                    yield from self._pause(choice)
                 yield from self._with_json(choice, event, event.data)
             case Finished():
                 yield from self._end(choice)

@@ -5,7 +5,7 @@ Decides over values. Must never open a socket, ask a store, or prefer one candid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -20,9 +20,11 @@ from apps.gateway.access.credentials import CREDITS, Credential, credentials_for
 from apps.gateway.access.policy import Policy
 from apps.gateway.access.schemes import can_fill_placeholders
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.pictures import dialect_of, price_of
+from apps.gateway.routing.alternatives import unsupported
+from apps.gateway.routing.context_window import filter_by_context_window
 from apps.gateway.routing.custom_providers import is_custom, resolve_custom
-from apps.gateway.routing.requirements import Requirement, check_model_mode, has_requested_mode, requirements_of
+from apps.gateway.routing.unavailable import not_at_provider, without_credential
+from apps.gateway.tasks import Requirement, Task, task_of
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage
@@ -81,6 +83,7 @@ class Candidate:
 class ReachableCandidates(msgspec.Struct, frozen=True):
     """The candidates for a model by one of its names that a caller may use at all: on a day, under a catalog."""
 
+    task: Task
     catalog: Catalog
     today: date
     model: CatalogModel
@@ -95,63 +98,80 @@ class Candidates(msgspec.Struct, frozen=True):
     eligible: tuple[Candidate, ...]
 
 
+# Leaves some of the candidates, or raises InvalidRequest where it would leave none.
+Narrowing = Callable[[Sequence[Candidate]], Sequence[Candidate]]
+
+
 def resolve(
-    policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int = 0, everyones: Shares = NOTHING_OFF
+    policy: Policy,
+    catalog: Catalog,
+    chat: Chat,
+    prompt_tokens: int = 0,
+    everyones: Shares = NOTHING_OFF,
+    *,
+    narrowed: Narrowing | None = None,
 ) -> Candidates:
     """Return the candidates for a chat of about so many tokens, cheaper by the policy's discounts or by everyone's.
 
-    Raises InvalidRequest (400), Forbidden (403) or Gone (410).
+    `narrowed` leaves those that the client wants (`preferences.py`). Raises InvalidRequest (400), Forbidden (403) or
+    Gone (410).
     """
     discounts = Discounts(policy.discounts, everyones)
     if chat.model == AUTO:
-        return _resolve_auto(policy, catalog, chat, prompt_tokens, discounts)
+        return _resolve_auto(policy, catalog, chat, prompt_tokens, discounts, narrowed)
     if is_custom(chat.model):
         own = [
             Candidate(offer, credential, offer.model_name) for offer, credential in resolve_custom(policy, chat.model)
         ]
-        return Candidates(own[0].provider_id, tuple(_filter_by_access_rules(policy, own)))
+        own = list(_filter_by_access_rules(policy, own))
+        return Candidates(own[0].provider_id, tuple(own if narrowed is None else narrowed(own)))
     reachability = _find_reachable(policy, catalog, chat, discounts)
-    check_model_mode(reachability.model, chat)
     requested = reachability.requested_provider
-    return Candidates(
-        requested,
-        _filter_by_context_window(
-            chat, _filter_by_capabilities(chat, reachability.candidates, requested), prompt_tokens, requested
-        ),
-    )
+    reachable = reachability.candidates if narrowed is None else narrowed(reachability.candidates)
+    capable = _filter_by_capabilities(policy, catalog, chat, reachable, requested)
+    if not capable and requested is not None:
+        raise not_at_provider(policy, chat.model, reachability.model, requested, reachability.today)
+    return Candidates(requested, filter_by_context_window(chat, capable, prompt_tokens, requested))
 
 
 def _find_reachable(policy: Policy, catalog: Catalog, chat: Chat, discounts: Discounts) -> ReachableCandidates:
     """Return the candidates for the chat's model that the caller may use. Raises as `resolve` does.
 
-    It is the same from one request to the next, and is kept with the policy; but where discounts may expire, and for
-    pictures, whose offers depend on what is asked.
+    It is the same from one request of a kind to the next, and is kept with the policy, but where discounts may expire.
     """
-    today = datetime.now(UTC).date()
+    today, task = datetime.now(UTC).date(), task_of(chat)
     known: ReachableCandidates | None = policy.reachable_models.get(chat.model)
-    if known is not None and known.catalog is catalog and known.today == today and chat.drawing is None:
-        check_model_mode(known.model, chat)
+    if known is not None and known.catalog is catalog and known.today == today and known.task is task:
+        task.check_model(known.model, chat)
         return known
     resolved = resolve_name(catalog, chat.model, today)
     requested = resolved.provider.id if resolved.provider else None
-    check_model_mode(resolved.model, chat)
+    task.check_model(resolved.model, chat)
     reachable = _reachable(policy, chat, resolved.model.offers, resolved.name, discounts)
     reachability = ReachableCandidates(
-        catalog, today, resolved.model, requested, _filter_by_access_rules(policy, reachable, requested)
+        task, catalog, today, resolved.model, requested, _filter_by_access_rules(policy, reachable, requested)
     )
-    if chat.drawing is None and not (discounts.own or discounts.everyones):
+    if not (discounts.own or discounts.everyones):
         if len(policy.reachable_models) >= _MAX_REACHABLE_MODELS:
             policy.reachable_models.clear()
         policy.reachable_models[chat.model] = reachability
     return reachability
 
 
-def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int, discounts: Discounts) -> Candidates:
+def _resolve_auto(
+    policy: Policy,
+    catalog: Catalog,
+    chat: Chat,
+    prompt_tokens: int,
+    discounts: Discounts,
+    narrowed: Narrowing | None = None,
+) -> Candidates:
     """Return the candidates of the cheapest model that suffices; a model for trying out only if there is no other."""
+    task = task_of(chat)
     offers = [
         offer
         for model in catalog.models.values()
-        if has_requested_mode(model, chat)
+        if task.is_served_by(model, chat)
         for offer in model.offers
         if offer.stability not in _UNSTABLE and not offer.prices.unpriced
     ]
@@ -161,7 +181,10 @@ def _resolve_auto(policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: i
             message = f"auto: there is no model {wish.name} that this project can use"
             raise InvalidRequest(message, code="unsupported_feature", param=wish.param)
     reachable = _filter_by_access_rules(policy, _reachable(policy, chat, offers, AUTO, discounts))
-    fitting = _filter_by_context_window(chat, _filter_by_capabilities(chat, reachable, None), prompt_tokens, None)
+    reachable = reachable if narrowed is None else narrowed(reachable)
+    fitting = filter_by_context_window(
+        chat, _filter_by_capabilities(policy, catalog, chat, reachable, None), prompt_tokens, None
+    )
     real = [one for one in fitting if not one.offer.facts.get("development_only")] or fitting
     cheapest = min(real, key=lambda one: _list_price(chat, one))
     return Candidates(None, tuple(one for one in real if one.model_id == cheapest.model_id))
@@ -176,48 +199,13 @@ def _auto_requirements(chat: Chat) -> list[Requirement]:
     return [need for wished, need in wishes if wished]
 
 
-def _filter_by_context_window(
-    chat: Chat, fitting: Sequence[Candidate], prompt_tokens: int, requested: str | None
-) -> tuple[Candidate, ...]:
-    """Return the candidates that have room for prompt and answer, and write as long an answer as asked if any does.
-
-    The prompt's tokens are estimated, so the one that the client named, and the roomiest of those that all seem too
-    small, may try; a prompt twice as large as the largest context is refused.
-    """
-    if chat.drawing is not None:
-        return tuple(fitting)
-    wanted = chat.max_tokens or 0
-    needed = prompt_tokens + wanted
-    for one in fitting:
-        if not (_fits(one.offer.context_length, needed) and _fits(one.offer.max_output, wanted)):
-            break
-    else:
-        return tuple(fitting)
-    contexts = [one.offer.context_length for one in fitting]
-    largest = None if None in contexts else max(one for one in contexts if one is not None)
-    if largest is not None and prompt_tokens > 2 * largest:
-        raise InvalidRequest(
-            f"The prompt is about {prompt_tokens} tokens; {chat.model} takes at most {largest}",
-            code="context_length_exceeded",
-            param="messages",
-        )
-    roomy = [one for one in fitting if _fits(one.offer.context_length, needed)]
-    roomy = roomy or [one for one in fitting if one.offer.context_length == largest]
-    left = [one for one in roomy if _fits(one.offer.max_output, wanted)] or roomy
-    named = [one for one in fitting if one.provider_id == requested and one not in left]
-    return (*left, *named)
-
-
-def _fits(limit: int | None, tokens: int) -> bool:
-    return limit is None or tokens <= limit
-
-
 def _reachable(
     policy: Policy, chat: Chat, offers: Sequence[Offer], name: str, discounts: Discounts
 ) -> Sequence[Candidate]:
     """Return the offers that are live and have a credential. Raises InvalidRequest when there is none."""
     today = datetime.now(UTC).date()
-    live = [offer for offer in offers if offer.is_live(today) and dialect_of(chat, offer) is not None]
+    find_dialect = task_of(chat).find_dialect
+    live = [offer for offer in offers if offer.is_live(today) and find_dialect(chat, offer) is not None]
     if not live:
         raise InvalidRequest(f"No provider of {chat.model} can be reached", code="model_not_found", param="model")
     reachable = [
@@ -227,7 +215,7 @@ def _reachable(
         if credential.base_url or can_fill_placeholders(offer.provider.auth, offer.provider.base_url)
     ]
     if not reachable:
-        raise InvalidRequest(_no_credential(policy, live), code="model_not_found", param="model")
+        raise without_credential(policy, live)
     return reachable
 
 
@@ -250,45 +238,44 @@ def _filter_by_access_rules(
     return allowed
 
 
-def _filter_by_capabilities(chat: Chat, reachable: Sequence[Candidate], requested: str | None) -> tuple[Candidate, ...]:
-    """Return the candidates that meet every requirement. Raises InvalidRequest when none does."""
+def _filter_by_capabilities(
+    policy: Policy, catalog: Catalog, chat: Chat, reachable: Sequence[Candidate], requested: str | None
+) -> tuple[Candidate, ...]:
+    """Return the candidates that meet every requirement; none where the one that was named is out of reach.
+
+    Raises InvalidRequest when none meets them all, or the one that was named does not.
+    """
     left = tuple(reachable)
-    for need in requirements_of(chat):
-        left = tuple(one for one in left if need.is_met_by(one.offer))
+    for need in task_of(chat).requirements_of(chat):
+        meeting = tuple(one for one in left if need.is_met_by(one.offer))
+        if need.optional and not any(requested in {None, one.provider_id} for one in meeting):
+            continue
+        left = meeting
         if not left:
-            raise _unsupported(chat, need)
+            raise _unsupported(policy, catalog, chat, need)
     if requested is None or requested in [one.provider_id for one in left]:
         return left
     # The one named is out of reach or lacks something: say so rather than answer from elsewhere unasked.
     for one in reachable:
         if one.provider_id == requested:
-            lacking = next(need for need in requirements_of(chat) if not need.is_met_by(one.offer))
-            raise _unsupported(chat, lacking)
-    raise InvalidRequest(
-        f"{chat.model}: the provider {requested} cannot be used by this project", code="model_not_found", param="model"
-    )
+            lacking = next(need for need in task_of(chat).requirements_of(chat) if not need.is_met_by(one.offer))
+            raise _unsupported(policy, catalog, chat, lacking)
+    return ()
 
 
-def _unsupported(chat: Chat, need: Requirement) -> InvalidRequest:
-    """Return the error that names the requirement that no candidate meets."""
-    message = f"{chat.model} does not support {need.name}"
-    return InvalidRequest(message, code="unsupported_feature", param=need.param)
+def _unsupported(policy: Policy, catalog: Catalog, chat: Chat, need: Requirement) -> InvalidRequest:
+    """Return the error that names the requirement that no candidate meets, and who meets it."""
+
+    def is_allowed(offer: Offer) -> bool:
+        credential = credentials_for(policy, offer.provider)[0]
+        return first_refusal(policy.rules, Candidate(offer, credential, offer.model_name)) is None
+
+    return unsupported(chat, need, policy, catalog, datetime.now(UTC).date(), is_allowed)
 
 
 def _list_price(chat: Chat, one: Candidate) -> tuple[Decimal, str]:
     """Return what orders candidates by price, then the id, so that ties are stable.
 
-    Prompt and answer weigh alike; of pictures the price of those that are asked for counts. Discounts are taken off.
+    Discounts are taken off.
     """
-    if chat.drawing is not None:
-        price = price_of(chat, one.offer)
-    else:
-        price = (one.input_price or ZERO) + (one.output_price or ZERO)
-    return price * (1 - one.discount), one.model_id
-
-
-def _no_credential(policy: Policy, live: Sequence[Offer]) -> str:
-    providers = ", ".join(sorted({offer.provider.id for offer in live}))
-    if policy.mode == "api-keys":
-        return f"This project uses your own provider keys, and there is none for: {providers}"
-    return f"No credential is configured for any provider of {live[0].model_id} ({providers})"
+    return task_of(chat).list_price(chat, one.offer) * (1 - one.discount), one.model_id

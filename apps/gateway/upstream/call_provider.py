@@ -6,16 +6,13 @@ Knows the steps of a call and how it can fail. Must never know what comes after 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
-from apps.gateway.access.pinned_address import pinned_ip
-from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url
-from apps.gateway.canonical.chat import Chat, Loss, Target
+from apps.gateway.canonical.chat import Chat, DroppedField, Target
 from apps.gateway.canonical.events import (
     Event,
     Failed,
@@ -27,29 +24,28 @@ from apps.gateway.canonical.events import (
     UsageReported,
     Waiting,
 )
-from apps.gateway.client import loop_detection
 from apps.gateway.client.client_disconnect import ClientDisconnect
-from apps.gateway.dialects import Outbound, headers_of, seal_of, url_of
-from apps.gateway.dialects.images import as_asked
-from apps.gateway.dialects.signature_owner import owned, with_owner, without_owner
-from apps.gateway.dialects.undo_rewrites import restored
-from apps.gateway.failures import UpstreamFailure, error_type_for_status, failure_from_error, parse_retry_after
+from apps.gateway.dialect_facts import facts_of
+from apps.gateway.dialects import ProviderDialect, optional_attribute, signature_format_of, url_of
+from apps.gateway.dialects.emulated_tools import emulate_tools
+from apps.gateway.dialects.signature_owner import add_signature_owner, client_signature_format, remove_signature_owner
+from apps.gateway.dialects.undo_rewrites import undo_rewrites
+from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import BrokenFrames, frames_of
-from apps.gateway.pictures import dialect_of
+from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidates import Candidate
-from apps.gateway.routing.dialect_facts import facts_of
-from apps.gateway.upstream import connection_pool
+from apps.gateway.routing.preferences import refused_strictly
+from apps.gateway.tasks import task_of
+from apps.gateway.upstream.fan_out import check_fan_out, fan_out
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 from apps.gateway.upstream.json_repair import JsonRepair
+from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
 from apps.gateway.upstream.remote_file import MOST_OUTPUT_BYTES, UnfetchableError, fetch_picture
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.response_bounds import bounds_of, check_event, read_within
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.gateway.upstream.timeouts import default_timeouts
-from apps.kernel.errors import InvalidRequest
 from apps.kernel.offload import offload
-
-_MAX_ERROR_BYTES = 256 * 1024
 
 
 class ProviderCall(msgspec.Struct, eq=False):
@@ -69,20 +65,23 @@ class ProviderCall(msgspec.Struct, eq=False):
     token_limit: int | None = None
     # Whether it goes over a connection of its own.
     new_connection: bool = False
+    # About how many tokens the prompt has, and the seconds that the client gives the call, None where it does not say.
+    prompt_tokens: int = 0
+    timeout: float | None = None
     # Bytes of the client's body, and who is told of those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
+    # Calls of the provider that were made at once.
+    calls: int = 1
     started_at: float = msgspec.field(default_factory=time.monotonic)
     first_content_at: float | None = None
     status: int | None = None
     bytes_received: int = 0
     # What was left out of the request.
-    losses: list[Loss] = []
+    losses: list[DroppedField] = []
     # What was set that the client did not ask for.
-    notices: list[Loss] = []
+    notices: list[DroppedField] = []
     json_repair: JsonRepair | None = None
-    # What was presented to the provider: the credential, and the headers made of it.
-    _presented: tuple[str, dict[str, str]] = ("", {})
 
     def __repr__(self) -> str:
         """Show whom it asks, never what was presented."""
@@ -99,7 +98,10 @@ class ProviderCall(msgspec.Struct, eq=False):
         They, or this, raise UpstreamFailure, InvalidRequest for what the provider's format cannot say (it was not
         called then), and ClientGone.
         """
-        dialect = dialect_of(self.chat, self.candidate.offer)
+        calls = 1 if self.chat.n is None else calls_of(self.chat, self.candidate.offer)
+        if calls > 1:
+            return self._parallel_answers(calls)
+        dialect = task_of(self.chat).find_dialect(self.chat, self.candidate.offer)
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
         target = target_of(self.candidate)
@@ -109,18 +111,52 @@ class ProviderCall(msgspec.Struct, eq=False):
         self.json_repair = JsonRepair(self.chat, target, default_timeouts().tick)
         return self.json_repair.repair_events(answer)
 
-    def _answer(self, dialect: Outbound, target: Target) -> Iterator[Event]:
-        """Yield what the provider answers, as `events` does."""
-        response: UpstreamResponse | None = None
+    def _parallel_answers(self, calls: int) -> Iterator[Event]:
+        """Yield the answers of so many calls at once, of a provider that gives one answer at a time."""
+        check_fan_out(calls, self.candidate.offer, self.prompt_tokens)
+        chat = replace(self.chat, n=None, source=None)
+        branches = [replace(self, chat=chat) for _ in range(calls)]
+        answers = fan_out(
+            [branch.events for branch in branches],
+            self.prompt_tokens,
+            self.client_disconnect,
+            default_timeouts().tick,
+        )
         try:
-            response = yield from self._send(dialect, target)
+            for event in answers:
+                if not self.has_content and type(event) is not Waiting:
+                    # Each was sent the same, and each has begun to answer.
+                    self.losses, self.notices = branches[0].losses, branches[0].notices
+                    self.status, self.calls = branches[0].status, calls
+                    self.first_content_at = time.monotonic()
+                yield event
+        finally:
+            self.bytes_received += sum(branch.bytes_received for branch in branches)
+            repairs = [branch.json_repair for branch in branches if branch.json_repair is not None]
+            self.json_repair = next((repair for repair in repairs if repair.repaired), None)
+
+    def _answer(self, dialect: ProviderDialect, target: Target) -> Iterator[Event]:
+        """Yield what the provider answers, as `events` does."""
+        opened: OpenExchange | None = None
+        try:
+            request = self._write(dialect, target)
+            opened = yield from open_exchange(
+                self.candidate,
+                request,
+                self._timeouts(),
+                self.client_disconnect,
+                cdn_loop=self.cdn_loop,
+                new_connection=self.new_connection,
+            )
+            response = opened.response
+            self.status = response.status
             begun = self.has_content
             held: list[Event] = []
-            for event in restored(self._events(dialect, response), target):
+            for event in undo_rewrites(self._events(dialect, response), target):
                 if type(event) is Failed:
                     raise failure_from_error(event.error)
                 if type(event) is ReasoningDelta:
-                    event = with_owner(event, self.candidate.provider_id)
+                    event = add_signature_owner(event, self.candidate.provider_id)
                 if begun or type(event) is Waiting:
                     yield event
                 else:
@@ -133,69 +169,25 @@ class ProviderCall(msgspec.Struct, eq=False):
                 self.first_content_at = time.monotonic()
                 yield from held
         except UpstreamFailure as failure:
-            # A provider's words may quote what it was sent.
-            failure.redact(collect_secrets(*self._presented))
+            if opened is None:
+                self.status = failure.status
+            else:
+                opened.redact(failure)
             raise
         finally:
-            if response is not None:
-                self.bytes_received += response.bytes_received
-                response.close()
+            if opened is not None:
+                self.bytes_received += opened.response.bytes_received
+                opened.response.close()
 
-    def _send(self, dialect: Outbound, target: Target) -> Generator[Event, None, UpstreamResponse]:
-        """Return the response of a provider that answered 2xx; yields while it is silent. Raises UpstreamFailure."""
-        provider, credential = self.candidate.offer.provider, self.candidate.credential
-        chat = self._with_media_and_thinking(
-            as_asked(self._without_reasoning_off(self._within_limits(target)), target), dialect, target
-        )
+    def _write(self, dialect: ProviderDialect, target: Target) -> ProviderRequest:
+        """Return the request as the provider is to get it. Raises InvalidRequest for what it cannot be told."""
+        adapted = task_of(self.chat).adapt_request(self._without_reasoning_off(self._within_limits(target)), target)
+        chat = self._with_media_and_thinking(adapted, dialect, target)
         body = offload(self.size, lambda: dialect.write_request(chat, target))
         self._take_losses(target)
-        secret, own_address = credential.secret(), credential.base_url
-        own = credential.own is not None
-        base_url = own_address or fill_base_url(provider.auth, secret, provider.base_url, own=own)
-        url = url_of(dialect, base_url, chat, target)
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "text/event-stream" if chat.stream else "application/json",
-            "User-Agent": "model-gateway",
-            **headers_of(dialect, chat, target),
-        }
-        if own_address:
-            headers[loop_detection.HEADER] = loop_detection.append_own_token(self.cdn_loop)
-        with self.client_disconnect.raise_while_waiting():
-            presented = authorize(provider.auth, secret, SignableRequest("POST", url, headers, body))
-            headers |= presented
-            self._presented = secret, presented
-            ip = pinned_ip(url) if own_address else None
-        sending = connection_pool.send(
-            "POST", url, headers, body, self._timeouts(), ip, new_connection=self.new_connection
-        )
-        with closing(sending):
-            while True:
-                try:
-                    with self.client_disconnect.raise_while_waiting():
-                        next(sending)
-                except StopIteration as done:
-                    response: UpstreamResponse = done.value
-                    break
-                yield Waiting()
-        self.status = response.status
-        if 200 <= response.status < 300:
-            return response
-        try:
-            refusal = dialect.read_failure(response.status, response.read(_MAX_ERROR_BYTES))
-            status = refusal.status or response.status
-            raise UpstreamFailure(
-                error_type_for_status(status),
-                refusal.message,
-                status=status,
-                code=refusal.code,
-                param=refusal.param,
-                retry_after=parse_retry_after(response.headers.get("retry-after")),
-            )
-        finally:
-            response.close()
+        return ProviderRequest(dialect, chat, target, body, lambda base_url: url_of(dialect, base_url, chat, target))
 
-    def _with_media_and_thinking(self, chat: Chat, dialect: Outbound, target: Target) -> Chat:
+    def _with_media_and_thinking(self, chat: Chat, dialect: ProviderDialect, target: Target) -> Chat:
         """Return the chat with what the target needs inside of it: files in place of addresses, its thinking back.
 
         Raises InvalidRequest that names a part whose file cannot be had.
@@ -204,8 +196,11 @@ class ProviderCall(msgspec.Struct, eq=False):
             chat = self.media.inline(chat, dialect, target.facts)
         provider_id = self.candidate.provider_id
         if self.thought_signatures is not None:
-            chat = self.thought_signatures.restore_thinking(chat, owned(seal_of(dialect, chat, target), provider_id))
-        return without_owner(chat, provider_id, target)
+            chat = self.thought_signatures.restore_thinking(
+                chat, client_signature_format(signature_format_of(dialect, chat, target), provider_id)
+            )
+        chat = remove_signature_owner(chat, provider_id, target)
+        return emulate_tools(chat, str(optional_attribute(dialect, "NAME")), target)
 
     def _within_limits(self, target: Target) -> Chat:
         """Return the chat with a limit on its answer that the model can keep, and that what is held covers.
@@ -214,11 +209,11 @@ class ProviderCall(msgspec.Struct, eq=False):
         """
         chat, most = self.chat, target.max_output
         if most is not None and chat.max_tokens is not None and chat.max_tokens > most:
-            target.lose("max_tokens", f"this model writes at most {most} tokens; that is the limit now")
+            target.note_dropped("max_tokens", f"this model writes at most {most} tokens; that is the limit now")
             chat = replace(chat, max_tokens=most)
         if self.token_limit is not None and (chat.max_tokens is None or chat.max_tokens > self.token_limit):
             words = f"what is left to spend covers an answer of {self.token_limit} tokens; that is the limit now"
-            self.notices = [Loss("max_tokens", words)]
+            self.notices = [DroppedField("max_tokens", words)]
             chat = replace(chat, max_tokens=self.token_limit)
         return chat
 
@@ -231,23 +226,18 @@ class ProviderCall(msgspec.Struct, eq=False):
 
     def _take_losses(self, target: Target) -> None:
         """Keep what was left out for this provider. Raises InvalidRequest when the client wants all or nothing."""
-        self.losses = target.losses
-        if self.strict and target.losses:
-            left_out = "; ".join(f"{loss.param}: {loss.message}" for loss in target.losses)
-            raise InvalidRequest(
-                f"With X-Strict nothing may be left out, and this would be: {left_out}",
-                code="unsupported_feature",
-                param=target.losses[0].param,
-            )
+        self.losses = target.dropped_fields
+        if self.strict and target.dropped_fields:
+            raise refused_strictly(target.dropped_fields)
 
-    def _events(self, dialect: Outbound, response: UpstreamResponse) -> Iterator[Event]:
+    def _events(self, dialect: ProviderDialect, response: UpstreamResponse) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""
         bounds = bounds_of(self.chat, self.candidate.offer)
         if not self.chat.stream:
             with self.client_disconnect.raise_while_waiting():
                 body = response.read(bounds.reply, self.hold_answer)
                 events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
-            yield from events if self.chat.drawing is None else map(self._with_picture, events)
+            yield from map(self._with_picture, events) if task_of(self.chat).fetches_pictures else events
             return
         pieces, look = self._interruptible(response), partial(check_event, bounds=bounds)
         try:
@@ -276,6 +266,9 @@ class ProviderCall(msgspec.Struct, eq=False):
 
     def _timeouts(self) -> Timeouts:
         usual = default_timeouts()
+        if self.timeout is not None:
+            first_byte, total = min(usual.first_byte, self.timeout), min(usual.total, self.timeout)
+            usual = replace(usual, first_byte=first_byte, total=total)
         if self.first_byte_timeout is None:
             return usual
         return replace(usual, first_byte=min(usual.first_byte, self.first_byte_timeout))

@@ -15,8 +15,9 @@ import gevent
 import msgspec
 
 from apps.gateway.access import credentials
-from apps.gateway.canonical.chat import Chat, Loss
+from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.events import Event
+from apps.gateway.canonical.preferences import MOST_RETRIES
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.metrics.buffer import add, labeled_child
@@ -31,7 +32,6 @@ from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
 from apps.kernel.errors import ApiError, InvalidRequest
 
-MAX_RETRIES = 3
 _BACKOFF_BASE, _BACKOFF_CAP = 0.1, 2.0
 # Seconds that a provider has to show that it works again.
 PROBE_PATIENCE = 5.0
@@ -60,7 +60,7 @@ class Failover(msgspec.Struct, eq=False):
     # The limit that an answer is given for what is held, in tokens, by candidate; None where nothing has to be limited.
     limit_of: Callable[[Candidate], int | None] | None = None
     # What befell the answer that the client should know of.
-    notices: list[Loss] = []
+    notices: list[DroppedField] = []
     # Bytes of the client's body, and who is told of those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
@@ -90,7 +90,7 @@ class Failover(msgspec.Struct, eq=False):
         return self.current_call.bytes_received if self.current_call else 0
 
     @property
-    def losses(self) -> list[Loss]:
+    def losses(self) -> list[DroppedField]:
         """What was left out of the request that is being answered, or set in it, and what befell the answer."""
         current = self.current_call
         if current is None or not (current.notices or self.notices):
@@ -110,7 +110,8 @@ class Failover(msgspec.Struct, eq=False):
         """Yield the events of the first candidate that answers. Raises ApiError when none does, ClientGone."""
         queue = deque(self.candidates)
         failed: ApiError | None = None
-        retries = 0
+        # Of all, and of the model that is asked now.
+        retries = of_model = 0
         self.current_call = self._next(queue, first_byte_timeout=PROBE_PATIENCE if self.probe else None)
         while True:
             try:
@@ -121,39 +122,51 @@ class Failover(msgspec.Struct, eq=False):
                 self._note(provider_call, failure)
                 if isinstance(failure, StaleConnection) and not provider_call.new_connection:
                     # Nobody was at the end of a kept connection: neither the provider's fault nor one of the retries.
-                    self.current_call = self._next(deque((provider_call.candidate,)), provider_call.first_byte_timeout)
-                    self.current_call.new_connection = True
+                    self.current_call = self._next(
+                        deque((provider_call.candidate,)), provider_call.first_byte_timeout, new_connection=True
+                    )
                     continue
                 failed = failure.as_error(provider_call.candidate.provider_id)
                 self._drop_provider(queue, provider_call.candidate, failure)
-                if provider_call.has_content or not failure.retryable or not queue or retries == MAX_RETRIES:
+                if not failure.retryable or of_model == self._retries_of_model:
+                    _drop_model(queue, provider_call.candidate)
+                if provider_call.has_content or not queue or retries == MOST_RETRIES:
                     raise failed from failure
                 with self.client_disconnect.raise_while_waiting():
                     gevent.sleep(_backoff(retries, failure.retry_after))
             except InvalidRequest:
                 # This provider's format cannot say what is asked, or all of it; it was not called. Another's may.
                 self._drop_provider(queue, self.current_call.candidate, None)
-                if self._is_named(self.current_call) or not queue or retries == MAX_RETRIES:
+                if self._is_named(self.current_call) or of_model == self._retries_of_model:
+                    _drop_model(queue, self.current_call.candidate)
+                if not queue or retries == MOST_RETRIES:
                     if failed is not None:
                         raise failed from None
                     raise
             retries += 1
+            asked = self.current_call.candidate.model_id
             self.current_call = self._next(queue)
+            of_model = of_model + 1 if self.current_call.candidate.model_id == asked else 0
 
-    def _next(self, queue: deque[Candidate], first_byte_timeout: float | None = None) -> ProviderCall:
+    def _next(
+        self, queue: deque[Candidate], first_byte_timeout: float | None = None, *, new_connection: bool = False
+    ) -> ProviderCall:
         candidate = queue.popleft()
         return ProviderCall(
-            self.chat,
-            candidate,
-            self.client_disconnect,
+            chat=self.chat,
+            candidate=candidate,
+            client_disconnect=self.client_disconnect,
             strict=self.strict,
             thought_signatures=self.thought_signatures,
             media=self.media,
             first_byte_timeout=first_byte_timeout,
             cdn_loop=self.cdn_loop,
+            new_connection=new_connection,
             token_limit=None if self.limit_of is None else self.limit_of(candidate),
             size=self.size,
             hold_answer=self.hold_answer,
+            prompt_tokens=self.prompt_tokens,
+            timeout=None if self.chat.preferences is None else self.chat.preferences.timeout,
         )
 
     def _yield_current(self, queue: deque[Candidate]) -> Iterator[Event]:
@@ -162,9 +175,11 @@ class Failover(msgspec.Struct, eq=False):
         for event in events:
             provider_call = self.current_call
             if provider_call is not None and provider_call.has_content:
-                self.attempt_log.append(
-                    _attempt_entry(provider_call.candidate, provider_call.status, "none", succeeded=True)
-                )
+                line = _attempt_entry(provider_call.candidate, provider_call.status, "none", succeeded=True)
+                if provider_call.calls == 1:
+                    self.attempt_log.append(line)
+                else:
+                    self.attempt_log += [{**line, "choice": choice} for choice in range(provider_call.calls)]
                 _count(provider_call.candidate, "succeeded")
                 # From here on there is nothing more to write down.
                 answer = chain((event,), events)
@@ -177,7 +192,8 @@ class Failover(msgspec.Struct, eq=False):
     def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Return the events of the current attempt, raced with a second one where the request is hedged."""
         first = self.current_call
-        if first is None or self.hedge is None or not self.chat.stream:
+        if first is None or self.hedge is None or not self.chat.stream or (self.chat.n or 1) > 1:
+            # Several answers at a time are several calls, maybe: what a second round would cost is not held.
             return iter(()) if first is None else first.events()
         delay = self.hedge.delay(CIRCUIT_BREAKERS.stats(first.candidate.mapping).p95_latency)
         if delay is None or not self.hedge.allows(first.candidate, self.prompt_tokens):
@@ -223,6 +239,11 @@ class Failover(msgspec.Struct, eq=False):
                     )
                     _count(loser.candidate, "hedge_lost")
 
+    @property
+    def _retries_of_model(self) -> int:
+        wishes = self.chat.preferences
+        return MOST_RETRIES if wishes is None or wishes.retries is None else wishes.retries
+
     def _is_named(self, provider_call: ProviderCall) -> bool:
         return provider_call.candidate.provider_id == self.requested_provider
 
@@ -248,6 +269,12 @@ class Failover(msgspec.Struct, eq=False):
         evidence = None if failure is None else evidence_of(candidate, failure)
         if evidence is not None:
             self.failure_evidence.append(evidence)
+
+
+def _drop_model(queue: deque[Candidate], candidate: Candidate) -> None:
+    """Remove the model's other providers from the queue: what is left are models that the client named behind it."""
+    for one in [one for one in queue if one.model_id == candidate.model_id]:
+        queue.remove(one)
 
 
 def _count(candidate: Candidate, outcome: str) -> None:

@@ -123,7 +123,7 @@ class JsonRepair:
         form = self.chat.response_format
         if form is None or form.kind == "text":
             return False
-        return self.target.restoring.healing or PLUGIN in (self.chat.plugins or ())
+        return self.target.rewrites.healing or PLUGIN in (self.chat.plugins or ())
 
     def _pass_on(self, event: Event) -> Iterator[Event]:
         """Yield what can be said now that an event has come."""

@@ -5,7 +5,6 @@ Knows how much may be fetched, for how long, and what a file is by its first byt
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -16,7 +15,8 @@ from gevent.pool import Pool
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, File, Image, Message, Part, ToolResult
-from apps.gateway.dialects import Outbound, trait
+from apps.gateway.dialects import ProviderDialect, optional_attribute
+from apps.gateway.dialects.image_type import image_type_of
 from apps.gateway.upstream.remote_file import FetchTimeouts, UnfetchableError, fetch_file
 from apps.kernel.errors import InvalidRequest
 
@@ -29,12 +29,6 @@ _AT_ONCE = 5
 _REMOTE = ("https://", "http://")
 _MAX_TOLD = 200
 
-_PICTURES: Final = (
-    (re.compile(rb"\xff\xd8\xff"), "image/jpeg"),
-    (re.compile(rb"\x89PNG\r\n\x1a\n"), "image/png"),
-    (re.compile(rb"GIF8[79]a"), "image/gif"),
-    (re.compile(rb"RIFF....WEBP", re.DOTALL), "image/webp"),
-)
 _PDF = "application/pdf"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
 
@@ -44,10 +38,10 @@ class RemoteMedia(msgspec.Struct, eq=False):
 
     _fetched: dict[str, tuple[str, bytes]] = {}
 
-    def inline(self, chat: Chat, dialect: Outbound, facts: dict[str, object]) -> Chat:
+    def inline(self, chat: Chat, dialect: ProviderDialect, facts: dict[str, object]) -> Chat:
         """Return the chat with every picture and document in it inline where the target takes no addresses, which the
         fact `media_urls` says, else the format. Raises InvalidRequest that names the part."""
-        if facts.get("media_urls", trait(dialect, "MEDIA_URLS") is not False):
+        if facts.get("media_urls", optional_attribute(dialect, "MEDIA_URLS") is not False):
             return chat
         named = dict(_addresses(chat))
         wanted = {url: param for url, param in named.items() if url not in self._fetched}
@@ -136,9 +130,8 @@ def _fetch(url: str, param: str) -> tuple[str, bytes]:
 
 def sniff_media_type(data: bytes, stated: str) -> str | None:
     """Return the media type that the first bytes tell; what is `stated` only tells texts and office files apart."""
-    for begins, media_type in _PICTURES:
-        if begins.match(data):
-            return media_type
+    if media_type := image_type_of(data):
+        return media_type
     if data.startswith(b"%PDF-"):
         return _PDF
     if data.startswith(b"PK\x03\x04"):

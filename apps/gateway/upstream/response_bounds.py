@@ -12,6 +12,7 @@ from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.framing import LONG, BrokenFrames
+from apps.gateway.tasks import task_of
 from apps.kernel.json_bounds import Bounds, OutOfBounds, check
 from apps.kernel.offload import LARGE
 
@@ -37,9 +38,9 @@ class ResponseBounds(NamedTuple):
 def bounds_of(chat: Chat, offer: Offer) -> ResponseBounds:
     """Return how much an offer may answer to a chat."""
     bounds = _WITH_LOGPROBS if chat.logprobs else _USUAL
-    if chat.drawing is None and not chat.modalities and chat.audio is None and not offer.facts.get("images"):
-        return bounds
-    return bounds._replace(reply=_REPLY_WITH_MEDIA, event=_EVENT_WITH_MEDIA)
+    if task_of(chat).may_bring_media(chat, offer):
+        return bounds._replace(reply=_REPLY_WITH_MEDIA, event=_EVENT_WITH_MEDIA)
+    return bounds
 
 
 def read_within(body: bytes, bounds: ResponseBounds, read: Callable[[bytes], Iterable[T]]) -> Iterable[T]:

@@ -22,7 +22,7 @@ from redis.exceptions import RedisError
 
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, ToolCall
 from apps.gateway.canonical.events import Event, ReasoningDelta, ToolCallStarted
-from apps.gateway.dialects.signed_call_ids import split_seal
+from apps.gateway.dialects.signed_call_ids import split_signature
 from apps.kernel.encryption import UnreadableSecretError, decrypt, encrypt
 from apps.kernel.redis import client
 
@@ -40,7 +40,7 @@ _decode = msgspec.json.Decoder(list[Reasoning]).decode
 
 def cache_key_of(project_id: UUID, call_id: str) -> str:
     """Return where the thinking before a call is kept: a digest, as ids come from outside."""
-    return _PREFIX + sha256(f"{project_id}:{split_seal(call_id)[0]}".encode("utf-8", "surrogatepass")).hexdigest()
+    return _PREFIX + sha256(f"{project_id}:{split_signature(call_id)[0]}".encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class ThoughtSignatureCache(msgspec.Struct, eq=False):
@@ -147,7 +147,7 @@ def _lacking(messages: list[Message], form: str) -> Iterable[int]:
 
 
 def _is_sealed_call(call: ToolCall) -> bool:
-    return split_seal(call.id)[1] is not None or bool(call.extra and "extra_content" in call.extra)
+    return split_signature(call.id)[1] is not None or bool(call.extra and "extra_content" in call.extra)
 
 
 def _has_seal(part: Part, form: str) -> bool:

@@ -1,18 +1,22 @@
 """Cache (LRU) of compiled guardrails: one entry for each organization, however many keys it has.
 
-Knows plans and configurations. Must never know a request.
+Compiling takes up to two seconds of computing, the first time in a process, and so happens on a native thread: whoever
+asks waits for it, and nobody else. Knows plans and configurations. Must never know a request.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from functools import partial
 from uuid import UUID
 
 import structlog
 
 from apps.guardrails.configuration.load_config import load_engine_config
+from apps.guardrails.configuration.rule_warmup import warm_up_rules_once
 from apps.guardrails.custom import BadConfig
 from apps.guardrails.models import GuardrailConfig
+from apps.guardrails.rule_thread import on_rule_thread
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails, EngineConfig
 from apps.kernel.errors import InternalError
@@ -25,18 +29,23 @@ MAX_CACHED = 500
 _compiled: OrderedDict[UUID, tuple[EngineConfig, CompiledGuardrails]] = OrderedDict()
 
 
-def find_guardrails(organization_id: UUID, plan: str) -> CompiledGuardrails | None:
-    """Return what the organization's requests are held against; None when nothing is.
-
-    Raises DatabaseError, and InternalError where a rule cannot be put in force: then nothing passes by it.
-    """
+def find_config_in_force(organization_id: UUID, plan: str) -> EngineConfig | None:
+    """Return what the organization's requests are to be held against; None for nothing. Raises DatabaseError."""
     config = load_engine_config(organization_id) if limits_of(plan).guardrails else None
-    if config is None or not config.enabled:
+    return config if config is not None and config.enabled else None
+
+
+def compiled_guardrails(organization_id: UUID, config: EngineConfig | None) -> CompiledGuardrails | None:
+    """Return an organization's configuration, ready to hold requests against; None when nothing is in force.
+
+    Raises InternalError where a rule cannot be put in force: then nothing passes by it.
+    """
+    if config is None:
         _compiled.pop(organization_id, None)
         return None
     known = _compiled.get(organization_id)
     if known is None or known[0] != config:
-        known = _compiled[organization_id] = (config, _compile(organization_id, config))
+        known = _compiled[organization_id] = (config, on_rule_thread(partial(_compile, organization_id, config)))
         while len(_compiled) > MAX_CACHED:
             _compiled.popitem(last=False)
     _compiled.move_to_end(organization_id)
@@ -49,6 +58,11 @@ def is_any_organization_guarded() -> bool:
 
 
 def _compile(organization_id: UUID, config: EngineConfig) -> CompiledGuardrails:
+    known = _compiled.get(organization_id)
+    if known is not None and known[0] == config:
+        # For another who asked at the same time.
+        return known[1]
+    warm_up_rules_once()
     try:
         return engine.compile_guardrails(config)
     except BadConfig as error:

@@ -6,6 +6,8 @@ of its kind ten times as long as the next.
 
 from __future__ import annotations
 
+from functools import cache
+
 from apps.guardrails.findings.scan_types import Segment
 from apps.guardrails.rules import system_rules
 from apps.guardrails.scanning import engine
@@ -36,3 +38,9 @@ def warm_up_rules() -> None:
     engine.screen(
         compiled, [Segment(ScannedText(_SAMPLE)), Segment(ScannedText(_SAMPLE.encode("ascii", "ignore").decode()))]
     )
+
+
+@cache
+def warm_up_rules_once() -> None:
+    """Warm up unless this process has."""
+    warm_up_rules()

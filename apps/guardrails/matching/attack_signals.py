@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import re2
 
 from apps.guardrails.findings.scan_types import UNFINISHED, Span
 from apps.guardrails.matching.mention_filter import MentionFilter
 from apps.guardrails.matching.signal_compiler import SignalPattern, compile_table
-from apps.guardrails.regex.re2_patterns import compile_re2, find_last_end, re2_options
+from apps.guardrails.regex.re2_patterns import PatternSet, compile_re2, find_last_end
 from apps.guardrails.text.decoding import find_decoded_texts
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -59,12 +58,10 @@ class _SignalFinder:
     def __init__(self, forms: Iterable[tuple[SignalPattern, str]]) -> None:
         self._patterns: list[SignalPattern] = []
         heads: set[str] = set()
-        self._ahead = re2.Set.MatchSet(re2_options())
         for pattern, head in forms:
             heads.add(head)
             self._patterns.append(pattern)
-            self._ahead.Add(pattern.ahead.pattern)
-        self._ahead.Compile()
+        self._ahead = PatternSet([pattern.ahead.pattern for pattern in self._patterns], anchored=True)
         self._heads = compile_re2("|".join(sorted(heads)))
 
     def signals(self, utf8: bytes, places: Iterable[tuple[int, int]]) -> Iterator[AttackSignal]:
@@ -88,8 +85,8 @@ class _SignalFinder:
                     )
 
     def _match_at(self, at: int, utf8: bytes) -> Iterator[AttackSignal]:
-        for index in self._ahead.Match(utf8[at:]) or ():
-            signal = _match_pattern(self._patterns[index], utf8, at)
+        for index in self._ahead.matching(utf8[at:]):
+            signal = match_pattern(self._patterns[index], utf8, at)
             if signal is not None:
                 yield signal
 
@@ -173,7 +170,8 @@ def load_signal_table(path: Path) -> SignalTable:
     return SignalTable(tomllib.loads(path.read_text(encoding="utf-8")))
 
 
-def _match_pattern(pattern: SignalPattern, utf8: bytes, head: int) -> AttackSignal | None:
+def match_pattern(pattern: SignalPattern, utf8: bytes, head: int) -> AttackSignal | None:
+    """Return the signal whose head word stands there, None where the words around it do not fit."""
     ahead = pattern.ahead.match(utf8, head, head + _REACH)
     if ahead is None:
         return None

@@ -12,10 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import re2
-
 from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
-from apps.guardrails.regex.re2_patterns import compile_re2, find_last_end, re2_options
+from apps.guardrails.regex.re2_patterns import PatternSet, compile_re2, find_last_end
 from apps.guardrails.text.ascii_folding import AsciiFoldedText
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -95,10 +93,7 @@ class PatternSearch:
         self._kinds = kinds
         self._patterns = [compile_re2(kind.pattern) for kind in kinds]
         self._follows = [compile_re2(kind.follow) if kind.follow else None for kind in kinds]
-        self._gate = re2.Set.SearchSet(re2_options())
-        for kind in kinds:
-            self._gate.Add(kind.gate or kind.pattern)
-        self._gate.Compile()
+        self._gate = PatternSet([kind.gate or kind.pattern for kind in kinds])
 
     def find(self, plain: AsciiFoldedText) -> list[Span]:
         """Return what is there, by place: of two that overlap, what comes first in the order of the kinds.
@@ -108,7 +103,7 @@ class PatternSearch:
         checker = _CandidateChecker(self._kinds, plain.utf8)
         checked: list[tuple[int, int, int]] = []
         coarse: list[tuple[int, int, int]] = []
-        for rank in self._gate.Match(plain.utf8) or ():
+        for rank in self._gate.matching(plain.utf8):
             for start, end, sure in self._find_kind(rank, checker):
                 (checked if sure else coarse).append((start, rank, end))
         spans = [(*one, self._kinds[one[1]].name) for one in _drop_overlapping(checked)]

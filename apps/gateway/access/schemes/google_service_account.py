@@ -172,14 +172,14 @@ def _token_of(secret: str) -> str:
 def _renew(kept: _CachedToken, secret: str, *, trusted: bool) -> None:
     """Get a new token; what goes wrong is noted."""
     try:
-        kept.token, seconds = _fetch_token(secret, trusted=trusted)
+        kept.token, seconds = fetch_token(secret, trusted=trusted)
     except UpstreamFailure as failure:
         kept.failure, kept.failed_until = failure, time.monotonic() + _FAILED_FOR
         return
     kept.until = time.monotonic() + seconds
 
 
-def _fetch_token(secret: str, *, trusted: bool) -> tuple[str, float]:
+def fetch_token(secret: str, *, trusted: bool) -> tuple[str, float]:
     """Return a new token and for how many seconds it is good. Raises UpstreamFailure, which quotes nothing."""
     account = _find_account(secret)
     if account is None:

@@ -1,4 +1,4 @@
-"""Dialect facts: what a dialect is told of an offer, from the data files and the catalog's features.
+"""Dialect facts of an offer: those of the data files, and those that follow from the catalog's features.
 
 Decides over values. Must never know a wire format.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.catalog.catalog_cache import Offer
+from apps.catalog.offers import Offer
 from apps.kernel.identity_cache import IdentityCache
 
 
@@ -21,7 +21,11 @@ def facts_of(offer: Offer) -> dict[str, Any]:
 
 
 def _compute_facts(offer: Offer) -> dict[str, Any]:
-    facts: dict[str, Any] = {"prompt_cache": offer.prompt_cache, "temperature": offer.temperature}
+    facts: dict[str, Any] = {
+        "prompt_cache": offer.prompt_cache,
+        "temperature": offer.temperature,
+        "web_search": offer.web_search,
+    }
     if offer.structured_outputs:
         facts["structured_outputs"] = "native"
     elif offer.tools:

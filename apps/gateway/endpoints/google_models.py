@@ -1,0 +1,94 @@
+"""`GET /v1beta/models` and `/v1beta/models/{model}`: the models in Google's format, in pages.
+
+Public, but for wrong keys. Must never know what a model object says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+
+from apps.catalog import catalog_cache
+from apps.catalog.google_listing import build_google_entry, list_google_models
+from apps.catalog.resolve import resolve
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.dialects import google
+from apps.gateway.endpoints.answering import answer_with_errors, json_response
+from apps.gateway.endpoints.public import check_key
+from apps.gateway.endpoints.serving import view_of
+from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.routes import Route
+from apps.keys.api_key_header import KEY_HEADERS
+
+Endpoint = Callable[[ClientRequest], ClientResponse]
+# Headers that only Google's clients send.
+_OF_GOOGLE = ("x-goog-api-key", "x-goog-api-client")
+# Models on a page: unless something is said, and at most.
+_USUAL, _MOST = 50, 1_000
+
+
+def list_models(request: ClientRequest) -> ClientResponse:
+    """Answer with a page of the models that generate content. Query: `pageSize`, `pageToken`."""
+
+    def page() -> ClientResponse:
+        _check(request)
+        size, after = _page_size(request), request.query_parameter("pageToken") or ""
+        today = datetime.now(UTC).date()
+        models, following = list_google_models(catalog_cache.current(), today, size=size, after=after)
+        return json_response(
+            msgspec.json.encode({"models": models, **({"nextPageToken": following} if following else {})})
+        )
+
+    return answer_with_errors(request, "google_models", google, page)
+
+
+def read_model(request: ClientRequest) -> ClientResponse:
+    """Answer with one model, by any name that requests may have for it."""
+
+    def model() -> ClientResponse:
+        _check(request)
+        today = datetime.now(UTC).date()
+        name = request.parameters.get("name") or request.parameters["model_id"]
+        try:
+            resolved = resolve(
+                catalog_cache.current(),
+                name.removeprefix("models/"),
+                today,
+            )
+        except InvalidRequest as error:
+            raise NotFound(error.message) from error
+        live = [offer for offer in resolved.model.offers if offer.is_live(today)]
+        return json_response(msgspec.json.encode(build_google_entry(resolved.model, live)))
+
+    return answer_with_errors(request, "google_models", google, model)
+
+
+def unless_google(view: Callable[..., HttpResponseBase], endpoint: Endpoint) -> Callable[..., HttpResponseBase]:
+    """Return a view of models in the format of whoever asks: some of Google's clients ask at OpenAI's path."""
+    in_googles_words = view_of([Route("v1/models", endpoint, Family.GOOGLE, method="GET")])
+
+    def models(request: HttpRequest, **parameters: str) -> HttpResponseBase:
+        is_google = any(name in request.headers for name in _OF_GOOGLE)
+        return (in_googles_words if is_google else view)(request, **parameters)
+
+    return models
+
+
+def _check(request: ClientRequest) -> None:
+    """Raise for a key that is presented and wrong."""
+    if request.headers(*KEY_HEADERS) or request.query_parameter("key"):
+        check_key(request.presented_key)
+
+
+def _page_size(request: ClientRequest) -> int:
+    stated = request.query_parameter("pageSize")
+    if not stated:
+        return _USUAL
+    if not stated.isdecimal() or len(stated) > 9:
+        raise InvalidRequest("pageSize must be a whole number", param="pageSize")
+    return min(int(stated), _MOST) or _USUAL

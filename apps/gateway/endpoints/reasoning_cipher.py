@@ -1,0 +1,31 @@
+"""Reasoning cipher: encrypts thinking that travels with a client, for its organization and nobody else."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import msgspec
+
+from apps.kernel.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.encryption import UnreadableSecretError
+
+
+class OrganizationCipher(msgspec.Struct, frozen=True):
+    """The cipher of one organization's reasoning. Keys are exchanged as everywhere: old ones still open."""
+
+    organization_id: UUID
+
+    def encrypt(self, content: bytes) -> str:
+        """Return the content encrypted, with the organization authenticated."""
+        return encrypt_content(content, self._name).decode()
+
+    def decrypt(self, text: str) -> bytes:
+        """Return the content. Raises ValueError for a text that was changed, or made for another organization."""
+        try:
+            return decrypt_content(text, self._name)
+        except UnreadableSecretError as error:
+            raise ValueError(str(error)) from None
+
+    @property
+    def _name(self) -> str:
+        return f"reasoning:{self.organization_id}"

@@ -1,0 +1,136 @@
+"""`POST /v1/responses` and `/v1/responses/input_tokens`: OpenAI's Responses format in and out, for every model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+
+from apps.gateway.access.policy import find_policy
+from apps.gateway.admission.byte_budget import read_body
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Event
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.count_tokens import count_tokens
+from apps.gateway.dialects import fields, responses
+from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.endpoints.answering import (
+    answer_authenticated,
+    headers_about,
+    json_response,
+    stream_response,
+)
+from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
+from apps.gateway.endpoints.response_state import AnsweredElsewhere, ResponseState, open_state
+from apps.gateway.pipeline import open_chat
+from apps.gateway.run import ChatRun
+from apps.kernel.errors import ApiError, ClientGone
+from apps.kernel.offload import offload
+
+log = structlog.get_logger(__name__)
+
+Record = dict[str, Any]
+
+
+def create_response(request: ClientRequest) -> ClientResponse:
+    """Answer a request, whole or streamed."""
+    return answer_authenticated(request, "responses", responses, partial(answer, request))
+
+
+def answer(request: ClientRequest, token: str) -> ClientResponse:
+    """Answer a request for the token of a key, whole or streamed. Raises ApiError."""
+    teller = _Teller()
+    try:
+        run = open_chat(request, "responses", token, partial(_read, request, token, teller))
+        return stream_response(run, teller) if run.chat.stream else _whole(run, teller)
+    except AnsweredElsewhere as elsewhere:
+        return elsewhere.answer
+    except ApiError as error:
+        teller.fail(error)
+        raise
+
+
+def count_input_tokens(request: ClientRequest) -> ClientResponse:
+    """Tell how many tokens a prompt has: the provider's count, else about how many. Free, and nothing is recorded."""
+
+    def count(token: str) -> ClientResponse:
+        policy = find_policy(token)
+        body, _ = read_body(request, policy.organization_id)
+        chat = _read(request, token, _Teller(), body, is_asked=False)
+        counted = count_tokens(policy, chat, token, len(body))
+        return json_response(msgspec.json.encode({"object": "response.input_tokens", "input_tokens": counted}))
+
+    return answer_authenticated(request, "responses", responses, count)
+
+
+def _read(request: ClientRequest, token: str, teller: _Teller, body: bytes, *, is_asked: bool = True) -> Chat:
+    """Return the chat that a body asks for, with the earlier items that it refers to. Raises ApiError.
+
+    What is not asked, but only counted, is neither stored nor answered in the background.
+    """
+    wire = offload(len(body), partial(fields.read_json, body))
+    policy, given = find_policy(token), dict(wire)
+    if not is_asked:
+        wire |= {"store": False, "background": False}
+    state = teller.state = open_state(request, policy, wire)
+    if wire.keys() != given.keys() or any(wire[name] is not value for name, value in given.items()):
+        body = offload(len(body), partial(encode, wire))
+    asked = responses.Asked(
+        cipher=OrganizationCipher(policy.organization_id), response_id=state.response_id, echo=state.echo
+    )
+    return offload(len(body), partial(responses.read_wire, wire, body, asked))
+
+
+def _whole(run: ChatRun, teller: _Teller) -> ClientResponse:
+    """Run to the end and return the whole answer. Raises ApiError."""
+    response = responses.response_of(run.events(), run.chat)
+    teller.finish(response)
+    answer = json_response(encode(response))
+    answer.headers += headers_about(run)
+    return answer
+
+
+class _Teller:
+    """Writes a streamed answer, and tells the response's state how it goes; what fails there spoils no answer."""
+
+    def __init__(self) -> None:
+        self.state: ResponseState | None = None
+        self._over = False
+
+    def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
+        """Yield a streamed answer. A client that leaves before its end breaks it off."""
+        try:
+            yield from responses.write_events(events, chat, self._hear)
+        finally:
+            self.fail(ClientGone("The client closed the connection"))
+
+    def finish(self, response: Record) -> None:
+        """Tell of the final response object, once."""
+        if self.state is not None and not self._over:
+            self._over = True
+            _tell(self.state.finished, response)
+
+    def fail(self, error: ApiError) -> None:
+        """Tell of an answer that never was, or that nobody waits for any more; once."""
+        if self.state is not None and not self._over:
+            self._over = True
+            _tell(self.state.failed, error)
+
+    def _hear(self, event: Record) -> None:
+        if self.state is not None and self.state.wants_events:
+            _tell(self.state.event, event)
+        if event["type"] in _LAST:
+            self.finish(event["response"])
+
+
+_LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+def _tell(told: Callable[[Any], None], what: Any) -> None:
+    try:
+        told(what)
+    except Exception:
+        log.exception("responses.state_failed")

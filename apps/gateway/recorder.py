@@ -1,0 +1,153 @@
+"""Recorder: ends a request exactly once: prices it, settles its reservation, puts its record into the outbox.
+
+Also reports to the circuit breakers how the providers did. Must never choose who answers, nor know a wire format.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+import structlog
+
+from apps.billing.pricing import FREE, Bill, bill_at
+from apps.billing.worker_leases import worker_name
+from apps.gateway.access.policy import Policy
+from apps.gateway.admission import admit
+from apps.gateway.answer_meter import AnswerMeter
+from apps.gateway.answer_transcript import AnswerTranscript
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Summary
+from apps.gateway.guard.request_guard import RequestGuard
+from apps.gateway.metrics.request_metrics import record_request_metrics
+from apps.gateway.response_metadata import build_metadata, cost_breakdown
+from apps.gateway.routing import failure_attribution
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
+from apps.gateway.routing.ranking import Ranking
+from apps.gateway.settlement import outbox, record
+from apps.gateway.upstream.failover import Failover
+from apps.gateway.upstream.hedge import losing_cost
+from apps.kernel.errors import ApiError, InternalError
+from apps.kernel.usage import Usage
+from apps.logs.entry import Entry
+
+log = structlog.get_logger(__name__)
+
+# Fewer tokens than this say nothing about speed.
+_TOKENS_THAT_TELL_SPEED = 16
+
+
+class Recorder(msgspec.Struct, eq=False):
+    """One request's recorder: the first call of `complete` or `fail` records it; later ones never do."""
+
+    chat: Chat
+    policy: Policy
+    ranking: Ranking
+    entry: Entry
+    attempts: Failover
+    meter: AnswerMeter
+    transcript: AnswerTranscript
+    guard: RequestGuard | None
+    # On the monotonic clock.
+    started_at: float
+    recorded: bool = False
+
+    def complete(self, *, cached: bool | None) -> Summary:
+        """Price and record an answer that came to its end; return what the client is told of it.
+
+        `cached`: whether the response cache had it, None without a cache. Raises RuntimeError if it has been recorded.
+        """
+        if self.recorded:
+            raise RuntimeError("The request has been recorded")
+        usage = self.meter.used
+        # An empty answer is free, whatever the provider counts.
+        empty = not self.meter.written and not usage.completion_tokens and not usage.images
+        record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
+        cost = record.set_usage_and_cost(
+            self.entry, self._bill(usage, "cached" if cached else "empty" if empty else "")
+        )
+        self.entry.cached = cached
+        self._report_providers(usage)
+        finish = self.transcript.finish
+        record.complete(
+            self.entry, finish.reason if finish else None, finish.native if finish else None, self.policy.retention
+        )
+        self._settle_and_enqueue()
+        metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, cached=bool(cached))
+        return Summary(usage=usage, cost=cost_breakdown(cost), metadata=metadata)
+
+    def fail(self, error: ApiError) -> None:
+        """Record a request that did not come to its end. A client that left pays what was produced for it."""
+        if self.recorded or self.attempts.client_disconnect.is_abandoned:
+            return
+        record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
+        if error.status == 499 and (self.meter.written or self.meter.pictures):
+            record.set_usage_and_cost(self.entry, self._bill(self.meter.used))
+        record.fail(self.entry, error, self.policy.retention)
+        self._report_providers(None)
+        self._settle_and_enqueue()
+
+    def fail_unexpectedly(self) -> InternalError:
+        """Log the exception that is being handled, record the failure, and return what the client is told of it."""
+        log.exception("pipeline.failed", request_id=self.entry.request_id)
+        error = InternalError("The gateway failed to answer this request")
+        self.fail(error)
+        return error
+
+    def _bill(self, usage: Usage, waived: str = "") -> Bill:
+        """Return the bill, with what a provider is paid that was asked too and closed: it has read the prompt."""
+        latest, outrun = self.attempts.latest_candidate, self.attempts.hedge_loser
+        lost = FREE
+        if outrun is not None and outrun.credential.mode == latest.credential.mode:
+            lost = losing_cost(outrun, self.meter.prompt_estimate)
+        return bill_at(
+            latest.offer.prices,
+            used=usage,
+            discount=latest.discount,
+            outrun=lost.total,
+            outrun_saved=lost.discount_savings,
+            waived=waived,
+        )
+
+    def _report_providers(self, usage: Usage | None) -> None:
+        """Report to the circuit breakers how the providers did; `usage` is None when none answered.
+
+        An answer that a content filter ended says nothing about the provider.
+        """
+        failure_attribution.record_failures(
+            self.attempts.failure_evidence, answered=usage is not None, organization_id=self.policy.organization_id
+        )
+        current, finish = self.attempts.current_call, self.transcript.finish
+        filtered = finish is not None and finish.reason == "content_filter"
+        if usage is None or current is None or current.first_content_at is None or filtered:
+            return
+        streamed = self.chat.stream
+        tokens = usage.completion_tokens if usage.completion_tokens >= _TOKENS_THAT_TELL_SPEED else 0
+        CIRCUIT_BREAKERS.record_success(
+            current.candidate.mapping,
+            first_token_ms=round((current.first_content_at - current.started_at) * 1000) if streamed else None,
+            tokens=tokens,
+            seconds=time.monotonic() - (current.first_content_at if streamed else current.started_at),
+        )
+
+    def _settle_and_enqueue(self) -> None:
+        """Settle the reservation and enqueue the record, once; nothing that goes wrong here may spoil the answer."""
+        self.recorded = True
+        entry = self.entry
+        entry.duration = round((time.monotonic() - self.started_at) * 1000)
+        if self.chat.stream and self.attempts.first_content_at is not None:
+            entry.time_to_first_token = round((self.attempts.first_content_at - self.started_at) * 1000)
+        entry.response_size = self.attempts.bytes_received
+        entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
+        if self.policy.retention != "none":
+            lost = {"warnings": self.attempts.losses} if self.attempts.losses else {}
+            entry.routing_metadata = {**self.ranking.explanation, "routing": self.attempts.attempt_log, **lost}
+        try:
+            if self.policy.retention == "retain":
+                record.keep_answer(entry, self.transcript.reply())
+            hold, charge = self.meter.hold, record.charge_of(entry)
+            shrunk = None if hold is None else admit.settle(hold, charge)
+            outbox.enqueue(worker_name(), record.encode(entry), shrunk)
+        except Exception:
+            log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
+        record_request_metrics(entry)

@@ -1,0 +1,261 @@
+"""Routing preferences applied: which models are asked in which order, and which of their providers, sorted by what.
+
+A client that states none is routed as ever. Decides over values. Must never open a socket or ask a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from apps.billing.discounts import NOTHING_OFF, Shares
+from apps.catalog.catalog_cache import Catalog, CatalogProvider
+from apps.gateway.access.policy import Policy
+from apps.gateway.canonical.chat import Chat, DroppedField
+from apps.gateway.canonical.preferences import MaxPrice, RoutingPreferences, SortBy
+from apps.gateway.routing import candidates
+from apps.gateway.routing.candidates import Candidate, Candidates
+from apps.gateway.routing.model_variants import Alternative, ask_for_variants, read_alternative, without_provider
+from apps.gateway.routing.ranking import Ranking, RequestProfile, StatsLookup, rank
+from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.money import ZERO, plain
+
+_NONE = RoutingPreferences()
+_LONGEST = CachedSetting("UPSTREAM_TOTAL_TIMEOUT")
+
+
+class ModelGroup(msgspec.Struct, frozen=True):
+    """The candidates of one of the models that a client names, and what its providers are sorted by."""
+
+    candidates: Candidates
+    sort: SortBy | None = None
+
+
+class PreferredCandidates(Candidates, frozen=True):
+    """The candidates of all models that are named, the first's first; `losses` tell what was passed over."""
+
+    groups: tuple[ModelGroup, ...] = ()
+    losses: tuple[DroppedField, ...] = ()
+
+
+def resolve(
+    policy: Policy, catalog: Catalog, chat: Chat, prompt_tokens: int = 0, everyones: Shares = NOTHING_OFF
+) -> Candidates:
+    """Return the candidates for a chat, as its preferences and the endings of its models' names want them.
+
+    Raises as `candidates.resolve` does, for the first model, where none of those named can answer.
+    """
+    wishes = chat.preferences
+    if wishes is None and ":" not in chat.model:
+        return candidates.resolve(policy, catalog, chat, prompt_tokens, everyones)
+    named = [read_alternative(catalog, chat.model, "model")]
+    wishes = wishes or _NONE
+    named += [read_alternative(catalog, name, f"models[{at}]") for at, name in enumerate(wishes.models)]
+    ask_for_variants(chat, named)
+    losses = [*_unknown_providers(catalog, wishes), *_bounded(wishes)]
+    groups: list[ModelGroup] = []
+    failed: ApiError | None = None
+    for one in named:
+        try:
+            groups.append(_group(policy, catalog, chat, one, wishes, prompt_tokens, everyones))
+        except ApiError as error:
+            failed = failed or error
+            losses.append(DroppedField(one.field, error.message))
+    if not groups:
+        raise failed or InvalidRequest("No model is named", param="model")
+    eligible = tuple(candidate for group in groups for candidate in group.candidates.eligible)
+    return PreferredCandidates(groups[0].candidates.requested_provider, eligible, tuple(groups), tuple(losses))
+
+
+def losses_of(chat: Chat, fitting: Candidates) -> list[DroppedField]:
+    """Return what of a client's preferences is not met, whoever answers."""
+    return [*(chat.unmet or ()), *(fitting.losses if isinstance(fitting, PreferredCandidates) else ())]
+
+
+def requires_parameters(chat: Chat) -> bool:
+    """Return whether only providers are wanted that leave nothing out."""
+    return chat.preferences is not None and chat.preferences.require_parameters
+
+
+def refused_strictly(losses: Sequence[DroppedField]) -> InvalidRequest:
+    """Return the refusal of a request of which nothing may be left out (`X-Strict`), and this would be."""
+    left_out = "; ".join(f"{loss.param}: {loss.message}" for loss in losses)
+    return InvalidRequest(
+        f"With X-Strict nothing may be left out, and this would be: {left_out}",
+        code="unsupported_feature",
+        param=losses[0].param,
+    )
+
+
+def rank_preferred(
+    fitting: Candidates,
+    profile: RequestProfile,
+    stats_of: StatsLookup,
+    *,
+    no_fallback: bool,
+    wishes: RoutingPreferences | None,
+) -> Ranking:
+    """Return the order in which candidates are tried: model after model, each model's as the client prefers them."""
+    if not isinstance(fitting, PreferredCandidates):
+        return rank(fitting, profile, stats_of, no_fallback=no_fallback)
+    wishes = wishes or _NONE
+    groups = fitting.groups[:1] if no_fallback else fitting.groups
+    first, *others = [_rank_group(group, profile, stats_of, wishes, no_fallback=no_fallback) for group in groups]
+    if not others:
+        return first
+    models = [ranking.candidates[0].model_id for ranking in others]
+    return Ranking(
+        tuple(candidate for ranking in (first, *others) for candidate in ranking.candidates),
+        {**first.explanation, "fallbackModels": models},
+        first.probe,
+    )
+
+
+def _group(
+    policy: Policy,
+    catalog: Catalog,
+    chat: Chat,
+    one: Alternative,
+    wishes: RoutingPreferences,
+    prompt_tokens: int,
+    everyones: Shares,
+) -> ModelGroup:
+    """Return one model's candidates. Raises ApiError."""
+    steers = wishes.steers or one.sort is not None
+    name = without_provider(catalog, one.model) if steers else one.model
+    asked = chat if name == chat.model else replace(chat, model=name)
+    narrowed = partial(narrow, wishes, one)
+    found = candidates.resolve(policy, catalog, asked, prompt_tokens, everyones, narrowed=narrowed)
+    return ModelGroup(found, wishes.sort or one.sort)
+
+
+def narrow(wishes: RoutingPreferences, one: Alternative, reachable: Sequence[Candidate]) -> Sequence[Candidate]:
+    """Return the candidates of a model that preferences leave. Raises InvalidRequest naming what leaves none."""
+    left = reachable
+    for param, why, keep in _conditions(wishes, one):
+        left = [candidate for candidate in left if keep(candidate)]
+        if not left:
+            raise InvalidRequest(f"{one.model}: {why}", code="unsupported_feature", param=param)
+    return left
+
+
+def _conditions(wishes: RoutingPreferences, one: Alternative) -> Iterable[tuple[str, str, Callable[[Candidate], bool]]]:
+    if wishes.only:
+        why = f"none of these providers can answer for this project: {', '.join(wishes.only)}"
+        yield "provider.only", why, lambda it: _is_named(it, wishes.only)
+    if wishes.ignore:
+        yield "provider.ignore", "every provider is to be ignored", lambda it: not _is_named(it, wishes.ignore)
+    if wishes.order and not wishes.allow_fallbacks:
+        why = f"none of these providers can answer for this project: {', '.join(wishes.order)}"
+        yield "provider.order", why, lambda it: _is_named(it, wishes.order)
+    if wishes.zero_data_retention:
+        why = "no provider is known to retain nothing; leave the field out if it may be answered all the same"
+        yield "provider.zdr", why, lambda it: it.offer.facts.get("zero_data_retention") is True
+    if wishes.no_data_collection:
+        why = "no provider is known to collect no data; leave the field out if it may be answered all the same"
+        yield "provider.data_collection", why, lambda it: it.offer.facts.get("data_collection") is False
+    if (most := wishes.max_price) is not None:
+        yield "provider.max_price", "every provider charges more", lambda it: _is_within(it, most)
+    if one.free_only:
+        yield one.field, "no provider offers it free of charge", lambda it: it.free
+
+
+def _is_within(candidate: Candidate, most: MaxPrice) -> bool:
+    card, factor = candidate.offer.prices, 1 - candidate.discount
+    charged = (
+        (card.input, most.prompt),
+        (card.output, most.completion),
+        (card.request, most.request),
+        (card.image, most.image),
+    )
+    return all(limit is None or (price or ZERO) * factor <= limit for price, limit in charged)
+
+
+def _is_named(candidate: Candidate, names: Sequence[str]) -> bool:
+    return _position(candidate.offer.provider, names) < len(names)
+
+
+def _position(provider: CatalogProvider, names: Sequence[str]) -> int:
+    """Return where a provider stands in a list of names, the list's length where it does not."""
+    own = _names_of(provider)
+    return next((at for at, name in enumerate(names) if _slug(name) in own), len(names))
+
+
+def _names_of(provider: CatalogProvider) -> set[str]:
+    """Return what clients call a provider: its id, its name, and what others call it."""
+    return {provider.id, _slug(provider.name), *provider.facts.get("also_called", ())}
+
+
+def _slug(name: str) -> str:
+    """Return a provider's name without what says which of its regions or editions is meant (`deepinfra/turbo`)."""
+    return name.partition("/")[0].lower().replace(" ", "-")
+
+
+def _unknown_providers(catalog: Catalog, wishes: RoutingPreferences) -> Iterable[DroppedField]:
+    if not (wishes.order or wishes.only or wishes.ignore):
+        return
+    known = {name for provider in catalog.providers.values() for name in _names_of(provider)}
+    for field in ("order", "only", "ignore"):
+        for name in getattr(wishes, field):
+            if _slug(name) not in known and not name.startswith("custom:"):
+                yield DroppedField(f"provider.{field}", f"no provider is called {name[:100]}")
+
+
+def _bounded(wishes: RoutingPreferences) -> Iterable[DroppedField]:
+    if wishes.timeout is not None and wishes.timeout > _LONGEST.value:
+        yield DroppedField("timeout", f"a provider is given {plain(Decimal(str(_LONGEST.value)))} s at most")
+
+
+def _rank_group(
+    group: ModelGroup,
+    profile: RequestProfile,
+    stats_of: StatsLookup,
+    wishes: RoutingPreferences,
+    *,
+    no_fallback: bool,
+) -> Ranking:
+    # One that may not fall back is cut after it is sorted.
+    only_one = no_fallback or (not wishes.allow_fallbacks and not wishes.order)
+    if not (wishes.order or group.sort):
+        return rank(group.candidates, profile, stats_of, no_fallback=only_one)
+    base = rank(group.candidates, profile, stats_of, no_fallback=False)
+    figures = {line["providerId"]: line for line in base.explanation["providerScores"]}
+    ways = sorted(base.candidates, key=lambda one: _preference(one, figures[one.provider_id], wishes, group.sort))
+    if only_one:
+        ways = [one for one in ways if one.mapping == ways[0].mapping]
+    order = list(dict.fromkeys(one.provider_id for one in ways))
+    explanation = {
+        **base.explanation,
+        "availableProviders": order,
+        "selectedProvider": order[0],
+        "selectionReason": _reason(ways[0], wishes, group.sort),
+        "providerScores": sorted(base.explanation["providerScores"], key=lambda it: _at(order, it["providerId"])),
+    }
+    return Ranking(tuple(ways), explanation, base.probe and ways[0] == base.candidates[0])
+
+
+def _preference(
+    one: Candidate, figures: dict[str, Any], wishes: RoutingPreferences, sort: SortBy | None
+) -> tuple[bool, int, float]:
+    """Return what orders candidates: those cut off last, then by the client's order, then by the figure it sorts by."""
+    value = 0.0 if sort is None else figures[sort]
+    if value is None:
+        # Nobody knows yet.
+        value = float("-inf") if sort == "throughput" else float("inf")
+    return "circuit" in figures, _position(one.offer.provider, wishes.order), -value if sort == "throughput" else value
+
+
+def _reason(first: Candidate, wishes: RoutingPreferences, sort: SortBy | None) -> str:
+    if wishes.order and _is_named(first, wishes.order):
+        return "provider-order"
+    return "weighted-score" if sort is None else f"sorted-by-{sort}"
+
+
+def _at(order: Sequence[str], provider_id: str) -> int:
+    return order.index(provider_id) if provider_id in order else len(order)

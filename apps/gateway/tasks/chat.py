@@ -1,0 +1,142 @@
+"""Task `chat`: a conversation is answered with text and tool calls, sometimes with pictures or sound.
+
+Decides over values. Must never open a socket, ask a store, or choose.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from apps.catalog.offers import CatalogModel, Offer
+from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, Target, WebSearchTool
+from apps.gateway.canonical.events import Finished
+from apps.gateway.dialect_facts import supports_structured_output
+from apps.gateway.dialects import ProviderDialect, find_dialect, optional_attribute
+from apps.gateway.dialects.emulated_tools import is_optional_search
+from apps.gateway.tasks import Requirement, Task
+from apps.gateway.tasks.images import draws, draws_in_chat
+from apps.gateway.token_estimate import estimate_usage
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.money import ZERO
+from apps.kernel.usage import Usage
+
+# Searches that a model does where the client does not say how many it may.
+_USUAL_SEARCHES = 5
+
+
+def _requirements_of(chat: Chat) -> list[Requirement]:
+    needs: list[Requirement] = []
+    if Image in chat.kinds:
+        needs.append(Requirement("image input", lambda offer: offer.vision))
+    tools = set(map(type, chat.tools or ()))
+    if FunctionTool in tools:
+        needs.append(Requirement("tools", lambda offer: offer.tools))
+        if chat.parallel_tool_calls:
+            needs.append(Requirement("parallel tool calls", lambda offer: offer.parallel_tools))
+    if chat.web_search or WebSearchTool in tools:
+        optional = is_optional_search(chat)
+        needs.append(Requirement("web search", lambda offer: offer.web_search, optional=optional))
+    if chat.response_format is not None and chat.response_format.kind == "json_object":
+        needs.append(Requirement("JSON output", lambda offer: offer.json_output, "response_format"))
+    if chat.response_format is not None and chat.response_format.kind == "json_schema":
+        needs.append(Requirement("structured outputs", supports_structured_output, "response_format"))
+    if chat.reasoning is not None and (chat.reasoning.max_tokens or chat.reasoning.effort not in {None, "none"}):
+        needs.append(Requirement("reasoning", lambda offer: offer.reasoning))
+    if chat.logprobs:
+        needs.append(Requirement("logprobs", _tells_logprobs, "logprobs"))
+    if chat.stream:
+        needs.append(Requirement("streaming", lambda offer: offer.streaming))
+    return needs
+
+
+def _tells_logprobs(offer: Offer) -> bool:
+    """Return whether the probabilities of tokens can be asked for, and are told."""
+    dialect = find_dialect(offer.dialect)
+    if dialect is None or optional_attribute(dialect, "LOGPROBS") is False:
+        return False
+    return "logprobs" not in offer.facts.get("unsupported", ())
+
+
+def _check_model(model: CatalogModel, chat: Chat) -> None:
+    """Raise InvalidRequest unless the model chats and takes in what the conversation holds."""
+    if model.mode != "chat" and not draws_in_chat(model):
+        kind = model.mode.replace("_", " ")
+        where = "; ask for it at /v1/images/generations" if draws(model) else ""
+        raise InvalidRequest(
+            f"{model.id} is an {kind} model, not a chat model{where}", code="unsupported_feature", param="model"
+        )
+    if not _accepts_input(model, chat):
+        raise InvalidRequest(f"{chat.model} does not support audio input", code="unsupported_feature", param="model")
+
+
+def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
+    return model.mode == "chat" and _accepts_input(model, chat)
+
+
+def _accepts_input(model: CatalogModel, chat: Chat) -> bool:
+    """Return whether a model takes in what the conversation holds besides text; pictures are each offer's affair."""
+    return Audio not in chat.kinds or "audio" in model.input_modalities
+
+
+def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
+    """Return the client's format where the provider takes that too, else that of its searches, or the offer's."""
+    if chat.dialect is not None and chat.dialect in offer.facts.get("client_dialects", ()):
+        return find_dialect(chat.dialect)
+    searching = offer.facts.get("search_dialect")
+    if searching is not None and (chat.web_search or _has_search(chat)):
+        return find_dialect(searching)
+    return find_dialect(offer.dialect)
+
+
+def _has_search(chat: Chat) -> bool:
+    return chat.tools is not None and any(type(tool) is WebSearchTool for tool in chat.tools)
+
+
+def _list_price(chat: Chat, offer: Offer) -> Decimal:
+    """Return what a token of the prompt and one of the answer cost together, in USD per million: both weigh alike."""
+    return (offer.prices.input or ZERO) + (offer.prices.output or ZERO)
+
+
+def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
+    """Return the prompt and the searches; where a model draws in chats, an answer may bring a picture."""
+    if offer.facts.get("images"):
+        return estimate_usage(prompt_tokens, 0, chat.n or 1, offer.prices)
+    return Usage(input=prompt_tokens, web_searches=_searches_of(chat) if offer.prices.web_search else 0)
+
+
+def _searches_of(chat: Chat) -> int:
+    """Return how many searches of the web a chat may lead to; usually, where the client does not say how many."""
+    asked = [tool.max_uses or _USUAL_SEARCHES for tool in chat.tools or () if isinstance(tool, WebSearchTool)]
+    return max(asked, default=_USUAL_SEARCHES if chat.web_search else 0)
+
+
+def _may_bring_media(chat: Chat, offer: Offer) -> bool:
+    return bool(chat.modalities or chat.audio is not None or offer.facts.get("images"))
+
+
+def _adapt_request(chat: Chat, target: Target) -> Chat:
+    return chat
+
+
+def _find_missing_result(pictures: int, finish: Finished | None) -> None:
+    """Return None: an empty answer is an answer."""
+
+
+TASK = Task(
+    name="chat",
+    requirements_of=_requirements_of,
+    check_model=_check_model,
+    is_served_by=_is_served_by,
+    find_dialect=_find_dialect,
+    list_price=_list_price,
+    count_pictures=lambda chat: 0,
+    fits_context=True,
+    usage_before_answer=_usage_before_answer,
+    writes_tokens=True,
+    files_to_screen=lambda chat: (),
+    adapt_request=_adapt_request,
+    may_bring_media=_may_bring_media,
+    fetches_pictures=False,
+    find_missing_result=_find_missing_result,
+    usage_without_counts=estimate_usage,
+)

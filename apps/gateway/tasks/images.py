@@ -1,0 +1,116 @@
+"""Task `images`: generates or edits pictures, and nothing else.
+
+A request of this kind is a chat whose `drawing` says what the pictures are to be like. Decides over values. Must never
+open a socket or ask a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+
+from apps.billing.pricing import cost_of
+from apps.catalog.offers import CatalogModel, Offer
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Finished
+from apps.gateway.canonical.images import Drawing
+from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects.images import IN_CHAT, find_image_dialect, prepare_for_target
+from apps.gateway.dialects.images.provider.abilities import Need, abilities_of, needs_of
+from apps.gateway.tasks import AttachedFile, Requirement, Task
+from apps.gateway.token_estimate import estimate_usage
+from apps.kernel.errors import ApiError, InternalError, InvalidRequest
+from apps.kernel.usage import Usage
+
+# What a model that draws writes beside its pictures.
+TOKENS_BESIDE_PICTURES = 1_024
+
+
+def draws(model: CatalogModel) -> bool:
+    """Return whether some offer of the model makes pictures."""
+    return any(abilities_of(offer.facts) is not None for offer in model.offers)
+
+
+def draws_in_chat(model: CatalogModel) -> bool:
+    """Return whether a model that makes pictures does it when it is chatted to."""
+    stated = [abilities for offer in model.offers if (abilities := abilities_of(offer.facts)) is not None]
+    return any(abilities.dialect == IN_CHAT for abilities in stated)
+
+
+def _check_model(model: CatalogModel, chat: Chat) -> None:
+    """Raise InvalidRequest unless the model makes pictures in a way that is known here."""
+    if not draws(model):
+        raise InvalidRequest(
+            f"{model.id} does not make images, or not in a way that is supported here",
+            code="unsupported_feature",
+            param="model",
+        )
+
+
+def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
+    return draws(model)
+
+
+def _requirements_of(chat: Chat) -> list[Requirement]:
+    return [Requirement(need.name, _test_for(need), need.param) for need in needs_of(chat, chat.drawing or Drawing())]
+
+
+def _test_for(need: Need) -> Callable[[Offer], bool]:
+    def is_met_by(offer: Offer) -> bool:
+        abilities = abilities_of(offer.facts)
+        return abilities is not None and need.can(abilities)
+
+    return is_met_by
+
+
+def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
+    return find_image_dialect(offer.facts, offer.dialect)
+
+
+def _count_pictures(chat: Chat) -> int:
+    return chat.n or 1
+
+
+def _list_price(chat: Chat, offer: Offer) -> Decimal:
+    """Return what the pictures cost at most, in USD, their prompt aside."""
+    return cost_of(_usage_before_answer(chat, 0, offer), offer.prices).total
+
+
+def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
+    return estimate_usage(prompt_tokens, TOKENS_BESIDE_PICTURES, _count_pictures(chat), offer.prices)
+
+
+def _files_to_screen(chat: Chat) -> Sequence[AttachedFile]:
+    if chat.drawing is None or chat.drawing.mask is None:
+        return ()
+    return (AttachedFile("mask", chat.drawing.mask),)
+
+
+def _find_missing_result(pictures: int, finish: Finished | None) -> ApiError | None:
+    """Return the error of an answer without a picture; the provider's own word may tell why it has none."""
+    if pictures:
+        return None
+    why = f" ({finish.native})" if finish is not None and finish.native else ""
+    error = InternalError(f"The model generated no images{why}")
+    error.from_provider = True
+    return error
+
+
+TASK = Task(
+    name="images",
+    requirements_of=_requirements_of,
+    check_model=_check_model,
+    is_served_by=_is_served_by,
+    find_dialect=_find_dialect,
+    list_price=_list_price,
+    count_pictures=_count_pictures,
+    fits_context=False,
+    usage_before_answer=_usage_before_answer,
+    writes_tokens=False,
+    files_to_screen=_files_to_screen,
+    adapt_request=prepare_for_target,
+    may_bring_media=lambda chat, offer: True,
+    fetches_pictures=True,
+    find_missing_result=_find_missing_result,
+    usage_without_counts=estimate_usage,
+)

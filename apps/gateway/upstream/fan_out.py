@@ -1,0 +1,155 @@
+"""Fan-out: several answers from a provider that gives one at a time, by as many calls at once.
+
+Nothing is passed on until every call has begun to answer: until then the failure of one is that of all, and another
+provider may be asked; after that it ends the whole answer. Counts are added up, and estimated for a call that has not
+counted yet. Knows events. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import gevent
+import msgspec
+from gevent.queue import Empty, Queue
+from msgspec.structs import replace
+
+from apps.catalog.offers import Offer
+from apps.gateway.canonical.events import (
+    Event,
+    OpaqueDelta,
+    ReasoningDelta,
+    RefusalDelta,
+    Started,
+    TextDelta,
+    ToolCallDelta,
+    UsageReported,
+    Waiting,
+)
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.token_estimate import token_weight, tokens_from_weight
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.usage import Usage
+
+# Answers that one request may ask for in this way, and events of each that wait to be passed on.
+MAX_CALLS, _MOST_WAITING = 8, 64
+_TEXTS = {TextDelta: "text", ReasoningDelta: "text", RefusalDelta: "text", ToolCallDelta: "arguments"}
+
+Call = Callable[[], Iterator[Event]]
+
+
+def check_fan_out(calls: int, offer: Offer, prompt_tokens: int) -> None:
+    """Raise InvalidRequest, which names `n`, for more calls than one request may make, and where the counts of several
+    calls added up would have another price than those of each."""
+    if calls > MAX_CALLS:
+        raise _refused(f"This model's provider gives one answer at a time: n may be {MAX_CALLS} at most")
+    card = offer.prices
+    if card.request:
+        raise _refused("This model is charged by the request: ask for one answer at a time")
+    if any(calls * prompt_tokens * 5 // 4 > tier.above_input_tokens for tier in card.tiers):
+        raise _refused("The prompt is too long to be asked several times at once: ask for one answer at a time")
+
+
+def fan_out(
+    calls: Sequence[Call], prompt_tokens: int, client_disconnect: ClientDisconnect, tick: float
+) -> Iterator[Event]:
+    """Yield the events of all calls as they come, each of its own choice; `Waiting` after `tick` seconds of silence.
+
+    `prompt_tokens` is about how many each of them reads. Raises whatever one of them raises.
+    """
+    branches = [_Branch(number, prompt_tokens) for number in range(len(calls))]
+    arrived: Queue[tuple[_Branch, Any]] = Queue(_MOST_WAITING * len(calls))
+    running = [gevent.spawn(_pass_on, call, branch, arrived) for call, branch in zip(calls, branches, strict=True)]
+    held: list[Event] = []
+    silent = begun = len(calls)
+    try:
+        while silent:
+            with client_disconnect.raise_while_waiting():
+                try:
+                    branch, event = arrived.get(timeout=tick)
+                except Empty:
+                    yield Waiting()
+                    continue
+            if isinstance(event, BaseException):
+                raise event
+            if event is None:
+                silent -= 1
+                begun -= not branch.begun
+                branch.begun = branch.finished = True
+            elif type(event) is not Waiting:
+                held += _events_of(branch, event, branches)
+                if not branch.begun and _is_content(event):
+                    branch.begun = True
+                    begun -= 1
+            if begun == 0 and held:
+                yield from held
+                held = []
+    finally:
+        gevent.killall(running, timeout=1)
+
+
+class _Branch(msgspec.Struct, eq=False):
+    """One call: what it has written, as `token_weight` weighs it, and what it has counted."""
+
+    number: int
+    prompt_tokens: int
+    written: int = 0
+    usage: Usage | None = None
+    begun: bool = False
+    finished: bool = False
+
+    @property
+    def used(self) -> Usage:
+        """What it used so far: as counted once it is finished, else as much as is seen."""
+        written = tokens_from_weight(self.written)
+        if self.usage is None:
+            return Usage(input=self.prompt_tokens, output=written, estimated=True)
+        if self.finished or self.usage.completion_tokens >= written:
+            return self.usage
+        return replace(self.usage, output=written, estimated=True)
+
+
+def _pass_on(call: Call, branch: _Branch, arrived: Queue[tuple[_Branch, Any]]) -> None:
+    """Put a call's events where they are merged, then None for its end, or what it raised."""
+    try:
+        with closing(call()) as events:  # type: ignore[type-var]  # every call is a generator
+            for event in events:
+                arrived.put((branch, event))
+    except Exception as error:  # noqa: BLE001 - raised again where events are merged
+        arrived.put((branch, error))
+    else:
+        arrived.put((branch, None))
+
+
+def _events_of(branch: _Branch, event: Event, branches: Sequence[_Branch]) -> list[Event]:
+    """Return what is told of a call's event: of what there is once an answer, the first call's alone."""
+    first = branch.number == 0
+    if type(event) is UsageReported:
+        branch.usage = event.usage
+        return [UsageReported(usage=_sum(branches))]
+    if type(event) is Started:
+        # Whatever is counted later, as many prompts have been read.
+        return [event, UsageReported(usage=_sum(branches))] if first else []
+    if type(event) is OpaqueDelta and event.of == "reply":
+        return [event] if first else []
+    if (name := _TEXTS.get(type(event))) is not None:
+        branch.written += token_weight(getattr(event, name))
+    return [event if first else replace(event, choice=branch.number)]
+
+
+def _sum(branches: Sequence[_Branch]) -> Usage:
+    total: dict[str, Any] = {}
+    for branch in branches:
+        for name, count in msgspec.structs.asdict(branch.used).items():
+            total[name] = total.get(name, 0) + count
+    return Usage(**{**total, "estimated": bool(total["estimated"])})
+
+
+def _is_content(event: Event) -> bool:
+    return type(event) not in (Started, UsageReported)
+
+
+def _refused(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="unsupported_feature", param="n")

@@ -1,0 +1,123 @@
+"""HTTP exchange with a provider: the credential (BYOK or the service's), URL, headers, and what a refusal means.
+
+The only way to call a provider, one exchange for each attempt: nothing is retried here. A tenant's own address is
+pinned to the IP that passed the SSRF guard, and gets the header of loop detection. Must never know what is asked, nor
+who is next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import closing
+
+import msgspec
+
+from apps.gateway.access.pinned_address import pinned_ip
+from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.events import Event, Waiting
+from apps.gateway.client import loop_detection
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.dialects import ProviderDialect, headers_of
+from apps.gateway.failures import UpstreamFailure, error_type_for_status, parse_retry_after
+from apps.gateway.routing.candidates import Candidate
+from apps.gateway.upstream import connection_pool
+from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
+
+_MAX_ERROR_BYTES = 256 * 1024
+
+
+class ProviderRequest(msgspec.Struct, frozen=True):
+    """What is sent to a provider: a body in its dialect, and `url_for`, which returns the URL below a base URL."""
+
+    dialect: ProviderDialect
+    chat: Chat
+    target: Target
+    body: bytes
+    url_for: Callable[[str], str]
+
+
+class OpenExchange(msgspec.Struct, frozen=True):
+    """The exchange with a provider that answered 2xx, and the credential and headers that were presented to it."""
+
+    response: UpstreamResponse
+    secret: str
+    presented: dict[str, str]
+
+    def __repr__(self) -> str:
+        """Show nothing that was presented."""
+        return f"OpenExchange({self.response.status})"
+
+    def redact(self, failure: UpstreamFailure) -> None:
+        """Redact what was presented from a failure: a provider's message may quote what it was sent."""
+        failure.redact(collect_secrets(self.secret, self.presented))
+
+
+def open_exchange(
+    candidate: Candidate,
+    request: ProviderRequest,
+    timeouts: Timeouts,
+    client_disconnect: ClientDisconnect,
+    *,
+    cdn_loop: str = "",
+    new_connection: bool = False,
+) -> Generator[Event, None, OpenExchange]:
+    """Return the exchange with a candidate's provider once it answered 2xx; yields `Waiting` while it is silent.
+
+    `cdn_loop` lists the deployments that the request has passed (`loop_detection.py`); `new_connection` is for one that
+    may not use an idle connection of the pool. Raises UpstreamFailure without secrets in it, and ClientGone.
+    """
+    provider, credential = candidate.offer.provider, candidate.credential
+    secret, own_address = credential.secret(), credential.base_url
+    presented: dict[str, str] = {}
+    try:
+        own = credential.own is not None
+        url = request.url_for(own_address or fill_base_url(provider.auth, secret, provider.base_url, own=own))
+        headers = _headers_of(request)
+        if own_address:
+            headers[loop_detection.HEADER] = loop_detection.append_own_token(cdn_loop)
+        with client_disconnect.raise_while_waiting():
+            presented = authorize(provider.auth, secret, SignableRequest("POST", url, headers, request.body))
+            headers |= presented
+            ip = pinned_ip(url) if own_address else None
+        sending = connection_pool.send("POST", url, headers, request.body, timeouts, ip, new_connection=new_connection)
+        with closing(sending):
+            while True:
+                try:
+                    with client_disconnect.raise_while_waiting():
+                        next(sending)
+                except StopIteration as done:
+                    response: UpstreamResponse = done.value
+                    break
+                yield Waiting()
+        if 200 <= response.status < 300:
+            return OpenExchange(response, secret, presented)
+        raise _refusal(request.dialect, response)
+    except UpstreamFailure as failure:
+        failure.redact(collect_secrets(secret, presented))
+        raise
+
+
+def _headers_of(request: ProviderRequest) -> dict[str, str]:
+    """Return the headers of a request but for those that present the credential."""
+    return {
+        "Content-Type": "application/json",
+        "Accept": "text/event-stream" if request.chat.stream else "application/json",
+        "User-Agent": "model-gateway",
+        **headers_of(request.dialect, request.chat, request.target),
+    }
+
+
+def _refusal(dialect: ProviderDialect, response: UpstreamResponse) -> UpstreamFailure:
+    """Return the failure that a response other than 2xx means; close it. Raises UpstreamFailure if it breaks off."""
+    with closing(response):
+        refusal = dialect.read_failure(response.status, response.read(_MAX_ERROR_BYTES))
+        status = refusal.status or response.status
+        return UpstreamFailure(
+            error_type_for_status(status),
+            refusal.message,
+            status=status,
+            code=refusal.code,
+            param=refusal.param,
+            retry_after=parse_retry_after(response.headers.get("retry-after")),
+        )
