@@ -18,7 +18,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 app = Celery(
     "gateway",
     task_cls="gateway_project.task_metrics:Measured",
-    # The apps' own `tasks` modules are found; these are not where Celery looks.
+    # Celery finds the apps' own `tasks` modules; these are elsewhere. `apps.gateway.tasks` holds the kinds of requests,
+    # none of Celery's tasks.
     include=["apps.gateway.settlement.tasks"],
 )
 app.config_from_object("django.conf:settings", namespace="CELERY")
@@ -60,6 +61,16 @@ app.conf.beat_schedule = {
         "task": "organizations.erase_deleted",
         "schedule": crontab(minute="*/5"),
         "options": {"expires": 300},
+    },
+    "purge-responses": {
+        "task": "responses.purge",
+        "schedule": crontab(minute="*/10"),
+        "options": {"expires": 600},
+    },
+    "bring-in-responses": {
+        "task": "responses.bring_in",
+        "schedule": crontab(),
+        "options": {"expires": 60},
     },
     "send-messages": {
         "task": "organizations.send_messages",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
 from typing import Any
 
 from gateway_project.malloc_tuning import return_freed_memory
@@ -72,9 +73,16 @@ accesslog = None
 control_socket_disable = True
 
 
+# Seconds after which a thread that computes lets the event loop go on, which has to ask for that some ten times in a
+# request. With Python's own 5 ms a request beside such a thread took up to 64 ms (the 99th percentile), with this a
+# quarter of that. Where no thread computes nothing is switched.
+_SWITCH_INTERVAL = 0.0005
+
+
 def post_worker_init(worker: Any) -> None:
     """Let the application begin what it does beside answering, if it has anything."""
     return_freed_memory()
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     begin = getattr(worker.wsgi, "begin", None)
     if begin is not None:
         begin()

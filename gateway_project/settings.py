@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from apps.organizations.plans import PLANS
 from gateway_project import data_directory, env, metric_files
+from gateway_project.cors_origins import CorsOrigins
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
 from gateway_project.passkey_domain import PasskeyDomain
@@ -68,7 +69,7 @@ METRICS_TOKEN = str(env.env.str("METRICS_TOKEN", default=""))
 METRICS_PUBLIC = env.boolean("METRICS_PUBLIC", default=False)
 
 # What the door to the web process keeps to; here so that a wrong value stops every process.
-CLIENT_LIMITS = ClientLimits.of_environment()
+CLIENT_LIMITS, CORS_ORIGINS = ClientLimits.of_environment(), CorsOrigins.of_environment()
 
 # --- apps ---------------------------------------------------------------------------------------------------------
 INSTALLED_APPS = [
@@ -92,6 +93,7 @@ INSTALLED_APPS = [
     "apps.logs",
     "apps.catalog",
     "apps.gateway",
+    "apps.responses",
     "gateway_project",
 ]
 MIDDLEWARE = [
@@ -99,6 +101,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "apps.kernel.rest.security_headers.SecurityHeadersMiddleware",
     "apps.kernel.rest.middleware.RequestMiddleware",
+    "apps.kernel.rest.compression.CompressionMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -125,14 +128,10 @@ TEMPLATES = [
     }
 ]
 AUTH_USER_MODEL = "organizations.User"
+_VALIDATION = "django.contrib.auth.password_validation"
 AUTH_PASSWORD_VALIDATORS = [
-    {
-        "NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator",
-        "OPTIONS": {"user_attributes": ("email", "name")},
-    },
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
-    {"NAME": "django.contrib.auth.password_validation.NumericPasswordValidator"},
+    {"NAME": f"{_VALIDATION}.UserAttributeSimilarityValidator", "OPTIONS": {"user_attributes": ("email", "name")}},
+    *({"NAME": f"{_VALIDATION}.{name}Validator"} for name in ("MinimumLength", "CommonPassword", "NumericPassword")),
 ]
 APPEND_SLASH = False
 # Where the sign-in page of the admin leads when nothing else was asked for.
@@ -282,7 +281,6 @@ UPSTREAM_CONNECT_TIMEOUT = env.seconds("UPSTREAM_CONNECT_TIMEOUT", 5)
 UPSTREAM_FIRST_BYTE_TIMEOUT = env.seconds("UPSTREAM_FIRST_BYTE_TIMEOUT", 120)
 UPSTREAM_IDLE_TIMEOUT = env.seconds("UPSTREAM_IDLE_TIMEOUT", 120)
 UPSTREAM_TOTAL_TIMEOUT = env.seconds("UPSTREAM_TOTAL_TIMEOUT", 900, high=86_400)
-# Seconds of silence towards a streaming client before a comment line keeps the connection alive.
 # Requests a minute by plan, where the operator wants others than the plan's own; 0 is no limit.
 RATE_LIMITS = {plan: env.optional_integer(f"RATE_LIMIT_{plan.upper()}", 0, 10_000_000) for plan in PLANS}
 FREE_MODELS_PER_MINUTE = env.integer("FREE_MODELS_PER_MINUTE", 20, 0, 10_000_000)
@@ -290,6 +288,10 @@ FREE_MODELS_PER_MINUTE = env.integer("FREE_MODELS_PER_MINUTE", 20, 0, 10_000_000
 OFFLINE_ALLOWANCE_USD = env.usd("OFFLINE_ALLOWANCE_USD", "1.00", high=10_000)
 # Share of requests that try out a provider of which nothing fresh is known.
 ROUTING_EXPLORATION = env.share("ROUTING_EXPLORATION", 0.01)
+# Bytes that an organization may have stored; seconds until a silent worker's background responses are taken over.
+STORED_BYTES_PER_ORGANIZATION = env.integer("STORED_BYTES_PER_ORGANIZATION", 10 * 1024**3, 0, 1024**5)
+BACKGROUND_LEASE = env.seconds("BACKGROUND_LEASE", 20, high=600)
+# Seconds of silence towards a streaming client before a comment line keeps the connection alive.
 HEARTBEAT_INTERVAL = env.seconds("HEARTBEAT_INTERVAL", 10, high=300)
 # Lifts the address guard for URLs that tenants give.
 GATEWAY_ALLOW_PRIVATE_ADDRESSES = env.boolean("GATEWAY_ALLOW_PRIVATE_ADDRESSES", default=False)

@@ -6,38 +6,49 @@ import os
 from collections.abc import Iterable
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 _django = get_wsgi_application()
 
-from apps.gateway.endpoints.chat_completions import chat_completions  # noqa: E402 - models need the apps above
-from apps.gateway.endpoints.images import images_edits, images_generations  # noqa: E402 - models need the apps above
-from apps.gateway.endpoints.messages import count_tokens, messages  # noqa: E402
-from apps.gateway.endpoints.route_explain import route_explain  # noqa: E402
-from apps.gateway.endpoints.serving import Endpoint, respond  # noqa: E402
+from apps.gateway.endpoints.serving import respond  # noqa: E402 - models need the apps above
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
+from apps.responses import background  # noqa: E402
 from gateway_project.checks import refuse_unsafe  # noqa: E402
+from gateway_project.cors import Cors  # noqa: E402
+from gateway_project.routes import TABLE  # noqa: E402
 
 refuse_unsafe()
 
-HOT: dict[tuple[str, str], Endpoint] = {
-    ("POST", "/v1/chat/completions"): chat_completions,
-    ("POST", "/v1/images/generations"): images_generations,
-    ("POST", "/v1/images/edits"): images_edits,
-    ("POST", "/v1/messages"): messages,
-    ("POST", "/v1/messages/count_tokens"): count_tokens,
-    ("POST", "/v1/route/explain"): route_explain,
-}
+# Model endpoints whose paths are whole, which nearly every request is for.
+_EXACT = TABLE.exact
+_CORS = Cors(settings.CORS_ORIGINS)
 
 
 def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
     """Answer one HTTP request."""
-    endpoint = HOT.get((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
-    if endpoint is not None:
-        return respond(endpoint, environ, start_response)
+    if "HTTP_ORIGIN" in environ:
+        return _CORS.serve(environ, start_response, _serve)
+    return _serve(environ, start_response)
+
+
+def _serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+    method = environ["REQUEST_METHOD"]
+    route = _EXACT.get((method, environ["PATH_INFO"]))
+    if route is not None:
+        return respond(route, environ, start_response)
+    TABLE.normalize(environ)
+    found = TABLE.find(method, environ["PATH_INFO"])
+    if found is not None:
+        return respond(found[0], environ, start_response, found[1])
     return _django(environ, start_response)
 
 
+def _begin() -> None:
+    warm_up_soon()
+    background.start()
+
+
 # What a worker does beside answering; its server calls it once (`gunicorn.py`).
-application.begin = warm_up_soon  # type: ignore[attr-defined] # functions have attributes
+application.begin = _begin  # type: ignore[attr-defined] # functions have attributes

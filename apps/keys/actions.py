@@ -37,7 +37,8 @@ class CreatedKey(NamedTuple):
 def create_api_key(*, user: User, project_id: UUID | str, description: str, **limits: Any) -> CreatedKey:
     """Create a key of a project that the user has access to.
 
-    `limits` are the columns `usage_limit` and `period_limit` (USD, None unlimited), `period` and `expires_at`.
+    `limits` are the columns `usage_limit` and `period_limit` (USD, None unlimited), `period`, `expires_at`,
+    `requests_per_minute` and `allowed_origins`.
     Raises NotFound, Forbidden, Gone for a project that is archived, InvalidRequest when the plan's keys are used up.
     """
     project, _ = access_project(user, project_id)

@@ -41,6 +41,7 @@ class ApiKeyAdmin(_MadeElsewhere):
         "period_limit",
         "requests_per_minute",
         "expires_at",
+        "allowed_origins",
         "created_at",
         "updated_at",
     )

@@ -1,27 +1,44 @@
-"""API key of a request, from its headers. Pure.
+"""API key of a request, from its headers or, for Google's clients, its query. Pure.
 
-Knows the two headers it may come in. Must never know whether the key is any good.
+Knows where a key may stand. Must never know whether the key is any good.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from urllib.parse import parse_qs
 
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.rest.bearer import MAX_LENGTH, find_bearer
 
 MISSING = "Missing or invalid API key"
+# Beside the bearer: Anthropic's clients, Azure's, Google's.
+_PLAIN = ("x-api-key", "api-key", "x-goog-api-key")
+KEY_HEADERS = ("authorization", *_PLAIN)
 
 
-def find_presented_key(headers: Mapping[str, str]) -> str:
-    """Return the key of `Authorization: Bearer` or `x-api-key`; names are in lower case, or their case is ignored.
+def find_presented_key(headers: Mapping[str, str], query: str = "") -> str:
+    """Return the key of `Authorization: Bearer`, one of the plain headers, or `key` of a query, if that is given.
 
-    Raises Unauthenticated when there is none, or two that differ: guessing which was meant would be a way in.
+    Names of headers are in lower case, or their case is ignored. Raises Unauthenticated when there is none, or two that
+    differ: guessing which was meant would be a way in.
     """
-    bearer, plain = find_bearer(headers.get("authorization")), headers.get("x-api-key", "").strip()
-    if bearer and plain and bearer != plain:
-        raise Unauthenticated("The headers Authorization and x-api-key carry different keys")
-    token = bearer or plain
+    bearer = find_bearer(headers.get("authorization"))
+    if bearer and len(headers) == 1 and not query:
+        # Nearly every request to a model.
+        return bearer
+    found = {"Authorization": bearer} if bearer else {}
+    for name in _PLAIN:
+        if plain := headers.get(name, "").strip():
+            found[name] = plain
+    if query and (stated := [value.strip() for value in parse_qs(query).get("key", ())]):
+        # Of a name that is repeated, each value is a key.
+        found |= {f"key ({place})" if place else "key": value for place, value in enumerate(stated) if value}
+    tokens = set(found.values())
+    if len(tokens) > 1:
+        kind = "headers and parameters" if "key" in found else "headers"
+        raise Unauthenticated(f"The {kind} {' and '.join(found)} carry different keys")
+    token = tokens.pop() if tokens else ""
     if not token or len(token) > MAX_LENGTH:
         raise Unauthenticated(MISSING)
     return token

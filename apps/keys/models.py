@@ -6,9 +6,11 @@ Secrets are never here in clear: API keys as digests, provider credentials encry
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Value
 
 from apps.kernel.ids import new_id
 from apps.kernel.money import MoneyField
+from apps.keys.origins import validate_origins
 from apps.organizations.models import Organization, Project, User
 from apps.organizations.policy_source import PolicySource
 
@@ -50,11 +52,18 @@ class ApiKey(PolicySource):
     period_limit = MoneyField(null=True, blank=True)
     requests_per_minute = models.PositiveIntegerField(null=True, blank=True)
     expires_at = models.DateTimeField(null=True, blank=True)
+    # Of web pages that may use it; empty: whichever the deployment allows.
+    allowed_origins = models.JSONField(
+        default=list, db_default=Value([], models.JSONField()), blank=True, validators=[validate_origins]
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:
-        indexes = [models.Index(fields=["project", "status"])]
+        indexes = [
+            models.Index(fields=["project", "status"]),
+            models.Index(fields=["status"], name="key_with_origins", condition=~models.Q(allowed_origins=[])),
+        ]
 
     def __str__(self) -> str:
         return f"{self.masked_token} {self.description}"

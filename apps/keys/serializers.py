@@ -23,6 +23,7 @@ from apps.kernel.rest.serializers import (
 )
 from apps.keys.actions import CreatedKey
 from apps.keys.models import ApiKey, IamRule, ProviderKey
+from apps.keys.origins import MAX_LENGTH, MOST_ORIGINS, WRITTEN_AS, is_origin
 from apps.keys.provider_keys import CUSTOM
 from apps.organizations.models import Plan, User
 
@@ -51,12 +52,32 @@ class PeriodLimitShape(CamelSerializer):
     period = ChoiceField(ApiKey.Period.choices)
 
 
+class OriginField(TextField):
+    """An origin of web pages, such as `https://app.example.com`: scheme, host, and port if need be."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(max_length=MAX_LENGTH, **options)
+
+    def to_internal_value(self, data: Any) -> str:
+        """Return the origin in lower case. Raises ValidationError."""
+        origin = super().to_internal_value(data).lower()
+        if not is_origin(origin):
+            raise serializers.ValidationError(WRITTEN_AS)
+        return origin
+
+
 class LimitsShape(CamelSerializer):
-    """How long a key works, what it may spend in a period, and how often it may ask."""
+    """How long a key works, what it may spend in a period, how often it may ask, and at whose pages."""
 
     expires_at = FutureMoment(required=False, allow_null=True)
     period_limit = PeriodLimitShape(required=False, allow_null=True)
     requests_per_minute = IntegerField(low=1, high=1_000_000, required=False, allow_null=True)
+    allowed_origins = serializers.ListField(
+        child=OriginField(),
+        max_length=MOST_ORIGINS,
+        required=False,
+        help_text="Origins of web pages that may use the key from a browser; empty: those that the deployment allows",
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Return the columns."""
@@ -227,6 +248,7 @@ class ApiKeyShape(CamelModelSerializer):
     iam_rules = IamRuleShape(many=True, read_only=True)
     created_by = serializers.ReadOnlyField(source="created_by_id")
     period_limit = serializers.SerializerMethodField("period_limit_of")
+    allowed_origins = serializers.ListField(child=serializers.CharField(), read_only=True)
 
     class Meta:
         model = ApiKey
@@ -239,6 +261,7 @@ class ApiKeyShape(CamelModelSerializer):
             "usage",
             "period_limit",
             "requests_per_minute",
+            "allowed_origins",
             "expires_at",
             "project_id",
             "created_by",

@@ -28,11 +28,16 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class SandboxTool:
-    """A function that the answer may call; `schema` is JSON Schema of its arguments."""
+    """A function that the answer may call; `schema` is JSON Schema of its arguments.
+
+    A `custom` tool takes free text: what is called with one argument is told as that text alone.
+    """
 
     name: str
     description: str
     schema: Schema
+    custom: bool = False
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +87,13 @@ class Conversation:
 
 @dataclass(frozen=True, slots=True)
 class SandboxToolCall:
-    """A call that the answer asks for; `arguments` is JSON text."""
+    """A call that the answer asks for; `arguments` is JSON text, of a `custom` tool free text."""
 
     id: str
     name: str
     arguments: str
+    custom: bool = False
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,8 +144,9 @@ def _wanted_calls(conversation: Conversation, said: str) -> list[Call]:
 
 def _written(call: Call, identity: str) -> SandboxToolCall:
     tool, arguments = call
-    text = msgspec.json.encode(arguments).decode()
-    return SandboxToolCall(f"call_{sha256(identity.encode()).hexdigest()[:24]}", tool.name, text)
+    text = str(next(iter(arguments.values()), "")) if tool.custom else msgspec.json.encode(arguments).decode()
+    call_id = f"call_{sha256(identity.encode()).hexdigest()[:24]}"
+    return SandboxToolCall(call_id, tool.name, text, custom=tool.custom, namespace=tool.namespace)
 
 
 def _reasoning(conversation: Conversation, scenario: Scenario) -> str | None:

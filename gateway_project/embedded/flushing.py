@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 # Seconds between two looks.
@@ -16,10 +17,10 @@ PAUSE = 1.0
 # A file as it was seen: which one, how long, written when.
 State = tuple[int, int, int]
 # macOS has no fdatasync; what it would leave out is not needed to read the data.
-_sync = getattr(os, "fdatasync", os.fsync)
+_sync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
-def flush(folder: Path, known: dict[Path, State]) -> dict[Path, State]:
+def flush(folder: Path, known: dict[Path, State], sync: Callable[[int], object] = _sync) -> dict[Path, State]:
     """Have the append-only files in `folder` that are not as they are `known` put on the disk; return how they were.
 
     Raises OSError.
@@ -35,7 +36,7 @@ def flush(folder: Path, known: dict[Path, State]) -> dict[Path, State]:
             status = os.fstat(descriptor)
             found[file] = (status.st_ino, status.st_size, status.st_mtime_ns)
             if found[file] != known.get(file):
-                _sync(descriptor)
+                sync(descriptor)
         finally:
             os.close(descriptor)
     return found

@@ -1,20 +1,23 @@
-"""Admission control and load shedding of one worker: who is worked on now, who waits for a turn, who gets 503 at once.
+"""Admission control and load shedding of one worker: fair queuing of requests, and 503 on arrival instead of late.
 
-Knows how busy the event loop is. Must never know what a request asks for.
+Knows how busy the event loop is, and one client from another. Must never know what a request asks for.
 
 Work on requests is bounded by the time that one turn of the event loop takes: a request that arrives when the turn has
 already lasted too long waits in a queue, and each turn starts as many of the queue as it has time for. So the loop
-keeps turning quickly however many requests wait, streams under way go on, and who would have to wait longer than the
-limit is told so within one turn. A request that waits for a provider costs no time and does not count against it.
+keeps turning quickly however many requests wait, and streams under way go on. Clients are started in rotation (fair
+queuing): one that sends a thousand requests waits for its own, and others do not wait for them. A request that is let
+into the queue is expected to be started well within the limit; any other is refused on arrival. A burst may fill the
+queue. Once it has not been empty for a while it is kept short, for a long one lets everybody wait and serves no more
+(the idea of CoDel, RFC 8289). A request that waits for a provider costs no time and does not count against it.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable
+from typing import Any, Final
 
 import gevent
 from greenlet import getcurrent, greenlet
@@ -23,11 +26,15 @@ from apps.kernel.errors import Overloaded
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
 _LONGEST_TURN, _TICK = 0.020, 0.001
-# How many requests leave the queue is counted over so many seconds, at first over so many requests.
+# Requests that leave the queue a second: what is taken for it before it has been measured; the seconds, or at first the
+# requests, over which it is measured. After as many seconds without a queue it is measured anew.
+_FIRST_RATE: Final = 1000.0
 _RATE_WINDOW, _FIRST_STARTS = 0.25, 32
-# Of the longest wait: what may be expected of a request that is let into the queue (expectations err), and what the
-# first of the queue has waited before an expectation is believed, unless the queue is longer than so many.
-_EXPECTED_SHARE, _PROVEN_SHARE, _LONG_QUEUE = 0.75, 0.25, 256
+# Of the longest wait, what a request that is let into the queue may expect: in a burst, and once the queue has not been
+# empty for so many seconds.
+_BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.5, 0.1, 0.5
+# So many may always wait, however slowly the queue moves.
+_ALWAYS_LET_IN = 8
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.
 _FIRST, _LAST = 2, -2
 
@@ -52,43 +59,64 @@ class AdmissionControl:
         most: int,
         longest_wait: float,
         clock: Callable[[], float] = time.monotonic,
+        hub: Any = None,
     ) -> None:
-        """Let `most` requests be worked on or wait, each no longer than `longest_wait` seconds."""
+        """Let `most` requests be worked on or wait, each no longer than `longest_wait` seconds.
+
+        `hub` is whose loop it is (gevent's, unless given): requests that wait switch to it.
+        """
         self.in_progress = 0
+        # Requests in the queue.
+        self.waiting = 0
         self._most = most
         self._longest_wait = longest_wait
         self._clock = clock
-        self._queue: deque[_Waiting] = deque()
-        self._hub: Any = gevent.get_hub()
+        # By client, the one whose turn is next first; a client without a request in the queue is not in it.
+        self._queue: OrderedDict[Hashable, deque[_Waiting]] = OrderedDict()
+        self._hub: Any = hub or gevent.get_hub()
         self._turn_began = clock()
         self._stamp = self._hub.loop.check(ref=False, priority=_FIRST)
         self._stamp.start(self._begin_turn)
         self._tick = self._hub.loop.timer(_TICK, _TICK, ref=False, priority=_LAST)
-        # Requests that left the queue a second, None before it is known; and what it is counted from.
-        self._rate: float | None = None
+        self._waiting_since = self._empty_since = -math.inf
+        # Requests that leave the queue a second, and what it is measured from.
+        self._rate, self._rate_is_measured = _FIRST_RATE, False
         self._started, self._counted_since = 0, 0.0
 
-    def check(self) -> None:
-        """Raise Overloaded when a request that came now would be shed: asked before its body is read."""
-        queue = self._queue
-        if self.in_progress + len(queue) >= self._most:
-            raise self._overloaded()
-        if self._estimated_wait() > self._longest_wait * _EXPECTED_SHARE and (
-            len(queue) > _LONG_QUEUE or self._clock() - queue[0].since > self._longest_wait * _PROVEN_SHARE
-        ):
-            raise self._overloaded()
+    def check(self, client: Hashable) -> None:
+        """Raise Overloaded when a request of the client that came now would be shed: before its body is read."""
+        if self.in_progress + self.waiting >= self._most:
+            raise self._overloaded(client)
+        if not self.waiting:
+            return
+        standing = self._clock() - self._waiting_since > _STANDING_AFTER
+        share = _STANDING_SHARE if standing else _BURST_SHARE
+        ahead = self._count_ahead_of(client)
+        if ahead > _ALWAYS_LET_IN and ahead / self._rate > self._longest_wait * share:
+            raise self._overloaded(client)
 
-    def enter(self) -> bool:
-        """Let a request in and return whether it had to wait for that; `leave` follows. Raises Overloaded."""
-        if self._queue or self._clock() - self._turn_began > _LONGEST_TURN:
-            self.check()
-            self._wait_for_turn()
-            self.in_progress += 1
-            return True
-        if self.in_progress >= self._most:
-            raise self._overloaded()
+    def enter_at_once(self) -> bool:
+        """Let a request in if there is time for it now, and return whether there was; `leave` follows then."""
+        if self.waiting or self.in_progress >= self._most or self._clock() - self._turn_began > _LONGEST_TURN:
+            return False
         self.in_progress += 1
-        return False
+        return True
+
+    def enter_in_turn(self, client: Hashable) -> None:
+        """Let a request in when it is its client's turn; `leave` follows. Raises Overloaded."""
+        self.check(client)
+        one = _Waiting(self._clock())
+        if not self.waiting:
+            self._begin_queue(one.since)
+        self._queue.setdefault(client, deque()).append(one)
+        self.waiting += 1
+        try:
+            self._hub.switch()
+        finally:
+            one.greenlet = None
+        if one.late:
+            raise self._overloaded(client)
+        self.in_progress += 1
 
     def leave(self) -> None:
         """Note that a request has been answered."""
@@ -97,45 +125,54 @@ class AdmissionControl:
     def _begin_turn(self) -> None:
         self._turn_began = self._clock()
 
-    def _wait_for_turn(self) -> None:
-        waiting = _Waiting(self._clock())
-        if not self._queue:
-            self._started, self._counted_since = 0, waiting.since
-            self._tick.start(self._start_waiting)
-        self._queue.append(waiting)
-        try:
-            self._hub.switch()
-        finally:
-            waiting.greenlet = None
-        if waiting.late:
-            raise self._overloaded()
-
     def _start_waiting(self) -> None:
         """Start who has waited, at least one a turn; refuse who has waited too long. Runs in the event loop."""
-        now = self._clock()
-        queue, any_left = self._queue, False
-        while queue and not (any_left and self._clock() - self._turn_began > _LONGEST_TURN):
-            waiting = queue.popleft()
-            if waiting.greenlet is None:
+        now, any_left = self._clock(), False
+        while self.waiting and not (any_left and self._clock() - self._turn_began > _LONGEST_TURN):
+            one = self._take_next()
+            if one.greenlet is None:
                 continue
-            any_left, waiting.late = True, now - waiting.since > self._longest_wait
-            self._started += not waiting.late
-            waiting.greenlet.switch()
-        passed = now - self._counted_since
-        if passed > _RATE_WINDOW or (self._rate is None and self._started >= _FIRST_STARTS and passed > 0):
-            self._rate = self._started / passed if self._rate is None else (self._rate + self._started / passed) / 2
-            self._started, self._counted_since = 0, now
-        if not queue:
-            self._rate = None
+            # It was expected to be started in time; a worker that stood still may find it is not.
+            any_left, one.late = True, now - one.since > self._longest_wait
+            self._started += not one.late
+            one.greenlet.switch()
+        self._measure(now)
+        if not self.waiting:
+            self._empty_since = now
             self._tick.stop()
 
-    def _estimated_wait(self) -> float:
-        if not self._queue or self._rate is None:
-            return 0.0
-        return len(self._queue) / max(self._rate, 1.0)
+    def _begin_queue(self, now: float) -> None:
+        if now - self._empty_since > _RATE_WINDOW:
+            self._rate, self._rate_is_measured = _FIRST_RATE, False
+        self._waiting_since = self._counted_since = now
+        self._started = 0
+        self._tick.start(self._start_waiting)
 
-    def _overloaded(self) -> Overloaded:
+    def _take_next(self) -> _Waiting:
+        """Take the next out of the queue: one of each client, then another of each."""
+        client, own = next(iter(self._queue.items()))
+        one = own.popleft()
+        self.waiting -= 1
+        if own:
+            self._queue.move_to_end(client)
+        else:
+            del self._queue[client]
+        return one
+
+    def _measure(self, now: float) -> None:
+        passed = now - self._counted_since
+        if passed > _RATE_WINDOW or (not self._rate_is_measured and self._started >= _FIRST_STARTS and passed > 0):
+            rate = max(self._started / passed, 1.0)
+            self._rate = (self._rate + rate) / 2 if self._rate_is_measured else rate
+            self._rate_is_measured = True
+            self._started, self._counted_since = 0, now
+
+    def _count_ahead_of(self, client: Hashable) -> int:
+        """Return how many requests are started before one that the client sent now."""
+        return min(self.waiting, (len(self._queue.get(client, ())) + 1) * len(self._queue))
+
+    def _overloaded(self, client: Hashable) -> Overloaded:
         return Overloaded(
             "The gateway has more requests than it can work on right now; try again shortly",
-            retry_after=max(1, math.ceil(self._estimated_wait())),
+            retry_after=max(1, math.ceil(self._count_ahead_of(client) / self._rate)),
         )

@@ -15,9 +15,9 @@ from typing import Any
 import gevent
 
 from apps.kernel.errors import ApiError, InternalError
-from gateway_project.http.refusals import MalformedRequest, refusal
+from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal
 from gateway_project.http.request_intake import RequestIntake
-from gateway_project.http.request_parser import BadRequest, HeadLimits, IncomingRequest, RequestParser
+from gateway_project.http.request_parser import BadRequest, HeadLimits, Http2Preface, IncomingRequest, RequestParser
 from gateway_project.http.response_writer import ResponseWriter
 
 READ_SIZE = 65_536
@@ -219,6 +219,12 @@ class ClientConnection:
 
     def _refuse_malformed(self, error: BadRequest) -> None:
         """Answer what cannot be read, and be done with the connection."""
+        if isinstance(error, Http2Preface):
+            self._terms.refused("malformed")
+            with suppress(OSError):
+                self._send(HTTP_1_1_REQUIRED)
+            self._drain_and_close()
+            return
         request = self._reader.requests[-1] if self._reader.requests else None
         if request is not None:
             # Whatever has come of it, nothing behind it will be read.

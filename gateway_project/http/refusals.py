@@ -8,13 +8,26 @@ from __future__ import annotations
 import math
 from functools import cache, lru_cache
 from http import HTTPStatus
+from struct import pack
 from typing import Any
 
 import msgspec
 
-from apps.kernel.errors import ApiError, Overloaded
+from apps.kernel.errors import NO_RETRY, ApiError, Overloaded
 from apps.kernel.request_id import HEADER, request_id_of
-from apps.kernel.rest.envelopes import Family, body_of, family_of
+from apps.kernel.rest.envelopes import Family, body_of
+from apps.kernel.rest.routes import family_of
+
+# To a client that begins with HTTP/2: empty settings, and the end of the connection with the reason, for its library
+# (error HTTP_1_1_REQUIRED) and in words (RFC 9113, 6.5 and 6.8).
+_HTTP_2_WORDS = b"Only HTTP/1.1 is spoken here: configure the client for it, or put a proxy that speaks HTTP/2 in front"
+_SETTINGS, _GOAWAY, _ERROR_HTTP_1_1_REQUIRED = 0x4, 0x7, 0xD
+HTTP_1_1_REQUIRED = (
+    pack(">HBBBL", 0, 0, _SETTINGS, 0, 0)
+    + pack(">HBBBL", 0, 8 + len(_HTTP_2_WORDS), _GOAWAY, 0, 0)
+    + pack(">LL", 0, _ERROR_HTTP_1_1_REQUIRED)
+    + _HTTP_2_WORDS
+)
 
 
 class MalformedRequest(ApiError):
@@ -34,6 +47,8 @@ def refusal(environ: dict[str, Any], error: ApiError) -> tuple[str, list[tuple[s
     ]
     if error.retry_after is not None:
         headers.append(("Retry-After", str(max(1, math.ceil(error.retry_after)))))
+    if error.is_final:
+        headers.append(NO_RETRY)
     if error.status == 401:
         headers.append(("WWW-Authenticate", "Bearer"))
     return _status_line(error.status), headers, body

@@ -5,12 +5,15 @@ Knows the order, and what each of them says. Must never know what an endpoint do
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from apps.kernel.client_address import believed_address
 from apps.kernel.errors import ApiError, Unauthenticated
-from apps.keys.api_key_header import MISSING
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.routes import family_of, route_table
+from apps.keys.api_key_header import KEY_HEADERS, MISSING
 from gateway_project.http.address_rate_limiter import AddressRateLimiter
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.body_reading import BodyAborted, BodyMemory, BodySource, read_body, too_large
@@ -18,8 +21,10 @@ from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.request_parser import IncomingRequest
 from gateway_project.http.route_limits import SMALLEST, is_model_route, limit_of
 
+_KEY_IN_QUERY = re.compile("(?:^|&)key=([^&]+)")
 # Never shed: what a load balancer and a monitor ask.
 _ALWAYS_ANSWERED = frozenset({"/", "/metrics"})
+_KEY_HEADERS = tuple(f"HTTP_{name.upper().replace('-', '_')}" for name in KEY_HEADERS)
 # By the status of a refusal, its name in the metrics.
 _REASONS = {401: "no_credential", 408: "too_slow", 413: "too_large", 429: "throttled", 503: "overloaded"}
 
@@ -53,15 +58,19 @@ class RequestIntake:
                 # Nearly every request: there is nothing to look at.
                 if path in _ALWAYS_ANSWERED:
                     return _nothing
-                self._work_on(source)
+                if not self._admission.enter_at_once():
+                    self._wait_for_turn(source, environ)
                 return self._admission.leave
-            return self._enter_slowly(source, request, path)
+            return self._enter_slowly(source, request)
         except ApiError as error:
             self._refused(_REASONS.get(error.status, "malformed"))
             raise
 
-    def _enter_slowly(self, source: BodySource, request: IncomingRequest, path: str) -> Callable[[], object]:
+    def _enter_slowly(self, source: BodySource, request: IncomingRequest) -> Callable[[], object]:
         environ = request.environ
+        # Another form of a path has the limits of the path that it stands for.
+        route_table().normalize(environ)
+        path = environ["PATH_INFO"]
         limit = limit_of(path, self._limits.body)
         if path.startswith("/auth/") and environ["REQUEST_METHOD"] == "POST":
             self._count_try(environ)
@@ -71,8 +80,8 @@ class RequestIntake:
             raise too_large(limit)
         exempt = path in _ALWAYS_ANSWERED
         if not exempt and not request.complete:
-            self._admission.check()
-        anonymous = is_model_route(path) and not _has_credential(environ)
+            self._admission.check(self._client_of(environ))
+        anonymous = is_model_route(path) and not _credential_of(environ)
         if anonymous and announced and int(announced) > SMALLEST:
             raise Unauthenticated(MISSING)
         held: list[int] = []
@@ -93,16 +102,18 @@ class RequestIntake:
         try:
             read_body(source, request, limit, self._limits, hold)
             if not exempt:
-                self._work_on(source)
+                if not self._admission.enter_at_once():
+                    self._wait_for_turn(source, environ)
                 entered = True
         except BaseException:
             leave()
             raise
         return leave
 
-    def _work_on(self, source: BodySource) -> None:
+    def _wait_for_turn(self, source: BodySource, environ: dict[str, Any]) -> None:
         """Wait for the request's turn. Raises Overloaded; BodyAborted when its client has not waited for it."""
-        if self._admission.enter() and source.has_left():
+        self._admission.enter_in_turn(self._client_of(environ))
+        if source.has_left():
             self._admission.leave()
             raise BodyAborted("The client closed the connection before its request had its turn")
 
@@ -110,6 +121,10 @@ class RequestIntake:
         address = self._address_of(environ)
         if address is not None:
             self._throttle.count_try(address)
+
+    def _client_of(self, environ: dict[str, Any]) -> str:
+        """Return whose requests wait for one another: an address's; a credential's where only a proxy is known."""
+        return self._address_of(environ) or _credential_of(environ)
 
     def _address_of(self, environ: dict[str, Any]) -> str | None:
         """Return the client's address; None when all that is known is a proxy's, which stands for many."""
@@ -119,10 +134,13 @@ class RequestIntake:
         return believed_address(peer, environ.get("HTTP_X_FORWARDED_FOR", ""), proxies)
 
 
-def _has_credential(environ: dict[str, Any]) -> bool:
-    return bool(
-        environ.get("HTTP_AUTHORIZATION") or environ.get("HTTP_X_API_KEY") or environ.get("HTTP_X_GOOG_API_KEY")
-    )
+def _credential_of(environ: dict[str, Any]) -> str:
+    """Return what a request brings as its credential, empty for nothing. Nobody has looked whether it is any good."""
+    for name in _KEY_HEADERS:
+        if sent := environ.get(name):
+            return str(sent)
+    query = str(environ.get("QUERY_STRING") or "")
+    return query if "key=" in query and family_of(environ["PATH_INFO"]) is Family.GOOGLE else ""
 
 
 def _nothing() -> None:

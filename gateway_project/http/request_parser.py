@@ -38,6 +38,13 @@ class BadRequest(Exception):
         self.message = message
 
 
+class Http2Preface(BadRequest):
+    """A client that speaks HTTP/2 without having asked whether anybody else does (RFC 9113, 3.3)."""
+
+    def __init__(self) -> None:
+        super().__init__(505, "Only HTTP/1.1 and HTTP/1.0 are spoken here")
+
+
 @dataclass(frozen=True, slots=True)
 class HeadLimits:
     """What a request's head may be: bytes of its line, number of its headers, bytes of one of them."""
@@ -96,6 +103,8 @@ class RequestParser:
             if self._last and self._now.complete:
                 # What follows a connection's last request is not read.
                 return
+            if self._parser.get_method() == b"PRI" and self._now.url == b"*":
+                raise Http2Preface from None
             raise BadRequest(400, f"The request is not valid HTTP/1.1: {error}") from None
         if self._now.complete:
             return

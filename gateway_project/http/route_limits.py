@@ -16,6 +16,7 @@ _ANY_OTHER = _MEGABYTE
 _LIMITS: tuple[tuple[str, int | None], ...] = (
     ("/v1/", None),
     ("/v1beta/", None),
+    ("/v1beta1/", None),
     ("/auth/", SMALLEST),
     ("/verify-email", SMALLEST),
     ("/reset-password", SMALLEST),
@@ -35,4 +36,4 @@ def limit_of(path: str, model_limit: int) -> int:
 
 def is_model_route(path: str) -> bool:
     """Tell whether a path leads to models, which nobody reaches without a credential."""
-    return path.startswith("/v1/")
+    return path.startswith(("/v1/", "/v1beta/", "/v1beta1/"))

@@ -18,8 +18,10 @@ import yaml
 from django.conf import settings
 from drf_spectacular.generators import SchemaGenerator
 
+from apps.kernel.errors import is_final
 from apps.kernel.rest.describe import REFUSES
-from apps.kernel.rest.envelopes import Family, family_of
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.routes import family_of
 from gateway_project.openapi import extensions
 from gateway_project.openapi.log_entry import log_schemas
 from gateway_project.openapi.system_rule_schemas import add_system_rules
@@ -52,10 +54,14 @@ _WORDS = {
     503: "The gateway or a provider is overloaded, or a store is unavailable",
     504: "The provider did not answer in time",
 }
+# Where content is generated, and the other paths of the same operation by the names that it has there.
+_GENERATES, _OTHER_PATHS = "/v1beta/models/{name}", "otherPaths"
+_ANTHROPIC_VERSION = "anthropic-version"
 _BODIES = {
     Family.OPENAI: "OpenAIError",
     Family.ANTHROPIC: "AnthropicError",
-    Family.GATEWAY: "GatewayError",
+    Family.GOOGLE: "GoogleError",
+    Family.LOGS: "GatewayError",
     Family.MANAGEMENT: "ManagementError",
 }
 
@@ -75,6 +81,8 @@ def document() -> Record:
         for method in METHODS:
             if method in operations:
                 _complete(operations[method], path, method)
+    for path, name in whole.pop(_OTHER_PATHS).items():
+        whole["paths"][path] = {"post": _at_another_path(whole["paths"][_GENERATES]["post"], path, name)}
     whole["paths"] = dict(sorted(whole["paths"].items()))
     whole["info"]["version"] = settings.VERSION
     return whole
@@ -105,16 +113,24 @@ def _by_hand() -> Record:
             part = yaml.safe_load(file.read_text())
             whole["paths"] |= part.get("paths", {})
             whole["components"]["schemas"] |= part.get("schemas", {})
+            whole.setdefault(_OTHER_PATHS, {}).update(part.get(_OTHER_PATHS, {}))
     return whole
+
+
+def _at_another_path(operation: Record, path: str, name: str) -> Record:
+    """Return the operation that has a path of Google's for each version and place, as another of these has it."""
+    others = [parameter for parameter in operation["parameters"] if parameter.get("in") != "path"]
+    stated = [
+        {"name": parameter, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for parameter in re.findall(r"{(\w+)}", path)
+    ]
+    summary = f"The same as `{_GENERATES}`, where other clients of Google's look for it"
+    return {**operation, "operationId": name, "summary": summary, "parameters": [*stated, *others]}
 
 
 def _complete(operation: Record, path: str, method: str) -> None:
     """Say what goes without saying: the summary, names of the path, the Idempotency-Key, refusals and headers."""
-    text = operation.pop("description", "").strip()
-    operation.setdefault("summary", text.partition("\n")[0].rstrip("."))
-    rest = text.partition("\n")[2].strip()
-    if rest:
-        operation["description"] = rest
+    _split_description(operation)
     parameters = operation.setdefault("parameters", [])
     for parameter in parameters:
         if parameter.get("in") == "path":
@@ -135,20 +151,39 @@ def _complete(operation: Record, path: str, method: str) -> None:
     if method == "post" and security == [{"session": []}]:
         parameters.append({"$ref": "#/components/parameters/IdempotencyKey"})
         refusals |= {400, 409, 422}
+    families = _families_of(family, parameters)
     for status in sorted(refusals):
-        operation["responses"].setdefault(str(status), _refusal(status, family))
+        operation["responses"].setdefault(str(status), _refusal(status, *families))
     for response in operation["responses"].values():
         # A generated response has none; OpenAPI demands one.
         response["description"] = response.get("description") or "Success"
         response.setdefault("headers", {})["x-request-id"] = {"$ref": "#/components/headers/RequestId"}
 
 
-def _refusal(status: int, family: Family) -> Record:
-    body = "InvalidFields" if status == 400 and family is Family.MANAGEMENT else _BODIES[family]
-    schema = {"$ref": f"#/components/schemas/{body}"}
+def _split_description(operation: Record) -> None:
+    """Make the first line of a description the summary."""
+    text = operation.pop("description", "").strip()
+    operation.setdefault("summary", text.partition("\n")[0].rstrip("."))
+    rest = text.partition("\n")[2].strip()
+    if rest:
+        operation["description"] = rest
+
+
+def _families_of(family: Family, parameters: list[Record]) -> list[Family]:
+    """Return in whose shapes an operation errs: who sends Anthropic's version reads Anthropic's."""
+    is_read_by_both = any(parameter.get("name") == _ANTHROPIC_VERSION for parameter in parameters)
+    return [family, Family.ANTHROPIC] if family is Family.OPENAI and is_read_by_both else [family]
+
+
+def _refusal(status: int, *families: Family) -> Record:
+    bodies = ["InvalidFields" if status == 400 and one is Family.MANAGEMENT else _BODIES[one] for one in families]
+    schemas: list[Record] = [{"$ref": f"#/components/schemas/{body}"} for body in bodies]
+    schema = schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
     refusal: Record = {"description": _WORDS[status], "content": {"application/json": {"schema": schema}}}
     if status == 429:
         refusal["headers"] = {"Retry-After": {"$ref": "#/components/headers/RetryAfter"}}
+    if is_final(status):
+        refusal["headers"] = {"x-should-retry": {"$ref": "#/components/headers/ShouldRetry"}}
     return refusal
 
 

@@ -10,12 +10,14 @@ from typing import Any
 
 from django.db.backends.postgresql import base
 from psycopg import IsolationLevel
-from psycopg_pool import PoolTimeout
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from apps.kernel.database import TimeoutConnection, apply_timeouts, current_timeouts
 
 # Seconds by which a wait may end late before it is the worker that is slow, and not the database; and how often then.
 _LATE, _MOST_WAITS = 0.2, 4
+# Seconds after which somebody who waits asks the pool again.
+_ASK_AGAIN = 0.5
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -32,15 +34,14 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
         """Return a connection. Raises OperationalError."""
         pool, limit = self.pool, current_timeouts()
-        if not pool:
-            self.isolation_level = IsolationLevel.READ_COMMITTED
-            return TimeoutConnection.connect(**conn_params)
-        if limit is None:
-            return super().get_new_connection(conn_params)
         self.isolation_level = IsolationLevel.READ_COMMITTED
+        if not pool:
+            return TimeoutConnection.connect(**conn_params)
         with apply_timeouts(None):
             # Its greenlets live on.
             pool.open()
+        if limit is None:
+            return wait_for_connection(pool, pool.timeout)
         for wait in range(1, _MOST_WAITS + 1):
             began = time.monotonic()
             try:
@@ -49,3 +50,20 @@ class DatabaseWrapper(base.DatabaseWrapper):
                 if time.monotonic() - began < limit.connection + _LATE or wait == _MOST_WAITS:
                     raise
         return None
+
+
+def wait_for_connection(pool: ConnectionPool[Any], patience: float) -> Any:
+    """Return a connection of a pool within so many seconds, asking it again and again. Raises PoolTimeout.
+
+    Asked once, a pool lets its callers wait in vain though the database is back: it opens connections when it is asked,
+    tries for two seconds, and gives up. And it finds dead connections out one by one, with a pause that doubles after
+    each.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        left = deadline - time.monotonic()
+        try:
+            return pool.getconn(timeout=min(left, _ASK_AGAIN))
+        except PoolTimeout:
+            if left <= _ASK_AGAIN:
+                raise

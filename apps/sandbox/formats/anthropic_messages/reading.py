@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, SandboxTool, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.formats.anthropic_messages.seals import SEAL
+from apps.sandbox.formats.anthropic_messages.signatures import SIGNATURE
 from apps.sandbox.refusal import SandboxRefusal
 
 _ATTACHMENTS = {"image": "image", "document": "file"}
@@ -162,12 +162,12 @@ def _check(request: _Request) -> None:
 
 
 def _check_thinking(request: _Request) -> None:
-    """Refuse seals that are not ours and, where a budget for thinking is set, an open turn without its thinking."""
+    """Refuse foreign signatures and, where a budget for thinking is set, an open turn without its thinking."""
     said: list[list[_Block]] = []
     for place, message in enumerate(request.messages):
         blocks = _blocks(message.content)
         for at, block in enumerate(blocks):
-            if block.type == "thinking" and block.signature != SEAL:
+            if block.type == "thinking" and block.signature != SIGNATURE:
                 raise SandboxRefusal(400, f"messages.{place}.content.{at}: Invalid `signature` in `thinking` block")
         if message.role == "assistant":
             said.append(blocks)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxUsage
-from apps.sandbox.formats.anthropic_messages.seals import SEAL
+from apps.sandbox.formats.anthropic_messages.signatures import SIGNATURE
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
@@ -83,7 +83,7 @@ def _message(answer: SandboxAnswer, scenario: Scenario) -> dict[str, Any]:
 
 def _blocks(choice: SandboxChoice) -> Iterator[dict[str, Any]]:
     if choice.reasoning:
-        yield {"type": "thinking", "thinking": choice.reasoning, "signature": SEAL}
+        yield {"type": "thinking", "thinking": choice.reasoning, "signature": SIGNATURE}
     if choice.text:
         yield {"type": "text", "text": choice.text}
     for call in choice.calls:

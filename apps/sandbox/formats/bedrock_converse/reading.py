@@ -18,7 +18,7 @@ from apps.sandbox.formats import Glance
 from apps.sandbox.formats.bedrock_converse.shapes import BedrockMessage, BedrockRequest, Block, ToolConfig
 from apps.sandbox.refusal import SandboxRefusal
 
-SEAL = "c2FuZGJveCBzaWduYXR1cmU="
+SIGNATURE = "c2FuZGJveCBzaWduYXR1cmU="
 """The signature on every thought of the sandbox's, insisted on when one comes back."""
 
 _SIGNED = re.compile(
@@ -118,7 +118,7 @@ def _check_blocks(blocks: list[Block], at: str, documents: set[str]) -> None:
         documents.add(file.name)
     for block in blocks:
         thought = block.reasoning_content.reasoning_text if block.reasoning_content else None
-        if thought and thought.signature != SEAL:
+        if thought and thought.signature != SIGNATURE:
             raise SandboxRefusal(400, f"{at}: Invalid `signature` in `thinking` block")
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxUsage
 from apps.sandbox.formats.bedrock_converse.frames import frame
-from apps.sandbox.formats.bedrock_converse.reading import SEAL
+from apps.sandbox.formats.bedrock_converse.reading import SIGNATURE
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
@@ -70,7 +70,7 @@ def write_error_event(refusal: SandboxRefusal) -> bytes:
 
 def _blocks(choice: SandboxChoice) -> Iterator[dict[str, Any]]:
     if choice.reasoning:
-        yield {"reasoningContent": {"reasoningText": {"text": choice.reasoning, "signature": SEAL}}}
+        yield {"reasoningContent": {"reasoningText": {"text": choice.reasoning, "signature": SIGNATURE}}}
     if choice.text:
         yield {"text": choice.text}
     for call in choice.calls:
@@ -86,7 +86,7 @@ def _streamed(index: int, block: dict[str, Any], scenario: Scenario) -> Iterator
         deltas: list[dict[str, Any]] = [{"toolUse": {"input": piece}} for piece in pieces]
     elif thought := block.get("reasoningContent"):
         deltas = [{"reasoningContent": {"text": text}} for text in scenario.pieces_of(thought["reasoningText"]["text"])]
-        deltas.append({"reasoningContent": {"signature": SEAL}})
+        deltas.append({"reasoningContent": {"signature": SIGNATURE}})
     else:
         deltas = [{"text": piece} for piece in scenario.pieces_of(block["text"])]
     for delta in deltas:

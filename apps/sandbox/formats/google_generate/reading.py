@@ -1,5 +1,5 @@
 """Reads requests as strictly as Google does where a gateway can go wrong: unknown fields, types, as many
-results as calls, a seal on the first call of each turn.
+results as calls, a signature on the first call of each turn.
 
 Must never know what will be answered.
 """
@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, SandboxTool, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.formats.google_generate.seals import SKIPPED, seal_of
+from apps.sandbox.formats.google_generate.signatures import SKIPPED, is_signature_of
 from apps.sandbox.image_generator import size_of
 from apps.sandbox.refusal import SandboxRefusal
 
@@ -46,6 +46,7 @@ class _FunctionResponse(_Strict):
     name: str
     response: dict[str, Any]
     id: str | None = None
+    parts: list[dict[str, Any]] = []
 
 
 class _Part(_Strict):
@@ -56,22 +57,32 @@ class _Part(_Strict):
     file_data: _FileData | None = None
     function_call: _FunctionCall | None = None
     function_response: _FunctionResponse | None = None
+    executable_code: dict[str, Any] | None = None
+    code_execution_result: dict[str, Any] | None = None
+    video_metadata: dict[str, Any] | None = None
+    part_metadata: dict[str, Any] | None = None
 
 
 class _Content(_Strict):
     parts: Annotated[list[_Part], Meta(min_length=1)]
-    role: Literal["user", "model"] = "user"
+    role: Literal["user", "model", "function"] = "user"
 
 
 class _Declaration(_Strict):
     name: Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$")]
     description: str = ""
     parameters_json_schema: dict[str, Any] | None = None
+    parameters: dict[str, Any] | None = None
+    response: dict[str, Any] | None = None
+    response_json_schema: dict[str, Any] | None = None
+    behavior: str | None = None
 
 
 class _Tool(_Strict):
     function_declarations: list[_Declaration] = []
     google_search: dict[str, Any] | None = None
+    code_execution: dict[str, Any] | None = None
+    url_context: dict[str, Any] | None = None
 
 
 class _Calling(_Strict):
@@ -104,6 +115,9 @@ class _Config(_Strict):
     logprobs: int | None = None
     response_mime_type: Literal["text/plain", "application/json"] = "text/plain"
     response_json_schema: dict[str, Any] | None = None
+    response_schema: dict[str, Any] | None = None
+    media_resolution: str | None = None
+    speech_config: dict[str, Any] | None = None
     response_modalities: list[Literal["TEXT", "IMAGE", "AUDIO"]] = []
     image_config: dict[str, str] | None = None
     thinking_config: _Thinking | None = None
@@ -116,6 +130,8 @@ class _Request(_Strict):
     tool_config: _ToolConfig | None = None
     generation_config: _Config = msgspec.field(default_factory=_Config)
     service_tier: Literal["standard", "flex", "priority"] | None = None
+    safety_settings: list[dict[str, str]] = []
+    cached_content: str | None = None
 
 
 _requests = msgspec.json.Decoder(_Request)
@@ -144,7 +160,11 @@ def read_request(path: str, body: bytes) -> Conversation:
     model, _, method = path.rpartition("/")[2].rpartition(":")
     config = request.generation_config
     tools = tuple(
-        SandboxTool(declared.name, declared.description, declared.parameters_json_schema or {"type": "object"})
+        SandboxTool(
+            declared.name,
+            declared.description,
+            declared.parameters_json_schema or _json_schema(declared.parameters or {"type": "object"}),
+        )
         for tool in request.tools
         for declared in tool.function_declarations
     )
@@ -157,7 +177,9 @@ def read_request(path: str, body: bytes) -> Conversation:
         ),
         tools=tools,
         tool_choice=_tool_choice(request.tool_config, tools),
-        schema=(config.response_json_schema or {}) if config.response_mime_type == "application/json" else None,
+        schema=(config.response_json_schema or _json_schema(config.response_schema or {}))
+        if config.response_mime_type == "application/json"
+        else None,
         max_tokens=config.max_output_tokens,
         stop=tuple(config.stop_sequences),
         choices=config.candidate_count,
@@ -168,18 +190,34 @@ def read_request(path: str, body: bytes) -> Conversation:
     )
 
 
+def _json_schema(schema: Any) -> Any:
+    """Return a schema of Google's, whose types are in capitals, as JSON Schema."""
+    if isinstance(schema, list):
+        return [_json_schema(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {
+        name: value.lower() if name == "type" and isinstance(value, str) else _json_schema(value)
+        for name, value in schema.items()
+    }
+
+
 def _turns(contents: list[_Content]) -> Iterator[Turn]:
     """Yield what was said, a tool's result as a turn of its own."""
     for content in contents:
         for part in content.parts:
             if result := part.function_response:
-                said = "\n".join(value for value in result.response.values() if isinstance(value, str))
+                said = "\n".join(map(_words, result.response.values()))
                 yield Turn("tool", said, name=result.name)
         others = [part for part in content.parts if part.function_response is None]
         if others:
             text = "\n".join(_text(part) for part in others if part.text or part.function_call)
             kinds = Counter(kind for part in others if (kind := _kind(part)))
             yield Turn("assistant" if content.role == "model" else "user", text, attachments=tuple(kinds.items()))
+
+
+def _words(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _text(part: _Part) -> str:
@@ -197,7 +235,7 @@ def _kind(part: _Part) -> str | None:
 
 
 def _check_calls(contents: list[_Content]) -> None:
-    """Refuse calls without their seal or without as many results, and results without as many calls."""
+    """Refuse calls without their signature or without as many results, and results without as many calls."""
     awaited = 0
     for content in contents:
         calls = [part for part in content.parts if part.function_call]
@@ -222,12 +260,13 @@ def _check_at_cloud(request: _Request) -> None:
 
 
 def _check_seal(part: _Part) -> None:
-    call, seal = part.function_call, part.thought_signature
-    if call is None or seal == SKIPPED:
+    call, signature = part.function_call, part.thought_signature
+    if call is None or signature == SKIPPED:
         return
-    if seal is None:
+    if signature is None:
         raise SandboxRefusal(400, f"Function call is missing a thought_signature in functionCall parts: `{call.name}`")
-    if seal != seal_of(call.id or ""):
+    # Some clients write base64 in the alphabet for URLs, which Google reads as well.
+    if not is_signature_of(call.id, signature.replace("-", "+").replace("_", "/")):
         raise SandboxRefusal(400, "Thought signature is not valid.")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxUsage
-from apps.sandbox.formats.google_generate.seals import seal_of
+from apps.sandbox.formats.google_generate.signatures import signature_of
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
@@ -117,11 +117,11 @@ def _images(choice: SandboxChoice) -> list[dict[str, Any]]:
 
 
 def _calls(choice: SandboxChoice) -> Iterator[dict[str, Any]]:
-    """Yield the calls, whole; the first of them is sealed."""
+    """Yield the calls, whole; the first of them is signed."""
     for place, call in enumerate(choice.calls):
         arguments = msgspec.json.decode(call.arguments)
         part: dict[str, Any] = {"functionCall": {"id": call.id, "name": call.name, "args": arguments}}
-        yield part if place else {**part, "thoughtSignature": seal_of(call.id)}
+        yield part if place else {**part, "thoughtSignature": signature_of(call.id)}
 
 
 def _usage(usage: SandboxUsage) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """Reads requests as strictly as OpenAI does where a gateway can go wrong: unknown fields, types, a result after each
-call, ids that are too long, thinking under its own seal.
+call, ids that are too long, thinking under its own signature.
 
 Must never know what will be answered.
 """
@@ -9,133 +9,33 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, Role, SandboxTool, Turn
 from apps.sandbox.formats import Glance
-from apps.sandbox.formats.openai_responses.seals import seal_of
+from apps.sandbox.formats.openai_responses.request_structs import (
+    FREE_TEXT,
+    ChosenTool,
+    ContentPart,
+    CustomCall,
+    CustomResult,
+    FunctionCall,
+    FunctionResult,
+    Item,
+    MessageItem,
+    OfferedTool,
+    ReasoningItem,
+    ResponseRequest,
+    TextForm,
+)
+from apps.sandbox.formats.openai_responses.signatures import signature_of
 from apps.sandbox.refusal import SandboxRefusal
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _ATTACHMENTS = {"input_image": "image", "input_audio": "audio clip", "input_file": "file"}
-
-Id = Annotated[str, Meta(min_length=1, max_length=64)]
-
-
-class _Strict(Struct, forbid_unknown_fields=True):
-    """An object of OpenAI's: a field that is not named here is an error."""
-
-
-class _Part(Struct):
-    type: Literal["input_text", "input_image", "input_audio", "input_file", "output_text", "refusal"]
-    text: str = ""
-    refusal: str = ""
-
-
-class _Message(Struct, tag="message"):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[_Part]
-    id: Id | None = None
-    status: str | None = None
-    phase: Literal["commentary", "final_answer"] | None = None
-
-
-class _Call(_Strict, tag="function_call"):
-    call_id: Id
-    name: str
-    arguments: str
-    id: Id | None = None
-    status: str | None = None
-
-
-class _Result(_Strict, tag="function_call_output"):
-    call_id: Id
-    output: str | list[_Part]
-    id: Id | None = None
-    status: str | None = None
-
-
-class _Words(_Strict):
-    type: Literal["summary_text", "reasoning_text"]
-    text: str
-
-
-class _Thinking(_Strict, tag="reasoning"):
-    id: Id
-    summary: list[_Words]
-    content: list[_Words] | None = None
-    encrypted_content: str | None = None
-    status: str | None = None
-
-
-_Item = _Message | _Call | _Result | _Thinking
-
-
-class _Tool(_Strict):
-    type: Literal["function", "web_search"]
-    name: Annotated[str, Meta(pattern="^[a-zA-Z0-9_-]{1,128}$")] | None = None
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-    user_location: dict[str, Any] | None = None
-    search_context_size: Literal["low", "medium", "high"] | None = None
-    filters: dict[str, Any] | None = None
-
-
-class _Pointer(_Strict):
-    type: str
-    name: str | None = None
-
-
-class _Chosen(_Strict):
-    type: str
-    name: str | None = None
-    mode: Literal["auto", "required"] | None = None
-    tools: list[_Pointer] | None = None
-
-
-class _Form(_Strict):
-    type: Literal["text", "json_object", "json_schema"]
-    name: str | None = None
-    description: str | None = None
-    schema: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class _Text(_Strict):
-    format: _Form | None = None
-    verbosity: Literal["low", "medium", "high"] | None = None
-
-
-class _Effort(_Strict):
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    summary: Literal["auto", "concise", "detailed"] | None = None
-
-
-class _Request(_Strict):
-    model: str
-    input: str | list[msgspec.Raw]
-    instructions: str | None = None
-    stream: bool | None = None
-    store: bool | None = None
-    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = None
-    max_output_tokens: Annotated[int, Meta(ge=16)] | None = None
-    max_tool_calls: int | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: float | None = None
-    top_logprobs: int | None = None
-    reasoning: _Effort | None = None
-    text: _Text | None = None
-    tools: list[_Tool] | None = None
-    tool_choice: Literal["auto", "none", "required"] | _Chosen | None = None
-    parallel_tool_calls: bool | None = None
-    user: str | None = None
-    metadata: dict[str, str] | None = None
-    service_tier: Literal["auto", "default", "flex", "priority"] | None = None
-    prompt_cache_key: str | None = None
 
 
 class _Glance(Struct):
@@ -144,8 +44,8 @@ class _Glance(Struct):
 
 
 _glances = msgspec.json.Decoder(_Glance)
-_requests = msgspec.json.Decoder(_Request)
-_items = msgspec.json.Decoder(_Item)
+_requests = msgspec.json.Decoder(ResponseRequest)
+_items = msgspec.json.Decoder(Item)
 _kinds = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -169,11 +69,7 @@ def read_request(path: str, body: bytes) -> Conversation:
         raise SandboxRefusal(400, "We could not parse the JSON body of your request.") from error
     _check_thinking(items)
     _check_pairs(items)
-    tools = tuple(
-        SandboxTool(tool.name, tool.description or "", tool.parameters or {"type": "object"})
-        for tool in request.tools or ()
-        if tool.name
-    )
+    tools = tuple(made for tool in request.tools or () for made in _tools(tool, None))
     instructions = [Turn("system", request.instructions)] if request.instructions else []
     return Conversation(
         model=request.model,
@@ -189,6 +85,16 @@ def read_request(path: str, body: bytes) -> Conversation:
     )
 
 
+def _tools(tool: OfferedTool, namespace: str | None) -> Iterator[SandboxTool]:
+    """Yield the tools that a tool is: a namespace is all of its own, a provider's search is none."""
+    for inner in tool.tools or ():
+        yield from _tools(inner, tool.name)
+    if tool.name and tool.type != "namespace":
+        custom = tool.type == "custom"
+        schema = FREE_TEXT if custom else tool.parameters or {"type": "object"}
+        yield SandboxTool(tool.name, tool.description or "", schema, custom=custom, namespace=namespace)
+
+
 def _refused(error: msgspec.ValidationError) -> SandboxRefusal:
     message, _, place = str(error).partition(" - at `$.")
     unknown = re.search("unknown field `(.*)`", message)
@@ -200,10 +106,10 @@ def _refused(error: msgspec.ValidationError) -> SandboxRefusal:
     )
 
 
-def _read_items(given: str | list[msgspec.Raw]) -> list[_Item]:
+def _read_items(given: str | list[msgspec.Raw]) -> list[Item]:
     """Return the items; a string is the user's, and an item that says no kind is a message."""
     if isinstance(given, str):
-        return [_Message(role="user", content=given)]
+        return [MessageItem(role="user", content=given)]
     items = []
     for raw in given:
         fields = _kinds.decode(raw)
@@ -211,45 +117,47 @@ def _read_items(given: str | list[msgspec.Raw]) -> list[_Item]:
     return items
 
 
-def _turns(items: list[_Item]) -> Iterator[Turn]:
-    names = {item.call_id: item.name for item in items if isinstance(item, _Call)}
+def _turns(items: list[Item]) -> Iterator[Turn]:
+    names = {item.call_id: item.name for item in items if isinstance(item, FunctionCall | CustomCall)}
     for item in items:
-        if isinstance(item, _Message):
+        if isinstance(item, MessageItem):
             text, counts = _said(item.content)
             yield Turn(role=_ROLES[item.role], text=text, attachments=tuple(counts.items()))
-        elif isinstance(item, _Call):
+        elif isinstance(item, FunctionCall):
             yield Turn(role="assistant", text=item.name + item.arguments)
-        elif isinstance(item, _Result):
+        elif isinstance(item, CustomCall):
+            yield Turn(role="assistant", text=item.name + item.input)
+        elif isinstance(item, FunctionResult | CustomResult):
             text, counts = _said(item.output)
             yield Turn(role="tool", text=text, name=names[item.call_id], attachments=tuple(counts.items()))
 
 
-def _said(content: str | list[_Part]) -> tuple[str, Counter[str]]:
+def _said(content: str | list[ContentPart]) -> tuple[str, Counter[str]]:
     parts = content if isinstance(content, list) else []
     text = content if isinstance(content, str) else "\n".join(part.text or part.refusal for part in parts)
     return text.strip("\n"), Counter(_ATTACHMENTS[part.type] for part in parts if part.type in _ATTACHMENTS)
 
 
-def _check_thinking(items: list[_Item]) -> None:
-    """Refuse thinking that is not under the sandbox's own seal, in OpenAI's words: nothing is kept here."""
+def _check_thinking(items: list[Item]) -> None:
+    """Refuse thinking that is not under the sandbox's own signature, in OpenAI's words: nothing is kept here."""
     for place, item in enumerate(items):
-        if not isinstance(item, _Thinking):
+        if not isinstance(item, ReasoningItem):
             continue
         if item.encrypted_content is None:
             text = f"Item with id '{item.id}' not found. Items are not persisted when `store` is set to false."
             raise SandboxRefusal(404, text, param="input")
-        if item.encrypted_content != seal_of(item.id):
+        if item.encrypted_content != signature_of(item.id):
             text = f"The encrypted content for item {item.id} could not be verified."
             raise SandboxRefusal(400, text, code="invalid_encrypted_content", param=f"input[{place}]")
 
 
-def _check_pairs(items: list[_Item]) -> None:
+def _check_pairs(items: list[Item]) -> None:
     """Refuse calls without results and results without calls, in OpenAI's words."""
     waiting: list[str] = []
     for item in items:
-        if isinstance(item, _Call):
+        if isinstance(item, FunctionCall | CustomCall):
             waiting.append(item.call_id)
-        elif isinstance(item, _Result):
+        elif isinstance(item, FunctionResult | CustomResult):
             if item.call_id not in waiting:
                 text = f"No tool call found for function call output with call_id {item.call_id}."
                 raise SandboxRefusal(400, text, param="input")
@@ -258,7 +166,7 @@ def _check_pairs(items: list[_Item]) -> None:
         raise SandboxRefusal(400, f"No tool output found for function call {waiting[0]}.", param="input")
 
 
-def _tool_choice(choice: str | _Chosen | None, tools: tuple[SandboxTool, ...]) -> str:
+def _tool_choice(choice: str | ChosenTool | None, tools: tuple[SandboxTool, ...]) -> str:
     if choice is None or isinstance(choice, str):
         return choice or "auto"
     if choice.type == "allowed_tools":
@@ -268,7 +176,7 @@ def _tool_choice(choice: str | _Chosen | None, tools: tuple[SandboxTool, ...]) -
     return f"={choice.name}"
 
 
-def _schema(wanted: _Form | None) -> dict[str, Any] | None:
+def _schema(wanted: TextForm | None) -> dict[str, Any] | None:
     if wanted is None or wanted.type == "text":
         return None
     if wanted.type == "json_object":

@@ -13,7 +13,7 @@ import msgspec
 
 from apps.sandbox.conversation import SandboxAnswer, SandboxChoice, SandboxToolCall, SandboxUsage
 from apps.sandbox.formats.openai_chat.writing import ARGUMENT_DELTA, CREATED
-from apps.sandbox.formats.openai_responses.seals import seal_of
+from apps.sandbox.formats.openai_responses.signatures import signature_of
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
@@ -96,19 +96,23 @@ def _items(answer: SandboxAnswer) -> Iterator[Record]:
 def _thinking(name: str, choice: SandboxChoice) -> Record:
     item_id = f"rs_{name}"
     summary = [{"type": "summary_text", "text": choice.reasoning}]
-    return {"type": "reasoning", "id": item_id, "summary": summary, "encrypted_content": seal_of(item_id)}
+    return {"type": "reasoning", "id": item_id, "summary": summary, "encrypted_content": signature_of(item_id)}
 
 
 def _call(item_id: str, call: SandboxToolCall) -> Record:
-    wire = {"type": "function_call", "id": item_id, "call_id": call.id, "name": call.name}
-    return {**wire, "arguments": call.arguments, "status": "completed"}
+    kind, field = ("custom_tool_call", "input") if call.custom else ("function_call", "arguments")
+    wire = {"type": kind, "id": item_id, "call_id": call.id, "name": call.name}
+    if call.namespace is not None:
+        wire["namespace"] = call.namespace
+    return {**wire, field: call.arguments, "status": "completed"}
 
 
 def _item_events(index: int, item: Record, scenario: Scenario) -> Iterator[Record]:
     """Yield the events of an item: its beginning, its pieces, and the whole of it."""
     at = {"item_id": item["id"], "output_index": index}
     kind = item["type"]
-    hollow = {**item, **{"reasoning": {"summary": []}, "message": {"content": []}}.get(kind, {"arguments": ""})}
+    empty: dict[str, Record] = {"reasoning": {"summary": []}, "message": {"content": []}}
+    hollow = {**item, **empty.get(kind, {"input" if kind == "custom_tool_call" else "arguments": ""})}
     yield {"type": "response.output_item.added", "output_index": index, "item": hollow}
     if kind == "reasoning":
         at["summary_index"] = 0
@@ -120,9 +124,11 @@ def _item_events(index: int, item: Record, scenario: Scenario) -> Iterator[Recor
             yield {"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []}
         yield {"type": "response.output_text.done", **at, "text": item["content"][0]["text"], "logprobs": []}
     else:
-        for piece in scenario.pieces_of(item["arguments"], usual=ARGUMENT_DELTA):
-            yield {"type": "response.function_call_arguments.delta", **at, "delta": piece}
-        yield {"type": "response.function_call_arguments.done", **at, "arguments": item["arguments"]}
+        custom = kind == "custom_tool_call"
+        word, field = ("custom_tool_call_input", "input") if custom else ("function_call_arguments", "arguments")
+        for piece in scenario.pieces_of(item[field], usual=ARGUMENT_DELTA):
+            yield {"type": f"response.{word}.delta", **at, "delta": piece}
+        yield {"type": f"response.{word}.done", **at, field: item[field]}
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
 
 

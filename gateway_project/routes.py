@@ -1,0 +1,199 @@
+"""The route table: one row an endpoint, for the URL map, hot routes, error envelopes and rate limits.
+
+Knows every endpoint by name. Must never know how a row is found (`apps.kernel.rest.routes`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+from django.contrib import admin
+from django.views.generic import RedirectView
+
+from apps.billing import payment_views as payments
+from apps.billing import views as billing
+from apps.billing import webhooks
+from apps.catalog import catalog_cache
+from apps.catalog import views as catalog
+from apps.catalog.offers import CatalogProvider
+from apps.gateway.endpoints import account, google_models
+from apps.gateway.endpoints.chat_completions import chat_completions
+from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
+from apps.gateway.endpoints.images import images_edits, images_generations
+from apps.gateway.endpoints.messages import count_tokens, messages
+from apps.gateway.endpoints.public import public_but_for_wrong_keys
+from apps.gateway.endpoints.responses import count_input_tokens, create_response
+from apps.gateway.endpoints.route_explain import route_explain
+from apps.guardrails import views as guardrails
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.routes import Route, RouteTable, put_in_force
+from apps.keys import provider_views as provider_keys
+from apps.keys import views as keys
+from apps.logs import views as logs
+from apps.organizations import account_views as accounts
+from apps.organizations import audit_views as audit_logs
+from apps.organizations import mail_pages
+from apps.organizations import passkey_views as passkeys
+from apps.organizations import two_factor_views as two_factor
+from apps.organizations import views as organizations
+from apps.responses import conversation_endpoints as conversations
+from apps.responses.compact_endpoint import compact_response
+from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
+from gateway_project import health
+from gateway_project.openapi import views as openapi
+
+
+def _find_provider(provider_id: str) -> CatalogProvider | None:
+    """Show the keys' app a provider of the catalog, which it cannot see itself."""
+    return catalog_cache.current().providers.get(provider_id)
+
+
+def _models(view: Any, in_googles_words: google_models.Endpoint) -> Any:
+    """Return a view of models: in OpenAI's words, which are Anthropic's as well, and in Google's for its clients."""
+    return google_models.unless_google(public_but_for_wrong_keys(view), in_googles_words)
+
+
+_management = partial(Route, family=Family.MANAGEMENT)
+_logs = partial(Route, family=Family.LOGS)
+
+_CONVERSATION = "v1/conversations/<str:conversation_id>"
+_MODEL_ROUTES = [
+    # Path, endpoint, family of errors, family of rate limits, method.
+    Route("v1/chat/completions", chat_completions, Family.OPENAI, "chat", "POST"),
+    Route("v1/images/generations", images_generations, Family.OPENAI, "images", "POST"),
+    Route("v1/images/edits", images_edits, Family.OPENAI, "images", "POST"),
+    Route("v1/messages", messages, Family.ANTHROPIC, "messages", "POST"),
+    Route("v1/responses", create_response, Family.OPENAI, "chat", "POST"),
+    Route("v1/responses/input_tokens", count_input_tokens, Family.OPENAI, method="POST"),
+    Route("v1/route/explain", route_explain, Family.OPENAI, method="POST"),
+    Route("v1/messages/count_tokens", count_tokens, Family.ANTHROPIC, method="POST"),
+    Route("v1/responses/compact", compact_response, Family.OPENAI, "chat", "POST"),
+    Route("v1/responses/<str:response_id>", retrieve_response, Family.OPENAI, method="GET"),
+    Route("v1/responses/<str:response_id>", delete_response, Family.OPENAI, method="DELETE"),
+    Route("v1/responses/<str:response_id>/cancel", cancel_response, Family.OPENAI, method="POST"),
+    Route("v1/responses/<str:response_id>/input_items", list_input_items, Family.OPENAI, method="GET"),
+    Route("v1/conversations", conversations.create_conversation, Family.OPENAI, method="POST"),
+    Route(_CONVERSATION, conversations.retrieve_conversation, Family.OPENAI, method="GET"),
+    Route(_CONVERSATION, conversations.update_conversation, Family.OPENAI, method="POST"),
+    Route(_CONVERSATION, conversations.delete_conversation, Family.OPENAI, method="DELETE"),
+    Route(f"{_CONVERSATION}/items", conversations.list_items, Family.OPENAI, method="GET"),
+    Route(f"{_CONVERSATION}/items", conversations.create_items, Family.OPENAI, method="POST"),
+    Route(f"{_CONVERSATION}/items/<str:item_id>", conversations.retrieve_item, Family.OPENAI, method="GET"),
+    Route(f"{_CONVERSATION}/items/<str:item_id>", conversations.delete_item, Family.OPENAI, method="DELETE"),
+    Route("v1/model/info", public_but_for_wrong_keys(catalog.model_info), Family.OPENAI),
+    Route("model/info", public_but_for_wrong_keys(catalog.model_info), Family.OPENAI),
+    Route("v1/key", account.current_key, Family.OPENAI),
+    Route("v1/credits", account.credits_left, Family.OPENAI),
+    Route("v1/generation", account.generation, Family.OPENAI),
+    Route("v1beta/models", google_models.list_models, Family.GOOGLE, method="GET"),
+    Route("v1beta/models/<path:name>", google_models.read_model, Family.GOOGLE, method="GET"),
+    *(
+        Route(path, model_method, Family.GOOGLE, "generate_content", "POST")
+        for path in (
+            "v1beta/models/<path:name>",
+            # Some clients write no `models/` before names with a slash.
+            "v1beta/<path:name>",
+            # Here other clients read models by names that may have a colon.
+            *(f"v1/models/<path:name>:{method}" for method in MODEL_METHODS),
+            *(
+                f"{version}{place}/publishers/<str:publisher>/models/<path:name>"
+                for version in ("v1", "v1beta1")
+                for place in ("", "/projects/<str:project>/locations/<str:location>")
+            ),
+        )
+    ),
+    Route("v1/models", _models(catalog.list_models, google_models.list_models), Family.OPENAI),
+    Route("v1/models/<path:model_id>", _models(catalog.read_model, google_models.read_model), Family.OPENAI),
+]
+_MANAGEMENT_ROUTES = [
+    _management("auth/sign-up/email", organizations.SignUp.as_view()),
+    _management("auth/sign-in/email", organizations.SignIn.as_view()),
+    _management("auth/verify-email", accounts.VerifyEmail.as_view()),
+    _management("auth/request-password-reset", accounts.RequestPasswordReset.as_view()),
+    _management("auth/reset-password", accounts.ResetPassword.as_view()),
+    _management("auth/send-verification-email", accounts.SendVerificationEmail.as_view()),
+    _management("auth/two-factor", two_factor.TwoFactorEndpoint.as_view()),
+    _management("auth/two-factor/confirm", two_factor.ConfirmTwoFactor.as_view()),
+    _management("auth/two-factor/disable", two_factor.DisableTwoFactor.as_view()),
+    _management("auth/sign-in/passkey/options", passkeys.PasskeySignInOptions.as_view()),
+    _management("auth/sign-in/passkey", passkeys.PasskeySignIn.as_view()),
+    _management("auth/passkeys", passkeys.Passkeys.as_view()),
+    _management("auth/passkeys/options", passkeys.PasskeyOptions.as_view()),
+    _management("auth/passkeys/proof/options", passkeys.PasskeyProofOptions.as_view()),
+    _management("auth/passkeys/<str:passkey_id>", passkeys.OnePasskey.as_view()),
+    _management("auth/passkeys/<str:passkey_id>/remove", passkeys.RemovePasskey.as_view()),
+    _management("auth/sign-out", organizations.SignOut.as_view()),
+    _management("auth/get-session", organizations.GetSession.as_view()),
+    _management("organization", organizations.Organizations.as_view()),
+    _management("organization/<str:organization_id>", organizations.OneOrganization.as_view()),
+    _management("organization/<str:organization_id>/projects", organizations.OrganizationProjects.as_view()),
+    _management("organization/<str:organization_id>/members", organizations.Members.as_view()),
+    _management("organization/<str:organization_id>/members/<str:member_id>", organizations.OneMember.as_view()),
+    _management("organization/<str:organization_id>/invitations", accounts.Invitations.as_view()),
+    _management("organization/<str:organization_id>/invitations/<str:invitation_id>", accounts.OneInvitation.as_view()),
+    _management(
+        "organization/<str:organization_id>/invitations/<str:invitation_id>/accept", accounts.AcceptInvitation.as_view()
+    ),
+    _management("organization/<str:organization_id>/transactions", billing.Transactions.as_view()),
+    _management("organization/<str:organization_id>/payment-methods", payments.PaymentMethods.as_view()),
+    _management("organization/<str:organization_id>/payment-methods/setup", payments.CardSetup.as_view()),
+    _management(
+        "organization/<str:organization_id>/payment-methods/<str:payment_method_id>",
+        payments.OnePaymentMethod.as_view(),
+    ),
+    _management(
+        "organization/<str:organization_id>/payment-methods/<str:payment_method_id>/default",
+        payments.DefaultPaymentMethod.as_view(),
+    ),
+    _management("organization/<str:organization_id>/top-ups", payments.TopUps.as_view()),
+    _management("organization/<str:organization_id>/subscription", payments.ProSubscription.as_view()),
+    _management("organization/<str:organization_id>/referral-stats", organizations.ReferralStats.as_view()),
+    _management("projects", organizations.Projects.as_view()),
+    _management("projects/<str:project_id>", organizations.OneProject.as_view()),
+    _management("keys/api", keys.ApiKeys.as_view()),
+    _management("keys/api/<str:key_id>", keys.OneApiKey.as_view()),
+    _management("keys/api/limit/<str:key_id>", keys.ApiKeyLimit.as_view()),
+    _management("keys/api/<str:key_id>/iam", keys.IamRules.as_view()),
+    _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
+    _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
+    _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
+    _management("guardrails/system-rules", guardrails.SystemRules.as_view()),
+    _management("guardrails/config/<str:organization_id>", guardrails.GuardrailConfiguration.as_view()),
+    _management("guardrails/config/<str:organization_id>/reset", guardrails.GuardrailReset.as_view()),
+    _management("guardrails/rules/<str:organization_id>", guardrails.GuardrailRules.as_view()),
+    _management("guardrails/rules/<str:organization_id>/<str:rule_id>", guardrails.OneGuardrailRule.as_view()),
+    _management("guardrails/violations/<str:organization_id>", guardrails.GuardrailViolations.as_view()),
+    _management("guardrails/stats/<str:organization_id>", guardrails.GuardrailStats.as_view()),
+    _management("guardrails/test/<str:organization_id>", guardrails.GuardrailTest.as_view()),
+    _management("audit-logs/<str:organization_id>", audit_logs.AuditLogs.as_view()),
+    _management("activity", logs.Activity.as_view()),
+    _management("activity/export", logs.ActivityExport.as_view()),
+]
+_LOG_ROUTES = [
+    _logs("", health.health),
+    _logs("metrics", health.metrics),
+    _logs("openapi.json", openapi.openapi),
+    _logs("docs", openapi.docs),
+    _logs("verify-email", mail_pages.verify_email),
+    _logs("reset-password", mail_pages.reset_password),
+    _logs("logs", logs.Logs.as_view()),
+    _logs("logs/export", logs.LogsExport.as_view()),
+    _logs("logs/unique-models", logs.UniqueModels.as_view()),
+    _logs("logs/<str:log_id>", logs.Log.as_view()),
+    _logs("admin", RedirectView.as_view(url="/admin/")),
+    _logs("admin/", admin.site.urls),
+]
+if settings.STRIPE_WEBHOOK_SECRETS:
+    # Without a secret nobody could tell the processor's messages from others'.
+    _LOG_ROUTES.append(_logs("webhooks/stripe", webhooks.stripe))
+
+TABLE = put_in_force(
+    RouteTable(
+        [*_MODEL_ROUTES, *_MANAGEMENT_ROUTES, *_LOG_ROUTES],
+        # Of paths that are no route's: clients of these APIs ask for what is not here.
+        unknown={"v1": Family.OPENAI, "openai": Family.OPENAI, "v1beta": Family.GOOGLE, "v1beta1": Family.GOOGLE},
+        otherwise=Family.LOGS,
+    )
+)
