@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,15 @@ def test_links_lead_somewhere(path: Path) -> None:
 def test_paths_that_a_map_names_are_there(name: str) -> None:
     paths = PATH.findall((PROJECT / "docs" / name).read_text())
     assert [path for path in paths if not (PROJECT / path).exists()] == []
+
+
+def test_what_a_dialect_can_use_is_there() -> None:
+    text = (PROJECT / "docs" / "adding-a-dialect.md").read_text()
+    section = text.split("## What every writer can use", 1)[1].split("\n## ", 1)[0]
+    names = re.findall(r"`(\w+)\.(\w+)(?:\([^`]*)?`", section)
+    assert len(names) > 15
+    modules = {module: import_module(f"apps.gateway.dialects.{module}") for module, _ in names}
+    assert [f"{module}.{name}" for module, name in names if not callable(getattr(modules[module], name, None))] == []
 
 
 def test_each_term_of_the_glossary_opens_the_module_that_owns_it() -> None:

@@ -151,7 +151,7 @@ def test_every_variable_that_is_read_is_documented() -> None:
     assert set(reading.findall(code)) - not_ours - set(documented) == set()
 
 
-@pytest.mark.parametrize("name", ["setup", "server", "test", "check", "bench", "attack", "chaos", "fuzz"])
+@pytest.mark.parametrize("name", ["setup", "server", "test", "check", "bench", "attack", "chaos", "fuzz", "clients"])
 def test_the_front_door_opens(name: str) -> None:
     script = PROJECT / "script" / name
     assert os.access(script, os.X_OK)

@@ -52,6 +52,7 @@ from apps.organizations.models import (
     User,
 )
 from apps.organizations.sessions import start_session
+from apps.responses.models import BackgroundRun, Conversation, ConversationItem, StoredResponse
 from tests.support.cast import PASSWORD, Caller, World, make_key
 
 SECRET = "sk-very-secret-provider-credential"
@@ -136,10 +137,41 @@ def rows(world: World) -> dict[type[Row], Row]:
         TwoFactor.objects.create(
             user=world.olivia, sealed_secret=encrypt_credential(SECRET), recovery_digests=[SECRET]
         ),
+        *stored_state(world),
     ]
     compared = Reconciliation.objects.create(compared=1, counts={"amount": 1})
     found = compared.differences.create(kind=Difference.Kind.AMOUNT, subject_id=world.acme.id)
     return {type(row): row for row in (*made, compared, found)}
+
+
+def stored_state(world: World) -> list[Row]:
+    """Return a row of each table of stored responses."""
+    now = datetime.now(UTC)
+    owners = {"organization_id": world.acme.id, "project_id": new_id()}
+    ids = {**owners, "expires_at": now}
+    response = StoredResponse.objects.create(
+        id="resp_1",
+        created_at=now,
+        api_key_id=new_id(),
+        status="queued",
+        sealed_input=SECRET,
+        sealed_response=SECRET,
+        item_ids=[SAID],
+        size=1,
+        context_size=1,
+        **ids,
+    )
+    conversation = Conversation.objects.create(id="conv_1", created_at=now, sealed_metadata=SECRET, size=1, **ids)
+    return [
+        response,
+        BackgroundRun.objects.create(
+            response=response, log_id=new_id(), sealed_request=SECRET, lease_owner="worker-1", lease_until=now
+        ),
+        conversation,
+        ConversationItem.objects.create(
+            conversation=conversation, position=0, item_id="msg_1", sealed_item=SECRET, size=1, **ids
+        ),
+    ]
 
 
 def page(row: Row | type[Row], name: str, *arguments: Any) -> str:
@@ -176,6 +208,14 @@ class TestEveryTable:
             for words in ("acme", str(new_id()), "100%_\\", "nul\0"):
                 response = operator.get(page(model, "changelist"), {"q": words})
                 assert response.status_code == 200, (model, words)
+
+    @pytest.mark.parametrize("model", [StoredResponse, BackgroundRun, Conversation, ConversationItem])
+    def test_stored_state_is_found_by_its_own_id_and_by_its_owner(
+        self, operator: Client, rows: dict[type[Row], Row], world: World, model: type[Row]
+    ) -> None:
+        own = "msg_1" if model is ConversationItem else str(rows[model].pk)
+        for words, count in ((own, 1), (str(world.acme.id), 1), ("resp_other", 0), (str(new_id()), 0)):
+            assert len(operator.get(page(model, "changelist"), {"q": words}).context["cl"].result_list) == count
 
     def test_is_closed_to_everyone_else(self, world: World) -> None:
         visitor, member = Client(), Client()

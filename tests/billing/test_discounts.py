@@ -211,19 +211,23 @@ def test_an_own_credential_is_not_the_services_to_discount(caller: Caller, mode:
     assert (row.used_mode, row.cost, row.discount_savings) == ("api-keys", FULL, 0)
 
 
-def test_without_the_database_the_copy_there_is_goes_on(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_database_the_copy_there_is_goes_on(caller: Caller) -> None:
     discount("0.2")
-    copy = discounts._Everyones()
+    away = False
+
+    def read() -> discounts.Shares:
+        if away:
+            raise DatabaseError("away")
+        return discounts.read_shared()
+
+    copy = discounts.SharedDiscounts(read)
     shares = copy.under("first")
     assert shares == {("", ""): Share(Decimal("0.2"), None)}
 
-    def away(_: Any) -> Any:
-        raise DatabaseError("away")
-
-    monkeypatch.setattr(discounts, "_read", away)
+    away = True
     assert copy.under("second") == shares
     with pytest.raises(DatabaseError):
-        discounts._Everyones().under("second")
+        discounts.SharedDiscounts(read).under("second")
 
 
 def test_a_price_that_changes_later_changes_no_row(caller: Caller) -> None:

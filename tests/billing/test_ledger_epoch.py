@@ -14,7 +14,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from apps.billing import balance_copies, balances, ledger, ledger_epoch, ledger_watch, reservations
+from apps.billing import balance_copies, balances, ledger, ledger_epoch, reservations
 from apps.billing.balances import Balance
 from apps.billing.ledger import Charge
 from apps.billing.ledger_watch import LedgerWatch
@@ -25,6 +25,7 @@ from apps.gateway.settlement import outbox
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO
+from apps.kernel.redis import ServerState
 from apps.kernel.redis import client as valkey
 from tests.support.cast import World
 from tests.support.upstream import Caller, settle_all
@@ -229,12 +230,13 @@ def test_who_was_made_after_the_backup_is_gone_and_nobody_else(known: UUID) -> N
 # --- Valkey fallen back
 
 
-def test_an_older_copy_of_valkey_is_moved_forward(known: UUID, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = LedgerWatch()
+def test_an_older_copy_of_valkey_is_moved_forward(known: UUID) -> None:
+    server = ServerState("a server", 0)
+    watch = LedgerWatch(lambda: server)
     watch.look()
     epoch = ledger_epoch.read_epoch()
     valkey().hset(balances.key("organization", known), mapping={"amount": 500 * NANO, "version": 3})
-    monkeypatch.setattr(ledger_watch, "_server", lambda: "another server")
+    server = ServerState("another server", 0)
     done = watch.look()
     assert done is not None
     assert [(one.amount, one.true.amount) for one in done.changed] == [(500 * NANO, Decimal(10))]
@@ -313,6 +315,19 @@ def test_what_is_held_for_notes_that_are_lost_is_given_back_by_a_resync(known: U
     # A release that comes late finds nothing to give back.
     assert reservations.release([(worker_name(), lost[0]), (worker_name(), kept[0])]) == 1
     assert valkey().hget(balances.key("organization", known), "held") == "0"
+
+
+def test_what_is_held_for_notes_that_were_evicted_is_given_back_by_the_next_look(known: UUID) -> None:
+    state = ServerState("a server", 0)
+    watch = LedgerWatch(lambda: state)
+    watch.look()
+    assert reserve(known, 6 * NANO).outcome is ReservationOutcome.HELD
+    assert watch.look() is None
+    valkey().delete(reservations.notes_key(worker_name()))
+    state = ServerState("a server", 1)
+    done = watch.look()
+    assert done is not None
+    assert (done.holds, valkey().hget(balances.key("organization", known), "held")) == (1, "0")
 
 
 # --- by hand and at the start

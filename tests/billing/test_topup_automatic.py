@@ -187,7 +187,7 @@ def test_mail_that_cannot_be_sent_is_sent_later(acme: Any, stripe: StripeStub, m
         raise ConnectionRefusedError
 
     with monkeypatch.context() as patch:
-        patch.setattr(payment_emails, "_send", refuse)
+        patch.setattr(mail.EmailMessage, "send", refuse)
         assert payment_emails.tell_owners() == 0
     assert payment_emails.tell_owners() == 1
     assert len(mail.outbox) == 1

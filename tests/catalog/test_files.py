@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.catalog.files import InvalidFiles, Mapping, ModelEntry, ProviderFile, read_files
+from apps.catalog.files import FOLDER, InvalidFiles, Mapping, ModelEntry, ProviderFile, read_files
 from apps.kernel.prices import PriceCard, PriceTier
 from tests.catalog import stated
 from tests.catalog.conftest import edit
@@ -33,6 +33,20 @@ def test_nothing_is_missing() -> None:
 def test_every_model_is_served_by_somebody() -> None:
     assert stated.served_models() == set(_MODELS)
     assert {"sandbox"} == stated.DEVELOPMENT_ONLY
+
+
+def test_every_file_is_read_and_serves_something() -> None:
+    """Every file is read, every provider serves something, and every model is served by somebody."""
+    assert set(_PROVIDERS) == {path.stem for path in (FOLDER / "providers").glob("*.toml")}
+    assert {family.family for family in _READ.families} == {path.stem for path in (FOLDER / "families").glob("*.toml")}
+    assert all(file.models for file in _READ.providers)
+    assert {entry.id for file in _READ.providers for entry in file.models} == set(_MODELS)
+
+
+def test_an_alias_leads_to_one_model_and_is_no_models_id() -> None:
+    aliases = [alias for entry in _MODELS.values() for alias in entry.aliases]
+    assert len(set(aliases)) == len(aliases) > 0
+    assert not set(aliases) & set(_MODELS)
 
 
 def test_a_model_says_who_made_it_and_what_it_is() -> None:
@@ -74,7 +88,7 @@ def test_a_mapping_says_what_the_provider_can_do_and_calls_it() -> None:
     assert groq.reasoning_efforts == ["low", "medium", "high"]
     assert set(groq.features) == {
         *("tools", "parallel_tools", "tool_choice", "reasoning", "structured_outputs"),
-        *("json_output", "web_search", "prompt_cache"),
+        *("json_output", "prompt_cache"),
     }
     assert mapping("vertex", "gpt-oss-20b").deactivated == date(2026, 10, 21)
     assert mapping("openai", "o1-pro").dialect == "responses"
@@ -99,6 +113,16 @@ def test_the_sandbox_does_not_leave_development() -> None:
         ('id = "groq"', 'id = "grok"', "the file must be named grok.toml"),
         ("[facts]", "[facts", "Expected ']' at the end of a table declaration (at line 11, column 7)"),
         ("reasoning_field =", "reasoning =", "Object contains unknown field `reasoning` - at `$.facts`"),
+        # A fact of another dialect, one that a model's entry states itself, and an image dialect that nobody speaks.
+        ("[facts]", "[facts]\nbetas = []", "Object contains unknown field `betas` - at `$.facts`"),
+        ("[facts]", "[facts]\ntemperature = false", "Object contains unknown field `temperature` - at `$.facts`"),
+        ("[facts]", '[facts]\ncount_dialect = "x"', "Invalid enum value 'x' - at `$.facts.count_dialect`"),
+        ("[facts]", '[facts]\nimages = { dialect = "x" }', "Invalid enum value 'x' - at `$.facts.images.dialect`"),
+        (
+            "[facts]",
+            '[facts]\nimages = { dialect = "openai", most = 11 }',
+            "Expected `int` <= 10 - at `$.facts.images.most`",
+        ),
     ],
 )
 def test_a_problem_names_its_file_and_key(folder: Path, old: str, new: str, problem: str) -> None:

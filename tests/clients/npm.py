@@ -15,24 +15,35 @@ import pytest
 
 CLAUDE_CODE = "@anthropic-ai/claude-code@2.1.330"
 OPENCODE = "opencode-ai@1.18.33"
+CODEX = "@openai/codex@0.169.0"
+QWEN_CODE = "@qwen-code/qwen-code@0.24.4"
+# With the program that runs it: the newest SDK needs a newer one than machines have.
+AI_SDK = "ai@7.0.173 @ai-sdk/openai@4.0.118 zod@4 node@22"
+OPENROUTER_SDK = "@openrouter/sdk@1.3.19"
+GEMINI_CLI = "@google/gemini-cli@0.61.0"
+GOOGLE_GENAI = "@google/genai@3.1.0"
+AI_SDK_GOOGLE = "@ai-sdk/google@4.0.121 ai@7.0.173 zod@4.1.12"
 
 _LOOK_PATIENCE, _INSTALL_PATIENCE, RUN_PATIENCE = 60, 400, 150
 
 
 def installed(package: str, config: pytest.Config) -> Path:
-    """Return the folder in which the package is installed. Skips where there is no npm or no registry to ask."""
+    """Return the folder in which packages (with a blank between them) are installed. Skips where there is no npm or no
+    registry to ask."""
     if shutil.which("npm") is None:
         pytest.skip("npm is not installed")
     assert config.cache is not None
-    folder = config.cache.mkdir("npm-" + package.replace("/", "-").replace("@", "-").strip("-"))
+    packages = package.split()
+    name = "-".join(one.replace("/", "-").replace("@", "-").strip("-") for one in packages)
+    folder = config.cache.mkdir(f"npm-{name}")
     done = folder / "done"
     if done.exists():
         return folder
     try:
-        _npm(folder, "view", package, "version", patience=_LOOK_PATIENCE)
+        _npm(folder, "view", packages[0], "version", patience=_LOOK_PATIENCE)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         pytest.skip(f"npm's registry cannot be reached: {error}")
-    _npm(folder, "install", "--prefix", str(folder), package, patience=_INSTALL_PATIENCE)
+    _npm(folder, "install", "--prefix", str(folder), *packages, patience=_INSTALL_PATIENCE)
     done.touch()
     return folder
 

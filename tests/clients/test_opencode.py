@@ -1,4 +1,4 @@
-"""opencode, as npm delivers it, does a small task with a tool, over another format than its own."""
+"""opencode, as npm delivers it, does a small task with two tools: it writes a file, runs a command, and ends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from tests.clients import npm
-from tests.clients.gateway import BEHIND, Behind, Gateway
+from tests.clients.gateway import Behind, Gateway
+from tests.clients.over import CONTENT, over
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
-
-CONTENT = "hi\nGrüße\n"
 
 
 @pytest.fixture(scope="session")
@@ -29,7 +28,7 @@ def config_of(gateway: Gateway, behind: Behind, token: str) -> dict[str, Any]:
         "small_model": "gateway/sandbox/echo",
         "autoupdate": False,
         "share": "disabled",
-        "permission": {"edit": "allow"},
+        "permission": {"edit": "allow", "bash": "allow"},
         "provider": {
             "gateway": {
                 "npm": "@ai-sdk/openai-compatible",
@@ -41,18 +40,19 @@ def config_of(gateway: Gateway, behind: Behind, token: str) -> dict[str, Any]:
 
 
 def task_of(target: Path) -> str:
-    """Return the words that have the sandbox call the one of its two tools for writing that it offers a model."""
+    """Return the words that have the sandbox call the shell and the one of two tools for writing that is offered."""
     patch = "\n".join(["*** Begin Patch", f"*** Add File: {target.name}", "+hi", "+Grüße", "*** End Patch"])
     return " or ".join(
         [
             f"write({json.dumps({'filePath': str(target), 'content': CONTENT})})",
             f"apply_patch({json.dumps({'patchText': patch})})",
+            f"bash({json.dumps({'command': 'echo done > ran.txt', 'description': 'Note it'})})",
         ]
     )
 
 
-@pytest.mark.parametrize("behind", BEHIND[1:2], ids=["anthropic"])
-def test_it_writes_a_file(opencode: Path, gateway: Gateway, behind: Behind, tmp_path: Path) -> None:
+@pytest.mark.parametrize("behind", over("anthropic"))
+def test_it_writes_a_file_and_runs_a_command(opencode: Path, gateway: Gateway, behind: Behind, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "work"
     home.mkdir()
     folder.mkdir()
@@ -69,11 +69,11 @@ def test_it_writes_a_file(opencode: Path, gateway: Gateway, behind: Behind, tmp_
     )
     events = [json.loads(line) for line in said.splitlines()]
     assert [event["type"] for event in events if event["type"] == "error"] == []
-    (tool,) = [event["part"] for event in events if event["type"] == "tool_use"]
-    assert (tool["tool"] in {"write", "apply_patch"}, tool["state"]["status"]) == (True, "completed")
+    tools = {event["part"]["tool"]: event["part"]["state"]["status"] for event in events if event["type"] == "tool_use"}
+    assert tools in ({name: "completed", "bash": "completed"} for name in ("write", "apply_patch"))
     (text,) = [event["part"]["text"] for event in events if event["type"] == "text"]
-    assert text.startswith(f"{tool['tool']} answered: ")
-    assert target.read_text() == CONTENT
+    assert all(f"{tool} answered: " in text for tool in tools)
+    assert (target.read_text(), (folder / "ran.txt").read_text()) == (CONTENT, "done\n")
 
     logs = gateway.logs_of(key)
     tasks = [log for log in logs if log["usedProvider"] != "sandbox"]

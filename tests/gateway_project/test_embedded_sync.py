@@ -55,21 +55,24 @@ def test_another_word_for_when_to_sync_is_refused(place: Path, monkeypatch: pyte
     assert list(place.iterdir()) == []
 
 
-def test_the_disk_is_asked_for_what_changed_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_disk_is_asked_for_what_changed_only(tmp_path: Path) -> None:
     synced: list[bytes] = []
-    monkeypatch.setattr(flushing, "_sync", lambda descriptor: synced.append(os.pread(descriptor, 100, 0)))
+
+    def sync(descriptor: int) -> None:
+        synced.append(os.pread(descriptor, 100, 0))
+
     one, two = tmp_path / "1.base.aof", tmp_path / "1.incr.aof"
     one.write_bytes(b"one")
     two.write_bytes(b"two")
     (tmp_path / "manifest").write_bytes(b"another's")
-    known = flushing.flush(tmp_path, {})
+    known = flushing.flush(tmp_path, {}, sync)
     assert sorted(synced) == [b"one", b"two"]
     with two.open("ab") as file:
         file.write(b", three")
-    known = flushing.flush(tmp_path, known)
+    known = flushing.flush(tmp_path, known, sync)
     assert synced[2:] == [b"two, three"]
     two.unlink()
-    assert set(flushing.flush(tmp_path, known)) == {one}
+    assert set(flushing.flush(tmp_path, known, sync)) == {one}
     assert len(synced) == 3
 
 

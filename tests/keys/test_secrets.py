@@ -54,9 +54,12 @@ def test_credentials_survive_a_rotation_of_keys(settings: Any) -> None:
         {"authorization": "Bearer gw_dev_x", "x-api-key": "gw_dev_x"},
         {"authorization": "Basic dXNlcjpwYXNz", "x-api-key": "gw_dev_x"},
         {"authorization": "Bearer ", "x-api-key": "gw_dev_x"},
+        {"api-key": "gw_dev_x"},
+        {"x-goog-api-key": " gw_dev_x "},
+        {"authorization": "Bearer gw_dev_x", "x-api-key": "gw_dev_x", "api-key": "gw_dev_x"},
     ],
 )
-def test_a_key_is_presented_as_bearer_or_x_api_key(headers: dict[str, str]) -> None:
+def test_a_key_is_presented_as_bearer_or_in_a_header_of_its_own(headers: dict[str, str]) -> None:
     assert find_presented_key(headers) == "gw_dev_x"
 
 
@@ -79,7 +82,24 @@ def test_nothing_presented_is_401(headers: dict[str, str]) -> None:
     assert raised.value.message == "Missing or invalid API key"
 
 
-def test_two_keys_that_differ_are_401() -> None:
+@pytest.mark.parametrize(
+    "query", ["key=gw_dev_x", "alt=sse&key=gw_dev_x", "key=gw_dev_x&key=gw_dev_x", "key=gw%5Fdev%5Fx"]
+)
+def test_a_key_is_presented_in_the_query_where_that_is_read(query: str) -> None:
+    assert find_presented_key({}, query) == "gw_dev_x"
+    assert find_presented_key({"x-goog-api-key": "gw_dev_x"}, query) == "gw_dev_x"
+
+
+@pytest.mark.parametrize(
+    ("headers", "query", "places"),
+    [
+        ({"authorization": "Bearer gw_dev_one", "x-api-key": "gw_dev_two"}, "", "headers Authorization and x-api-key"),
+        ({"api-key": "gw_dev_one", "x-goog-api-key": "gw_dev_two"}, "", "headers api-key and x-goog-api-key"),
+        ({"x-goog-api-key": "gw_dev_one"}, "key=gw_dev_two", "headers and parameters x-goog-api-key and key"),
+        ({}, "key=gw_dev_one&key=gw_dev_two", "headers and parameters key and key (1)"),
+    ],
+)
+def test_two_keys_that_differ_are_401(headers: dict[str, str], query: str, places: str) -> None:
     with pytest.raises(Unauthenticated) as raised:
-        find_presented_key({"authorization": "Bearer gw_dev_one", "x-api-key": "gw_dev_two"})
-    assert raised.value.message == "The headers Authorization and x-api-key carry different keys"
+        find_presented_key(headers, query)
+    assert raised.value.message == f"The {places} carry different keys"

@@ -115,7 +115,11 @@ def test_no_answer_shows_a_digest_or_a_password(world: World) -> None:
 # --- doors
 
 
-@pytest.mark.parametrize("path", closed())
+# The path of a model in Google's format may be read by anybody, and asked by nobody without a key.
+GENERATE = "/v1beta/models/echo:generateContent"
+
+
+@pytest.mark.parametrize("path", [*closed(), GENERATE])
 def test_no_door_opens_without_a_key(db: None, path: str) -> None:
     """CVE-2026-12795, CVE-2026-59822: a route that forgot to ask; an invalid key that stands for an empty caller."""
     credentials: list[dict[str, str]] = [
@@ -127,7 +131,7 @@ def test_no_door_opens_without_a_key(db: None, path: str) -> None:
         {"authorization": "Basic b2xpdmlhOng="},
     ]
     for headers in credentials:
-        for method in METHODS:
+        for method in ["POST"] if path == GENERATE else METHODS:
             data = b'{"model": "sandbox/echo", "messages": [{"role": "user", "content": "hi"}]}'
             answer = Client().generic(method, path, data, content_type="application/json", headers=headers)
             assert answer.status_code in {401, 405}, (method, path, headers, answer.content)
@@ -166,7 +170,7 @@ def test_no_host_but_ours_is_answered(caller: Caller) -> None:
         assert answer.status_code == 400
 
 
-@pytest.mark.parametrize("path", [path for path in closed() if not path.startswith(("/v1/", "/logs", "/activity"))])
+@pytest.mark.parametrize("path", [path for path in closed() if not path.startswith(("/v1", "/logs", "/activity"))])
 def test_an_api_key_manages_nothing(caller: Caller, path: str) -> None:
     """CVE-2025-0628, CVE-2026-47101, CVE-2026-35029: a key that is good for more than requests to models."""
     headers = {"Authorization": f"Bearer {caller.token}"}

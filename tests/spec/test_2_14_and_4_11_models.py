@@ -18,6 +18,7 @@ from apps.kernel import generation
 from apps.keys.actions import CreatedKey
 from tests.catalog import stated
 from tests.support.cast import World, make_key
+from tests.support.model_routes import error_of
 from tests.support.shipped_catalog import stock
 
 pytestmark = pytest.mark.django_db
@@ -73,8 +74,15 @@ def test_the_model_object_of_a_chat_model(client: Client) -> None:
         "aliases": [],
         "created": 1753660800,
         "created_at": "2025-07-28T00:00:00Z",
-        "architecture": {"input_modalities": ["text"], "output_modalities": ["text"], "tokenizer": "Other"},
-        "top_provider": {"is_moderated": False},
+        "canonical_slug": "glm-4.5-flash",
+        "architecture": {
+            "modality": "text->text",
+            "input_modalities": ["text"],
+            "output_modalities": ["text"],
+            "tokenizer": "Other",
+            "instruct_type": None,
+        },
+        "top_provider": {"is_moderated": False, "context_length": 131072, "max_completion_tokens": 32000},
         "providers": [
             {
                 "providerId": "zai",
@@ -104,6 +112,10 @@ def test_the_model_object_of_a_chat_model(client: Client) -> None:
             *("frequency_penalty", "max_tokens", "presence_penalty", "reasoning", "reasoning_effort"),
             *("response_format", "stop", "temperature", "tools", "top_p"),
         ],
+        "default_parameters": None,
+        "per_request_limits": None,
+        "supported_voices": None,
+        "links": {"details": "/v1/models/glm-4.5-flash"},
         "json_output": True,
         "structured_outputs": False,
         "free": True,
@@ -195,7 +207,8 @@ def test_the_query_decides_what_the_endpoint_lists(client: Client) -> None:
 def test_a_value_that_is_not_a_boolean_is_refused(client: Client, name: str, value: str) -> None:
     answer = client.get(f"/v1/models?{name}={value}")
     assert answer.status_code == 400
-    assert answer.json() == {"error": True, "status": 400, "message": f"{name} must be true or false"}
+    message = f"{name} must be true or false"
+    assert answer.json() == error_of("chat", 400, "invalid_request_error", "invalid_parameters", message, name)
 
 
 @pytest.mark.usefixtures("listed")
@@ -206,7 +219,8 @@ def test_only_reading_is_allowed(client: Client) -> None:
         assert head["Content-Length"] == client.get(path)["Content-Length"]
         answer = client.post(path, {}, content_type="application/json")
         assert (answer.status_code, answer["Allow"]) == (405, "GET, HEAD")
-        assert answer.json() == {"error": True, "status": 405, "message": "This path does not take this method"}
+        message = "This path does not take this method"
+        assert answer.json() == error_of("chat", 405, "invalid_request_error", "method_not_allowed", message)
 
 
 @pytest.mark.usefixtures("listed")
@@ -222,7 +236,7 @@ def test_a_model_that_does_not_exist_is_not_found(client: Client) -> None:
     assert answer.status_code == 404
     near = "`claude-opus-4-5` or `claude-opus-5-5` or `claude-opus-4-8`"
     message = f"The model `claude-opus-4-55` does not exist; did you mean {near}?"
-    assert answer.json() == {"error": True, "status": 404, "message": message}
+    assert answer.json() == error_of("chat", 404, "invalid_request_error", "not_found", message)
 
 
 @pytest.mark.usefixtures("listed")
@@ -231,11 +245,8 @@ def test_a_model_that_everyone_deactivated_is_gone(client: Client) -> None:
     changed()
     answer = client.get("/v1/models/own-gone")
     assert answer.status_code == 410
-    assert answer.json() == {
-        "error": True,
-        "status": 410,
-        "message": "own-gone is no longer served by any provider",
-    }
+    message = "own-gone is no longer served by any provider"
+    assert answer.json() == error_of("chat", 410, "invalid_request_error", "gone", message, "model")
 
 
 @pytest.fixture

@@ -45,6 +45,7 @@ class TestTheStatus:
                     "usage": "1",
                     "periodLimit": None,
                     "requestsPerMinute": None,
+                    "allowedOrigins": [],
                     "expiresAt": None,
                     "projectId": str(world.project.id),
                     "createdBy": str(world.dana.id),

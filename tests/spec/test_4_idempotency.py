@@ -277,7 +277,7 @@ class TestTogether:
             raise RuntimeError
 
         with monkeypatch.context() as patched:
-            patched.setattr(idempotency, "_store", die)
+            patched.setattr(idempotency, "encrypt", die)
             assert dana.post("/keys/api", new_key(world), **KEY).status_code == 500
         assert (ApiKey.objects.count(), IdempotentAnswer.objects.count()) == (0, 0)
         assert dana.post("/keys/api", new_key(world), **KEY).status_code == 200

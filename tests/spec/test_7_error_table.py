@@ -17,8 +17,8 @@ import pytest
 from django.db import OperationalError
 
 from apps.catalog.models import ModelProvider
-from apps.gateway import pipeline
 from apps.gateway.access import policy
+from apps.gateway.routing import preferences
 from apps.kernel import generation
 from apps.keys.models import ApiKey, IamRule
 from apps.organizations.models import Organization
@@ -48,6 +48,9 @@ def refused(
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["content-length"] == str(len(answer.content))
     assert answer.headers["x-request-id"] == f"trace.{tag}"
+    # Clients that would try again in silence are told where that is vain.
+    is_vain = status < 500 and status not in {408, 409, 429, 499}
+    assert answer.headers.get("x-should-retry") == ("false" if is_vain else None)
     assert caller.sent(tag) == []
     assert nothing_happened(caller)
     return answer.headers
@@ -249,7 +252,7 @@ def test_500_says_nothing_of_the_inside(caller: Caller, monkeypatch: pytest.Monk
     def break_down(*_: Any, **_named: Any) -> None:
         raise RuntimeError("the secret is 4711")
 
-    monkeypatch.setattr(pipeline, "rank", break_down)
+    monkeypatch.setattr(preferences, "rank_preferred", break_down)
     words = "The gateway failed to answer this request"
     refused_everywhere(caller, 500, "api_error", "internal_error", words, None)
 

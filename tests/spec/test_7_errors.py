@@ -10,8 +10,9 @@ from django.test import Client
 
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
-from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of, family_of
+from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of
 from apps.organizations import actions
+from gateway_project.routes import TABLE
 from tests.support.cast import PASSWORD, Caller, World, signed_in
 
 
@@ -55,8 +56,55 @@ class TestBodies:
             "message": "x",
         }
 
-    def test_the_gateway_family(self) -> None:
-        assert body_of(Family.GATEWAY, errors.Gone("archived")) == {"error": True, "status": 410, "message": "archived"}
+    def test_the_google_family(self) -> None:
+        domain = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "domain": "gateway"}
+        assert body_of(Family.GOOGLE, errors.InvalidRequest("contents: Required", param="contents")) == {
+            "error": {
+                "code": 400,
+                "message": "contents: Required",
+                "status": "INVALID_ARGUMENT",
+                "details": [
+                    {**domain, "reason": "INVALID_PARAMETERS"},
+                    {
+                        "@type": "type.googleapis.com/google.rpc.BadRequest",
+                        "fieldViolations": [{"field": "contents", "description": "contents: Required"}],
+                    },
+                ],
+            }
+        }
+        assert body_of(Family.GOOGLE, errors.RateLimited("slower", retry_after=1.2)) == {
+            "error": {
+                "code": 429,
+                "message": "slower",
+                "status": "RESOURCE_EXHAUSTED",
+                "details": [
+                    {**domain, "reason": "RATE_LIMIT_EXCEEDED"},
+                    {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "2s"},
+                ],
+            }
+        }
+
+    @pytest.mark.parametrize(
+        ("error", "expected"),
+        [
+            (errors.Unauthenticated("x"), "UNAUTHENTICATED"),
+            (errors.PaymentRequired("x"), "FAILED_PRECONDITION"),
+            (errors.Forbidden("x"), "PERMISSION_DENIED"),
+            (errors.NotFound("x"), "NOT_FOUND"),
+            (errors.Gone("x"), "NOT_FOUND"),
+            (errors.BodyTooLarge("x"), "INVALID_ARGUMENT"),
+            (errors.ClientGone("x"), "CANCELLED"),
+            (errors.InternalError("x"), "INTERNAL"),
+            (errors.AllProvidersFailed("x"), "UNAVAILABLE"),
+            (errors.Overloaded("x"), "UNAVAILABLE"),
+            (errors.UpstreamTimeout("x"), "DEADLINE_EXCEEDED"),
+        ],
+    )
+    def test_the_google_family_has_a_word_for_every_status(self, error: ApiError, expected: str) -> None:
+        assert body_of(Family.GOOGLE, error)["error"]["status"] == expected
+
+    def test_the_logs_family(self) -> None:
+        assert body_of(Family.LOGS, errors.Gone("archived")) == {"error": True, "status": 410, "message": "archived"}
 
     def test_the_management_family_adds_issues_to_a_validation(self) -> None:
         error = InvalidFields([Issue("name", "Required"), Issue("items[0].id", "Required")])
@@ -72,16 +120,25 @@ class TestBodies:
             ("/v1/chat/completions", Family.OPENAI),
             ("/v1/messages", Family.ANTHROPIC),
             ("/v1/messages/count_tokens", Family.ANTHROPIC),
-            ("/v1/messagesomething", Family.GATEWAY),
+            ("/v1/messagesomething", Family.OPENAI),
             ("/v1/images/generations", Family.OPENAI),
-            ("/v1/models", Family.GATEWAY),
-            ("/logs/x", Family.GATEWAY),
-            ("/", Family.GATEWAY),
-            ("/metrics", Family.GATEWAY),
-            ("/nowhere", Family.GATEWAY),
-            ("/keysmith", Family.GATEWAY),
+            ("/v1/models", Family.OPENAI),
+            ("/v1/models/openai/gpt-5", Family.OPENAI),
+            ("/v1/nothing", Family.OPENAI),
+            ("/v1", Family.OPENAI),
+            ("/v1beta/models/x:generateContent", Family.GOOGLE),
+            ("/v1/images/nothing/" + "deeper/" * 50, Family.OPENAI),
+            ("/v1x", Family.LOGS),
+            ("/" * 100 + "keys", Family.LOGS),
+            ("/logs/x", Family.LOGS),
+            ("/", Family.LOGS),
+            ("/metrics", Family.LOGS),
+            ("/nowhere", Family.LOGS),
+            ("/keysmith", Family.LOGS),
             ("/auth/sign-in/email", Family.MANAGEMENT),
             ("/keys/api", Family.MANAGEMENT),
+            ("/keys", Family.MANAGEMENT),
+            ("/keys/nothing/deeper", Family.MANAGEMENT),
             ("/organization", Family.MANAGEMENT),
             ("/guardrails/config/x", Family.MANAGEMENT),
             ("/activity", Family.MANAGEMENT),
@@ -89,7 +146,7 @@ class TestBodies:
         ],
     )
     def test_which_path_is_of_which_family(self, path: str, family: Family) -> None:
-        assert family_of(path) == family
+        assert TABLE.family_of(path) is family
 
 
 class TestEveryAnswer:
@@ -116,7 +173,7 @@ class TestEveryAnswer:
 
 
 class TestStatuses:
-    @pytest.mark.parametrize("path", ["/nowhere", "/v1/nothing", "/logs/nothing/deeper"])
+    @pytest.mark.parametrize("path", ["/nowhere", "/v2/nothing", "/logs/nothing/deeper"])
     def test_404_for_an_unknown_path(self, path: str) -> None:
         for method in ("GET", "POST", "DELETE"):
             response = Client().generic(method, path)

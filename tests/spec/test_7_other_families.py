@@ -14,14 +14,7 @@ NO_SUCH_PATH, NO_SUCH_METHOD = "There is nothing at this path", "This path does 
 @pytest.mark.parametrize(
     ("method", "path", "status", "message"),
     [
-        ("GET", "/v1/nothing", 404, NO_SUCH_PATH),
-        ("POST", "/v1/chat", 404, NO_SUCH_PATH),
-        ("POST", "/v1/chat/completions/more", 404, NO_SUCH_PATH),
-        ("POST", "/v1/embeddings", 404, NO_SUCH_PATH),
         ("GET", "/nowhere", 404, NO_SUCH_PATH),
-        ("POST", "/v1/models", 405, NO_SUCH_METHOD),
-        ("GET", "/v1/models?include_deactivated=maybe", 400, "include_deactivated must be true or false"),
-        ("GET", "/v1/models/qqqqqqqqqqqq", 404, "The model `qqqqqqqqqqqq` does not exist"),
         ("GET", "/logs", 401, "Missing or invalid API key"),
         ("GET", "/logs/unique-models", 401, "Missing or invalid API key"),
         ("POST", "/metrics", 405, NO_SUCH_METHOD),
@@ -35,13 +28,48 @@ def test_the_gateway_envelope(db: None, method: str, path: str, status: int, mes
     assert response["x-request-id"] == "trace-2"
 
 
-@pytest.mark.parametrize(("path", "route"), [("/v1/messages/nothing", "messages"), ("/v1/images/nothing", "edits")])
-def test_an_unknown_path_below_a_family_has_its_envelope(db: None, path: str, route: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "route", "near"),
+    [
+        ("/v1/messages/nothing", "messages", "/v1/messages"),
+        ("/v1/images/nothing", "edits", "/v1/images/edits"),
+        ("/v1/chat", "chat", None),
+        ("/v1/chat/completions/more", "chat", "/v1/chat/completions"),
+        ("/v1/nothing", "chat", None),
+    ],
+)
+def test_an_unknown_path_below_a_family_has_its_envelope_and_names_a_path_near_it(
+    db: None, path: str, route: str, near: str | None
+) -> None:
     response = Client().post(path, {}, content_type="application/json")
+    words = f"{NO_SUCH_PATH}; did you mean `{near}`?" if near else NO_SUCH_PATH
     assert (response.status_code, response.json()) == (
         404,
-        error_of(route, 404, "invalid_request_error", "not_found", NO_SUCH_PATH),
+        error_of(route, 404, "invalid_request_error", "not_found", words),
     )
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code", "param", "message"),
+    [
+        ("POST", "/v1/models", 405, "method_not_allowed", None, NO_SUCH_METHOD),
+        (
+            "GET",
+            "/v1/models?include_deactivated=maybe",
+            400,
+            "invalid_parameters",
+            "include_deactivated",
+            "include_deactivated must be true or false",
+        ),
+        ("GET", "/v1/models/qqqqqqqqqqqq", 404, "not_found", None, "The model `qqqqqqqqqqqq` does not exist"),
+    ],
+)
+def test_the_list_of_models_errs_in_the_words_of_the_clients_that_read_it(
+    db: None, method: str, path: str, status: int, code: str, param: str | None, message: str
+) -> None:
+    response = Client().generic(method, path, "{}", content_type="application/json")
+    expected = error_of("chat", status, "invalid_request_error", code, message, param)
+    assert (response.status_code, response.json()) == (status, expected)
 
 
 @pytest.mark.parametrize(

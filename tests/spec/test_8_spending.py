@@ -155,7 +155,9 @@ def test_without_own_credentials_a_project_of_own_keys_has_nobody_to_ask(caller:
     policy.forget_all()
     for route in ROUTES:
         answer = post(caller, route)
-        message = "This project uses your own provider keys, and there is none for: sandbox"
+        message = (
+            "This project uses your own provider keys, and there is none for: sandbox. Add one (POST /keys/provider)"
+        )
         expected = error_of(route, 400, "invalid_request_error", "model_not_found", message, "model")
         assert (answer.status, answer.json()) == (400, expected)
     assert nothing_happened(caller)

@@ -24,6 +24,13 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "3")
 # What a valid request may be answered: also that money, plan, key or thing is not there for it.
 TAKEN = '"2xx", 401, 402, 403, 404, 409, 410, 422, 429'
+# They take a page of any size, one value where a list is meant, and fields in either of two spellings.
+GOOGLES = (
+    *("generateContent", "generateContentByName", "generateContentAtV1", "streamGenerateContentAtV1"),
+    "countTokensAtV1",
+    *("embedContentAtV1", "batchEmbedContentsAtV1", "generatePublishersContentAtV1", "generateProjectsContentAtV1"),
+    *("generatePublishersContent", "generateProjectsContent", "listGoogleModels"),
+)
 # Operations whose body must be more than a schema can say.
 MORE_THAN_A_SCHEMA = (
     *("postSignUp", "postApiKeys", "patchOneApiKey", "patchOneIamRule", "patchOneMember", "deleteOneMember"),
@@ -31,6 +38,12 @@ MORE_THAN_A_SCHEMA = (
     *("postPasskeySignIn", "postPasskeys", "postPasskeyOptions", "postRemovePasskey", "postTwoFactor"),
     *("postVerifyEmail", "postResetPassword", "postConfirmTwoFactor", "postDisableTwoFactor"),
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
+    *("createResponse", "countInputTokens"),
+    *GOOGLES,
+    # An organization that keeps no content has none, and one of two fields must be there.
+    *("createConversation", "updateConversation", "createConversationItems", "compactResponse"),
+    # A cursor of Anthropic's list is a model that is listed.
+    "listModels",
 )
 # They say that payments are not set up, as they are not here.
 OFF = ("postPaymentMethods", "postCardSetup", "postProSubscription", "postTopUps")
@@ -48,10 +61,15 @@ positive_data_acceptance.expected-statuses = [{taken}]
 session.bearer = "{session}"
 apiKey.bearer = "{key}"
 xApiKey.api_key = "{key}"
+xGoogApiKey.api_key = "{key}"
+keyInQuery.api_key = "{key}"
 metricsToken.bearer = "none"
 [[operations]]
 include-operation-id = [{more}]
 checks.positive_data_acceptance.expected-statuses = [{taken}, 400, 413, 415]
+[[operations]]
+include-operation-id = [{googles}]
+checks.negative_data_rejection.enabled = false
 [[operations]]
 # One address that asks too often is told so before it is looked at who it is.
 include-path-regex = "^/auth/"
@@ -78,6 +96,7 @@ def run(product: Product, folder: Path, parameters: dict[str, str], *options: st
             taken=TAKEN,
             session=product.demo["sessionToken"],
             key=product.demo["apiKey"],
+            googles=", ".join(f'"{name}"' for name in GOOGLES),
             more=", ".join(f'"{name}"' for name in MORE_THAN_A_SCHEMA),
         )
     )
@@ -131,7 +150,8 @@ def test_management_does_what_the_document_says(product: Product, things: dict[s
 
 def test_models_are_asked_as_the_document_says(product: Product, tmp_path: Path) -> None:
     more = ("--max-examples", str(3 * int(EXAMPLES)))
-    run(product, tmp_path, {"path.modelId": "sandbox/echo"}, "--phases", "fuzzing", "--include-tag", "models", *more)
+    names = {"path.modelId": "sandbox/echo", "path.name": "sandbox/echo:generateContent"}
+    run(product, tmp_path, names, "--phases", "fuzzing", "--include-tag", "models", *more)
 
 
 @pytest.mark.parametrize("name", ENDS)

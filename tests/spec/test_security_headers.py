@@ -27,13 +27,19 @@ def assert_kept_by_nobody(response: Any) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["/", "/metrics", "/openapi.json", "/v1/models", "/no-such-path", "/organization", "/logs", "/auth/sign-out"],
+    ["/", "/metrics", "/openapi.json", "/v1/models/echo", "/no-such-path", "/organization", "/logs", "/auth/sign-out"],
 )
 def test_data_are_not_kept_and_run_nothing(path: str, world: World) -> None:
     for caller in (Caller(), signed_in(world.olivia)):
         response = caller.get(path)
         assert_kept_by_nobody(response)
         assert response["Content-Security-Policy"] == DATA
+
+
+def test_the_list_of_models_is_kept_by_its_client_alone_and_never_used_unasked(db: None) -> None:
+    response = Caller().get("/v1/models")
+    assert (response.status_code, response["Cache-Control"]) == (200, "private, no-cache")
+    assert response["Content-Security-Policy"] == DATA
 
 
 def test_an_answer_that_shows_a_key_or_a_session_is_not_kept(world: World) -> None:

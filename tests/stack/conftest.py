@@ -18,6 +18,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
         UPSTREAM_FIRST_BYTE_TIMEOUT="3",
         BODY_LIMIT="200000",
         BODY_TIMEOUT="1",
+        CORS_ALLOWED_ORIGINS="https://app.example.com",
     )
     yield product
     assert product.stop() == 0

@@ -4,6 +4,7 @@ and when Valkey is back all of it is recorded and charged once."""
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from tests.stack.chaos import send_signal
 from tests.stack.product import Product, eventually
 from tests.stack.purses import Purse, assert_nothing_is_held, manage, purse_with_credits
 from tests.support.store_faults import FAULTS, fault
@@ -98,6 +100,43 @@ def test_what_is_served_without_an_answer_of_the_store_is_bounded_and_charged(
     assert poor.logs() == []
     assert_nothing_is_held(product)
     eventually(lambda: product.metrics()["gateway_store_silent"] == 0)
+
+
+@pytest.mark.flaky(reruns=0)
+def test_answered_requests_whose_records_the_store_evicts_are_charged_once(
+    product: Product, store: Redis, rich: Purse
+) -> None:
+    assert rich.ask(SCRIPT) == "answered"
+    costs, credits = rich.costs(), rich.credits()
+    before = product.metrics().get("gateway_records_retransmitted_total", 0)
+    settlers = product.processes("manage.py", "settler")
+    send_signal(settlers, signal.SIGSTOP)
+    # A stopped settler that waits for records is still handed the next one, and settles that by itself.
+    handed = len(settlers)
+    try:
+        assert [rich.ask(SCRIPT) for _ in range(handed + 3)] == ["answered"] * (handed + 3)
+        assert store.xlen("outbox") == handed + 3
+        evict_everything(store)
+        assert store.xlen("outbox") == 0
+    finally:
+        send_signal(settlers, signal.SIGCONT)
+    # With a worker's next heartbeat; none comes after them.
+    eventually(lambda: len(rich.logs()) == len(costs) + handed + 3, patience=60)
+    assert len(rich.costs()) == len(costs) + handed + 3
+    assert credits - rich.credits() == (handed + 3) * costs[0]
+    eventually(lambda: product.metrics()["gateway_records_retransmitted_total"] - before >= 3, patience=30)
+    assert_nothing_is_held(product)
+
+
+def evict_everything(store: Redis) -> None:
+    """Let the store have less memory than it needs, until it has thrown away every key."""
+    store.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        store.config_set("maxmemory", "1")
+        eventually(lambda: store.dbsize() == 0)
+    finally:
+        store.config_set("maxmemory", "0")
+        store.config_set("maxmemory-policy", "noeviction")
 
 
 def empty(product: Product, purse: Purse) -> None:

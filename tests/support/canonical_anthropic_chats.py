@@ -133,7 +133,7 @@ def _tools(dialect: str) -> st.SearchStrategy[Any]:
             cache=marks,
             extra=st.just({"type": "web_search_20260209", "name": "web_search"}),
         )
-        | st.builds(OpaqueTool, dialect=st.just(dialect), data=records.map(lambda data: {**data, "type": "x_tool"}))
+        | st.builds(OpaqueTool, dialect=st.just(dialect), data=records.map(lambda data: {**data, "type": "x_20250124"}))
     )
 
 
@@ -188,5 +188,5 @@ _sealed = st.builds(Reasoning, text=words | st.just(""), signature=words, format
 
 
 def _shown(dialect: str) -> st.SearchStrategy[Part]:
-    opaque = st.builds(Opaque, dialect=st.just(dialect), data=records.map(lambda data: {**data, "type": "x_block"}))
+    opaque = st.builds(Opaque, dialect=st.just(dialect), data=records.map(lambda data: {**data, "type": "compaction"}))
     return _texts | _pictures | _documents | opaque

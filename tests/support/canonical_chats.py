@@ -176,7 +176,7 @@ def _conversations(draw: st.DrawFn, dialect: str) -> list[Message]:
 
 
 def _messages(dialect: str) -> st.SearchStrategy[Message]:
-    shown = st.builds(Opaque, dialect=st.just(dialect), data=records.map(lambda data: {**data, "type": "x_part"}))
+    shown = st.builds(Opaque, dialect=st.just(dialect), data=records.map(lambda data: {**data, "type": "video_url"}))
     common = {"extra": maybe(unknown)}
     return st.builds(
         Message,
@@ -251,7 +251,7 @@ _searches = st.builds(
 @st.composite
 def _tool_lists(draw: st.DrawFn, dialect: str) -> list[Tool]:
     """Draw tools; a web search comes last."""
-    opaque = st.builds(OpaqueTool, dialect=st.just(dialect), data=records.map(lambda data: {**data, "type": "x_tool"}))
+    opaque = st.builds(OpaqueTool, dialect=st.just(dialect), data=records.map(lambda data: {**data, "type": "mcp"}))
     tools: list[Tool] = draw(st.lists(_functions | opaque, min_size=1, max_size=3))
     search = draw(maybe(_searches))
     return tools if search is None else [*tools, search]

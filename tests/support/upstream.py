@@ -24,7 +24,8 @@ from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import credentials, policy
 from apps.gateway.admission import last_balances, offline_admission
 from apps.gateway.routing import circuit_breaker
-from apps.gateway.settlement import outbox
+from apps.gateway.settlement import outbox, worker_lease
+from apps.gateway.settlement.retransmission_buffer import BUFFER
 from apps.gateway.settlement.settle import settle
 from apps.gateway.upstream import connection_pool
 from apps.kernel.redis import client as valkey
@@ -95,6 +96,8 @@ def caller(db: None, sandbox_url: str, monkeypatch: pytest.MonkeyPatch, client: 
     last_balances.forget_all()
     offline_admission.forget_all()
     outbox.prepare()
+    BUFFER.take()
+    worker_lease.start()
     connection_pool.close_idle()
     user = make_user("Olivia")
     organization = Organization.objects.create(name="Acme", credits=100, plan="enterprise")

@@ -1,4 +1,4 @@
-"""Clients' requests in both formats: taken or refused by `InvalidRequest` that names the field; what was taken can be
+"""Clients' requests in every format: taken or refused by `InvalidRequest` that names the field; what was taken can be
 looked at by guardrails, and written to every provider or refused in words."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.chat import Target as Place
-from apps.gateway.dialects import anthropic, headers_of, openai, seal_of
+from apps.gateway.dialects import anthropic, google, headers_of, openai, signature_format_of
 from apps.gateway.guard.chat_texts import ChatTexts
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import ApiError, InvalidRequest
@@ -21,7 +21,7 @@ from tests.fuzz.target import Target
 from tests.fuzz.targets.answers import DIALECTS
 from tests.gateway.dialects.test_laws import dialect_facts
 
-_FACTS = {name: dialect_facts(DIALECTS[name]) for name in ("openai", "anthropic")}
+_FACTS = {name: dialect_facts(DIALECTS[name]) for name in ("openai", "anthropic", "google")}
 
 
 def run_request(dialect: Any, data: bytes) -> None:
@@ -42,7 +42,7 @@ def run_request(dialect: Any, data: bytes) -> None:
                 assert isinstance(json.loads(written), dict)
                 assert isinstance(other.path(asked, place), str)
                 headers_of(other, asked, place)
-                seal_of(other, asked, place)
+                signature_format_of(other, asked, place)
     for passage in ChatTexts(chat).texts:
         assert isinstance(passage.text, str)
 
@@ -57,5 +57,6 @@ _ANTHROPIC = partial(seeds.requests, "anthropic")
 TARGETS = [
     Target("openai_request", partial(run_request, openai), partial(seeds.requests, "openai"), "json", runs=250),
     Target("anthropic_request", partial(run_request, anthropic), _ANTHROPIC, "json", runs=250),
+    Target("google_request", partial(run_request, google), partial(seeds.requests, "google"), "json", runs=250),
     Target("anthropic_prompt", run_prompt, _ANTHROPIC, shape="json", runs=100),
 ]

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 
 from apps.gateway.access import policy
+from apps.kernel import generation
 from tests.support.upstream import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -15,13 +16,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def test_while_redis_is_asked_no_database_connection_is_held(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    ask = policy._generation_of
+    ask = generation.read_generation_token
 
-    def slow(organization_id: Any) -> str:
+    def slow(scope: str) -> str:
         asked.append(connection.connection)
-        return ask(organization_id)
+        return ask(scope)
 
-    monkeypatch.setattr(policy, "_generation_of", slow)
+    monkeypatch.setattr(generation, "read_generation_token", slow)
     assert policy.find_policy(caller.token).organization_id == caller.organization_id
     assert asked == [None]
     assert connection.connection is None

@@ -103,12 +103,11 @@ def test_a_dead_worker_that_was_heard_of_in_the_future_is_found_a_lease_later() 
     assert worker_leases.find_expired_workers() == ["dead"]
 
 
-def test_it_is_noticed_that_the_stores_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = worker_leases.StoreClock()
+def test_it_is_noticed_that_the_stores_clock_was_set() -> None:
+    offset = 0.0
+    clock = worker_leases.StoreClock(lambda: worker_leases.store_time() + offset)
     assert [clock.was_set(), clock.was_set()] == [False, False]
     offset = HOUR
-    now = worker_leases._now
-    monkeypatch.setattr(worker_leases, "_now", lambda: now() + offset)
     assert [clock.was_set(), clock.was_set()] == [True, False]
     offset = 0.0
     assert [clock.was_set(), clock.was_set()] == [True, False]

@@ -16,7 +16,7 @@ import pytest
 
 from apps.catalog.models import ModelProvider
 from apps.gateway.admission import byte_budget
-from apps.gateway.canonical.chat import MOST_LOSSES, Target
+from apps.gateway.canonical.chat import MAX_DROPPED_FIELDS, Target
 from apps.gateway.dialects.openai.client import read_request
 from apps.kernel import generation, offload
 from apps.kernel.errors import InvalidRequest, Overloaded
@@ -256,8 +256,8 @@ class TestBudget:
 def test_very_many_losses_are_told_in_part() -> None:
     target = Target(model_name="m", facts={})
     for number in range(20_000):
-        target.lose(f"field{number}", "unknown")
-    assert len(target.losses) == MOST_LOSSES
+        target.note_dropped(f"field{number}", "unknown")
+    assert len(target.dropped_fields) == MAX_DROPPED_FIELDS
 
 
 class Watched:

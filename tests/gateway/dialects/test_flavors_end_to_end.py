@@ -11,7 +11,7 @@ import pytest
 from apps.catalog.files import read_files
 from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import policy
-from apps.gateway.dialects.signed_call_ids import join_seal
+from apps.gateway.dialects.signed_call_ids import join_signature
 from tests.support.upstream import Caller, chunks_of
 
 WEATHER = {"type": "function", "function": {"name": "weather"}}
@@ -55,7 +55,7 @@ def test_thinking_in_the_content_comes_back_as_reasoning(mistral: Caller, stream
 
 def test_a_conversation_that_another_provider_began_goes_on(mistral: Caller) -> None:
     tag = uuid4().hex
-    call_id = join_seal("call_" + "0" * 30, "a seal")
+    call_id = join_signature("call_" + "0" * 30, "a seal")
     call = {
         "id": call_id,
         "type": "function",

@@ -37,7 +37,7 @@ def test_recorded_conversations_written_in_this_format_satisfy_openais_types(
 ) -> None:
     counts: Counter[str] = Counter()
     for host, chat in chats():
-        target = Target(model_name="gpt", facts=FACTS, losses=[])
+        target = Target(model_name="gpt", facts=FACTS, dropped_fields=[])
         try:
             wire = json.loads(responses.write_request(chat, target))
         except InvalidRequest as refusal:
@@ -45,7 +45,7 @@ def test_recorded_conversations_written_in_this_format_satisfy_openais_types(
             continue
         assert_well_formed(wire)
         counts[host] += 1
-        counts.update({f"lost {loss.param.split('.')[-1]}": 1 for loss in target.losses})
+        counts.update({f"lost {loss.param.split('.')[-1]}": 1 for loss in target.dropped_fields})
     assert counts["api.openai.com"] > 100
     with capsys.disabled():
         sys.stdout.write("".join(f"\n{name}: {count}" for name, count in sorted(counts.items())))

@@ -11,9 +11,9 @@ from anthropic.lib._parse._transform import transform_schema
 from apps.gateway.canonical.chat import Chat, FunctionTool, Message, ResponseFormat, Target, Text, ToolChoice
 from apps.gateway.canonical.events import Finished, ReasoningDelta, TextDelta, ToolCallDelta, ToolCallStarted
 from apps.gateway.dialects import anthropic, google, openai
-from apps.gateway.dialects.hidden_tool import object_schema, with_hidden_tool
-from apps.gateway.dialects.schemas import Unsayable, closed, for_google, object_root
-from apps.gateway.dialects.undo_rewrites import restored
+from apps.gateway.dialects.schemas import UnsupportedSchema, close_schema, google_schema, object_root
+from apps.gateway.dialects.structured_output_tool import add_structured_output_tool, object_schema
+from apps.gateway.dialects.undo_rewrites import undo_rewrites
 
 PERSON: dict[str, Any] = {
     "$defs": {"Pet": {"type": "object", "properties": {"z": {"type": "string"}, "a": {"type": "integer"}}}},
@@ -30,7 +30,7 @@ PERSON: dict[str, Any] = {
 
 
 def test_anthropics_part_is_what_its_own_client_makes_but_for_words_in_descriptions() -> None:
-    schema, left_out = closed(PERSON)
+    schema, left_out = close_schema(PERSON)
     theirs = transform_schema(json.loads(json.dumps(PERSON)))
     assert left_out == ["minLength", "minimum", "pattern", "maxItems"]
     assert schema == without(theirs, "description")
@@ -45,7 +45,7 @@ def without(value: Any, name: str) -> Any:
 
 
 def test_several_types_become_a_choice_among_schemas() -> None:
-    assert closed({"type": ["string", "null"], "enum": ["a", None], "description": "D"})[0] == {
+    assert close_schema({"type": ["string", "null"], "enum": ["a", None], "description": "D"})[0] == {
         "description": "D",
         "anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}],
     }
@@ -63,18 +63,18 @@ def test_several_types_become_a_choice_among_schemas() -> None:
     ],
 )
 def test_what_a_grammar_cannot_say_is_taken_by_a_tool(schema: dict[str, Any]) -> None:
-    with pytest.raises(Unsayable):
-        closed(schema)
+    with pytest.raises(UnsupportedSchema):
+        close_schema(schema)
     target = Target(model_name="m", facts={})
     chat = asked(schema)
     chat.dialect = "openai"
     wire = json.loads(anthropic.write_request(chat, target))
     assert (wire["tool_choice"], "output_config" in wire) == ({"type": "tool", "name": "final_answer"}, False)
-    assert target.losses == []
+    assert target.dropped_fields == []
 
 
 def test_google_is_told_of_constants_as_of_lists_and_nothing_stands_beside_a_reference() -> None:
-    schema, unbound = for_google(
+    schema, unbound = google_schema(
         {
             "$schema": "x",
             "$defs": {"P": {"type": "string", "pattern": "^a"}},
@@ -93,7 +93,7 @@ def test_google_is_told_of_constants_as_of_lists_and_nothing_stands_beside_a_ref
 def test_parameters_are_objects_or_nothing_at_all() -> None:
     assert object_root(None) == object_root({}) == {"type": "object", "properties": {}}
     assert object_root({"anyOf": []}) == {"type": "object", "anyOf": []}
-    with pytest.raises(Unsayable):
+    with pytest.raises(UnsupportedSchema):
         object_root({"type": "string"})
 
 
@@ -141,23 +141,23 @@ TOOL = FunctionTool(name="final_answer", parameters={"type": "object"})
 )
 def test_the_model_answers_by_the_tool_or_calls_one_of_the_clients(fields: dict[str, Any], choice: ToolChoice) -> None:
     target = Target(model_name="m", facts={})
-    chat = with_hidden_tool(asked({"type": "object"}, **fields), target)
+    chat = add_structured_output_tool(asked({"type": "object"}, **fields), target)
     assert chat.tool_choice == choice
     assert chat.response_format is None
-    assert target.restoring.hidden == ("final_answer_" if fields else "final_answer")
+    assert target.rewrites.hidden_tool == ("final_answer_" if fields else "final_answer")
 
 
 def test_a_client_that_insists_on_a_call_gets_one() -> None:
     target = Target(model_name="m", facts={})
-    chat = with_hidden_tool(asked({}, tools=[TOOL], tool_choice=ToolChoice(mode="required")), target)
-    assert (chat.tools, target.restoring.hidden) == ([TOOL], None)
+    chat = add_structured_output_tool(asked({}, tools=[TOOL], tool_choice=ToolChoice(mode="required")), target)
+    assert (chat.tools, target.rewrites.hidden_tool) == ([TOOL], None)
 
 
-def hidden(**restoring: Any) -> Target:
+def hidden(**rewrites: Any) -> Target:
     target = Target(model_name="m", facts={})
-    target.restoring.hidden = "final_answer"
-    for name, value in restoring.items():
-        setattr(target.restoring, name, value)
+    target.rewrites.hidden_tool = "final_answer"
+    for name, value in rewrites.items():
+        setattr(target.rewrites, name, value)
     return target
 
 
@@ -172,7 +172,7 @@ def test_the_hidden_call_is_the_text_piece_by_piece_and_what_was_said_around_it_
         ToolCallDelta(index=1, arguments="{}"),
         Finished(reason="tool_calls", native="tool_use"),
     ]
-    assert list(restored(events, hidden())) == [
+    assert list(undo_rewrites(events, hidden())) == [
         ReasoningDelta(text="Hm"),
         TextDelta(text='{"n": 1'),
         TextDelta(text="e400}"),
@@ -187,7 +187,7 @@ def test_a_wrapped_answer_is_unwrapped_with_all_of_its_digits() -> None:
         ToolCallDelta(index=0, arguments="]}"),
         Finished(reason="tool_calls"),
     ]
-    assert list(restored(events, hidden(wrapped=True))) == [
+    assert list(undo_rewrites(events, hidden(wrapped_in_value=True))) == [
         TextDelta(text="[1.10, 12345678901234567890]"),
         Finished(reason="stop"),
     ]
@@ -199,7 +199,7 @@ def test_a_call_of_the_clients_stays_one_and_gets_its_name_back() -> None:
         ToolCallDelta(index=0, arguments="{}"),
         Finished(reason="tool_calls"),
     ]
-    assert list(restored(events, hidden(names={"f__1": "f.1"}))) == [
+    assert list(undo_rewrites(events, hidden(tool_names={"f__1": "f.1"}))) == [
         ToolCallStarted(index=0, id="c", name="f.1"),
         ToolCallDelta(index=0, arguments="{}"),
         Finished(reason="tool_calls"),
@@ -208,7 +208,7 @@ def test_a_call_of_the_clients_stays_one_and_gets_its_name_back() -> None:
 
 def test_words_of_a_model_that_did_not_call_the_tool_are_the_answer() -> None:
     events = [TextDelta(text='{"a"'), TextDelta(text=": 1}"), Finished(reason="stop")]
-    assert list(restored(events, hidden())) == events
+    assert list(undo_rewrites(events, hidden())) == events
 
 
 @pytest.mark.parametrize("dialect", [openai, anthropic, google])
@@ -226,6 +226,6 @@ def test_no_thinking_stands_beside_a_call_that_the_model_is_made_to_make(dialect
     )
     target = Target(model_name="m", facts={"structured_outputs": "tool", "reasoning_efforts": ["high"]})
     wire = json.loads(dialect.write_request(chat, target))
-    assert ("thinking" in wire, [loss.param for loss in target.losses]) == (
+    assert ("thinking" in wire, [loss.param for loss in target.dropped_fields]) == (
         (False, ["reasoning_effort"]) if dialect is anthropic else (False, [])
     )

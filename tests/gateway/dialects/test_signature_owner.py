@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from apps.gateway.canonical.chat import Chat, Loss, Message, Reasoning, Source, Target, Text
+from apps.gateway.canonical.chat import Chat, DroppedField, Message, Reasoning, Source, Target, Text
 from apps.gateway.canonical.events import ReasoningDelta
-from apps.gateway.dialects.responses.shared.wire import SEAL
-from apps.gateway.dialects.signature_owner import owned, with_owner, without_owner
+from apps.gateway.dialects.responses.shared.wire import SIGNATURE_FORMAT as SIGNATURE
+from apps.gateway.dialects.signature_owner import add_signature_owner, client_signature_format, remove_signature_owner
 from tests.support.anthropic_requests import ask as ask_messages
 from tests.support.providers_of_every_format import play
 from tests.support.upstream import Caller, chunks_of
@@ -28,11 +28,15 @@ def chat_of(*blocks: Reasoning, dialect: str = "openai") -> Chat:
 
 
 def test_only_seals_of_an_account_get_an_owner() -> None:
-    sealed, other = ReasoningDelta(data="x", format=SEAL), ReasoningDelta(format="anthropic-claude-v1")
-    assert with_owner(sealed, "oracle") == ReasoningDelta(data="x", format=f"{SEAL}@oracle")
-    assert with_owner(other, "oracle") == ReasoningDelta(format="anthropic-claude-v1")
-    assert (owned(SEAL, "oracle"), owned("google-gemini-v1", "oracle"), owned(None, "oracle")) == (
-        f"{SEAL}@oracle",
+    sealed, other = ReasoningDelta(data="x", format=SIGNATURE), ReasoningDelta(format="anthropic-claude-v1")
+    assert add_signature_owner(sealed, "oracle") == ReasoningDelta(data="x", format=f"{SIGNATURE}@oracle")
+    assert add_signature_owner(other, "oracle") == ReasoningDelta(format="anthropic-claude-v1")
+    assert (
+        client_signature_format(SIGNATURE, "oracle"),
+        client_signature_format("google-gemini-v1", "oracle"),
+        client_signature_format(None, "oracle"),
+    ) == (
+        f"{SIGNATURE}@oracle",
         "google-gemini-v1",
         None,
     )
@@ -40,31 +44,39 @@ def test_only_seals_of_an_account_get_an_owner() -> None:
 
 def test_the_maker_gets_its_thinking_as_it_made_it() -> None:
     target = Target(model_name="m", facts={})
-    chat = without_owner(chat_of(Reasoning(data="x", id="rs_1", format=f"{SEAL}@oracle")), "oracle", target)
-    assert chat.messages[1].parts[0] == Reasoning(data="x", id="rs_1", format=SEAL)
-    assert (chat.source, target.losses) == (None, [])
+    chat = remove_signature_owner(
+        chat_of(Reasoning(data="x", id="rs_1", format=f"{SIGNATURE}@oracle")), "oracle", target
+    )
+    assert chat.messages[1].parts[0] == Reasoning(data="x", id="rs_1", format=SIGNATURE)
+    assert (chat.source, target.dropped_fields) == (None, [])
 
 
 @pytest.mark.parametrize(("dialect", "param"), [("openai", "messages[1].reasoning"), ("anthropic", "messages.content")])
 def test_another_provider_gets_the_words_alone_and_that_is_noted(dialect: str, param: str) -> None:
-    target, sealed = Target(model_name="m", facts={}), Reasoning(data="x", id="rs_1", format=f"{SEAL}@oracle")
-    told = Reasoning(text="Hm.", summary=True, id="rs_1", format=f"{SEAL}@oracle")
+    target, sealed = Target(model_name="m", facts={}), Reasoning(data="x", id="rs_1", format=f"{SIGNATURE}@oracle")
+    told = Reasoning(text="Hm.", summary=True, id="rs_1", format=f"{SIGNATURE}@oracle")
     before = chat_of(told, sealed, dialect=dialect)
-    chat = without_owner(before, "azure", target)
+    chat = remove_signature_owner(before, "azure", target)
     assert chat.messages[1].parts == [Reasoning(text="Hm.", summary=True), Text(text="Sun")]
     # Whether words can be said is for the format to tell.
-    assert target.losses == []
+    assert target.dropped_fields == []
     assert len(before.messages[1].parts) == 3
-    chat = without_owner(chat_of(sealed, dialect=dialect), "azure", target)
+    chat = remove_signature_owner(chat_of(sealed, dialect=dialect), "azure", target)
     assert chat.messages[1].parts == [Text(text="Sun")]
-    assert target.losses == [Loss(param, "thinking under the seal of another provider, which this one cannot open")]
+    assert target.dropped_fields == [
+        DroppedField(param, "thinking under the seal of another provider, which this one cannot open")
+    ]
 
 
 def test_a_chat_without_such_thinking_is_the_very_same() -> None:
     target = Target(model_name="m", facts={})
-    for block in (Reasoning(text="Hm."), Reasoning(data="x", format=SEAL), Reasoning(signature="s", format="a-v1")):
+    for block in (
+        Reasoning(text="Hm."),
+        Reasoning(data="x", format=SIGNATURE),
+        Reasoning(signature="s", format="a-v1"),
+    ):
         chat = chat_of(block)
-        assert without_owner(chat, "azure", target) is chat
+        assert remove_signature_owner(chat, "azure", target) is chat
 
 
 @pytest.fixture
@@ -88,7 +100,7 @@ def test_thinking_returns_to_its_account_alone_for_openais_clients(two: Caller, 
     question = {"role": "user", "content": f"call weather ({uuid4().hex})"}
     answer = two.chat(model="one/tools", messages=[question], **fields).json()["choices"][0]["message"]
     [seal] = [detail for detail in answer["reasoning_details"] if detail["type"] == "reasoning.encrypted"]
-    assert seal["format"] == f"{SEAL}@one"
+    assert seal["format"] == f"{SIGNATURE}@one"
     if keeps_only_ids:
         answer = {"role": "assistant", "content": None, "tool_calls": answer["tool_calls"]}
     result = {"role": "tool", "tool_call_id": answer["tool_calls"][0]["id"], "content": "Sun"}
@@ -117,8 +129,8 @@ def test_thinking_returns_to_its_account_alone_for_anthropics_clients(two: Calle
     else:
         content = response.json()["content"]
     assert [(block["type"], block.get("format")) for block in content] == [
-        ("thinking", f"{SEAL}@one"),
-        ("redacted_thinking", f"{SEAL}@one"),
+        ("thinking", f"{SIGNATURE}@one"),
+        ("redacted_thinking", f"{SIGNATURE}@one"),
         ("tool_use", None),
     ]
     result = {"type": "tool_result", "tool_use_id": content[2]["id"], "content": "Sun"}

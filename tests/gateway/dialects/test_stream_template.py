@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from apps.gateway.canonical.events import Event, Finished, OpaqueDelta, TextDelta
 from apps.gateway.dialects import openai
 from apps.gateway.dialects.openai.provider import read_answer
-from apps.gateway.dialects.stream_template import Repeating
+from apps.gateway.dialects.stream_template import StreamTemplate
 
 
 def chunk(delta: dict[str, Any], *, finish: Any = None, index: Any = 0, **fields: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def read(frames: Sequence[bytes], *, repeating: bool = True) -> list[Event]:
     """Return the events of a stream, read with or without looking for what repeats."""
     with pytest.MonkeyPatch.context() as patch:
         if not repeating:
-            patch.setattr(Repeating, "text_of", lambda self, message: None)
+            patch.setattr(StreamTemplate, "text_of", lambda self, message: None)
         return list(openai.read_events(frames))
 
 

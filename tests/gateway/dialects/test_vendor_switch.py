@@ -19,8 +19,8 @@ from apps.gateway.canonical.chat import (
     ToolCall,
     ToolResult,
 )
-from apps.gateway.dialects import find_dialect, seal_of
-from apps.gateway.dialects.signed_call_ids import join_seal
+from apps.gateway.dialects import find_dialect, signature_format_of
+from apps.gateway.dialects.signed_call_ids import join_signature
 
 SEALS = {
     "anthropic": "anthropic-claude-v1",
@@ -57,7 +57,7 @@ def conversation(*makers: str) -> Chat:
         Reasoning(text="" if maker == "responses" else f"As {maker}.", format=SEALS[maker], **sealed(maker))
         for maker in makers
     ]
-    call_id = join_seal("call_1", seal_text("google")) if "google" in makers else "call_1"
+    call_id = join_signature("call_1", seal_text("google")) if "google" in makers else "call_1"
     return Chat(
         model="m",
         max_tokens=4_000,
@@ -112,4 +112,4 @@ def test_whose_seals_are_asked_of_the_store(dialect: str) -> None:
     assert found is not None
     target = Target(model_name="model", facts=FACTS.get(dialect, {}), max_output=8_000)
     expected = {"anthropic": SEALS["anthropic"], "responses": SEALS["responses"]}.get(TAKES[dialect] or "")
-    assert seal_of(found, conversation(), target) == expected
+    assert signature_format_of(found, conversation(), target) == expected

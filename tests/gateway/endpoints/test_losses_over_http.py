@@ -224,6 +224,6 @@ def test_broken_json_stays_as_it_is_for_everybody_else(caller: Caller) -> None:
 
 
 def test_an_unknown_plugin_is_refused(caller: Caller) -> None:
-    response = caller.chat("hi", plugins=[{"id": "web"}])
+    response = caller.chat("hi", plugins=[{"id": "weather"}])
     assert (response.status_code, response.json()["error"]["param"]) == (400, "plugins[0].id")
     assert nothing_happened(caller)

@@ -50,6 +50,13 @@ def test_the_second_time_nobody_is_asked_and_nothing_is_paid(caching: Caller) ->
     assert Organization.objects.get(pk=caching.organization_id).credits == Decimal("99.99973")
 
 
+def test_an_answer_of_a_fallback_model_is_not_kept_as_the_first_ones(caching: Caller) -> None:
+    question = f"hi [[sandbox tag={uuid4().hex} status=503 times=1]]"
+    answers = [caching.chat(question, model="echo", models=["echo-fast"]) for _ in range(3)]
+    told = [(answer["x-gateway-cache"], answer.json()["metadata"]["used_model"]) for answer in answers]
+    assert told == [("miss", "echo-fast"), ("miss", "echo"), ("hit", "echo")]
+
+
 @pytest.mark.parametrize("first", [True, False])
 def test_a_plain_answer_serves_a_stream_and_the_other_way_round(caching: Caller, first: bool) -> None:
     tag = uuid4().hex
@@ -131,6 +138,14 @@ def _nobody_underway() -> Iterator[None]:
     assert response_cache._inflight == {}
 
 
+def test_the_same_words_in_another_kind_of_request_are_another_question() -> None:
+    chat = Chat(model="m", messages=[Message(role="user", parts=[Text(text="a fox")])])
+    images = Chat(model="m", messages=chat.messages, task="images")
+    places = [find_cache_entry(PROJECT, 60, "m", None, asked, ClientDisconnect(None)) for asked in (chat, images, chat)]
+    keys = [place.key for place in places if place is not None]
+    assert (keys[0] == keys[2], keys[0] == keys[1], len(keys)) == (True, False, 3)
+
+
 def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> None:
     settings.HEARTBEAT_INTERVAL = 0.01
     first, second = place(), place()
@@ -142,7 +157,7 @@ def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> N
     assert all(isinstance(event, Waiting) for event in heard)
     for event in ANSWER:
         first.collect(event)
-    first.store()
+    first.store(first.model_id)
     first.close()
     waiting.get(timeout=5)
     assert second.hit

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Return what tells how often guardrails were made ready."""
     calls: list[bool] = []
-    monkeypatch.setattr(worker_warmup, "warm_up_rules", lambda: calls.append(True))
+    monkeypatch.setattr(worker_warmup, "warm_up_rules_once", lambda: calls.append(True))
     return calls
 
 

@@ -58,7 +58,7 @@ def test_every_role_and_part_of_openais_format_is_a_text() -> None:
         {"role": "assistant", "content": "said", "reasoning_content": "thought", "tool_calls": [CALL]},
         {"role": "tool", "tool_call_id": "call_1", "content": '{"status": "sent \\u0041"}'},
         {"role": "assistant", "content": [{"type": "refusal", "refusal": "never"}]},
-        {"role": "user", "content": [{"type": "novel", "words": "strange"}], "aside": "unheard"},
+        {"role": "user", "content": [{"type": "video_url", "words": "strange"}], "aside": "unheard"},
         tools=[
             {
                 "type": "function",
@@ -85,7 +85,7 @@ def test_every_role_and_part_of_openais_format_is_a_text() -> None:
         "messages[3].content[2].arguments": ("assistant", "\nto: a@b\nn: \n7\n"),
         "messages[4].content[0].content[0].text": ("tool", "\nstatus: sent A\n"),
         "messages[5].content[0].text": ("assistant", "never"),
-        "messages[6].content[0]": ("user", "\ntype: novel\nwords: strange\n"),
+        "messages[6].content[0]": ("user", "\ntype: video_url\nwords: strange\n"),
         "messages[6]": ("user", "\naside: unheard\n"),
         "tools[0].description": ("tool", "sends"),
         "tools[0].parameters": (

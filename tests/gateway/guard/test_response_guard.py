@@ -202,6 +202,12 @@ def test_what_else_tells_the_words_is_looked_at_or_left_out() -> None:
     assert good in passed([TextDelta(text="fine"), good, END])
 
 
+def test_what_only_the_clients_format_says_in_a_stream_is_masked() -> None:
+    part = OpaqueDelta(dialect="google", data={"part": {"executableCode": {"code": f"print('{WORD}')"}}}, of="stream")
+    (event,) = [event for event in passed([part], guard_of()) if isinstance(event, OpaqueDelta)]
+    assert WORD not in str(event.data)
+
+
 def test_sound_whose_words_are_forbidden_is_not_heard() -> None:
     sounds: list[Event] = [AudioDelta(data="AAAA", transcript="the zanz"), AudioDelta(data="BBBB", transcript="ibar")]
     assert passed([*sounds, END]) == [Finished(reason="content_filter")]

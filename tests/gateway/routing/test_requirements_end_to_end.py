@@ -41,6 +41,8 @@ NEEDS: dict[str, tuple[dict[str, Any], dict[str, bool], str]] = {
     "reasoning": ({"reasoning_effort": "high"}, {"reasoning": False}, "reasoning"),
     "streaming": ({"stream": True}, {"streaming": False}, "streaming"),
 }
+# The field that a refusal names, where it is not the model.
+PARAMS = {"json": "response_format", "schema": "response_format"}
 each_need = pytest.mark.parametrize("need", NEEDS)
 
 
@@ -89,9 +91,9 @@ def test_a_provider_that_lacks_it_is_passed_over_and_not_tried_either(
     answer = post(caller, "chat", model="echo", **fields)
     assert who(answer) == ("echo", "second")
     # One that was named is not silently replaced.
-    refused(caller, f"sandbox/echo does not support {name}", model="sandbox/echo", **fields)
+    refused(caller, f"sandbox/echo does not support {name}", PARAMS.get(need, "model"), model="sandbox/echo", **fields)
     change(columns, provider_id="second")
-    refused(caller, f"echo does not support {name}", model="echo", **fields)
+    refused(caller, f"echo does not support {name}", PARAMS.get(need, "model"), model="echo", **fields)
 
 
 @each_need
@@ -102,7 +104,7 @@ def test_auto_takes_the_cheapest_model_that_has_it(caller: Caller, need: str) ->
     change(columns, model_id="free")
     assert who(post(caller, "chat", model="auto", **fields)) == ("json", "sandbox")
     change(columns)
-    refused(caller, f"auto does not support {name}", model="auto", **fields)
+    refused(caller, f"auto does not support {name}", PARAMS.get(need, "model"), model="auto", **fields)
 
 
 class TestAuto:

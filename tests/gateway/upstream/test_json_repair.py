@@ -54,7 +54,7 @@ def healing(
         plugins=plugins,
     )
     target = Target(model_name="m", facts={})
-    target.restoring.healing = words
+    target.rewrites.healing = words
     return JsonRepair(chat, target, **{"tick": 10.0, "now": time.monotonic, **times})
 
 

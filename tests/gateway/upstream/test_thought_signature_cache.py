@@ -10,7 +10,7 @@ from redis.exceptions import ConnectionError as RedisGone
 
 from apps.gateway.canonical.chat import Chat, Message, Reasoning, Source, Text, ToolCall, ToolResult
 from apps.gateway.canonical.events import ReasoningDelta, ToolCallStarted
-from apps.gateway.dialects.signed_call_ids import join_seal
+from apps.gateway.dialects.signed_call_ids import join_signature
 from apps.gateway.upstream import thought_signature_cache
 from apps.gateway.upstream.thought_signature_cache import MOST_BYTES, TIME_TO_LIVE, ThoughtSignatureCache, cache_key_of
 from apps.kernel import redis as kernel_redis
@@ -111,7 +111,7 @@ def forbidden() -> Any:
         history(Text(text="no calls")),
         history(Reasoning(text="a", signature="s", format=OURS), CALL),
         history(Reasoning(data="d", format=OURS), CALL),
-        history(ToolCall(id=join_seal("c1", "theirs"), name="weather", arguments="{}")),
+        history(ToolCall(id=join_signature("c1", "theirs"), name="weather", arguments="{}")),
         history(
             ToolCall(
                 id="c1",

@@ -1,14 +1,30 @@
-"""A small WSGI application that tells what it was asked. Knows WSGI; nothing of the gateway."""
+"""A small WSGI application that tells what it was asked. Knows WSGI; of the gateway only what refusals need: routes."""
 
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import gevent
 
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.routes import Route, RouteTable, put_in_force
+
+put_in_force(
+    RouteTable(
+        [
+            Route("v1/chat/completions", None, Family.OPENAI, "chat", "POST"),
+            Route("v1/messages", None, Family.ANTHROPIC, "messages", "POST"),
+            Route("projects", None, Family.MANAGEMENT),
+            Route("auth/sign-in/email", None, Family.MANAGEMENT),
+        ],
+        unknown={"v1": Family.OPENAI},
+        otherwise=Family.LOGS,
+    )
+)
 _TOLD = ("REQUEST_METHOD", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "REMOTE_ADDR", "wsgi.url_scheme")
 
 
@@ -20,6 +36,8 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
     if path == "/pieces":
         start_response("200 OK", [("Content-Type", "text/plain")])
         return _Pieces(environ)
+    if path == "/switch-interval":
+        return _plain(start_response, str(sys.getswitchinterval()).encode())
     if path == "/bare":
         start_response("204 No Content", [])
         return []

@@ -56,14 +56,20 @@ def status_of(answer: bytes) -> int:
 
 def read_one(client: socket.socket) -> bytes:
     """Return one answer with a length from a connection that stays open."""
+
+    def received() -> bytes:
+        data = client.recv(65_536)
+        assert data, "the server closed the connection"
+        return data
+
     data = b""
     while b"\r\n\r\n" not in data:
-        data += client.recv(65_536)
+        data += received()
     head, _, body = data.partition(b"\r\n\r\n")
     found = re.search(rb"content-length: (\d+)", head.lower())
     assert found
     while len(body) < int(found[1]):
-        body += client.recv(65_536)
+        body += received()
     return head + b"\r\n\r\n" + body
 
 
@@ -315,3 +321,8 @@ def test_a_worker_that_has_served_its_number_hands_over() -> None:
     with serving("--max-requests", "3") as one:
         for number in range(12):
             assert told(one.ask(b"GET /%d HTTP/1.1\r\n%b\r\n" % (number, HOST)))["PATH_INFO"] == f"/{number}"
+
+
+def test_a_thread_that_computes_lets_the_event_loop_go_on_soon(server: Server) -> None:
+    answer = server.ask(b"GET /switch-interval HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert answer.endswith(b"\r\n\r\n0.0005")

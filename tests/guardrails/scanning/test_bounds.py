@@ -178,7 +178,7 @@ def test_shapes_are_tried_at_few_places(raw: str, monkeypatch: pytest.MonkeyPatc
 
         return counted
 
-    monkeypatch.setattr(attack_signals, "_match_pattern", counting(attack_signals._match_pattern, "tried"))
+    monkeypatch.setattr(attack_signals, "match_pattern", counting(attack_signals.match_pattern, "tried"))
     monkeypatch.setattr(mention_filter, "is_only_mentioned", counting(mention_filter.is_only_mentioned, "mentioned"))
     assert spans("prompt_injection", raw)
     assert tried <= 4 * MOST_JUDGED

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +18,7 @@ from apps.gateway.access.schemes import SignableRequest, authorize, service_secr
 from apps.gateway.access.schemes.aws_sigv4 import authorize as sign
 from apps.gateway.access.schemes.aws_sigv4 import region_of, service_secret
 from apps.gateway.failures import UpstreamFailure
+from gateway_project.data_directory import PROJECT
 
 ACCESS_KEY, SIGNING_KEY = "AKIDEXAMPLEEXAMPLE01", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY="
 NOW = datetime(2026, 11, 20, 12, 30, 5, tzinfo=UTC)
@@ -163,3 +166,41 @@ def test_the_usual_variables_make_up_a_secret(environ: dict[str, str], secret: s
 def test_other_schemes_have_no_usual_variables() -> None:
     environ: dict[str, Any] = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "s"}
     assert service_secrets("bearer", "OPENAI_API_KEY", environ) == []
+
+
+@pytest.mark.parametrize(
+    ("secret", "names", "signature"),
+    [
+        (
+            f"{ACCESS_KEY}:{SIGNING_KEY.removesuffix('=')}=",
+            "content-type;host;x-amz-date",
+            "2d698d97dd5229b3587127e3e01f0b9023465412eae23d768ba8075c076c7a1e",
+        ),
+        (
+            f"{ACCESS_KEY}:secret:token",
+            "content-type;host;x-amz-date;x-amz-security-token",
+            "66feeb373a24f14da40a1b884836b010346bef4ff8dc11aba9e8abde31ffa29d",
+        ),
+    ],
+)
+def test_a_signature_is_the_known_one(secret: str, names: str, signature: str) -> None:
+    """Known from an implementation of our own, whatever the SDK does."""
+    headers = {"Content-Type": "application/json;   charset=utf-8", "User-Agent": "x"}
+    request = SignableRequest("POST", f"{URL}?b=2&a=1", headers, b'{"messages":[]}')
+    assert sign(secret, request, NOW)["Authorization"] == (
+        f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20261120/eu-west-1/bedrock/aws4_request, "
+        f"SignedHeaders={names}, Signature={signature}"
+    )
+
+
+def test_a_sessions_token_never_reaches_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    request = SignableRequest("POST", URL, {"Content-Type": "application/json"}, b"{}")
+    assert sign(f"{ACCESS_KEY}:{SIGNING_KEY}:a-token-of-a-session", request, NOW)["X-Amz-Security-Token"]
+    assert "a-token-of-a-session" not in caplog.text
+
+
+def test_only_who_signs_brings_the_sdk_in() -> None:
+    code = "import sys, apps.gateway.access.schemes.aws_sigv4; print('botocore' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

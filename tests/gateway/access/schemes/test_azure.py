@@ -116,7 +116,7 @@ def test_tokens_are_counted_there_too_and_thinking_comes_back_under_anthropics_s
     thinking = openai.read_request(
         b'{"model": "m", "messages": [{"role": "user", "content": "?"}], "reasoning_effort": "low"}'
     )
-    assert azure_anthropic.seal(thinking, TARGET) == "anthropic-claude-v1"
+    assert azure_anthropic.signature_format(thinking, TARGET) == "anthropic-claude-v1"
 
 
 def test_the_key_is_presented_as_each_of_the_two_wants_it() -> None:

@@ -110,7 +110,7 @@ def test_a_token_is_got_by_one_greenlet_for_all(monkeypatch: pytest.MonkeyPatch)
         go_on.wait()
         return "ya29.shared", 3_600.0
 
-    monkeypatch.setattr(google_service_account, "_fetch_token", exchange)
+    monkeypatch.setattr(google_service_account, "fetch_token", exchange)
     account = account_json()
     waiting = [gevent.spawn(present, account) for _ in range(5)]
     gevent.idle()
@@ -129,7 +129,7 @@ def test_those_who_waited_for_a_failure_do_not_try_again(monkeypatch: pytest.Mon
         go_on.wait()
         raise UpstreamFailure("network", "no answer")
 
-    monkeypatch.setattr(google_service_account, "_fetch_token", exchange)
+    monkeypatch.setattr(google_service_account, "fetch_token", exchange)
     waiting = [gevent.spawn(present, account_json()) for _ in range(3)]
     gevent.idle()
     go_on.set()

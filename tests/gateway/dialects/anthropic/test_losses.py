@@ -23,7 +23,7 @@ def sent(
     body = {"model": "m", "messages": [USER, *messages], "max_tokens": 4_000, **fields}
     target = Target(model_name="m", facts=facts or {}, max_output=8_000)
     wire = json.loads(anthropic.write_request(openai.read_request(json.dumps(body).encode()), target))
-    return wire, [loss.param for loss in target.losses]
+    return wire, [loss.param for loss in target.dropped_fields]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_anthropics_clients_are_told_in_their_words(dialect: Any) -> None:
     chat.betas = ["one-2026"]
     target = Target(model_name="m", facts={})
     wire = dialect.write_request(chat, target).decode()
-    losses = [loss.param for loss in target.losses]
+    losses = [loss.param for loss in target.dropped_fields]
     assert losses == LOSSES[dialect.NAME]
     assert "billing" not in wire
     assert "T\\nS\\nC" in wire

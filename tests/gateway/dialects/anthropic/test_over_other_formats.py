@@ -88,7 +88,7 @@ def test_citations_that_came_of_another_format_go_to_nobody(dialect: str) -> Non
     written = find_dialect(dialect)
     assert written is not None
     assert b"citations" not in written.write_request(chat, target)
-    assert target.losses == []
+    assert target.dropped_fields == []
 
 
 def test_citations_of_anthropics_own_go_back_as_they_came() -> None:

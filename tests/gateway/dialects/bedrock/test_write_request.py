@@ -141,7 +141,7 @@ def test_a_call_without_its_result_gets_one_and_that_is_told() -> None:
     result, text = wire["messages"][2]["content"]
     assert result["toolResult"]["toolUseId"] == "c1"
     assert text == {"text": "Never mind."}
-    assert [loss.param for loss in to.losses] == ["messages[1].tool_calls"]
+    assert [dropped.param for dropped in to.dropped_fields] == ["messages[1].tool_calls"]
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_only_previews_that_the_model_takes_are_asked_for() -> None:
     chat.betas = ["context-1m-2025-08-07", "other-2026-01-01"]
     to = target(**SEALED, betas=["context-1m-2025-08-07"])
     assert written(chat, to)["additionalModelRequestFields"] == {"anthropic_beta": ["context-1m-2025-08-07"]}
-    assert [loss.param for loss in to.losses] == ["anthropic-beta"]
+    assert [dropped.param for dropped in to.dropped_fields] == ["anthropic-beta"]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_cache_mark_stands_behind_its_block_where_the_model_takes_it(
     part = {"type": "text", "text": "a", "cache_control": mark}
     to = target(takes=takes)
     assert written(asked(messages=[{"role": "user", "content": [part]}]), to)["messages"][0]["content"] == content
-    assert [loss.param for loss in to.losses] == lost
+    assert [dropped.param for dropped in to.dropped_fields] == lost
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_cache_mark_stands_behind_its_block_where_the_model_takes_it(
 def test_labels_go_along_where_bedrock_takes_them(metadata: dict[str, str], sent: bool) -> None:
     to = target()
     assert written(asked(metadata=metadata), to).get("requestMetadata") == (metadata if sent else None)
-    assert [loss.param for loss in to.losses] == ([] if sent else ["metadata"])
+    assert [dropped.param for dropped in to.dropped_fields] == ([] if sent else ["metadata"])
 
 
 def test_the_facts_of_the_data_file_are_words_that_are_understood() -> None:
@@ -229,7 +229,7 @@ def test_the_facts_of_the_data_file_are_words_that_are_understood() -> None:
     taken = [set(mapping.facts.takes) for mapping in MAPPINGS if isinstance(mapping.facts.takes, list)]
     assert set().union(*taken) == words
     flavor = flavor_of(target(**SEALED))
-    assert (flavor.seals, flavor.result_status, flavor.tool_results) == (True, True, None)
+    assert (flavor.signs_thinking, flavor.result_status, flavor.tool_results) == (True, True, None)
 
 
 @pytest.mark.parametrize("mapping", MAPPINGS, ids=lambda mapping: mapping.id)

@@ -72,7 +72,7 @@ def test_an_effort_is_said_as_the_models_maker_has_it(
     wire = written(asked(reasoning_effort=effort, max_tokens=4000), to)
     assert wire.get("additionalModelRequestFields") == fields
     assert wire["inferenceConfig"] == {"maxTokens": 4000}
-    assert [loss.param for loss in to.losses] == lost
+    assert [dropped.param for dropped in to.dropped_fields] == lost
 
 
 def test_a_budget_makes_room_for_itself_where_no_limit_was_set() -> None:
@@ -86,7 +86,7 @@ def test_nobody_thinks_to_a_budget_beside_a_tool_that_must_be_called() -> None:
     to = target(**SEALED, reasoning_budget={"min": 1024})
     wire = written(asked(reasoning_effort="high", max_tokens=4000, tools=[TOOL], tool_choice="required"), to)
     assert "additionalModelRequestFields" not in wire
-    assert [loss.param for loss in to.losses] == ["reasoning_effort"]
+    assert [dropped.param for dropped in to.dropped_fields] == ["reasoning_effort"]
 
 
 @pytest.mark.parametrize("budget", [{}, None])
@@ -96,7 +96,7 @@ def test_a_turn_of_calls_that_lost_its_thinking_goes_on_without(budget: dict[str
     to = target(**facts)
     wire = written(asked(messages=TAKEN, reasoning_effort="high", max_tokens=4000), to)
     assert ("thinking" in wire.get("additionalModelRequestFields", {})) == (budget is None)
-    assert [loss.param for loss in to.losses] == ([] if budget is None else ["reasoning"])
+    assert [dropped.param for dropped in to.dropped_fields] == ([] if budget is None else ["reasoning"])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_turn_of_calls_that_lost_its_thinking_goes_on_without(budget: dict[str
     [(SEALED, "high", "anthropic-claude-v1"), (SEALED, "none", None), ({"reasoning_form": "reasoning"}, "high", None)],
 )
 def test_seals_are_wanted_back_by_who_knows_them(facts: dict[str, Any], effort: str, wanted: str | None) -> None:
-    assert bedrock.seal(asked(reasoning_effort=effort), target(**facts)) == wanted
+    assert bedrock.signature_format(asked(reasoning_effort=effort), target(**facts)) == wanted
 
 
 def test_a_client_of_anthropics_format_says_itself_how_much_to_think() -> None:
@@ -120,4 +120,4 @@ def test_thinking_goes_to_no_model_that_does_not_seal() -> None:
     messages = [*TAKEN[:1], {"role": "assistant", "content": "So.", "reasoning_details": details}, *TAKEN[:1]]
     to = target()
     assert written(asked(messages=messages), to)["messages"][1]["content"] == [{"text": "So."}]
-    assert [loss.param for loss in to.losses] == ["messages[1].reasoning"]
+    assert [dropped.param for dropped in to.dropped_fields] == ["messages[1].reasoning"]

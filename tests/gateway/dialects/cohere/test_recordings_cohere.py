@@ -20,11 +20,12 @@ from pydantic import TypeAdapter
 
 from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Reply, Summary
-from apps.gateway.canonical.fold import fold, unfold
+from apps.gateway.canonical.fold import fold
 from apps.gateway.dialects import cohere, openai
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
 from gateway_project.data_directory import PROJECT
+from tests.support.unfolding import unfold
 
 RECORDINGS = PROJECT.parent / "shared" / "recordings"
 SUMMARY = Summary(

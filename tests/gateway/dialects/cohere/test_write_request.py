@@ -28,7 +28,7 @@ def read(**fields: Any) -> Chat:
 def lost(goal: Target, **fields: Any) -> list[str]:
     """Return which fields are lost on the way to a target."""
     cohere.write_request(read(**fields), goal)
-    return [loss.param for loss in goal.losses]
+    return [dropped.param for dropped in goal.dropped_fields]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_tools_of_other_formats_are_refused() -> None:
 def test_an_effort_is_a_share_of_the_answer(effort: str, facts: dict[str, Any], thinking: Any) -> None:
     goal = target(**facts)
     assert json.loads(cohere.write_request(read(reasoning_effort=effort), goal)).get("thinking") == thinking
-    assert goal.losses == []
+    assert goal.dropped_fields == []
 
 
 def test_a_model_that_does_not_think_is_not_told_to_and_reads_no_thinking() -> None:

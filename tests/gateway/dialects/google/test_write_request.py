@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from apps.gateway.canonical.chat import Audio, Chat, File, Image, Message, Opaque, Target, Text, ToolCall, ToolResult
 from apps.gateway.dialects import google, openai
 from apps.gateway.dialects.google.provider.function_names import read_name, write_name
-from apps.gateway.dialects.google.provider.write_parts import NO_SEAL
-from apps.gateway.dialects.signed_call_ids import join_seal, split_seal
+from apps.gateway.dialects.google.provider.write_parts import PLACEHOLDER_SIGNATURE
+from apps.gateway.dialects.signed_call_ids import join_signature, split_signature
 from apps.kernel.errors import InvalidRequest
 from tests.support.canonical_chats import chats
 
@@ -81,7 +81,7 @@ def test_the_path_names_the_model_and_whether_it_streams(stream: bool, path: str
         ({"image_config": {"image_quality": "high"}}, "image_config"),
         ({"image_config": {"n": 2}}, "image_config"),
         ({"messages": [{"role": "system", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages"),
-        ({"messages": [{"role": "user", "content": [{"type": "video", "video": {}}]}]}, "messages[0].content[0]"),
+        ({"messages": [{"role": "user", "content": [{"type": "input_video"}]}]}, "messages[0].content[0]"),
         ({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_data": "AAAA"}}]}]}, "messages"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,hi"}}]}]},
@@ -133,7 +133,7 @@ def test_hints_that_cannot_be_expressed_are_left_out_with_a_note(
     target = Target(model_name="gemini-fox", facts=LEVELS)
     wire = json.loads(google.write_request(read(**fields), target))
     assert_googles_client_takes(wire)
-    assert [loss.param for loss in target.losses] == losses
+    assert [loss.param for loss in target.dropped_fields] == losses
     assert wire.get("generationConfig", {}) == config
 
 
@@ -141,8 +141,8 @@ def test_names_too_long_to_escape_are_sent_as_others_and_come_back() -> None:
     name = "é" * 43
     target = Target(model_name="gemini-fox", facts={})
     wire = json.loads(google.write_request(read(tools=[{"type": "function", "function": {"name": name}}]), target))
-    (sent_name,) = target.restoring.names
-    assert target.restoring.names == {sent_name: name}
+    (sent_name,) = target.rewrites.tool_names
+    assert target.rewrites.tool_names == {sent_name: name}
     assert wire["tools"][0]["functionDeclarations"][0]["name"] == sent_name
 
 
@@ -216,7 +216,7 @@ def test_a_call_without_its_seal_gets_the_documented_one_where_seals_are_insiste
     result = Message(role="tool", parts=[ToolResult(call_id="c1", parts=[Text(text="Sun")])])
     chat = Chat(model="m", messages=[Message(role="user", parts=[Text(text="?")]), call, result])
     part = {"functionCall": {"id": "c1", "name": "weather", "args": {}}}
-    assert sent(chat, **LEVELS)["contents"][1]["parts"] == [{**part, "thoughtSignature": NO_SEAL}]
+    assert sent(chat, **LEVELS)["contents"][1]["parts"] == [{**part, "thoughtSignature": PLACEHOLDER_SIGNATURE}]
     assert sent(chat, **BUDGET)["contents"][1]["parts"] == [part]
 
 
@@ -260,10 +260,10 @@ def test_a_functions_name_is_told_in_googles_letters_and_comes_back(name: str) -
 
 @given(call_id=st.from_regex(r"[A-Za-z0-9_-]{1,24}", fullmatch=True), seal=st.text(min_size=1, max_size=40))
 def test_a_seal_travels_in_a_calls_id(call_id: str, seal: str) -> None:
-    joined = join_seal(call_id, seal)
-    assert split_seal(joined) == (call_id, seal)
+    joined = join_signature(call_id, seal)
+    assert split_signature(joined) == (call_id, seal)
     assert set(joined) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
-    assert split_seal(call_id) == (call_id, None)
+    assert split_signature(call_id) == (call_id, None)
 
 
 # Fields whose refusal is tested above, and one that Google's types only warn about.

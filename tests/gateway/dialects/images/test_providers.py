@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.gateway.canonical.chat import Chat, Image, Loss, Message, Target, Text
+from apps.gateway.canonical.chat import Chat, DroppedField, Image, Message, Target, Text
 from apps.gateway.canonical.events import Event, Failed, Finished, ImageMade, OpaqueDelta, Started, UsageReported
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.client.multipart import read_form
-from apps.gateway.dialects.images import as_asked, find_image_dialect
+from apps.gateway.dialects.images import find_image_dialect, prepare_for_target
 from apps.gateway.dialects.images import provider as image_providers
 from apps.gateway.dialects.images.provider import dashscope, openai, stability
 from apps.gateway.dialects.images.provider.abilities import Abilities, needs_of, shape_of
@@ -54,7 +54,7 @@ def asking(n: int | None = None, user: str | None = None, inputs: int = 0, **dra
 
 def target(**facts: Any) -> Target:
     """Return the target of a model that takes everything, but for these facts."""
-    return Target(model_name="upstream-model", facts={"images": {**EVERYTHING, **facts}}, losses=[])
+    return Target(model_name="upstream-model", facts={"images": {**EVERYTHING, **facts}}, dropped_fields=[])
 
 
 def told(event: Event) -> Any:
@@ -86,14 +86,14 @@ def test_new_pictures_are_asked_for_in_json() -> None:
         "user": "u-1",
         "size": "640x480",
     }
-    assert asked.losses == []
+    assert asked.dropped_fields == []
 
 
 def test_what_a_model_does_not_take_is_lost_and_not_sent() -> None:
     chat = asking(user="u-1", quality="standard", style="vivid", output_compression=5, moderation="low")
     asked = target(takes=[])
     assert json.loads(openai.write_request(chat, asked)) == {"model": "upstream-model", "prompt": "a cat"}
-    assert [loss.param for loss in asked.losses] == ["style", "output_compression", "moderation", "user"]
+    assert [dropped.param for dropped in asked.dropped_fields] == ["style", "output_compression", "moderation", "user"]
 
 
 def test_pictures_to_change_are_sent_as_a_form() -> None:
@@ -110,7 +110,7 @@ def test_pictures_to_change_are_sent_as_a_form() -> None:
         ("image[]", "image.png", PNG),
         ("mask", "mask.png", MASK),
     ]
-    assert asked.losses == [Loss("moderation", "edits have no such option")]
+    assert asked.dropped_fields == [DroppedField("moderation", "edits have no such option")]
 
 
 @given(st.lists(st.tuples(st.sampled_from(["prompt", "user"]), st.text(max_size=40)), min_size=1, max_size=4))
@@ -270,8 +270,8 @@ def test_a_chat_about_pictures_keeps_the_messages_and_says_what_it_can() -> None
     asked = target(dialect="chat", takes=["resolution", "seed"], aspect_ratios=["3:2"], sizes=[], qualities=[])
     chat = asking(inputs=1, aspect_ratio="3:2", resolution="2K", user="u-1", style="vivid")
     chat.seed = 7
-    written = as_asked(chat, asked)
+    written = prepare_for_target(chat, asked)
     assert written.messages == chat.messages
     assert (written.drawing, written.modalities, written.n, written.user) == (None, ["text", "image"], None, None)
     assert written.image_config == {"aspect_ratio": "3:2", "image_size": "2K", "seed": 7}
-    assert [loss.param for loss in asked.losses] == ["style", "user"]
+    assert [dropped.param for dropped in asked.dropped_fields] == ["style", "user"]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from apps.gateway.canonical.chat import Message, Target, ToolCall, ToolResult
 from apps.gateway.canonical.events import Failed
 from apps.gateway.dialects import openai
-from apps.gateway.dialects.openai.provider.call_ids import fitting_ids
-from apps.gateway.dialects.signed_call_ids import join_seal
+from apps.gateway.dialects.openai.provider.call_ids import adapt_call_ids
+from apps.gateway.dialects.signed_call_ids import join_signature
 from apps.kernel.errors import InvalidRequest
 
 MESSAGES = [{"role": "user", "content": "Hi"}]
@@ -25,7 +25,7 @@ FORMS = {
     "nine_alphanumerics": re.compile("[0-9A-Za-z]{9}"),
 }
 IDS = st.text(st.sampled_from("aB3_-:é"), min_size=1, max_size=60) | st.from_regex(r"[0-9A-Za-z]{9}", fullmatch=True)
-SEALED = st.builds(join_seal, IDS, st.just("seal"))
+SEALED = st.builds(join_signature, IDS, st.just("seal"))
 
 
 def write(facts: dict[str, Any], **fields: Any) -> tuple[dict[str, Any], list[str]]:
@@ -33,7 +33,7 @@ def write(facts: dict[str, Any], **fields: Any) -> tuple[dict[str, Any], list[st
     target = Target(model_name="m", facts=facts)
     chat = openai.read_request(json.dumps({"model": "fox-1", "messages": MESSAGES, **fields}).encode())
     wire = json.loads(openai.write_request(chat, target))
-    return wire, [loss.param for loss in target.losses]
+    return wire, [loss.param for loss in target.dropped_fields]
 
 
 @pytest.mark.parametrize("kind", FORMS)
@@ -43,17 +43,17 @@ def test_ids_of_calls_fit_and_stay_apart(kind: Any, ids: list[str]) -> None:
         Message(role="assistant", parts=[ToolCall(id=call_id, name="f", arguments="") for call_id in ids]),
         *(Message(role="tool", parts=[ToolResult(call_id=call_id, parts=[])]) for call_id in ids),
     ]
-    changed = fitting_ids(messages, kind)
-    assert changed == fitting_ids(messages, kind)
+    changed = adapt_call_ids(messages, kind)
+    assert changed == adapt_call_ids(messages, kind)
     written = {call_id: changed.get(call_id, call_id) for call_id in ids}
     assert len(set(written.values())) == len(set(ids))
     assert all(FORMS[kind].fullmatch(new) for new in written.values())
 
 
 def test_an_id_that_fits_is_kept_also_where_another_would_become_the_same() -> None:
-    sealed = join_seal("call_1", "seal")
+    sealed = join_signature("call_1", "seal")
     parts = [ToolCall(id=sealed, name="f", arguments=""), ToolCall(id="call_1", name="f", arguments="")]
-    changed = fitting_ids([Message(role="assistant", parts=list(parts))], "short")
+    changed = adapt_call_ids([Message(role="assistant", parts=list(parts))], "short")
     assert list(changed) == [sealed]
     assert changed[sealed] != "call_1"
 

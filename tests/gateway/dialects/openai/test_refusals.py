@@ -119,7 +119,11 @@ def assistant(**fields: Any) -> list[dict[str, Any]]:
         ({"reasoning": {"max_tokens": 0}}, "reasoning.max_tokens: must be between 1 and 1000000000"),
         ({"reasoning": {"enabled": False, "effort": "low"}}, "reasoning.enabled: contradicts effort"),
         ({"effort": "xhigh"}, "effort: must be one of low, medium, high"),
-        ({"plugins": [{"id": "web"}]}, "plugins[0].id: must be one of response-healing"),
+        (
+            {"plugins": [{"id": "magic"}]},
+            "plugins[0].id: must be one of response-healing, web, file-parser, moderation, auto-router, "
+            "auto-beta-router, context-compression, web-fetch, fusion, pareto-router, switchyard-router",
+        ),
         ({"plugins": [{}]}, "plugins[0].id: Required"),
         ({"image_config": {"n": 0}}, "image_config.n: must be at least 1"),
         (

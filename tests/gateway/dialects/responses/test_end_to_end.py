@@ -245,14 +245,15 @@ def test_a_refusal_reaches_the_client_in_the_providers_words(oracle: Caller) -> 
 
 def test_what_has_no_words_is_refused_before_anybody_is_asked(oracle: Caller) -> None:
     tag = uuid4().hex
-    response = ask(oracle, f"hi [[sandbox tag={tag}]]", stop=["x"], headers={"X-No-Fallback": "true"})
+    asked = {"image_config": {"aspect_ratio": "1:1"}, "headers": {"X-No-Fallback": "true"}}
+    response = ask(oracle, f"hi [[sandbox tag={tag}]]", **asked)
     assert (response.status_code, response.json()["error"]["code"]) == (400, "unsupported_feature")
-    assert response.json()["error"]["param"] == "stop"
+    assert response.json()["error"]["param"] == "image_config"
     assert oracle.sent(tag) == []
 
 
 def test_what_has_no_words_is_answered_by_another_provider(oracle: Caller) -> None:
-    response = ask(oracle, "hi", model="echo", stop=["x"])
+    response = ask(oracle, "hi", model="echo", image_config={"aspect_ratio": "1:1"})
     assert (response.status_code, response.json()["metadata"]["used_provider"]) == (200, "sandbox")
 
 

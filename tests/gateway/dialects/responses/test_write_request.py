@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Target
 from apps.gateway.dialects import anthropic, openai, responses
-from apps.gateway.dialects.responses.provider.ids import CallIds
-from apps.gateway.dialects.signed_call_ids import join_seal
+from apps.gateway.dialects.responses.provider.call_ids import CallIds
+from apps.gateway.dialects.signed_call_ids import join_signature
 from apps.kernel.errors import InvalidRequest
 
 HI = [{"role": "user", "content": "Hi"}]
@@ -21,7 +21,7 @@ SEARCH = {"type": "web_search_20250305", "name": "web_search"}
 
 
 def target_of(**facts: Any) -> Target:
-    return Target(model_name="gpt", facts=facts, losses=[])
+    return Target(model_name="gpt", facts=facts, dropped_fields=[])
 
 
 def written(target: Target | None = None, messages: Any = HI, **fields: Any) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def written_for_anthropic(target: Target | None = None, messages: Any = HI, **fi
     return dict(json.loads(responses.write_request(chat, target or target_of())))
 
 
-@given(names=st.lists(st.text("ab_", min_size=1, max_size=90) | st.just(join_seal("ab", "seal")), max_size=12))
+@given(names=st.lists(st.text("ab_", min_size=1, max_size=90) | st.just(join_signature("ab", "seal")), max_size=12))
 def test_calls_have_ids_of_their_own_that_fit_and_stay_the_same(names: list[str]) -> None:
     ids = CallIds()
     found = [ids.of(name) for name in names]
@@ -51,7 +51,7 @@ def test_calls_have_ids_of_their_own_that_fit_and_stay_the_same(names: list[str]
 def test_an_id_that_fits_stays_and_a_seal_is_left_out() -> None:
     ids = CallIds()
     assert ids.of("call_1") == "call_1"
-    assert ids.of(join_seal("call_2", "a seal")) == "call_2"
+    assert ids.of(join_signature("call_2", "a seal")) == "call_2"
     # The bare id of somebody else is taken already.
     assert ids.of("call_2").startswith("call_")
     assert ids.of("call_2") != "call_2"
@@ -61,7 +61,6 @@ def test_an_id_that_fits_stays_and_a_seal_is_left_out() -> None:
     ("param", "fields"),
     [
         ("n", {"n": 2}),
-        ("stop", {"stop": "x"}),
         ("modalities", {"modalities": ["text", "audio"], "audio": {"voice": "v", "format": "wav"}}),
         ("image_config", {"image_config": {"aspect_ratio": "1:1"}}),
         ("tools", {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}),
@@ -93,7 +92,7 @@ def test_likely_words_that_a_model_does_not_tell_are_refused() -> None:
 def test_what_says_nothing_is_no_loss() -> None:
     target = target_of(temperature=False)
     wire = written(target, n=1, presence_penalty=0, frequency_penalty=0, top_k=-1, temperature=1, top_p=1, stop=[])
-    assert target.losses == []
+    assert target.dropped_fields == []
     assert wire.keys() == {"model", "input", "store", "include"}
 
 
@@ -104,7 +103,7 @@ def test_a_budget_of_thinking_becomes_an_effort_and_that_is_told(budget: int, ef
     target = target_of()
     wire = written_for_anthropic(target, thinking={"type": "enabled", "budget_tokens": budget})
     assert wire["reasoning"] == {"effort": effort, "summary": "auto"}
-    assert [loss.param for loss in target.losses] == ["thinking.budget_tokens"]
+    assert [loss.param for loss in target.dropped_fields] == ["thinking.budget_tokens"]
 
 
 def test_an_effort_alone_is_one_of_thinking() -> None:
@@ -150,7 +149,7 @@ def test_a_call_without_a_result_gets_one_that_says_so() -> None:
     messages = [*HI, {"role": "assistant", "content": None, "tool_calls": [call]}, *HI]
     kinds = [item.get("type", item.get("role")) for item in written(target, messages)["input"]]
     assert kinds == ["user", "function_call", "function_call_output", "user"]
-    assert [loss.param for loss in target.losses] == ["messages[1].tool_calls"]
+    assert [loss.param for loss in target.dropped_fields] == ["messages[1].tool_calls"]
 
 
 def test_domains_of_a_search_are_kept_to_or_refused() -> None:
@@ -167,14 +166,14 @@ def test_a_search_may_be_asked_for_with_openais_option() -> None:
     assert written(target, web_search_options=options)["tools"] == [
         {"type": "web_search", "user_location": {"type": "approximate", "city": "Bern"}, "search_context_size": "low"}
     ]
-    assert target.losses == []
+    assert target.dropped_fields == []
 
 
 def test_a_search_that_cannot_be_limited_says_so() -> None:
     target = target_of(unsupported=["max_tool_calls"])
     wire = written(target, tools=[{"type": "web_search", "max_uses": 2}])
     assert "max_tool_calls" not in wire
-    assert [loss.param for loss in target.losses] == ["tools"]
+    assert [loss.param for loss in target.dropped_fields] == ["tools"]
     assert written(tools=[{"type": "web_search", "max_uses": 2}])["max_tool_calls"] == 2
 
 
@@ -192,11 +191,11 @@ def test_a_choice_among_no_tools_is_sent_only_where_one_must_be_called() -> None
 def test_unknown_words_for_the_speed_are_left_out() -> None:
     target = target_of()
     assert "service_tier" not in written(target, service_tier="on_demand")
-    assert [loss.param for loss in target.losses] == ["service_tier"]
+    assert [loss.param for loss in target.dropped_fields] == ["service_tier"]
     assert written(service_tier="priority")["service_tier"] == "priority"
 
 
 def test_seals_are_wanted_back_where_thinking_comes_under_one() -> None:
     chat = openai.read_request(json.dumps({"model": "m", "messages": HI}).encode())
-    assert responses.seal(chat, target_of()) == "openai-responses-v1"
-    assert responses.seal(chat, target_of(unsupported=["include"])) is None
+    assert responses.signature_format(chat, target_of()) == "openai-responses-v1"
+    assert responses.signature_format(chat, target_of(unsupported=["include"])) is None

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Message, Part, Text, ToolCall, ToolResult
-from apps.gateway.canonical.repair import MISSING, is_paired, pair
+from apps.gateway.canonical.tool_result_pairing import MISSING, has_paired_results, pair
 
 
 def said(*ids: str) -> Message:
@@ -40,16 +40,16 @@ def sketch(messages: list[Message]) -> list[str]:
 
 
 def mended(*messages: Message, runs: bool = False) -> tuple[list[str], list[str]]:
-    assert not is_paired(list(messages), runs=runs)
+    assert not has_paired_results(list(messages), runs=runs)
     found, losses = pair(list(messages), runs=runs)
-    assert is_paired(found, runs=runs)
+    assert has_paired_results(found, runs=runs)
     return sketch(found), [loss.param for loss in losses]
 
 
 def test_what_fits_is_left_alone() -> None:
-    assert is_paired([USER, said("a", "b"), told("b"), told("a"), USER, said("a"), told("a")], runs=False)
-    assert is_paired([said("a"), said("b"), USER, told("a"), told("b")], runs=True)
-    assert not is_paired([said("a"), said("b"), told("a"), told("b")], runs=False)
+    assert has_paired_results([USER, said("a", "b"), told("b"), told("a"), USER, said("a"), told("a")], runs=False)
+    assert has_paired_results([said("a"), said("b"), USER, told("a"), told("b")], runs=True)
+    assert not has_paired_results([said("a"), said("b"), told("a"), told("b")], runs=False)
 
 
 def test_a_call_without_a_result_gets_one_that_says_so() -> None:
@@ -90,9 +90,9 @@ conversations = st.lists(
 @given(messages=conversations, runs=st.booleans())
 def test_every_conversation_can_be_mended_and_stays_mended(messages: list[Message], runs: bool) -> None:
     found, losses = pair(messages, runs=runs)
-    assert is_paired(found, runs=runs)
+    assert has_paired_results(found, runs=runs)
     again, nothing = pair(found, runs=runs)
     assert (again, nothing) == (found, [])
-    if is_paired(messages, runs=runs) and not runs:
+    if has_paired_results(messages, runs=runs) and not runs:
         assert (sorted(sketch(found)), losses) == (sorted(sketch(messages)), [])
     assert [one for one in sketch(found) if one[0] == "a"].__len__() == sum(it.role == "assistant" for it in messages)

@@ -1,0 +1,131 @@
+"""Records that the store lost before they were settled: pushed again, and charged once."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from django.db import OperationalError
+
+from apps.gateway.settlement import outbox, retransmission, retransmission_buffer
+from apps.gateway.settlement.retransmission import Retransmission
+from apps.gateway.settlement.retransmission_buffer import RetransmissionBuffer
+from apps.kernel import database
+from apps.kernel.redis import ServerState, client
+from tests.support.upstream import Caller, nothing_happened, settle_all
+
+
+class Server:
+    """What the store says of itself: that it goes on, evicts, or was started anew."""
+
+    def __init__(self) -> None:
+        self.state = ServerState("one run", 0)
+
+    def evicts(self) -> None:
+        """Lose all that waits to be settled."""
+        client().delete(outbox.STREAM)
+        outbox.prepare()
+        self.state = self.state._replace(evicted_keys=self.state.evicted_keys + 1)
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def looks(server: Server) -> Retransmission:
+    """A worker that has looked once."""
+    looks = Retransmission(lambda: server.state)
+    assert looks.look() == 0
+    return looks
+
+
+def test_what_was_evicted_before_it_was_settled_is_charged_once(
+    caller: Caller, server: Server, looks: Retransmission
+) -> None:
+    assert caller.chat("settled").status_code == 200
+    assert settle_all() == 1
+    assert [caller.chat(f"lost {number}").status_code for number in range(2)] == [200] * 2
+    server.evicts()
+    assert settle_all() == 0
+    # What has its row is not pushed again.
+    assert looks.look() == 2
+    assert client().xlen(outbox.STREAM) == 2
+    assert settle_all() == 2
+    assert nothing_happened(caller)
+    assert looks.look() == 0
+
+
+def test_what_is_evicted_again_is_pushed_again(caller: Caller, server: Server, looks: Retransmission) -> None:
+    assert caller.chat("lost").status_code == 200
+    for _ in range(3):
+        server.evicts()
+        assert looks.look() == 1
+    assert settle_all() == 1
+    server.evicts()
+    assert looks.look() == 0
+    assert nothing_happened(caller)
+
+
+def test_what_a_store_has_lost_that_was_started_with_older_data_is_pushed_again(
+    caller: Caller, server: Server, looks: Retransmission
+) -> None:
+    assert caller.chat("lost").status_code == 200
+    server.evicts()
+    server.state = ServerState("another run", 0)
+    assert looks.look() == 1
+    assert settle_all() == 1
+
+
+def test_a_record_is_kept_while_it_waits_and_forgotten_once_it_is_settled(
+    caller: Caller, looks: Retransmission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buffer = retransmission_buffer.BUFFER
+    assert caller.chat("waits").status_code == 200
+    now = time.monotonic()
+    # A minute later it is the oldest that waits.
+    monkeypatch.setattr(retransmission, "time", type("Later", (), {"monotonic": lambda: now + 60}))
+    monkeypatch.setattr(outbox, "depth", lambda: (1, 60.0))
+    assert (looks.look(), len(buffer)) == (0, 1)
+    assert settle_all() == 1
+    monkeypatch.setattr(outbox, "depth", lambda: (0, 0.0))
+    assert (looks.look(), len(buffer)) == (0, 0)
+
+
+def test_without_the_database_everything_is_kept_for_the_next_look(
+    caller: Caller, server: Server, looks: Retransmission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(work: object) -> object:
+        raise OperationalError("away")
+
+    assert caller.chat("lost").status_code == 200
+    server.evicts()
+    with monkeypatch.context() as away:
+        away.setattr(database, "read", refuse)
+        with pytest.raises(OperationalError):
+            looks.look()
+    assert looks.look() == 1
+    assert settle_all() == 1
+
+
+def test_a_record_that_cannot_be_read_keeps_no_other_from_being_pushed(
+    caller: Caller, server: Server, looks: Retransmission
+) -> None:
+    outbox.enqueue("worker-1", b'{"id": 1}')
+    assert caller.chat("lost").status_code == 200
+    server.evicts()
+    assert looks.look() == 2
+    assert settle_all() == 1
+
+
+def test_what_is_kept_is_bounded_and_the_oldest_goes_first() -> None:
+    buffer = RetransmissionBuffer(room=10)
+    for record in (b"1234", b"5678", b"90", b"abcd"):
+        buffer.add("worker-1", record)
+    taken = buffer.take()
+    assert [one.record for one in taken] == [b"5678", b"90", b"abcd"]
+    buffer.add("worker-1", b"efgh")
+    buffer.put_back(taken)
+    buffer.add("worker-1", b"i")
+    assert [one.record for one in buffer.take()] == [b"abcd", b"efgh", b"i"]

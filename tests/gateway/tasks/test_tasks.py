@@ -1,0 +1,149 @@
+"""A request's kind: each answers every question, and one that does not stops the process at its start."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from msgspec.structs import replace
+
+from apps.gateway.canonical.chat import Chat, Message, Target, TaskName, Text
+from apps.gateway.canonical.events import Finished
+from apps.gateway.canonical.images import Drawing
+from apps.gateway.dialects import find_dialect
+from apps.gateway.dialects.images import find_image_dialect
+from apps.gateway.dialects.images.client import openai as images_client
+from apps.gateway.tasks import Task, load_tasks, task_of
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.prices import PriceCard
+from apps.kernel.usage import Usage
+from tests.catalog.small import model, offer
+
+PIXEL = "data:image/png;base64,iVBORw0KGgo="
+SAID = [Message(role="user", parts=[Text(text="a fox")])]
+CHAT = Chat(model="m", messages=SAID, n=2)
+IMAGES = Chat(model="m", messages=SAID, n=2, task="images", drawing=Drawing(mask=PIXEL))
+DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}}
+DRAWS_IN_CHAT = {"images": {"dialect": "chat"}}
+
+
+@pytest.mark.parametrize("name", get_args(TaskName))
+def test_each_kind_answers_each_question(name: TaskName) -> None:
+    chat = IMAGES if name == "images" else replace(CHAT, task=name)
+    kind = task_of(chat)
+    assert (kind.name, task_of(Chat(model="m", messages=[], task=name))) == (name, kind)
+    one = offer("painter", "m", facts=DRAWS)
+    target = Target(model_name="m", facts=DRAWS)
+    assert all(need.name and isinstance(need.is_met_by(one), bool) for need in kind.requirements_of(chat))
+    assert isinstance(kind.is_served_by(model("m", one), chat), bool)
+    assert kind.find_dialect(chat, one) is not None
+    assert kind.list_price(chat, one) > 0
+    assert kind.count_pictures(chat) >= 0
+    assert kind.usage_before_answer(chat, 7, one).prompt_tokens == 7
+    assert isinstance(kind.adapt_request(chat, target), Chat)
+    assert kind.find_missing_result(1, Finished(reason="stop")) is None
+    assert kind.usage_without_counts(7, 3, 0, PriceCard(input=Decimal(1))).estimated is True
+    assert {type(answer) for answer in (kind.fits_context, kind.writes_tokens, kind.fetches_pictures)} == {bool}
+
+
+def test_what_a_chat_and_a_request_for_pictures_answer_differently() -> None:
+    chat, images = task_of(CHAT), task_of(IMAGES)
+    painter = offer("painter", "m", facts=DRAWS, prices=PriceCard(image=Decimal("0.04")))
+    talker = offer("talker", "m")
+    assert chat.find_dialect(CHAT, painter) is find_dialect("openai")
+    assert images.find_dialect(IMAGES, painter) is find_image_dialect(DRAWS, "openai")
+    assert images.find_dialect(IMAGES, talker) is None
+    polyglot = offer("polyglot", "m", facts={"client_dialects": ["responses"]})
+    asked = replace(CHAT, dialect="responses")
+    assert chat.find_dialect(asked, polyglot) is find_dialect("responses")
+    assert chat.find_dialect(asked, talker) is find_dialect("openai")
+    assert chat.find_dialect(CHAT, polyglot) is find_dialect("openai")
+    assert (chat.count_pictures(CHAT), images.count_pictures(IMAGES)) == (0, 2)
+    assert (chat.list_price(CHAT, talker), images.list_price(IMAGES, painter)) == (Decimal(3), Decimal("0.08"))
+    assert chat.usage_before_answer(CHAT, 7, talker) == Usage(input=7)
+    assert images.usage_before_answer(IMAGES, 7, painter) == Usage(images=2)
+    assert [need.name for need in images.requirements_of(IMAGES)] == ["2 images at a time", "a mask"]
+    assert [need.name for need in chat.requirements_of(CHAT)] == []
+    assert (chat.fits_context, images.fits_context) == (True, False)
+    assert (chat.writes_tokens, images.writes_tokens) == (True, False)
+    assert (chat.fetches_pictures, images.fetches_pictures) == (False, True)
+    assert (chat.may_bring_media(CHAT, talker), images.may_bring_media(IMAGES, talker)) == (False, True)
+    assert chat.may_bring_media(CHAT, painter)
+    assert (list(chat.files_to_screen(CHAT)), list(images.files_to_screen(IMAGES))) == ([], [("mask", PIXEL)])
+
+
+def test_an_answer_without_the_pictures_asked_for_is_an_error_and_an_empty_chat_is_not() -> None:
+    finish = Finished(reason="stop", native="SAFETY")
+    assert task_of(CHAT).find_missing_result(0, finish) is None
+    assert task_of(IMAGES).find_missing_result(1, finish) is None
+    error = task_of(IMAGES).find_missing_result(0, finish)
+    assert error is not None
+    assert (error.status, error.message, error.from_provider) == (500, "The model generated no images (SAFETY)", True)
+
+
+def test_a_model_of_another_kind_is_refused_with_the_place_to_ask() -> None:
+    talker, painter = model("talker", offer("one", "talker")), model("painter", offer("one", "painter", facts=DRAWS))
+    with pytest.raises(InvalidRequest, match="talker does not make images"):
+        task_of(IMAGES).check_model(talker, IMAGES)
+    painting = model("painter", offer("one", "painter", facts=DRAWS), mode="image_generation")
+    with pytest.raises(InvalidRequest, match="not a chat model; ask for it at /v1/images/generations"):
+        task_of(CHAT).check_model(painting, CHAT)
+    task_of(CHAT).check_model(talker, CHAT)
+    task_of(IMAGES).check_model(painter, IMAGES)
+    assert (task_of(CHAT).is_served_by(painting, CHAT), task_of(IMAGES).is_served_by(painting, IMAGES)) == (False, True)
+
+
+def test_a_model_that_draws_in_chats_is_asked_as_a_chat() -> None:
+    asked = task_of(IMAGES).adapt_request(IMAGES, Target(model_name="m", facts=DRAWS_IN_CHAT))
+    assert (asked.task, asked.drawing, asked.modalities) == ("chat", None, ["text", "image"])
+    assert task_of(IMAGES).adapt_request(IMAGES, Target(model_name="m", facts=DRAWS)) is IMAGES
+
+
+def test_a_request_says_of_which_kind_it_is() -> None:
+    assert images_client.read_generation(b'{"model": "m", "prompt": "a fox"}').task == "images"
+    assert CHAT.task == "chat"
+
+
+# --- what is found at the start
+
+
+def load(folder: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> dict[str, Task]:
+    """Load the kinds of a folder's package."""
+    (folder / "kinds_of_a_test").mkdir(exist_ok=True)
+    monkeypatch.syspath_prepend(folder)
+    return load_tasks(names, "kinds_of_a_test", [str(folder / "kinds_of_a_test")])
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    """Write a module of that package."""
+    (folder / "kinds_of_a_test").mkdir(exist_ok=True)
+    (folder / "kinds_of_a_test" / f"{name}.py").write_text(text)
+
+
+OF_CHAT = "from msgspec.structs import replace\nfrom apps.gateway.tasks.chat import TASK as CHAT\n"
+
+
+def test_a_kind_that_nobody_has_written_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(LookupError, match=r"'speech'.*kinds_of_a_test/speech\.py is missing"):
+        load(tmp_path, monkeypatch, "speech")
+
+
+@pytest.mark.parametrize("text", ["", "TASK = 1", OF_CHAT + "TASK = CHAT"], ids=["none", "no task", "another's name"])
+def test_a_module_without_its_kind_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    name = f"kind_{abs(hash(text))}"
+    write(tmp_path, name, text)
+    with pytest.raises(LookupError, match=f"must define TASK, a Task of the name '{name}'"):
+        load(tmp_path, monkeypatch, name)
+
+
+def test_a_kind_that_is_not_listed_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "echo", OF_CHAT + "TASK = replace(CHAT, name='echo')")
+    with pytest.raises(LookupError, match="has to list"):
+        load(tmp_path, monkeypatch)
+
+
+def test_a_kind_that_leaves_a_question_open_stops_the_start() -> None:
+    with pytest.raises(TypeError, match="Missing required argument"):
+        Task(name="chat")  # type: ignore[call-arg]  # what is tested

@@ -1,0 +1,124 @@
+"""A request is recorded exactly once, however it ends: answered, failed, left, blocked, or broken by a defect."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from django.test import RequestFactory
+
+from apps.gateway.client.http_request import ClientRequest
+from apps.gateway.dialects import openai
+from apps.gateway.endpoints.chat_completions import chat_completions
+from apps.gateway.pipeline import open_chat
+from apps.gateway.routing.candidates import Candidate
+from apps.gateway.run import ChatRun
+from apps.gateway.settlement import record
+from apps.kernel.errors import ApiError, ClientGone, InternalError
+from apps.kernel.rest.envelopes import Family
+from apps.kernel.rest.routes import Route
+from apps.logs.models import RequestLog
+from tests.support.guardrails_in_force import forbid, guard
+from tests.support.upstream import Caller, nothing_happened, settle_all
+
+ROUTE = Route("v1/chat/completions", chat_completions, Family.OPENAI, "chat", "POST")
+
+
+def open_run(caller: Caller, content: str, **fields: object) -> ChatRun:
+    """Return an admitted chat of a caller, which nobody has run yet."""
+    body = {"model": "sandbox/echo", "messages": [{"role": "user", "content": content}], **fields}
+    request = RequestFactory().post("/v1/chat/completions", json.dumps(body), content_type="application/json")
+    return open_chat(ClientRequest(request.META, ROUTE), "chat_completions", caller.token, openai.read_request)
+
+
+def end_again(run: ChatRun) -> None:
+    """Try to end a request that has ended in every way there is."""
+    run.recorder.fail(ClientGone("gone"))
+    run.recorder.fail_unexpectedly()
+    with pytest.raises(RuntimeError, match="has been recorded"):
+        run.recorder.complete(cached=None)
+
+
+def only_row(caller: Caller) -> tuple[int, bool, bool]:
+    """Return the status of the only record there is, whether its client left, and whether it cost anything."""
+    assert settle_all() == 1
+    assert nothing_happened(caller)
+    row = RequestLog.objects.get()
+    return row.status_code, row.canceled, bool(row.cost)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_is_recorded_once(caller: Caller, stream: bool) -> None:
+    run = open_run(caller, "hello", stream=stream)
+    assert [type(event).__name__ for event in run.events()][-2:] == ["Finished", "Summary"]
+    end_again(run)
+    assert only_row(caller) == (200, False, True)
+
+
+def test_one_who_leaves_behind_the_last_event_is_recorded_once(caller: Caller) -> None:
+    run = open_run(caller, "hello", stream=True)
+    events = run.events()
+    while type(next(events)).__name__ != "Summary":
+        pass
+    events.close()
+    end_again(run)
+    assert only_row(caller) == (200, False, True)
+
+
+def test_one_who_leaves_in_the_middle_is_recorded_once_and_pays(caller: Caller) -> None:
+    run = open_run(caller, "go on [[sandbox kb=64 chunk=1024]]", stream=True)
+    events = run.events()
+    while type(next(events)).__name__ != "TextDelta":
+        pass
+    events.close()
+    events.close()
+    end_again(run)
+    assert only_row(caller) == (499, True, True)
+
+
+def test_a_failure_is_recorded_once_and_free(caller: Caller) -> None:
+    run = open_run(caller, "hello [[sandbox status=400]]")
+    with pytest.raises(ApiError) as refused:
+        list(run.events())
+    end_again(run)
+    assert only_row(caller) == (refused.value.status, False, False)
+
+
+def test_a_defect_is_recorded_once_and_free(caller: Caller) -> None:
+    def fail(_: Candidate) -> int:
+        raise ValueError("a defect")
+
+    run = open_run(caller, "hello")
+    run.attempts.limit_of = fail
+    with pytest.raises(InternalError, match="The gateway failed to answer this request"):
+        list(run.events())
+    end_again(run)
+    assert only_row(caller) == (500, False, False)
+
+
+def test_a_request_that_a_guardrail_blocks_is_recorded_once_and_calls_nobody(caller: Caller) -> None:
+    guard(caller)
+    forbid(caller, "swordfish")
+    with pytest.raises(ApiError, match="Blocked by the guardrail"):
+        open_run(caller, "the word is swordfish")
+    assert only_row(caller) == (400, False, False)
+
+
+def test_a_defect_before_anybody_is_asked_holds_nothing_afterwards(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr(record, "keep_request", fail)
+    with pytest.raises(InternalError, match="The gateway failed to answer this request"):
+        open_run(caller, "hello")
+    assert only_row(caller) == (500, False, False)
+
+
+def test_a_run_is_complete_when_it_is_opened(caller: Caller) -> None:
+    run = open_run(caller, "hello")
+    with pytest.raises(AttributeError):
+        run.cache = None  # type: ignore[misc]  # what is tested
+    run.recorder.fail(ClientGone("gone"))
+    assert only_row(caller) == (499, True, False)

@@ -1,0 +1,1 @@
+"""Tests of stored responses, conversations and background runs."""
