@@ -1,7 +1,7 @@
 """Redis multiplexer: one connection that all greenlets of a process share, with automatic pipelining.
 
-Commands that greenlets send at about the same time leave in one piece and are answered in one piece (`execute`); a
-command whose answer nobody needs leaves at once (`send_nowait`). Knows bytes on their way and who waits for which
+Commands that greenlets send at about the same time leave in one piece and are answered in one piece: whoever needs the
+answer waits for it (`execute`), others until their command has left (`send_nowait`). Knows bytes on their way and who waits for which
 answer. Must never know what is asked. A command may be sent twice when the connection is lost in between, so only
 commands that may be repeated belong here.
 """
@@ -139,26 +139,20 @@ class _SharedConnection:
         # Who waits, and since when on the monotonic clock.
         self._waiting: deque[tuple[Waiter[Any] | _FailureListener, float]] = deque()
         self._outgoing: list[bytes] = []
-        # One greenlet at a time writes: a piece may have to wait in the middle.
-        self._writing = False
+        # Who waits until what has been taken so far has left, and whom the store's answer to that would go to.
+        self._leaving: deque[tuple[Waiter[None], _FailureListener]] = deque()
         self._something = Event()
         self._greenlets = [gevent.spawn(self._guard, work) for work in (self._write, self._read, self._look)]
 
     def send_nowait(self, command: bytes, failed: Callable[[RedisError], object]) -> None:
-        """Send a packed command, and with it whatever else is about to leave. Raises RedisError; then `failed` is not
-        called."""
-        if self._writing:
-            # There was no room for what left before, and there is none for this either.
-            self.execute(command)
-            return
-        self._take(command, listener := _FailureListener(failed))
-        try:
-            self._flush()
-        except OSError as error:
-            listener.forget()
-            lost = RedisConnectionError(f"The connection was lost ({type(error).__name__})")
-            self.close(lost)
-            raise lost from error
+        """Send a packed command with whatever else is about to leave; return once it has. Raises RedisError; then
+        `failed` is not called."""
+        waiter: Waiter[None] = Waiter()
+        listener = _FailureListener(failed)
+        self._take(command, listener)
+        self._leaving.append((waiter, listener))
+        self._something.set()
+        waiter.get()
 
     def execute(self, command: bytes) -> Any:
         """Send a packed command with whatever else is about to leave; return its answer. Raises RedisError."""
@@ -184,6 +178,11 @@ class _SharedConnection:
         self._connection.disconnect()
         current = gevent.getcurrent()
         gevent.killall([one for one in self._greenlets if one is not current], block=False)
+        while self._leaving:
+            # It hears of that here.
+            waiter, listener = self._leaving.popleft()
+            listener.forget()
+            self._loop.run_callback(waiter.throw, error)
         while self._waiting:
             self._loop.run_callback(self._waiting.popleft()[0].throw, error)
 
@@ -197,22 +196,15 @@ class _SharedConnection:
         while True:
             self._something.wait()
             self._something.clear()
-            if not self._writing:
-                self._flush()
-
-    def _flush(self) -> None:
-        """Send what is to leave. Raises OSError."""
-        self._writing = True
-        try:
             while self._outgoing:
-                data = b"".join(self._outgoing)
+                data, leaving = b"".join(self._outgoing), len(self._leaving)
                 self._outgoing.clear()
                 # Nearly always all of it goes at once, and `sendall` asks for the buffer's size first.
                 sent = self._sock.send(data)
                 if sent < len(data):
                     self._sock.sendall(data[sent:])
-        finally:
-            self._writing = False
+                for _ in range(leaving):
+                    self._loop.run_callback(self._leaving.popleft()[0].switch, None)
 
     def _read(self) -> None:
         hub = gevent.get_hub()

@@ -1,6 +1,9 @@
 """Retransmission buffer: records that were pushed to the store and are not known to be settled.
 
 Knows records and when they were pushed. Must never know where they are pushed to, nor what a record says.
+
+Records are copied into one block of memory, used in turn: to keep each where it was made would give the next request
+new memory for its own, which costs a busy worker some 5 % of its time.
 """
 
 from __future__ import annotations
@@ -26,36 +29,69 @@ class RetransmissionBuffer:
 
     def __init__(self, room: int = ROOM) -> None:
         self._room = room
+        # Made with the first record: few processes push any.
+        self._block = bytearray()
+        # When each was pushed, its worker, and its bytes' first and end, counted as if the block had no end.
+        self._places: deque[tuple[float, str, int, int]] = deque()
+        self._end = 0
+        # What was taken and put back, older than all that is in the block; and the bytes of both.
+        self._returned: deque[PushedRecord] = deque()
         self._size = 0
-        self._records: deque[PushedRecord] = deque()
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._returned) + len(self._places)
 
     def add(self, worker: str, record: bytes) -> None:
-        """Keep a record that has just been pushed."""
-        self._records.append(PushedRecord(time.monotonic(), worker, record))
+        """Keep a record that has just been pushed; one that is larger than all the room is not kept."""
+        room, first = self._room, self._end
+        if len(record) > room:
+            return
+        if not self._block:
+            self._block = bytearray(room)
+        if first % room + len(record) > room:
+            # It has to be in one piece.
+            first += room - first % room
+        end = first + len(record)
+        places = self._places
+        while places and places[0][2] < end - room:
+            while self._returned:
+                self._drop_oldest_returned()
+            self._drop_oldest_place()
+        self._block[first % room : first % room + len(record)] = record
+        places.append((time.monotonic(), worker, first, end))
+        self._end = end
         self._size += len(record)
-        while self._size > self._room:
-            self._drop_oldest()
+        while self._returned and self._size > room:
+            self._drop_oldest_returned()
 
     def drop_before(self, moment: float) -> None:
         """Drop what was pushed before a moment of the monotonic clock."""
-        while self._records and self._records[0].pushed_at < moment:
-            self._drop_oldest()
+        while self._returned and self._returned[0].pushed_at < moment:
+            self._drop_oldest_returned()
+        while self._places and self._places[0][0] < moment:
+            self._drop_oldest_place()
 
     def take(self) -> deque[PushedRecord]:
         """Return what is kept, oldest first, and keep it no longer."""
-        taken, self._records, self._size = self._records, deque(), 0
+        taken, self._returned = self._returned, deque()
+        for pushed_at, worker, first, end in self._places:
+            start = first % self._room
+            taken.append(PushedRecord(pushed_at, worker, bytes(self._block[start : start + end - first])))
+        self._places.clear()
+        self._size = 0
         return taken
 
     def put_back(self, records: deque[PushedRecord]) -> None:
         """Keep again what was taken and could not be dealt with."""
-        self._records.extendleft(reversed(records))
+        self._returned.extendleft(reversed(records))
         self._size += sum(len(one.record) for one in records)
 
-    def _drop_oldest(self) -> None:
-        self._size -= len(self._records.popleft().record)
+    def _drop_oldest_returned(self) -> None:
+        self._size -= len(self._returned.popleft().record)
+
+    def _drop_oldest_place(self) -> None:
+        _, _, first, end = self._places.popleft()
+        self._size -= end - first
 
 
 BUFFER = RetransmissionBuffer()

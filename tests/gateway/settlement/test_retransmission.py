@@ -6,6 +6,8 @@ import time
 
 import pytest
 from django.db import OperationalError
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apps.gateway.settlement import outbox, retransmission, retransmission_buffer
 from apps.gateway.settlement.retransmission import Retransmission
@@ -129,3 +131,22 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes_first() -> None:
     buffer.put_back(taken)
     buffer.add("worker-1", b"i")
     assert [one.record for one in buffer.take()] == [b"abcd", b"efgh", b"i"]
+
+
+@given(st.lists(st.one_of(st.binary(min_size=1, max_size=12), st.just(None)), max_size=40))
+def test_the_newest_records_that_fit_are_kept_whole(steps: list[bytes | None]) -> None:
+    buffer, room = RetransmissionBuffer(room=10), 10
+    kept: list[bytes] = []
+    for record in steps:
+        if record is None:
+            buffer.put_back(buffer.take())
+            continue
+        buffer.add("worker-1", record)
+        kept += [record] if len(record) <= room else []
+    taken = [one.record for one in buffer.take()]
+    # Whole, in order, none left out between two, within the room.
+    assert taken == kept[len(kept) - len(taken) :]
+    assert sum(map(len, taken)) <= room
+    # The last one that fits at all is always there.
+    assert taken[-1:] == kept[-1:]
+    assert len(buffer) == 0
