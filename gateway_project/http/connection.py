@@ -61,6 +61,8 @@ class ClientConnection:
     ) -> None:
         self._terms = terms
         self._sock = sock
+        # Of the socket below gevent's, which does not wait.
+        self._plain_send: Callable[[bytes], int] = sock._sock.send  # type: ignore[attr-defined] # gevent's
         self._reader = RequestParser(terms.limits)
         self._hub = gevent.get_hub()
         self._readable = self._hub.loop.io(sock.fileno(), _READ)
@@ -101,7 +103,6 @@ class ClientConnection:
             return requests[0]
         with idle:
             if not requests:
-                self._sock.settimeout(None)
                 # First: the next request is rarely there already, and to try in vain costs more than to wait.
                 self._hub.wait(self._readable)
                 data = self._sock.recv(READ_SIZE)
@@ -133,7 +134,7 @@ class ClientConnection:
         request = self._reader.requests[0]
         if request.expects and not request.received and not request.complete:
             request.expects = False
-            self._sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def has_left(self) -> bool:
         """Tell whether the client has closed the connection."""
@@ -193,10 +194,13 @@ class ClientConnection:
         return "http"
 
     def _send(self, data: bytes) -> None:
-        self._sock.settimeout(SEND_TIMEOUT)
-        # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
-        sent = self._sock.send(data)
+        # Nearly always all of it goes at once. The plain socket says so sooner: events of streams are many and small.
+        try:
+            sent = self._plain_send(data)
+        except BlockingIOError:
+            sent = 0
         if sent < len(data):
+            self._sock.settimeout(SEND_TIMEOUT)
             self._sock.sendall(data[sent:])
 
     def _refuse(self, request: IncomingRequest | None, error: ApiError) -> bool:
