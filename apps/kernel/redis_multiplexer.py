@@ -1,9 +1,9 @@
 """Redis multiplexer: one connection that all greenlets of a process share, with automatic pipelining.
 
 Commands that greenlets send at about the same time leave in one piece and are answered in one piece: whoever needs the
-answer waits for it (`execute`), others until their command has left (`send_nowait`). Knows bytes on their way and who waits for which
-answer. Must never know what is asked. A command may be sent twice when the connection is lost in between, so only
-commands that may be repeated belong here.
+answer waits for it (`execute`), others until their command has left (`send_nowait`). Knows bytes on their way and who
+waits for which answer. Must never know what is asked. A command may be sent twice when the connection is lost in
+between, so only commands that may be repeated belong here.
 """
 
 from __future__ import annotations
