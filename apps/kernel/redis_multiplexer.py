@@ -21,8 +21,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from apps.kernel.green_socket import send_all, watch_readable
+
 _READ_SIZE = 65_536
-_READ = 1  # libev's constant.
 # How often within the budget it is looked whether somebody has waited for longer.
 _LOOKS = 5
 # Seconds for which a store that took a connection and did not greet is left alone; meanwhile commands fail at once.
@@ -199,16 +200,13 @@ class _SharedConnection:
             while self._outgoing:
                 data, leaving = b"".join(self._outgoing), len(self._leaving)
                 self._outgoing.clear()
-                # Nearly always all of it goes at once, and `sendall` asks for the buffer's size first.
-                sent = self._sock.send(data)
-                if sent < len(data):
-                    self._sock.sendall(data[sent:])
+                send_all(self._sock, data)
                 for _ in range(leaving):
                     self._loop.run_callback(self._leaving.popleft()[0].switch, None)
 
     def _read(self) -> None:
         hub = gevent.get_hub()
-        readable = hub.loop.io(self._sock.fileno(), _READ)
+        readable = watch_readable(self._sock)
         while True:
             # First, for to try in vain costs more than to wait.
             hub.wait(readable)

@@ -15,13 +15,13 @@ from typing import Any
 import gevent
 
 from apps.kernel.errors import ApiError, InternalError
+from apps.kernel.green_socket import send_all, watch_readable
 from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import BadRequest, HeadLimits, Http2Preface, IncomingRequest, RequestParser
 from gateway_project.http.response_writer import ResponseWriter
 
 READ_SIZE = 65_536
-_READ = 1  # libev's word.
 # Seconds: for a head once it has begun, for the client to take a piece of an answer, and for what it still sends after
 # an answer that did not wait for it. What holds for bodies is in `body_reading`.
 HEAD_TIMEOUT, SEND_TIMEOUT, DRAIN_TIMEOUT = 20.0, 120.0, 2.0
@@ -61,11 +61,9 @@ class ClientConnection:
     ) -> None:
         self._terms = terms
         self._sock = sock
-        # Of the socket below gevent's, which does not wait.
-        self._plain_send: Callable[[bytes], int] = sock._sock.send  # type: ignore[attr-defined] # gevent's
         self._reader = RequestParser(terms.limits)
         self._hub = gevent.get_hub()
-        self._readable = self._hub.loop.io(sock.fileno(), _READ)
+        self._readable = watch_readable(sock)
         self._stopping = stopping
         host, port = address[:2] if isinstance(address, tuple) else ("", "")
         self._environ = {
@@ -194,14 +192,7 @@ class ClientConnection:
         return "http"
 
     def _send(self, data: bytes) -> None:
-        # Nearly always all of it goes at once. The plain socket says so sooner: events of streams are many and small.
-        try:
-            sent = self._plain_send(data)
-        except BlockingIOError:
-            sent = 0
-        if sent < len(data):
-            self._sock.settimeout(SEND_TIMEOUT)
-            self._sock.sendall(data[sent:])
+        send_all(self._sock, data, SEND_TIMEOUT)
 
     def _refuse(self, request: IncomingRequest | None, error: ApiError) -> bool:
         """Answer what is not served; return whether another request may follow, which needs all of this one's body."""

@@ -22,8 +22,9 @@ from gevent.monkey import get_original
 
 from apps.gateway.failures import StaleConnection, UpstreamFailure
 from apps.gateway.upstream import dns_cache
-from apps.gateway.upstream.http_response import WOULD_BLOCK, Timeouts, UpstreamResponse, network_failure
+from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse, network_failure
 from apps.gateway.upstream.socket_wait import SocketWaiter
+from apps.kernel.green_socket import send_all
 
 # Idle connections kept per address, and for how many seconds: below the 60 s after which common servers close.
 _POOL_SIZE = 512
@@ -34,7 +35,6 @@ _MOST_POOLS, _MOST_URLS = 1_024, 4_096
 # trips to the provider, as far as the kernel knows them, and within bounds. Whoever closes later may have read it.
 _STALE_WITHIN, _STALE_WITHIN_FAR = 0.05, 0.25
 # Bytes that are one record of TLS at most.
-_TLS_RECORD = 16_384
 _ROUND_TRIP = struct.Struct("68xI")
 
 
@@ -165,16 +165,7 @@ def _head_of(method: str, path: str, host: bytes, headers: Mapping[str, str], bo
 
 def _write(sock: socket.socket, data: bytes, until: float) -> None:
     try:
-        sent = 0
-        # TLS wants what it could not take again in the same pieces, which `sendall` cuts otherwise than one `send`.
-        if len(data) <= _TLS_RECORD or not isinstance(sock, ssl.SSLSocket):
-            # Nearly always all of it goes at once, and gevent's `sendall` asks for the buffer's size first.
-            with contextlib.suppress(*WOULD_BLOCK):
-                sent = sock.send(data)
-        if sent < len(data):
-            sock.settimeout(max(until - time.monotonic(), 0.001))
-            sock.sendall(data[sent:])
-            sock.settimeout(0.0)
+        send_all(sock, data, max(until - time.monotonic(), 0.001))
     except TimeoutError:
         raise UpstreamFailure("timeout", "the provider did not take the request in time") from None
     except OSError as error:

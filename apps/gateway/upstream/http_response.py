@@ -18,6 +18,7 @@ import msgspec
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream.content_coding import CODINGS, ContentDecoder, CorruptEncoding
 from apps.gateway.upstream.socket_wait import SocketWaiter
+from apps.kernel.green_socket import WOULD_BLOCK
 
 _READ_SIZE = 65_536
 # Bytes of an answer's head, whatever they are; llhttp itself has no bound. And how many headers are in it.
@@ -31,8 +32,6 @@ _MAX_BODY_BYTES = 512 * 1024 * 1024
 _FAIR_SHARE = 1024 * 1024
 # Bytes of an answer after which its reader is told how many there are so far. Digits of a length that is one.
 _REPORT_EVERY, _MAX_DIGITS = 256 * 1024, 16
-# What a socket that does not wait says when it would have to; over TLS also of what is no whole record yet.
-WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Timeouts(msgspec.Struct, frozen=True):

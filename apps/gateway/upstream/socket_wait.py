@@ -12,7 +12,7 @@ from typing import Any
 from gevent import get_hub
 from gevent.hub import Waiter
 
-_READ = 1
+from apps.kernel.green_socket import watch_readable
 
 
 class SocketWaiter:
@@ -22,7 +22,7 @@ class SocketWaiter:
 
     def __init__(self, sock: socket.socket) -> None:
         self._hub = get_hub()
-        self._readable = self._hub.loop.io(sock.fileno(), _READ)
+        self._readable = watch_readable(sock)
         # TLS may have read more than it has given out; nothing of that is to be seen at the socket.
         self._pending: Any = getattr(sock, "pending", None)
         self._timer: Any = None
