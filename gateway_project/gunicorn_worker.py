@@ -7,7 +7,7 @@ as long as its graceful time lasts; this worker closes those at once and waits o
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
 from ipaddress import ip_address
 from socket import SHUT_WR
 from typing import Any
@@ -17,6 +17,8 @@ from gunicorn.http.wsgi import base_environ
 from gunicorn.workers.ggevent import GeventWorker
 
 from apps.kernel.client_address import believed_address
+from apps.kernel.yield_point import set_yield_point
+from gateway_project.http.acceptor import Acceptor
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import ClientConnection, ConnectionSettings
@@ -63,6 +65,11 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
         finally:
             client.close()
 
+    def server_class(self, listener: Any, *, spawn: Any, **settings: Any) -> Acceptor:
+        """Return what accepts connections: gunicorn asks a class of servers for it, with what its WSGI server needs."""
+        tls = {name: settings[name] for name in settings if name == "ssl_context"}
+        return Acceptor(listener, self.cfg.workers, handle=partial(self.handle, listener), spawn=spawn, **tls)
+
     def _counted_as(self, addr: Any) -> str | None:
         """Return the address whose connections are limited; None for a trusted proxy, which has those of many."""
         peer = addr[0] if isinstance(addr, tuple) else ""
@@ -95,6 +102,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
         name = self.sockets[0].getsockname()
         host, port = name[:2] if isinstance(name, tuple) else (name, "")
         admission = AdmissionControl(self.limits.requests_in_progress, self.limits.queue_time)
+        set_yield_point(admission.resume_in_turn)
         return ConnectionSettings(
             application=self.wsgi,
             limits=HeadLimits(cfg.limit_request_line, cfg.limit_request_fields, cfg.limit_request_field_size),

@@ -41,6 +41,9 @@ _PAUSES = (0.2, 1.0, 2.0, 4.0, 5.0)
 _LOOK = 0.1
 # Seconds beyond the server's own limit of a statement after which nothing more is expected from it.
 _GRACE = 5.0
+# What the server says (SQLSTATE) when it ends a connection: an operator did, a crash, not yet started; and the class of
+# errors that are the connection's.
+_SHUTDOWNS, _CONNECTION_EXCEPTION = frozenset({"57P01", "57P02", "57P03"}), "08"
 
 
 class DatabaseAwayError(OperationalError):
@@ -197,10 +200,24 @@ def is_away() -> bool:
 def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
     """Return what `work` reads from the database for a request, and give the connection back.
 
-    Waits its turn, for a connection and for answers, each within bounds. `brief` work is one look-up by an index, which
-    needs no limit on the server's side and is spared the three round trips of setting one. Raises DatabaseError, and
-    DatabaseAwayError at once while the database is known to be away.
+    Waits its turn, for a connection and for answers, each within bounds. A connection that ends in the middle of it
+    (the server died, or an operator ended it) is replaced, and `work` done once more. `brief` work is one look-up by an
+    index, which needs no limit on the server's side and is spared the three round trips of setting one. Raises
+    DatabaseError, and DatabaseAwayError at once while the database is known to be away.
     """
+    return _ask(work, brief=brief, repeats=1)
+
+
+def write(work: Callable[[], Found]) -> Found:
+    """Return what `work` returns, which reads and writes for a request, in one transaction; as `read` in all else.
+
+    It is not done once more by itself: when the answer is lost on its way nobody knows whether the transaction was
+    committed. So let it be work that may be repeated.
+    """
+    return _ask(work, brief=False, repeats=0)
+
+
+def _ask(work: Callable[[], Found], *, brief: bool, repeats: int) -> Found:
     if connection.in_atomic_block:
         return work()
     _refuse_while_open()
@@ -210,21 +227,24 @@ def read(work: Callable[[], Found], *, brief: bool = False) -> Found:
         # Others may have found out meanwhile.
         _refuse_while_open()
         connecting = CONNECTION_TIMEOUT if CIRCUIT_BREAKER.reached else _FIRST_CONNECTION_TIMEOUT
-        with apply_timeouts(DatabaseTimeouts(connecting, ANSWER_TIMEOUT)):
-            _connect()
-            return work() if brief else _within_time(work)
+        timeouts = DatabaseTimeouts(connecting, ANSWER_TIMEOUT)
+        with apply_timeouts(timeouts):
+            while True:
+                _connect()
+                try:
+                    return work() if brief else _within_time(work)
+                except (OperationalError, InterfaceError) as error:
+                    if not repeats or timeouts.silence <= 0 or not _is_disconnect(error):
+                        raise
+                    log.warning("database.read_again", error=type(error.__cause__ or error).__name__)
+                repeats -= 1
+                connection.close()
+                # A server that starts again is waited for as long as its answer would have been.
+                timeouts.connection = max(connecting, timeouts.silence)
     finally:
         # A worker must not hold a database connection while a model answers.
         connection.close()
         _turns.release()
-
-
-def write(work: Callable[[], Found]) -> Found:
-    """Return what `work` returns, which reads and writes for a request, in one transaction; as `read` in all else.
-
-    When the answer is lost on its way nobody knows whether the transaction was committed: work that may be repeated.
-    """
-    return read(work)
 
 
 def release_connection() -> None:
@@ -245,6 +265,16 @@ def _connect() -> None:
         CIRCUIT_BREAKER.failed(error)
         raise
     CIRCUIT_BREAKER.succeeded()
+
+
+def _is_disconnect(error: Exception) -> bool:
+    """Tell whether the connection ended, rather than that the server refused a statement."""
+    cause = error.__cause__
+    if not isinstance(cause, psycopg.Error):
+        return False
+    # What the server did not say itself, libpq and psycopg say of a connection that is gone.
+    state = cause.sqlstate
+    return state is None or state in _SHUTDOWNS or state.startswith(_CONNECTION_EXCEPTION)
 
 
 def _within_time(work: Callable[[], Found]) -> Found:

@@ -77,15 +77,22 @@ def check(data: bytes, bounds: Bounds) -> None:
         and (size <= bounds.depth or data.count(b"{") + data.count(b"[") <= bounds.depth)
     ):
         return
+    if size > bounds.text:
+        # First: it takes a fraction of the time of counting, for bodies that no model reads.
+        _check_text(data, bounds.text)
     scan = _Scan(bounds)
-    text = 0
     for start in range(0, size, _PIECE):
+        scan.take(data[start : start + _PIECE])
+
+
+def _check_text(data: bytes, most: int) -> None:
+    text = 0
+    for start in range(0, len(data), _PIECE):
         piece = data[start : start + _PIECE]
         if _is_text(piece):
             text += len(piece)
-            if text > bounds.text:
-                raise OutOfBounds("text", f"holds more than {bounds.text} bytes of text")
-        scan.take(piece)
+            if text > most:
+                raise OutOfBounds("text", f"holds more than {most} bytes of text")
 
 
 def _is_text(piece: bytes) -> bool:

@@ -20,12 +20,13 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import gevent
+from gevent.monkey import get_original
 from greenlet import getcurrent, greenlet
 
 from apps.kernel.errors import Overloaded
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
-_LONGEST_TURN, _TICK = 0.020, 0.001
+_LONGEST_TURN, _TICK = 0.010, 0.001
 # Requests that leave the queue a second: what is taken for it before it has been measured; the seconds, or at first the
 # requests, over which it is measured. After as many seconds without a queue it is measured anew.
 _FIRST_RATE: Final = 1000.0
@@ -35,6 +36,10 @@ _RATE_WINDOW, _FIRST_STARTS = 0.25, 32
 _BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.5, 0.1, 0.5
 # So many may always wait, however slowly the queue moves.
 _ALWAYS_LET_IN = 8
+# Of the native thread, whatever has been patched.
+_get_thread_id: Final = get_original("_thread", "get_ident")
+# In whose name requests wait that are in progress already.
+_RESUMED: Final = object()
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.
 _FIRST, _LAST = 2, -2
 
@@ -71,10 +76,13 @@ class AdmissionControl:
         self._most = most
         self._longest_wait = longest_wait
         self._clock = clock
+        self._thread_id = _get_thread_id()
         # By client, the one whose turn is next first; a client without a request in the queue is not in it.
         self._queue: OrderedDict[Hashable, deque[_Waiting]] = OrderedDict()
         self._hub: Any = hub or gevent.get_hub()
         self._turn_began = clock()
+        # Since when the work is counted that leaves no time to start more of the queue.
+        self._round_began = self._turn_began
         self._stamp = self._hub.loop.check(ref=False, priority=_FIRST)
         self._stamp.start(self._begin_turn)
         self._tick = self._hub.loop.timer(_TICK, _TICK, ref=False, priority=_LAST)
@@ -105,6 +113,32 @@ class AdmissionControl:
     def enter_in_turn(self, client: Hashable) -> None:
         """Let a request in when it is its client's turn; `leave` follows. Raises Overloaded."""
         self.check(client)
+        if self._wait(client).late:
+            raise self._overloaded(client)
+        self.in_progress += 1
+
+    def resume_in_turn(self) -> None:
+        """Let a request go on, which is in progress and was woken together with others, when there is time for it.
+
+        Those that are resumed take turns with each client that waits to be let in. They are never refused. On
+        another thread it does nothing.
+        """
+        if _get_thread_id() != self._thread_id or (
+            not self.waiting and self._clock() - self._turn_began <= _LONGEST_TURN
+        ):
+            return
+        self.in_progress -= 1
+        try:
+            self._wait(_RESUMED)
+        finally:
+            self.in_progress += 1
+
+    def leave(self) -> None:
+        """Note that a request has been answered."""
+        self.in_progress -= 1
+
+    def _wait(self, client: Hashable) -> _Waiting:
+        """Wait in the queue; return who waited."""
         one = _Waiting(self._clock())
         if not self.waiting:
             self._begin_queue(one.since)
@@ -114,21 +148,18 @@ class AdmissionControl:
             self._hub.switch()
         finally:
             one.greenlet = None
-        if one.late:
-            raise self._overloaded(client)
-        self.in_progress += 1
-
-    def leave(self) -> None:
-        """Note that a request has been answered."""
-        self.in_progress -= 1
+        return one
 
     def _begin_turn(self) -> None:
         self._turn_began = self._clock()
 
     def _start_waiting(self) -> None:
-        """Start who has waited, at least one a turn; refuse who has waited too long. Runs in the event loop."""
+        """Start who has waited, at least one a turn; refuse who has waited too long. Runs in the event loop.
+
+        What has been started before goes first: all that was done since the last time counts.
+        """
         now, any_left = self._clock(), False
-        while self.waiting and not (any_left and self._clock() - self._turn_began > _LONGEST_TURN):
+        while self.waiting and not (any_left and self._clock() - self._round_began > _LONGEST_TURN):
             one = self._take_next()
             if one.greenlet is None:
                 continue
@@ -137,6 +168,7 @@ class AdmissionControl:
             self._started += not one.late
             one.greenlet.switch()
         self._measure(now)
+        self._round_began = self._clock()
         if not self.waiting:
             self._empty_since = now
             self._tick.stop()
@@ -145,6 +177,7 @@ class AdmissionControl:
         if now - self._empty_since > _RATE_WINDOW:
             self._rate, self._rate_is_measured = _FIRST_RATE, False
         self._waiting_since = self._counted_since = now
+        self._round_began = self._turn_began
         self._started = 0
         self._tick.start(self._start_waiting)
 

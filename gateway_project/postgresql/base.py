@@ -45,7 +45,7 @@ class DatabaseWrapper(base.DatabaseWrapper):
         for wait in range(1, _MOST_WAITS + 1):
             began = time.monotonic()
             try:
-                return pool.getconn(timeout=limit.connection)
+                return wait_for_connection(pool, limit.connection)
             except PoolTimeout:
                 if time.monotonic() - began < limit.connection + _LATE or wait == _MOST_WAITS:
                     raise

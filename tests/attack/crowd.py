@@ -1,5 +1,7 @@
 """Very many clients in one thread: all at once, or so many a second whoever is answered.
 
+Who has been answered asks again on the same connection, as SDKs do; a new one is opened when all are waiting.
+
 Knows sockets and clocks. Must never know what is asked for.
 """
 
@@ -27,6 +29,7 @@ class _Client:
     due: float
     sent: float = 0.0
     data: bytes = b""
+    stays: bool = False
 
 
 @dataclass(slots=True)
@@ -40,12 +43,14 @@ class Answered:
 
 
 class Crowd:
-    """Clients of one listener, each of which asks once."""
+    """Clients of one listener."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._waiting = selectors.DefaultSelector()
         self._open: set[socket.socket] = set()
+        # Connections that have been answered and may be asked again.
+        self._kept: list[socket.socket] = []
         self.answers: list[Answered] = []
 
     @property
@@ -54,15 +59,29 @@ class Crowd:
         return len(self._open)
 
     def ask(self, request: bytes, due: float) -> None:
-        """Let one more ask, on a connection of its own."""
-        sock = socket.socket()
-        sock.setblocking(False)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind((ATTACKER, 0))
-        sock.connect_ex((HERE, self._port))
-        client = _Client(sock, request, due)
+        """Let one more ask, on a connection that nobody else is using."""
+        sock = self._take_kept()
+        if sock is None:
+            sock = socket.socket()
+            sock.setblocking(False)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((ATTACKER, 0))
+            sock.connect_ex((HERE, self._port))
         self._open.add(sock)
-        self._waiting.register(sock, selectors.EVENT_WRITE, client)
+        self._waiting.register(sock, selectors.EVENT_WRITE, _Client(sock, request, due))
+
+    def _take_kept(self) -> socket.socket | None:
+        """Return a connection that has been answered and that the product has not closed since."""
+        while self._kept:
+            sock = self._kept.pop()
+            try:
+                sock.recv(1, socket.MSG_PEEK)
+            except BlockingIOError:
+                return sock
+            except OSError:
+                pass
+            sock.close()
+        return None
 
     def step(self, patience: float) -> None:
         """Take what there is within so many seconds."""
@@ -92,7 +111,9 @@ class Crowd:
             return True
         head, end, body = client.data.partition(b"\r\n\r\n")
         length = _LENGTH.search(head)
-        return bool(end) and (length is None or len(body) >= int(length[1]))
+        whole = bool(end) and (length is None or len(body) >= int(length[1]))
+        client.stays = whole and length is not None and b"\r\nconnection: close" not in head.lower()
+        return whole
 
     def _end(self, client: _Client, status: str) -> None:
         now = time.perf_counter()
@@ -100,12 +121,18 @@ class Crowd:
         self.answers.append(Answered(status, says, now - client.due, now - (client.sent or client.due)))
         self._waiting.unregister(client.sock)
         self._open.discard(client.sock)
-        client.sock.close()
+        if client.stays:
+            self._kept.append(client.sock)
+        else:
+            client.sock.close()
 
     def give_up(self) -> None:
         """Leave whoever waits still."""
         for key in list(self._waiting.get_map().values()):
             self._end(key.data, "waiting")
+        for sock in self._kept:
+            sock.close()
+        self._kept.clear()
 
 
 def all_at_once(port: int, requests: list[bytes], patience: float) -> Counter[str]:

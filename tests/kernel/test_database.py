@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
@@ -123,6 +123,73 @@ def test_one_slow_answer_does_not_take_the_database_for_away() -> None:
         database.read(slow)
     assert not database.is_away()
     assert database.read(one) == 1
+
+
+def end_by_the_server() -> None:
+    """End this test's connection in the middle of a statement, as a server that dies does."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(pg_backend_pid(), 5000)")
+
+
+def end_by_the_network() -> None:
+    """Close this test's connection under whoever uses it, and ask."""
+    connection.connection.close()
+    one()
+
+
+class Dying:
+    """A read whose connection ends in the middle, so many times."""
+
+    def __init__(self, end: Callable[[], None], times: int) -> None:
+        self.end, self.times, self.calls = end, times, 0
+
+    def __call__(self) -> int:
+        self.calls += 1
+        found = one()
+        if self.calls <= self.times:
+            self.end()
+        return found
+
+
+@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("end", [end_by_the_server, end_by_the_network])
+def test_a_read_whose_connection_ends_in_mid_statement_is_done_again(end: Callable[[], None], brief: bool) -> None:
+    read = Dying(end, times=1)
+    assert database.read(read, brief=brief) == 1
+    assert read.calls == 2
+    assert connection.connection is None
+    assert not database.is_away()
+
+
+def test_a_read_is_done_again_once_and_not_for_ever() -> None:
+    read = Dying(end_by_the_server, times=5)
+    with pytest.raises(OperationalError, match="terminating connection"):
+        database.read(read)
+    assert read.calls == 2
+
+
+def test_a_write_is_never_done_twice() -> None:
+    write = Dying(end_by_the_server, times=1)
+    with pytest.raises(OperationalError, match="terminating connection"):
+        database.write(write)
+    assert write.calls == 1
+
+
+@pytest.mark.parametrize("silent_for", [0.2, 5.0])
+def test_a_slow_read_is_not_done_again(monkeypatch: pytest.MonkeyPatch, silent_for: float) -> None:
+    """Neither where we gave it up, nor where the server ended it: its time is over."""
+    monkeypatch.setattr(database, "ANSWER_TIMEOUT", silent_for)
+    calls = []
+
+    def slow() -> None:
+        calls.append(1)
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL statement_timeout = 400")
+            cursor.execute("SELECT pg_sleep(3)")
+
+    with pytest.raises(OperationalError):
+        database.read(slow)
+    assert len(calls) == 1
 
 
 def test_few_read_at_a_time_and_others_wait_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
