@@ -93,8 +93,8 @@ _MODEL_ROUTES = [
         Route(path, model_method, Family.GOOGLE, "generate_content", "POST")
         for path in (
             "v1beta/models/<path:name>",
-            # Some clients write no `models/` before names with a slash.
-            "v1beta/<path:name>",
+            # Some clients write no `models/` before names with a slash; what else they ask for there is nowhere.
+            *(f"v1beta/<path:name>:{method}" for method in MODEL_METHODS),
             # Here other clients read models by names that may have a colon.
             *(f"v1/models/<path:name>:{method}" for method in MODEL_METHODS),
             *(

@@ -45,6 +45,16 @@ def test_a_model_is_asked_at_every_path_of_googles_clients(caller: Caller, path:
     assert answer.json()["modelVersion"] == "echo"
 
 
+@pytest.mark.parametrize("method", ["get", "post", "delete"])
+@pytest.mark.parametrize("path", ["/v1beta/nothing", "/v1beta/files/abc", "/v1beta/nothing:translate", "/v1beta"])
+def test_a_path_that_is_nowhere_is_not_found_in_googles_words(caller: Caller, method: str, path: str) -> None:
+    answer = getattr(caller.client, method)(path, headers={"x-goog-api-key": caller.token})
+    status, word, message = error_of(answer)
+    assert (answer.status_code, status, word) == (404, 404, "NOT_FOUND")
+    assert message.startswith("There is nothing at this path")
+    assert nothing_happened(caller)
+
+
 @pytest.mark.parametrize("where", ["x-goog-api-key", "query", "bearer", "x-api-key"])
 def test_a_key_opens_the_door_wherever_googles_clients_put_it(caller: Caller, where: str) -> None:
     asked: dict[str, Any] = {
@@ -68,7 +78,7 @@ def test_a_key_in_the_query_is_written_nowhere(caller: Caller, caplog: pytest.Lo
     query = f"?key={caller.token}"
     assert ask(caller, key=None, query=query).status_code == 200
     assert ask(caller, "hi [[sandbox status=503]]", key=None, query=query).status_code == 503
-    assert caller.client.get(f"/v1beta/nothing{query}").status_code == 405
+    assert caller.client.get(f"/v1beta/nothing{query}").status_code == 404
     settle_all()
     rows = json.dumps(list(RequestLog.objects.values()), default=str)
     assert caller.token not in caplog.text + rows

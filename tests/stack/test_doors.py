@@ -125,6 +125,34 @@ def test_a_key_in_the_query_is_none_where_google_does_not_ask(product: Product) 
     assert ask(product, "POST", f"/v1/chat/completions?key={key}", json.dumps(CHAT).encode(), **JSON).status == 401
 
 
+GOOGLES_PATHS = [
+    "/v1beta/models/sandbox/echo:generateContent",
+    "/v1beta/sandbox/echo:generateContent",
+    "/v1/models/sandbox/echo:generateContent",
+    "/models/sandbox/echo:generateContent",
+    "/v1beta1/publishers/google/models/sandbox/echo:generateContent",
+]
+
+
+@pytest.mark.parametrize("path", GOOGLES_PATHS)
+def test_a_large_body_is_read_with_googles_key_in_the_query_and_not_without(product: Product, path: str) -> None:
+    def sized(size: int) -> bytes:
+        return json.dumps({"contents": [{"parts": [{"text": "x" * size}]}]}).encode()
+
+    query = f"?key={product.demo['apiKey']}"
+    # The product's limit is 200,000 bytes; what has more than 65,536 is looked at before it is read.
+    answer = ask(product, "POST", path + query, sized(150_000), **JSON)
+    assert answer.status == 200, answer.content
+    assert answer.json()["candidates"][0]["content"]["parts"] == [{"text": f"You said: {'x' * 150_000}"}]
+    for bad_path, size, status, word in (
+        (path, 150_000, 401, "UNAUTHENTICATED"),
+        (path + query[:-1], 150_000, 401, "UNAUTHENTICATED"),
+        (path + query, 200_001, 413, "INVALID_ARGUMENT"),
+    ):
+        refused = ask(product, "POST", bad_path, sized(size), **JSON)
+        assert (refused.status, refused.json()["error"]["status"]) == (status, word)
+
+
 PACKED = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}
 
 

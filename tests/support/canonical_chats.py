@@ -77,6 +77,9 @@ def _choices(draw: st.DrawFn, dialect: str, index: int) -> Choice:
         block.choice, block.block = index, number
     if audio is not None:
         audio.choice = index
+    annotations = draw(st.lists(_citations, max_size=2))
+    # Formats tell that there was a search by citing pages, if at all.
+    searches = draw(st.lists(texts, max_size=2)) if dialect == "any" else [""] * bool(annotations)
     return Choice(
         text=draw(texts if not calls and refusal is None and audio is None else maybe(texts)),
         reasoning=blocks,
@@ -84,7 +87,8 @@ def _choices(draw: st.DrawFn, dialect: str, index: int) -> Choice:
         tool_calls=calls,
         images=draw(st.lists(words.map("data:image/png;base64,{}".format), max_size=2)),
         audio=audio,
-        annotations=draw(st.lists(_citations, max_size=2)),
+        annotations=annotations,
+        searches=searches,
         logprobs=draw(maybe(st.fixed_dictionaries({"content": st.lists(unknown, max_size=2)}))),
         extra=draw(_opaque(dialect)),
         choice_extra=draw(_opaque(dialect)),

@@ -16,6 +16,7 @@ from apps.gateway.canonical.events import (
     OpaqueDelta,
     RefusalDelta,
     Reply,
+    Searched,
     Started,
     TextDelta,
     ToolCallDelta,
@@ -52,6 +53,7 @@ def _unfold_choice(index: int, choice: Choice) -> Iterator[Event]:
 
 
 def _unfold_message(index: int, choice: Choice) -> Iterator[Event]:
+    yield from (Searched(choice=index, query=query) for query in choice.searches)
     if choice.logprobs is not None:
         yield Logprobs(choice=index, logprobs=choice.logprobs)
     if choice.text is not None:

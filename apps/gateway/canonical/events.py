@@ -98,8 +98,14 @@ class Annotated(Event):
     annotation: dict[str, Any]
 
 
+class Searched(Event):
+    """The provider searched the web; `query` is what for, empty where it does not say."""
+
+    query: str = ""
+
+
 class Logprobs(Event):
-    """Log probabilities of the tokens just written, as OpenAI writes them."""
+    """Log probabilities of tokens, as OpenAI writes them: of the text that comes next, or of text before it."""
 
     logprobs: dict[str, Any]
 
@@ -169,6 +175,7 @@ class Choice(msgspec.Struct, kw_only=True):
     images: list[str] = []
     audio: AudioDelta | None = None
     annotations: list[dict[str, Any]] = []
+    searches: list[str] = []
     logprobs: dict[str, Any] | None = None
     extra: dict[str, dict[str, Any]] = {}
     choice_extra: dict[str, dict[str, Any]] = {}

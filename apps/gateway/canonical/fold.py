@@ -21,6 +21,7 @@ from apps.gateway.canonical.events import (
     ReasoningDelta,
     RefusalDelta,
     Reply,
+    Searched,
     Started,
     TextDelta,
     ToolCallDelta,
@@ -134,6 +135,8 @@ class _ChoiceBuilder:
                 self.sounds.append(event)
             case Annotated():
                 choice.annotations.append(event.annotation)
+            case Searched():
+                choice.searches.append(event.query)
             case Logprobs():
                 self.logprobs.append(event.logprobs)
             case OpaqueDelta():

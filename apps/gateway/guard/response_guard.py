@@ -21,6 +21,7 @@ from apps.gateway.canonical.events import (
     OpaqueDelta,
     ReasoningDelta,
     RefusalDelta,
+    Searched,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
@@ -70,6 +71,13 @@ class _Choice:
     logprobs: list[Logprobs] = field(default_factory=list)
     sounds: list[AudioDelta] = field(default_factory=list)
 
+    def hold(self, event: AudioDelta | Logprobs) -> None:
+        """Keep what is only told at the end."""
+        if isinstance(event, AudioDelta):
+            self.sounds.append(event)
+        else:
+            self.logprobs.append(event)
+
 
 class ResponseGuard:
     """What guardrails leave of an answer of so many choices; `whole` where it is not streamed."""
@@ -104,7 +112,9 @@ class ResponseGuard:
         match event:
             case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta() | ToolCallStarted():
                 pass
-            case Finished() | AudioDelta() | Logprobs() | Annotated() | OpaqueDelta(of="message" | "choice" | "stream"):
+            case Finished() | AudioDelta() | Logprobs() | Annotated() | Searched():
+                pass
+            case OpaqueDelta(of="message" | "choice" | "stream"):
                 pass
             case _:
                 yield event
@@ -130,12 +140,12 @@ class ResponseGuard:
             case ToolCallDelta():
                 if event.index in choice.calls:
                     choice.calls[event.index][1].append(event.arguments)
-            case AudioDelta():
-                choice.sounds.append(event)
-            case Logprobs():
-                choice.logprobs.append(event)
+            case AudioDelta() | Logprobs():
+                choice.hold(event)
             case Annotated():
                 yield from self._with_json(choice, event, event.annotation)
+            case Searched():
+                yield from self._search(choice, event)
             case OpaqueDelta():
                 if event.of == "stream" and "delta" not in event.data:
                     # Where a block of the provider's own begins or ends, text does, too.
@@ -213,6 +223,12 @@ class ResponseGuard:
             choice.blocked = True
         if not choice.blocked:
             yield from choice.sounds
+
+    def _search(self, choice: _Choice, event: Searched) -> Iterator[Event]:
+        """Yield a search, masked: the model wrote what it was for."""
+        query = self._screened(choice, event.query)
+        if not choice.blocked:
+            yield replace(event, query=query)
 
     def _with_json(self, choice: _Choice, event: Event, value: dict[str, Any]) -> Iterator[Event]:
         """Yield an event that holds a JSON value, which is masked itself."""

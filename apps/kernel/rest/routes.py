@@ -7,7 +7,7 @@ Imports no framework: the HTTP server reads this before its worker is patched.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -82,6 +82,12 @@ class RouteTable:
         self._families = {tuple(prefix.split("/")): family for prefix, family in unknown.items()}
         for prefix, family in _families_of_prefixes(self.rows):
             self._families.setdefault(prefix, family)
+        # Routes of another family than the paths around them: they are told by their whole pattern.
+        self._apart = [
+            (row.family, pattern)
+            for row, pattern in self._patterns
+            if self._family_around(row.prefix) is not row.family
+        ]
 
     def find(self, method: str, path: str) -> tuple[Route, dict[str, Any]] | None:
         """Return the model endpoint of a request with what its path says, None where there is none."""
@@ -124,8 +130,15 @@ class RouteTable:
         family = self._families.get(tuple(segments))
         if family is not None:
             return family
+        for family, pattern in self._apart:
+            if pattern.fullmatch(path):
+                return family
         if (canonical := self.canonical(path)) is not None:
             return self.family_of(canonical.path)
+        return self._family_around(segments)
+
+    def _family_around(self, segments: Sequence[str]) -> Family:
+        """Return the family of the longest prefix that has one."""
         for length in range(min(len(segments), _MOST_SEGMENTS), 0, -1):
             family = self._families.get(tuple(segments[:length]))
             if family is not None:

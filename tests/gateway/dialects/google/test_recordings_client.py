@@ -16,11 +16,14 @@ from google.genai import types
 from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Event, Failed, Started
 from apps.gateway.canonical.fold import fold
-from apps.gateway.dialects import google, vertex
+from apps.gateway.dialects import cohere, google, vertex
 from apps.gateway.dialects.google.client.field_names import camel_cased
 from apps.gateway.framing.sse import frames
 from tests.gateway.dialects.anthropic.test_recordings_anthropic import events_of as anthropic_events
 from tests.gateway.dialects.anthropic.test_recordings_anthropic import exchanges as anthropic_exchanges
+from tests.gateway.dialects.bedrock.test_recordings_bedrock import events_of as bedrock_events
+from tests.gateway.dialects.bedrock.test_recordings_bedrock import exchanges as bedrock_exchanges
+from tests.gateway.dialects.cohere.test_recordings_cohere import exchanges as cohere_exchanges
 from tests.gateway.dialects.google.test_recordings_google import (
     FAILURE_WORDS,
     HOSTS,
@@ -33,6 +36,9 @@ from tests.gateway.dialects.google.test_recordings_google import (
 from tests.gateway.dialects.openai.test_recordings_openai import HOSTS as OPENAI_HOSTS
 from tests.gateway.dialects.openai.test_recordings_openai import events_of as openai_events
 from tests.gateway.dialects.openai.test_recordings_openai import exchanges as openai_exchanges
+from tests.gateway.dialects.responses.test_recordings_responses import HOSTS as RESPONSES_HOSTS
+from tests.gateway.dialects.responses.test_recordings_responses import events_of as responses_events
+from tests.gateway.dialects.responses.test_recordings_responses import exchanges as responses_exchanges
 
 pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="there are no recordings in ../shared/recordings")
 
@@ -151,6 +157,15 @@ def answers() -> Iterator[tuple[str, list[Event]]]:
         for exchange in openai_exchanges(host):
             if exchange["status"] == 200:
                 yield exchange["name"], openai_events(exchange)
+    for host in RESPONSES_HOSTS:
+        for exchange in responses_exchanges(host):
+            if exchange["status"] == 200:
+                yield exchange["name"], responses_events(exchange)
+    for exchange in bedrock_exchanges():
+        if exchange["status"] == 200:
+            yield exchange["name"], bedrock_events(exchange)
+    for exchange in cohere_exchanges():
+        yield exchange["name"], list(cohere.read_reply(json.dumps(exchange["json"]).encode()))
 
 
 def test_other_makers_answers_say_the_same_to_googles_clients() -> None:

@@ -89,6 +89,10 @@ def response_of(exchange: dict[str, Any]) -> dict[str, Any]:
         return dict(json.loads(body_of(exchange)))
     told = [json.loads(line[5:]) for line in exchange["text"].splitlines() if line.startswith("data: {")]
     items = {event["output_index"]: event["item"] for event in told if event["type"] == "response.output_item.done"}
+    for event in told:
+        if event["type"] == "response.output_text.done" and event.get("logprobs"):
+            # Rounded in the item.
+            items[event["output_index"]]["content"][event["content_index"]]["logprobs"] = event["logprobs"]
     response: dict[str, Any] = told[-1]["response"]
     assert [item["type"] for item in response["output"]] == [items[index]["type"] for index in sorted(items)]
     return {**response, "output": [items[index] for index in sorted(items)]}

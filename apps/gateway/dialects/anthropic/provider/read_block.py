@@ -15,6 +15,7 @@ from apps.gateway.canonical.events import (
     Event,
     OpaqueDelta,
     ReasoningDelta,
+    Searched,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
@@ -23,6 +24,8 @@ from apps.gateway.dialects.anthropic.shared.wire import NAME, SIGNATURE_FORMAT, 
 
 Record = dict[str, Any]
 
+# The server's own tool whose calls other formats have words for.
+_SEARCH = "web_search"
 # The order in which an answer's blocks are written from the canonical language, and their fields.
 _ORDER = {"thinking": 0, "redacted_thinking": 0, "text": 1, "tool_use": 2}
 _FIELDS = {
@@ -94,7 +97,11 @@ class BlockReader:
                 cited = {"url": url, "title": citation.get("title") or "", "start_index": block.at}
                 note = {"type": "url_citation", "url_citation": {**cited, "end_index": self._written}}
                 events.append(Annotated(annotation=note))
-        self._content.append(block.whole())
+        whole = block.whole()
+        if block.kind == "server_tool_use" and whole.get("name") == _SEARCH:
+            query = whole["input"].get("query") if isinstance(whole.get("input"), dict) else None
+            events.append(Searched(query=_text(query) or ""))
+        self._content.append(whole)
 
     def close(self, events: list[Event]) -> None:
         """Add what is left to say: the blocks as they were, when the canonical language does not say it all."""

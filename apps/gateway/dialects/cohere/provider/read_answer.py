@@ -76,9 +76,9 @@ class _Answer:
             return [unreadable_answer("The provider sent an answer without a message")]
         events: list[Event] = []
         self._start(answer, events)
-        self._message.read_whole(message, events)
         if isinstance(items := answer.get("logprobs"), list):
             self._message.read_logprobs(items, events)
+        self._message.read_whole(message, events)
         rest = {name: value for name, value in answer.items() if name not in _KNOWN and value is not None}
         return self._end(answer, rest, events)
 
@@ -106,9 +106,9 @@ class _Answer:
         """Add what an event in the middle of a stream says; one of a kind not known here says nothing."""
         place = piece.get("index")
         if kind in ("content-start", "content-delta"):
-            self._message.read_content(message.get("content"), place, events)
             if (item := piece.get("logprobs")) is not None:
                 self._message.read_logprobs(item if isinstance(item, list) else [item], events)
+            self._message.read_content(message.get("content"), place, events)
         elif kind == "tool-plan-delta":
             self._message.read_plan(message.get("tool_plan"), events)
         elif kind == "tool-call-start":

@@ -11,8 +11,9 @@ from typing import Any
 from apps.gateway.dialects.google.shared.wire import Record
 
 
-def write_grounding(citations: list[Record], text: str) -> Record | None:
-    """Return what pieces of a text rest on: each source once, and the pieces that it supports; None for nothing."""
+def write_grounding(citations: list[Record], text: str, queries: list[str]) -> Record:
+    """Return what was searched for and what pieces of a text rest on: each source once, and the pieces that it
+    supports; empty for nothing."""
     sources: dict[tuple[str, str], int] = {}
     supports: dict[tuple[int, int], list[int]] = {}
     for citation in citations:
@@ -25,9 +26,11 @@ def write_grounding(citations: list[Record], text: str) -> Record | None:
         supported = supports.setdefault((min(start, len(text)), min(end, len(text))), [])
         if source not in supported:
             supported.append(source)
+    searched: Record = {"webSearchQueries": asked} if (asked := list(filter(None, queries))) else {}
     if not sources:
-        return None
+        return searched
     return {
+        **searched,
         "groundingChunks": [{"web": {"uri": url, "title": title}} for url, title in sources],
         "groundingSupports": [
             {"segment": _segment(text, start, end), "groundingChunkIndices": indices}
@@ -48,9 +51,9 @@ def _segment(text: str, start: int, end: int) -> Record:
     return {"startIndex": before, **wire} if before else wire
 
 
-def write_logprobs(logprobs: Record) -> Record:
-    """Return log probabilities in Google's words."""
-    tokens = [token for token in logprobs.get("content") or () if isinstance(token, dict)]
+def write_logprobs(likely: list[Any]) -> Record:
+    """Return log probabilities, as OpenAI writes them, in Google's words."""
+    tokens = [token for token in likely if isinstance(token, dict)]
     wire: Record = {"chosenCandidates": [_token(token) for token in tokens]}
     if any(token.get("top_logprobs") for token in tokens):
         wire["topCandidates"] = [

@@ -21,6 +21,7 @@ from apps.gateway.canonical.events import (
     OpaqueDelta,
     RefusalDelta,
     Reply,
+    Searched,
     Started,
     Summary,
     TextDelta,
@@ -140,9 +141,11 @@ class _Candidate:
     def __init__(self, writer: PartWriter) -> None:
         self.writer = writer
         self.parts: list[Record] = []
-        self.logprobs: Record | None = None
+        # Log probabilities that no response has told yet.
+        self.likely: list[Any] | None = None
         self._texts: list[str] = []
         self._citations: list[Record] = []
+        self._queries: list[str] = []
         self._own: Record = {}
         self._end: Finished | None = None
 
@@ -162,9 +165,9 @@ class _Candidate:
         for event in events:
             self.parts += self.writer.write(event)
         self._texts = [choice.text or ""]
-        self._citations = choice.annotations
+        self._citations, self._queries = choice.annotations, choice.searches
         self._own = dict(choice.choice_extra.get(NAME, {}))
-        self.logprobs = None if choice.logprobs is None else write_logprobs(choice.logprobs)
+        self.likely = None if choice.logprobs is None else choice.logprobs.get("content") or []
         if choice.finish is not None:
             self._end = Finished(reason=choice.finish, native=choice.native_finish)
 
@@ -174,8 +177,10 @@ class _Candidate:
             self._texts.append(event.text)
         elif isinstance(event, Annotated):
             self._citations.append(event.annotation)
+        elif isinstance(event, Searched):
+            self._queries.append(event.query)
         elif isinstance(event, Logprobs):
-            self.logprobs = write_logprobs(event.logprobs)
+            self.likely = [*(self.likely or ()), *(event.logprobs.get("content") or ())]
         elif isinstance(event, Finished):
             self._end = event
         elif isinstance(event, OpaqueDelta) and event.dialect == NAME and event.of == "choice":
@@ -190,10 +195,11 @@ class _Candidate:
             "index": index,
             **self._own,
         }
-        if self.logprobs is not None:
-            wire["logprobsResult"] = self.logprobs
-        if _GROUNDING not in wire and (grounding := write_grounding(self._citations, "".join(self._texts))):
-            wire[_GROUNDING] = grounding
+        if self.likely is not None:
+            wire["logprobsResult"] = write_logprobs(self.likely)
+        if _GROUNDING not in wire:
+            grounding = write_grounding(self._citations, "".join(self._texts), self._queries)
+            wire |= {_GROUNDING: grounding} if grounding else {}
         return wire
 
 
@@ -228,9 +234,9 @@ class _Stream:
 
     def _chunk(self, index: int, candidate: _Candidate, parts: list[Record]) -> bytes:
         beside = b""
-        if candidate.logprobs is not None:
-            beside = b',"logprobsResult":' + encode(candidate.logprobs)
-            candidate.logprobs = None
+        if candidate.likely is not None:
+            beside = b',"logprobsResult":' + encode(write_logprobs(candidate.likely))
+            candidate.likely = None
         if not self._tail:
             self._started(Started())
         self._begun = True

@@ -15,6 +15,7 @@ from apps.gateway.canonical.events import (
     Logprobs,
     OpaqueDelta,
     ReasoningDelta,
+    Searched,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
@@ -50,20 +51,20 @@ class CandidateReader:
         self._layout = Layout()
         self._around: Record = {}
         self._grounding: Record = {}
+        # Searches that were told in the middle of the text.
+        self._late: list[Event] = []
 
     def read(self, candidate: Record, events: list[Event]) -> None:
-        """Add the events of a candidate, or of more of it."""
+        """Add the events of a candidate, or of more of it: what is said of its parts comes before them."""
+        if isinstance(grounding := candidate.get("groundingMetadata"), dict):
+            self._read_grounding(grounding, events)
+        if isinstance(logprobs := candidate.get("logprobsResult"), dict):
+            events.append(Logprobs(choice=self._index, logprobs=_logprobs(logprobs)))
         content = candidate.get("content")
         parts = content.get("parts") if isinstance(content, dict) else None
         for part in parts if isinstance(parts, list) else ():
             if isinstance(part, dict):
                 self._read_part(part, events)
-        if isinstance(logprobs := candidate.get("logprobsResult"), dict):
-            events.append(Logprobs(choice=self._index, logprobs=_logprobs(logprobs)))
-        if isinstance(grounding := candidate.get("groundingMetadata"), dict):
-            self.queries.update(read_queries(grounding))
-            if grounding.get("groundingChunks"):
-                self._grounding = grounding
         if isinstance(word := candidate.get("finishReason"), str) and word:
             self.finish_word = word
         self._around |= {
@@ -72,6 +73,7 @@ class CandidateReader:
 
     def end(self, events: list[Event]) -> None:
         """Add what is only known now: citations of the whole text, and what no other format has words for."""
+        events += self._late
         if self._grounding:
             citations = read_citations(self._grounding, "".join(self._texts))
             events.extend(Annotated(choice=self._index, annotation=citation) for citation in citations)
@@ -79,6 +81,16 @@ class CandidateReader:
             events.append(OpaqueDelta(choice=self._index, dialect=NAME, data={"parts": entries}))
         if self._around:
             events.append(OpaqueDelta(choice=self._index, dialect=NAME, data=self._around, of="choice"))
+
+    def _read_grounding(self, grounding: Record, events: list[Event]) -> None:
+        """Add the searches that were not told yet, none of them in the middle of the text, and keep what the answer's
+        citations are read from."""
+        for query in read_queries(grounding):
+            if query not in self.queries:
+                self.queries.add(query)
+                (self._late if self._texts else events).append(Searched(choice=self._index, query=query))
+        if grounding.get("groundingChunks"):
+            self._grounding = grounding
 
     def _read_part(self, part: Record, events: list[Event]) -> None:
         signature = part.get("thoughtSignature")

@@ -17,6 +17,7 @@ from apps.gateway.canonical.events import (
     Event,
     Finished,
     OpaqueDelta,
+    Searched,
     Started,
     TextDelta,
     UsageReported,
@@ -195,8 +196,9 @@ class _Answer:
         events: list[Event] = []
         for index, reader in sorted(self._choices.items()):
             reader.end(events)
-            if not self._cites:
-                events += [Annotated(choice=index, annotation=page) for page in read_sources(self._extra)]
+            if not self._cites and (pages := read_sources(self._extra)):
+                events.append(Searched(choice=index))
+                events += [Annotated(choice=index, annotation=page) for page in pages]
             word = reader.finish_word
             reason = FINISH_REASONS.get(word.lower(), "stop") if word else "stop"
             if reason == "stop" and reader.has_calls:

@@ -17,6 +17,7 @@ from apps.gateway.canonical.events import (
     OpaqueDelta,
     ReasoningDelta,
     RefusalDelta,
+    Searched,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
@@ -68,7 +69,9 @@ class ChoiceReader:
         self._calls: dict[int, _Call] = {}
         self._count = 0
         self._blocks: dict[str, int] = {}
-        self._said = self._said_nothing = False
+        self._said = self._said_nothing = self._searched = False
+        # A search that was told in the middle of the text.
+        self._late: list[Event] = []
 
     @property
     def has_calls(self) -> bool:
@@ -90,6 +93,7 @@ class ChoiceReader:
                 events.append(OpaqueDelta(choice=self._index, dialect=NAME, data=extra))
         if len(delta) > 1 or "content" not in delta:
             self._read_reasoning(delta, events)
+            self._read_search(delta.get("annotations"), events)
         content = delta.get("content")
         if isinstance(content, str):
             self._say(content, events)
@@ -101,6 +105,7 @@ class ChoiceReader:
 
     def end(self, events: list[Event]) -> None:
         """Add what could only be said now: that the text is empty, not absent; that a call has no name."""
+        events += self._late
         if self._said_nothing and not self._said:
             events.append(TextDelta(choice=self._index, text=""))
         for call in self._calls.values():
@@ -113,6 +118,15 @@ class ChoiceReader:
             events.append(TextDelta(choice=self._index, text=text))
         else:
             self._said_nothing = True
+
+    def _read_search(self, annotations: Any, events: list[Event]) -> None:
+        """Add the search that cited pages of the web were found by, not in the middle of the text; what it was for is
+        not told."""
+        if self._searched or not isinstance(annotations, list):
+            return
+        if any(isinstance(note, dict) and note.get("type") == "url_citation" for note in annotations):
+            self._searched = True
+            (self._late if self._said else events).append(Searched(choice=self._index))
 
     def _think(self, thought: Any, events: list[Event]) -> None:
         if isinstance(thought, str) and thought:

@@ -10,6 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from apps.gateway.canonical.events import ToolCallStarted
+from apps.gateway.dialects.openai.shared.wire import PARKED
+from apps.gateway.dialects.responses.client.text_notes import citation_of, logprob_of
 from apps.gateway.dialects.responses.shared.wire import new_id
 
 Record = dict[str, Any]
@@ -22,6 +24,7 @@ _PREFIXES: Final = {
     "reasoning": "rs_",
     "function_call": "fc_",
     "custom_tool_call": "ctc_",
+    "web_search_call": "ws_",
 }
 
 
@@ -89,11 +92,12 @@ class _TextPart:
         self.logprobs: list[Record] = []
 
     def wire(self) -> Record:
-        """Return the part as it is now."""
+        """Return the part as it is now, in lists of its own: more may be noted before it is written."""
         text = "".join(self.text)
         if self.kind == "refusal":
             return {"type": "refusal", "refusal": text}
-        return {"type": "output_text", "annotations": self.annotations, "logprobs": self.logprobs, "text": text}
+        notes = {"annotations": [*self.annotations], "logprobs": [*self.logprobs]}
+        return {"type": "output_text", **notes, "text": text}
 
 
 class MessageItem(Item):
@@ -117,30 +121,35 @@ class MessageItem(Item):
         """Return whether it says anything but words of refusal."""
         return any(part.kind == "output_text" for part in self._parts)
 
-    def say(self, kind: str, text: str, told: list[Record], start: int) -> None:
-        """Tell more text of a kind, which begins behind `start` characters of the answer where it is a new part."""
-        part = self._part(kind, told, start)
-        part.text.append(text)
-        place = self.at(content_index=len(self._parts) - 1)
-        if kind == "refusal":
-            told.append({"type": "response.refusal.delta", **place, "delta": text})
-        else:
-            told.append({"type": "response.output_text.delta", **place, "delta": text, "logprobs": []})
+    def say(self, text: str, told: list[Record], start: int, likely: list[Record]) -> None:
+        """Tell more text, which begins behind `start` characters of the answer where it is a new part, with the log
+        probabilities of its tokens."""
+        self._tell(self._part("output_text", told, start), text, told, likely)
+
+    def decline(self, text: str, told: list[Record], start: int) -> None:
+        """Tell more words of refusal."""
+        self._part("refusal", told, start).text.append(text)
+        told.append({"type": "response.refusal.delta", **self.at(content_index=len(self._parts) - 1), "delta": text})
 
     def annotate(self, note: Record, told: list[Record], start: int) -> None:
         """Tell a citation of the text; one that is told late only stands in the whole item."""
-        texts = [part for part in self._parts if part.kind == "output_text"]
-        part = texts[-1] if texts else self._part("output_text", told, start)
+        part = self._last_text(told, start)
         part.annotations.append(citation_of(note, part.start, sum(map(len, part.text))))
         if not self.done and part is self._open:
             place = self.at(content_index=len(self._parts) - 1, annotation_index=len(part.annotations) - 1)
             told.append({"type": "response.output_text.annotation.added", **place, "annotation": part.annotations[-1]})
 
-    def add_logprobs(self, entries: list[Any], told: list[Record], start: int) -> None:
-        """Take in log probabilities of the words that were just said, or are about to be."""
-        texts = [part for part in self._parts if part.kind == "output_text"]
-        part = texts[-1] if texts else self._part("output_text", told, start)
-        part.logprobs += [logprob_of(entry) for entry in entries if isinstance(entry, dict)]
+    def park(self, note: Record) -> None:
+        """Keep a note of a kind that strict clients refuse beside the text."""
+        self._around.setdefault(PARKED, {"annotations": []})["annotations"].append(note)
+
+    def add_logprobs(self, likely: list[Record], told: list[Record], start: int) -> None:
+        """Tell log probabilities of words that were said; where that part is over, they stand in the item alone."""
+        part = self._last_text(told, start)
+        if part is self._open:
+            self._tell(part, "", told, likely)
+        else:
+            part.logprobs += map(logprob_of, likely)
 
     def end_part(self, told: list[Record]) -> None:
         """Tell that the part that is open is over."""
@@ -158,6 +167,17 @@ class MessageItem(Item):
     def end(self, told: list[Record]) -> None:
         """End the last part."""
         self.end_part(told)
+
+    def _tell(self, part: _TextPart, text: str, told: list[Record], likely: list[Record]) -> None:
+        part.text.append(text)
+        logprobs = [logprob_of(entry) for entry in likely]
+        part.logprobs += logprobs
+        place = self.at(content_index=len(self._parts) - 1)
+        told.append({"type": "response.output_text.delta", **place, "delta": text, "logprobs": logprobs})
+
+    def _last_text(self, told: list[Record], start: int) -> _TextPart:
+        texts = [part for part in self._parts if part.kind == "output_text"]
+        return texts[-1] if texts else self._part("output_text", told, start)
 
     def _part(self, kind: str, told: list[Record], start: int) -> _TextPart:
         part = self._open
@@ -256,34 +276,3 @@ def picture_item(url: str, around: Record | None) -> ForeignItem | None:
     wire = {"id": new_id("ig_"), "status": "completed", **(around or {}), "type": "image_generation_call"}
     wire["output_format"] = head.removeprefix(_PICTURE_BEGINS).removesuffix(_BASE64)
     return ForeignItem({**wire, "result": data})
-
-
-def citation_of(note: Record, start: int, length: int) -> Record:
-    """Return a citation flat, as this format has it, placed within a part that begins behind `start` characters."""
-    page = note.get("url_citation")
-    if not isinstance(page, dict):
-        return note
-    places = [page.get(name) for name in ("start_index", "end_index")]
-    begins, ends = (place - start if isinstance(place, int) and place >= start else None for place in places)
-    title, url = page.get("title"), page.get("url")
-    return {
-        "type": "url_citation",
-        **page,
-        "start_index": 0 if begins is None else begins,
-        "end_index": length if ends is None else ends,
-        "title": title if isinstance(title, str) else "",
-        "url": url if isinstance(url, str) else "",
-    }
-
-
-def logprob_of(entry: Record) -> Record:
-    """Return a log probability with all fields that clients count on."""
-    tops = entry.get("top_logprobs")
-    likely = [_logprob(top) for top in tops if isinstance(top, dict)] if isinstance(tops, list) else []
-    return {**_logprob(entry), "top_logprobs": likely}
-
-
-def _logprob(entry: Record) -> Record:
-    token = entry.get("token")
-    stated = {name: value for name, value in entry.items() if value is not None}
-    return {"bytes": list(token.encode("utf-8", "replace")) if isinstance(token, str) else [], **stated}

@@ -18,6 +18,7 @@ from apps.gateway.canonical.events import (
     OpaqueDelta,
     ReasoningDelta,
     RefusalDelta,
+    Searched,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
@@ -32,6 +33,7 @@ from apps.gateway.dialects.responses.client.output_items import (
     picture_item,
 )
 from apps.gateway.dialects.responses.client.reasoning_item import ReasoningItem
+from apps.gateway.dialects.responses.client.search_item import SearchItem
 from apps.gateway.dialects.responses.shared.item_marks import SAID
 from apps.gateway.dialects.responses.shared.wire import NAME
 
@@ -57,6 +59,12 @@ class OutputItems:
         self._place = 0
         self._marked = False
         self._written = 0
+        # Log probabilities of tokens whose text has not come.
+        self._likely: list[Record] = []
+        # Seals on what is said by a message that goes on.
+        self._seals: ReasoningItem | None = None
+        # Whether more text is another message, though citations of the one that is open may follow.
+        self._parted = False
 
     def write(self, event: Event) -> None:
         """Take one event in; what belongs around items says nothing here."""
@@ -70,31 +78,60 @@ class OutputItems:
 
     def close(self, *, incomplete: bool) -> None:
         """End every item that is open; the last one is `incomplete` where the answer was cut off."""
+        if self._likely:
+            self._place_logprobs(self._message(late=True))
+        last = next((item for item in (self._current, *self._items[::-1]) if item is not None and not item.done), None)
         for item in self._items:
             if not item.done:
-                item.close(self.told, incomplete=incomplete and item is self._items[-1])
+                item.close(self.told, incomplete=incomplete and item is last)
 
     # --- what is said
 
     def _text(self, event: TextDelta) -> None:
         if event.text:
-            self._message().say("output_text", event.text, self.told, self._written)
+            likely, self._likely = self._likely, []
+            self._message().say(event.text, self.told, self._written, likely)
             self._written += len(event.text)
 
     def _refusal(self, event: RefusalDelta) -> None:
         if event.text:
-            self._message().say("refusal", event.text, self.told, self._written)
+            self._message().decline(event.text, self.told, self._written)
 
     def _annotated(self, event: Annotated) -> None:
-        self._message(late=True).annotate(event.annotation, self.told, self._written)
+        message = self._message(late=True)
+        if event.annotation.get("type") == "url_citation":
+            message.annotate(event.annotation, self.told, self._written)
+        else:
+            message.park(event.annotation)
 
     def _logprobs(self, event: Logprobs) -> None:
-        if isinstance(entries := event.logprobs.get("content"), list) and entries:
-            self._message(late=True).add_logprobs(entries, self.told, self._written)
+        if isinstance(entries := event.logprobs.get("content"), list):
+            self._likely += (entry for entry in entries if isinstance(entry, dict))
+
+    def _place_logprobs(self, message: MessageItem) -> None:
+        """Put log probabilities that no text has followed to the text before them."""
+        likely, self._likely = self._likely, []
+        message.add_logprobs(likely, self.told, self._written)
+
+    def _searched(self, event: Searched) -> None:
+        item, message = SearchItem(event.query), self._current
+        if isinstance(message, MessageItem) and not message.done:
+            # Citations of it may follow.
+            self._parted = True
+            self._add(item)
+        else:
+            self._begin(item)
+        item.close(self.told, incomplete=False)
 
     def _reasoning(self, event: ReasoningDelta) -> None:
         announced = self._take_announced(_REASONING)
         item = self._current
+        if announced is None and not event.text and isinstance(item, MessageItem) and not item.done:
+            if self._seals is None or not self._seals.holds(event):
+                self._seals = ReasoningItem(self._cipher, None, event.id)
+                self._add(self._seals)
+            self._seals.think(event, self.told)
+            return
         if announced is not None or not isinstance(item, ReasoningItem) or item.done or not item.holds(event):
             item = ReasoningItem(self._cipher, announced, event.id)
             self._begin(item, placed=announced is not None)
@@ -138,6 +175,8 @@ class OutputItems:
     def _mark(self, data: Record) -> None:
         at = cast(int, data.get("at"))
         wire, placed = data.get("item"), self._placed.get(at)
+        if self._likely and isinstance(placed, MessageItem) and placed.has_text:
+            self._place_logprobs(placed)
         if isinstance(wire, dict):
             self._announce(wire, at)
         elif isinstance(event := data.get("event"), dict) and isinstance(placed, ForeignItem):
@@ -186,7 +225,7 @@ class OutputItems:
         """Return the message that is open, else a new one; what comes `late` may belong to one that is over."""
         announced = self._take_announced(_MESSAGE)
         if announced is None:
-            if isinstance(self._current, MessageItem) and not self._current.done:
+            if isinstance(self._current, MessageItem) and not self._current.done and (late or not self._parted):
                 return self._current
             if late:
                 messages = [item for item in self._items if isinstance(item, MessageItem) and item.has_text]
@@ -199,9 +238,14 @@ class OutputItems:
     def _begin(self, item: Item, *, placed: bool = False) -> None:
         """Open an item; one that was open before it is over, unless it is a call whose arguments are not whole, or a
         provider says when it is over."""
-        before = self._current
+        before, self._parted = self._current, False
+        if self._likely and isinstance(before, MessageItem) and before.has_text:
+            self._place_logprobs(before)
         if before is not None and not before.done and before.is_whole() and not before.placed:
             before.close(self.told, incomplete=False)
+        seals, self._seals = self._seals, None
+        if seals is not None:
+            seals.close(self.told, incomplete=False)
         if placed:
             item.placed = True
             self._placed[self._place] = item
@@ -224,6 +268,7 @@ _WRITERS = cast(
         ToolCallDelta: OutputItems._call_delta,
         ImageMade: OutputItems._image,
         Annotated: OutputItems._annotated,
+        Searched: OutputItems._searched,
         Logprobs: OutputItems._logprobs,
         OpaqueDelta: OutputItems._opaque,
     },

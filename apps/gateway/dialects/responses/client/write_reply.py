@@ -22,6 +22,7 @@ from apps.gateway.canonical.events import (
     OpaqueDelta,
     RefusalDelta,
     Reply,
+    Searched,
     Started,
     Summary,
     TextDelta,
@@ -151,12 +152,13 @@ def _events_of(reply: Reply) -> Iterator[Event]:
     yield from (replace(block, choice=0) for block in choice.reasoning)
     for dialect, data in choice.extra.items():
         yield OpaqueDelta(dialect=dialect, data=data)
+    yield from (Searched(query=query) for query in choice.searches)
+    if choice.logprobs is not None:
+        yield Logprobs(logprobs=choice.logprobs)
     if choice.text is not None:
         yield TextDelta(text=choice.text)
     if choice.refusal is not None:
         yield RefusalDelta(text=choice.refusal)
-    if choice.logprobs is not None:
-        yield Logprobs(logprobs=choice.logprobs)
     yield from (Annotated(annotation=annotation) for annotation in choice.annotations)
     yield from (ImageMade(url=url) for url in choice.images)
     for index, call in enumerate(choice.tool_calls):

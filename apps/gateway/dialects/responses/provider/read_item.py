@@ -8,6 +8,7 @@ around items.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from apps.gateway.canonical.events import (
@@ -49,13 +50,14 @@ _REASONING_FORMATS = {"summary": SIGNATURE_FORMAT, "reasoning_text": UNSIGNED_FO
 class _Piece:
     """A part of an item's text: what was said of it so far."""
 
-    __slots__ = ("annotations", "at", "block", "text")
+    __slots__ = ("annotations", "at", "block", "logprobs", "text")
 
     def __init__(self, at: int, block: int) -> None:
         self.at = at
         self.block = block
         self.text: list[str] = []
-        self.annotations = 0
+        # How many of them were told.
+        self.annotations = self.logprobs = 0
 
 
 class _Item:
@@ -101,13 +103,15 @@ class ItemReader:
                 events.append(mark(item.index, item=wire))
                 self._shown = item
 
-    def go_on(self, index: int, kind: str, number: Any, delta: Any, events: list[Event]) -> None:
+    def go_on(self, index: int, kind: str, number: Any, wire: Record, events: list[Event]) -> None:
         """Add the events of a delta: more of the piece `number` of an item."""
-        if isinstance(delta, str) and delta:
+        delta, logprobs = wire.get("delta"), wire.get("logprobs")
+        likely = logprobs if kind == "output_text" and isinstance(logprobs, list) else []
+        if isinstance(delta, str) and (delta or likely):
             item = self._items.get(index)
             if item is None:
                 item = self._items[index] = _Item(index, {})
-            self._say(item, kind, number if isinstance(number, int) else 0, delta, events)
+            self._say(item, kind, number if isinstance(number, int) else 0, delta, events, likely)
 
     def note(self, index: int, wire: Record, events: list[Event]) -> None:
         """Add how an item comes along that only this format has, for clients of this format."""
@@ -191,14 +195,18 @@ class ItemReader:
             self._blocks += kind in _REASONING_FORMATS
         return piece
 
-    def _say(self, item: _Item, kind: str, number: int, text: str, events: list[Event]) -> None:
-        """Add more of a piece."""
+    def _say(
+        self, item: _Item, kind: str, number: int, text: str, events: list[Event], logprobs: Sequence[Any] = ()
+    ) -> None:
+        """Add more of a piece, and the log probabilities of its tokens."""
         piece = self._piece(item, kind, number)
         piece.text.append(text)
         self._show_part(item, kind, number, events)
         if kind == "output_text":
             self._written += len(text)
-            events.append(TextDelta(text=text))
+            self._add_logprobs(piece, logprobs, events)
+            if text:
+                events.append(TextDelta(text=text))
         elif kind == "refusal":
             events.append(RefusalDelta(text=text))
         elif kind in _REASONING_FORMATS:
@@ -236,11 +244,16 @@ class ItemReader:
                 continue
             piece = self._piece(item, "output_text", number)
             self._complete(item, "output_text", number, part.get("text"), events)
-            if isinstance(logprobs := part.get("logprobs"), list) and logprobs:
-                events.append(Logprobs(logprobs={"content": logprobs}))
+            if isinstance(logprobs := part.get("logprobs"), list):
+                self._add_logprobs(piece, logprobs[piece.logprobs :], events)
             annotations = part.get("annotations")
             for annotation in (annotations if isinstance(annotations, list) else [])[piece.annotations :]:
                 self._annotate(item, number, annotation, events)
+
+    def _add_logprobs(self, piece: _Piece, logprobs: Sequence[Any], events: list[Event]) -> None:
+        if logprobs:
+            piece.logprobs += len(logprobs)
+            events.append(Logprobs(logprobs={"content": list(logprobs)}))
 
     def _annotate(self, item: _Item, number: int, annotation: Any, events: list[Event]) -> None:
         """Add a citation: of a page as OpenAI's chat format has it, of anything else as it is."""

@@ -1,0 +1,214 @@
+"""Real traffic before clients of other formats: what a provider said comes out the same in OpenAI's Responses format,
+for every maker, and in Anthropic's for Google's and Cohere's models; in types that the makers' own clients take.
+
+The recordings are not part of the project; without them these tests are skipped. Other pairs of formats are tested with
+each format's own recordings.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import chain
+from typing import Any
+
+import pytest
+from anthropic.types.beta import BetaMessage, BetaRawMessageStreamEvent
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
+
+from apps.gateway.canonical.chat import Reasoning
+from apps.gateway.canonical.events import Choice, Event, Failed, Reply, Summary
+from apps.gateway.canonical.fold import fold
+from apps.gateway.dialects import anthropic, cohere, responses
+from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.framing.sse import frames
+from apps.kernel.usage import Usage
+from tests.gateway.dialects.anthropic import test_recordings_anthropic as anthropics
+from tests.gateway.dialects.bedrock import test_recordings_bedrock as bedrocks
+from tests.gateway.dialects.cohere import test_recordings_cohere as coheres
+from tests.gateway.dialects.google import test_recordings_google as googles
+from tests.gateway.dialects.openai import test_recordings_openai as openais
+from tests.support.anthropic_stream import assert_in_order
+from tests.support.unfolding import unfold
+
+RECORDINGS = openais.RECORDINGS
+RESPONSE_EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
+MESSAGE_EVENTS: TypeAdapter[Any] = TypeAdapter(BetaRawMessageStreamEvent)
+ANTHROPICS = anthropic.read_request(b'{"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "?"}]}')
+# By provider's format, where its recordings are read, and what tells their hosts apart.
+SOURCES: dict[str, tuple[Any, list[tuple[str, ...]]]] = {
+    "anthropic": (anthropics, [()]),
+    "bedrock": (bedrocks, [()]),
+    "google": (googles, [(host,) for host in googles.HOSTS]),
+    "openai": (openais, [(host,) for host in openais.HOSTS]),
+}
+
+pytestmark = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="there are no recordings in ../shared/recordings")
+
+
+# How many answers there are, and in how many of them the model thinks, calls and searches.
+COUNTS = {
+    "anthropic": {"all": 199, "thinking": 21, "calls": 76, "searches": 8},
+    "bedrock": {"all": 137, "thinking": 16, "calls": 57, "searches": 0},
+    "cohere": {"all": 4, "thinking": 2, "calls": 1, "searches": 0},
+    "google": {"all": 322, "thinking": 76, "calls": 171, "searches": 6},
+    "openai": {"all": 327, "thinking": 46, "calls": 128, "searches": 1},
+}
+
+
+class Cipher:
+    """Encrypts nothing, but changes what it is given."""
+
+    def encrypt(self, content: bytes) -> str:
+        return base64.b64encode(content).decode()
+
+    def decrypt(self, text: str) -> bytes:
+        return base64.b64decode(text)
+
+
+ASKED = responses.Asked(cipher=Cipher())
+RESPONSES = responses.read_wire({"model": "m", "input": "?"}, b"{}", ASKED)
+
+
+def answers_of(provider: str) -> Iterator[tuple[str, list[Event]]]:
+    """Yield the name and the events of every recorded answer in a provider's format that is one."""
+    if provider == "cohere":
+        # They are all plain: a stream of what they say.
+        for exchange in coheres.exchanges():
+            yield exchange["name"], list(unfold(fold(cohere.read_reply(json.dumps(exchange["json"]).encode()))))
+        return
+    module, hosts = SOURCES[provider]
+    exchanges = chain.from_iterable(module.exchanges(*host) for host in hosts)
+    for exchange in exchanges:
+        if exchange["status"] == 200:
+            events = module.events_of(exchange)
+            if not isinstance(events[-1], Failed):
+                yield exchange["name"], events
+
+
+def said_by(choice: Choice) -> dict[str, Any]:
+    """Return what an answer says that every format has words for; pictures by address are words in some."""
+    by_address = "".join(f"![image]({url})" for url in choice.images if not url.startswith("data:"))
+    transcript = choice.audio.transcript if choice.audio is not None else ""
+    return {
+        "text": (choice.text or "") + by_address,
+        "sound": transcript,
+        "refusal": choice.refusal or "",
+        "calls": [(call.id, call.name, meaning_of(call.arguments)) for call in choice.tool_calls],
+        "finish": choice.finish,
+        "cited": [note["url_citation"]["url"] for note in choice.annotations if note.get("type") == "url_citation"],
+    }
+
+
+def meaning_of(arguments: str) -> Any:
+    """Return a call's arguments; nothing is the same as no arguments."""
+    try:
+        return json.loads(arguments or "{}")
+    except ValueError:
+        return arguments
+
+
+def summary_of(reply: Reply) -> Summary:
+    """Return the gateway's last word on an answer: what its provider counted."""
+    return Summary(
+        usage=reply.usage or Usage(), cost={"total": Decimal("0.0000012")}, metadata={"used_model": "the-model"}
+    )
+
+
+def assert_counted(read: Reply, reply: Reply) -> None:
+    """What a client reads as its usage is what the provider counted."""
+    counted, usage = read.usage, reply.usage or Usage()
+    assert counted is not None
+    assert (counted.prompt_tokens, counted.completion_tokens) == (usage.prompt_tokens, usage.completion_tokens)
+    assert counted.cache_read == usage.cache_read
+
+
+@pytest.mark.parametrize("provider", ["anthropic", "bedrock", "cohere", "google", "openai"])
+def test_an_answer_says_the_same_to_clients_of_the_responses_format(provider: str) -> None:
+    counts: Counter[str] = Counter()
+    for name, events in answers_of(provider):
+        reply = fold(list(events))
+        summary, choice = summary_of(reply), reply.choices[0]
+        plain = json.loads(encode(responses.response_of([*events, summary], RESPONSES)))
+        written = list(frames(responses.write_events([*events, summary], RESPONSES)))
+        told = [json.loads(data) for data in written]
+        Response.model_validate(plain)
+        for event in told:
+            RESPONSE_EVENTS.validate_python(event)
+        assert_numbered(told)
+        # The ids of items are made up anew.
+        assert without_ids(told[-1]["response"]["output"]) == without_ids(plain["output"]), name
+        for read in (fold(responses.read_reply(encode(plain))), fold(responses.read_events(written))):
+            again, said = said_by(read.choices[0]), said_by(choice)
+            # This format has no sound.
+            assert again == {**said, "sound": ""}, name
+            assert_counted(read, reply)
+        searches = [item["action"].get("query", "") for item in plain["output"] if item["type"] == "web_search_call"]
+        assert searches == choice.searches, name
+        check_thinking(name, plain, choice)
+        counts.update(thinking=bool(choice.reasoning), calls=bool(choice.tool_calls), searches=bool(searches), all=1)
+    assert counts == COUNTS[provider]
+
+
+def assert_numbered(told: list[dict[str, Any]]) -> None:
+    """Events are numbered; each item is announced once, in its place, and is over once."""
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))
+    for word in ("added", "done"):
+        places = [event["output_index"] for event in told if event["type"] == f"response.output_item.{word}"]
+        assert sorted(places) == list(range(len(told[-1]["response"]["output"])))
+    said: dict[tuple[int, int], str] = {}
+    for event in told:
+        if event["type"] == "response.output_text.delta":
+            place = (event["output_index"], event["content_index"])
+            said[place] = said.get(place, "") + event["delta"]
+    whole = {
+        (index, number): part["text"]
+        for index, item in enumerate(told[-1]["response"]["output"])
+        for number, part in enumerate(item["content"] if item["type"] == "message" else ())
+        if part["type"] == "output_text" and part["text"]
+    }
+    assert said == whole
+
+
+def without_ids(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in item.items() if name != "id"} for item in output]
+
+
+def check_thinking(name: str, plain: dict[str, Any], choice: Choice) -> None:
+    """A client that sends the answer back as input brings the thinking as its maker gave it: signed, and in order."""
+    body = encode({"model": "m", "input": plain["output"] or "?"})
+    chat = responses.read_wire(json.loads(body), body, ASKED)
+    brought = [part for message in chat.messages for part in message.parts if isinstance(part, Reasoning)]
+    signed = [block for block in choice.reasoning if block.signature or block.data]
+    kept = [block for block in brought if block.signature or block.data]
+    assert [(block.text, block.signature, block.data, block.format) for block in kept] == [
+        (block.text, block.signature, block.data, block.format) for block in signed
+    ], name
+    assert "".join(block.text for block in brought) == "".join(block.text for block in choice.reasoning), name
+
+
+@pytest.mark.parametrize("provider", ["cohere", "google"])
+def test_an_answer_says_the_same_to_clients_of_anthropics_format(provider: str) -> None:
+    count = 0
+    for name, events in answers_of(provider):
+        reply = fold(list(events))
+        summary, choice = summary_of(reply), reply.choices[0]
+        plain = anthropic.write_reply(reply, summary, ANTHROPICS)
+        written = list(frames(anthropic.write_events([*events, summary], ANTHROPICS)))
+        BetaMessage.model_validate(json.loads(plain))
+        told = [json.loads(data) for data in written]
+        for event in told:
+            MESSAGE_EVENTS.validate_python(event)
+        assert_in_order(told)
+        for read in (fold(anthropic.read_reply(plain)), fold(anthropic.read_events(written))):
+            again, said = said_by(read.choices[0]), said_by(choice)
+            assert again["text"] == said["text"] + said["refusal"] + said["sound"], name
+            assert (again["calls"], again["cited"]) == (said["calls"], said["cited"]), name
+            assert again["finish"] == said["finish"], name
+            assert_counted(read, reply)
+        count += 1
+    assert count == COUNTS[provider]["all"]
