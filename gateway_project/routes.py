@@ -12,6 +12,7 @@ from django.conf import settings
 from django.contrib import admin
 from django.views.generic import RedirectView
 
+from apps.batches import file_endpoints as files
 from apps.billing import payment_views as payments
 from apps.billing import views as billing
 from apps.billing import webhooks
@@ -82,6 +83,11 @@ _MODEL_ROUTES = [
     Route(f"{_CONVERSATION}/items", conversations.create_items, Family.OPENAI, method="POST"),
     Route(f"{_CONVERSATION}/items/<str:item_id>", conversations.retrieve_item, Family.OPENAI, method="GET"),
     Route(f"{_CONVERSATION}/items/<str:item_id>", conversations.delete_item, Family.OPENAI, method="DELETE"),
+    Route("v1/files", files.create_file, Family.OPENAI, method="POST"),
+    Route("v1/files", files.list_files, Family.OPENAI, method="GET"),
+    Route("v1/files/<str:file_id>", files.retrieve_file, Family.OPENAI, method="GET"),
+    Route("v1/files/<str:file_id>", files.delete_file, Family.OPENAI, method="DELETE"),
+    Route("v1/files/<str:file_id>/content", files.read_file_content, Family.OPENAI, method="GET"),
     Route("v1/model/info", public_but_for_wrong_keys(catalog.model_info), Family.OPENAI),
     Route("model/info", public_but_for_wrong_keys(catalog.model_info), Family.OPENAI),
     Route("v1/key", account.current_key, Family.OPENAI),
