@@ -109,6 +109,6 @@ def _read_lifetime(fields: Mapping[str, FormField]) -> int | None:
 
 def _text(fields: Mapping[str, FormField], name: str) -> str | None:
     field = fields.get(name)
-    return (
-        None if field is None or field.filename is not None else field.data[:_LONGEST_NAME].decode("utf-8", "replace")
-    )
+    if field is None or field.filename is not None:
+        return None
+    return field.data[:_LONGEST_NAME].decode("utf-8", "replace")

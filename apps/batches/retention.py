@@ -25,9 +25,8 @@ def purge(now: datetime) -> int:
 
     A run that is cut short is carried on by the next.
     """
-    removed = _remove(StoredFile.objects.filter(expires_at__lte=now)) + _remove(
-        Batch.objects.filter(kept_until__lte=now)
-    )
+    removed = _remove(StoredFile.objects.filter(expires_at__lte=now))
+    removed += _remove(Batch.objects.filter(kept_until__lte=now))
     organizations = _organizations()
     # What was on its way when an organization was deleted arrived after its erasure.
     keeping = Organization.objects.filter(id__in=organizations, retention_level=RetentionLevel.RETAIN)
