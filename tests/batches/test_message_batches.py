@@ -106,7 +106,7 @@ def test_wrong_fields_are_refused_by_name_and_nothing_is_stored(keeper: Caller, 
     assert refused.status_code == 400
     error = refused.json()
     assert (error["type"], error["error"]["type"]) == ("error", "invalid_request_error")
-    assert error["error"]["message"].startswith(f"{param}: ")
+    assert error["error"]["message"].startswith(f"Invalid request format: {param}: ")
     assert not Batch.objects.exists()
     assert not StoredFile.objects.exists()
     assert nothing_happened(keeper)
