@@ -142,6 +142,10 @@ def _begin(**_: Any) -> None:
 
 
 @worker_init.connect
-def _load_routes(**_: Any) -> None:
-    """Have the route table put in force: lines of batches are requests to its endpoints."""
+def _begin_worker(**_: Any) -> None:
+    """Have the route table put in force, for lines of batches are requests to its endpoints; and no longer count as
+    under way what a worker that was killed had been answering."""
+    from gateway_project import metric_files
+
     _ = get_resolver().url_patterns
+    metric_files.forget_dead_processes()

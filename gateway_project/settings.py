@@ -1,5 +1,7 @@
 """All settings, on one page, from the environment. `docs/operations.md` lists the variables."""
 
+# length: all settings are on one page, so that none is looked for elsewhere
+
 from __future__ import annotations
 
 from datetime import timedelta

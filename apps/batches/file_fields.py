@@ -67,7 +67,7 @@ def read_upload(form: Sequence[FormField]) -> Upload:
 
 def read_listing(query: Mapping[str, Sequence[str]], *, usual: int, most: int = _MOST_PAGE) -> Listing:
     """Return what a query asks for. Raises InvalidRequest naming the parameter."""
-    order = last_of(query, "order") or "desc"
+    order = query.get("order", ["desc"])[-1]
     if order not in ("asc", "desc"):
         raise InvalidRequest("order must be asc or desc", param="order")
     return Listing(
@@ -80,10 +80,9 @@ def read_listing(query: Mapping[str, Sequence[str]], *, usual: int, most: int = 
 
 def read_limit(query: Mapping[str, Sequence[str]], *, usual: int, most: int) -> int:
     """Return how many rows a query asks for. Raises InvalidRequest naming `limit`."""
-    text = last_of(query, "limit")
-    if text is None:
+    if not (values := query.get("limit")):
         return usual
-    limit = read_number(text)
+    limit = read_number(values[-1])
     if limit is None or not 1 <= limit <= most:
         raise InvalidRequest(f"limit must be a whole number from 1 to {most}", param="limit")
     return limit

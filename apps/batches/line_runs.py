@@ -1,4 +1,4 @@
-"""Runs of lines: answered by a Celery worker, a few at a time and under leases, each recorded and charged once.
+"""Batch lines: answered by a Celery worker, a few at a time and under leases, each recorded and charged once.
 
 A line goes through its endpoint under a log id that it keeps however often it is begun: whoever answers it in the end,
 there is one row and one charge. Knows greenlets and leases. Must never know a wire format, nor what a batch becomes.
