@@ -7,12 +7,12 @@ module by its name; the package itself must not import it, or every process woul
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 from celery import Celery
 from celery.schedules import crontab
 from celery.signals import beat_init, worker_init
-from django.urls import get_resolver
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 
@@ -147,5 +147,5 @@ def _begin_worker(**_: Any) -> None:
     under way what a worker that was killed had been answering."""
     from gateway_project import metric_files
 
-    _ = get_resolver().url_patterns
+    import_module("gateway_project.routes")
     metric_files.forget_dead_processes()

@@ -75,7 +75,10 @@ class ClientRequest:
         return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
 
     def query_parameter(self, name: str) -> str | None:
-        """Return the first value of a parameter of the query, None where it has none or an empty one. Raises InvalidRequest."""
+        """Return the first value of a parameter of the query, None where it has none, or an empty one.
+
+        Raises InvalidRequest.
+        """
         if name not in str(self._environ.get("QUERY_STRING") or ""):
             return None
         return self.query_values.get(name, [None])[0] or None
