@@ -11,7 +11,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from apps.batches.models import Batch, BatchLine, StoredFile
+from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
 from apps.kernel.admin import LongTableAdmin
 from apps.kernel.ids import find_id
 from apps.responses.public_ids import is_public_id
@@ -48,6 +48,16 @@ class StoredFileAdmin(_OwnedAdmin):
     exclude = ("sealed_name",)
     ordering = ("-created_at",)
     owners = ("organization_id", "project_id")
+
+
+@admin.register(FileChunk)
+class FileChunkAdmin(_OwnedAdmin):
+    """One row a part of a file."""
+
+    list_display = ("id", "file_id", "position")
+    exclude = ("sealed_content",)
+    public_id = "file_id"
+    owners = ("file__organization_id", "file__project_id")
 
 
 @admin.register(Batch)

@@ -74,21 +74,22 @@ def end(line: BatchLine, owner: str, outcome: LineOutcome, sealed_result: str) -
     return bool(mine.update(outcome=outcome, sealed_result=sealed_result, lease_owner=""))
 
 
-def put_off(line: BatchLine, owner: str, seconds: float, *, turned_away: bool = False) -> None:
-    """Let a line and its batch wait for so long; it counts as no attempt, and the next one has a record of its own.
+def put_off(line: BatchLine, owner: str, seconds: float, pause: float, *, turned_away: bool = False) -> None:
+    """Let a line wait for so many seconds and its whole batch for a pause; it counts as no attempt, and the next one
+    has a record of its own.
 
     `turned_away` tells that a provider refused it for its load, which is counted.
     """
-    until = Now() + timedelta(seconds=seconds)
     with transaction.atomic():
         BatchLine.objects.filter(pk=line.pk, lease_owner=owner).update(
             lease_owner="",
-            lease_until=until,
+            lease_until=Now() + timedelta(seconds=seconds),
             attempts=F("attempts") - 1,
             turned_away=F("turned_away") + int(turned_away),
             log_id=None,
         )
-        Batch.objects.filter(pk=line.batch_id).update(paused_until=Greatest(F("paused_until"), until))
+        paused_until = Greatest(F("paused_until"), Now() + timedelta(seconds=pause))
+        Batch.objects.filter(pk=line.batch_id).update(paused_until=paused_until)
 
 
 def hand_over(owner: str) -> None:

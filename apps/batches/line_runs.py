@@ -46,9 +46,9 @@ _SHARE: Final = 4
 # Statuses after which a line is worth another try, and after how many seconds where nobody says.
 _WORTH_A_RETRY: Final = frozenset({429, 503, 529})
 _RETRY_AFTER: Final = 5.0
-_LONGEST_PAUSE: Final = 600.0
+_LONGEST_WAIT: Final = 600.0
 # Times that providers may turn a line away before that is its result; each is a record, at no cost.
-_MOST_TURNED_AWAY: Final = 5
+_MOST_TURNED_AWAY: Final = 10
 # Seconds that a result waits for PostgreSQL, and between two tries.
 _PATIENCE: Final = 600.0
 _PAUSE: Final = 1.0
@@ -127,11 +127,10 @@ class LineJob:
         line = self.line
         key = line.batch.api_key_id
         PACE.refused(key, sum(job.line.batch.api_key_id == key for job in JOBS.values()))
-        pause = _retry_after(response)
-        if turned_away:
-            pause *= 2**line.turned_away
-        pause = min(pause, _LONGEST_PAUSE)
-        self._insist(partial(line_leases.put_off, line, worker_name(), pause, turned_away=turned_away))
+        pause = min(_retry_after(response), _LONGEST_WAIT)
+        # Where a provider has too much to do, its other lines are asked before this one, whose turn comes ever later.
+        wait = min(pause * 2**line.turned_away, _LONGEST_WAIT) if turned_away else pause
+        self._insist(partial(line_leases.put_off, line, worker_name(), wait, pause, turned_away=turned_away))
 
     def _end_failed(self, error: ApiError) -> None:
         dialect = anthropic if self.line.batch.format == BatchFormat.ANTHROPIC else openai

@@ -20,6 +20,7 @@ from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, RetentionLevel
 from tests.batches.batch_work import CHAT, create, line, lines_in, run, work_all
 from tests.responses.conftest import Clients, keep, token_in
+from tests.support.guardrails_in_force import forbid, guard
 from tests.support.upstream import Caller
 
 
@@ -33,6 +34,33 @@ def test_lines_that_credits_do_not_cover_say_so(keeper: Caller, openai: OpenAI) 
         for error in errors
     ] == [("a", 402, "insufficient_credits"), ("b", 402, "insufficient_credits")]
     assert not RequestLog.objects.exists()
+
+
+def test_what_is_left_ends_in_the_middle_and_no_line_is_lost(keeper: Caller, openai: OpenAI) -> None:
+    Organization.objects.filter(pk=keeper.organization_id).update(credits=Decimal("0.15"))
+    # At 0.15 USD per million tokens.
+    told = run(openai, [line("a", "[[sandbox usage=999990,5]]"), line("b", max_tokens=50), line("c", max_tokens=50)])
+    assert told.request_counts.model_dump() == {"total": 3, "completed": 1, "failed": 2}
+    assert [result["custom_id"] for result in lines_in(openai, told.output_file_id)] == ["a"]
+    errors = lines_in(openai, told.error_file_id)
+    assert [(error["custom_id"], error["response"]["status_code"]) for error in errors] == [("b", 402), ("c", 402)]
+    assert RequestLog.objects.count() == LedgerEntry.objects.filter(kind="usage").count() == 1
+
+
+def test_a_keys_budget_and_its_organizations_guardrails_hold_for_each_line(keeper: Caller, openai: OpenAI) -> None:
+    guard(keeper)
+    forbid(keeper, "forbidden")
+    told = run(openai, [line("good"), line("bad", "a forbidden word")])
+    (error,) = lines_in(openai, told.error_file_id)
+    assert (error["custom_id"], error["response"]["status_code"]) == ("bad", 400)
+    assert len(lines_in(openai, told.output_file_id)) == 1
+    ApiKey.objects.filter(pk=keeper.key.pk).update(usage_limit=Decimal("0.000000001"))
+    policy.forget_all()
+    (error,) = lines_in(openai, run(openai, [line("dear")]).error_file_id)
+    assert (error["response"]["status_code"], error["response"]["body"]["error"]["code"]) == (
+        402,
+        "usage_limit_exceeded",
+    )
 
 
 def test_lines_of_a_revoked_key_are_refused(keeper: Caller, openai: OpenAI, clients: Clients) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from anthropic import Anthropic
 
-from tests.chaos.batches import SETTINGS, find_problems, keep_content, run_batch
+from tests.chaos.batches import find_problems, run_batch
 from tests.stack.books import books_of
 from tests.stack.product import Product, eventually
 
@@ -16,13 +14,10 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 LINES = 200
 
 
-@pytest.fixture(scope="module")
-def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """A server of this module's own, of an organization that keeps content; its processes are killed."""
-    product = Product(tmp_path_factory.mktemp("batches"), **SETTINGS)
-    keep_content(product)
-    yield product
-    product.stop()
+@pytest.fixture
+def product(keeping_product: Product) -> Product:
+    """The server whose processes are killed."""
+    return keeping_product
 
 
 def test_every_line_is_there_once_and_charged_once_whoever_is_killed(product: Product) -> None:
