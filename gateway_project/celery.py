@@ -7,11 +7,12 @@ module by its name; the package itself must not import it, or every process woul
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from typing import Any
 
 from celery import Celery
 from celery.schedules import crontab
-from celery.signals import beat_init
+from celery.signals import beat_init, worker_init
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
 
@@ -72,6 +73,16 @@ app.conf.beat_schedule = {
         "schedule": crontab(),
         "options": {"expires": 60},
     },
+    "work-on-batches": {
+        "task": "batches.work",
+        "schedule": 5.0,
+        "options": {"expires": 5},
+    },
+    "purge-files-and-batches": {
+        "task": "batches.purge",
+        "schedule": crontab(minute="*/10"),
+        "options": {"expires": 600},
+    },
     "send-messages": {
         "task": "organizations.send_messages",
         "schedule": 15.0,
@@ -128,3 +139,13 @@ def _begin(**_: Any) -> None:
 
     task_metrics.plan(one["task"] for one in app.conf.beat_schedule.values())
     app.send_task("logs.make_partitions", expires=3600)
+
+
+@worker_init.connect
+def _begin_worker(**_: Any) -> None:
+    """Have the route table put in force, for lines of batches are requests to its endpoints; and no longer count as
+    under way what a worker that was killed had been answering."""
+    from gateway_project import metric_files
+
+    import_module("gateway_project.routes")
+    metric_files.forget_dead_processes()

@@ -9,6 +9,7 @@ is counted.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 from prometheus_client import mmap_dict, values
@@ -18,6 +19,26 @@ def install() -> None:
     """Have this process's metrics kept so. To be called before the first metric is made."""
     # The library offers no other way in.
     vars(values)["MmapedDict"] = PreallocatedMetricFile
+
+
+def forget_dead_processes() -> None:
+    """Remove what processes that are gone counted as being under way. One that was killed could not do so itself."""
+    folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+    for file in Path(folder).glob("gauge_live*_*.db") if folder else ():
+        pid = file.stem.rpartition("_")[2]
+        if pid.isdecimal() and not _is_alive(int(pid)):
+            file.unlink(missing_ok=True)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        # Somebody else's: it is there.
+        pass
+    return True
 
 
 class PreallocatedMetricFile(mmap_dict.MmapedDict):

@@ -12,6 +12,9 @@ from django.conf import settings
 from django.contrib import admin
 from django.views.generic import RedirectView
 
+from apps.batches import batch_endpoints as batches
+from apps.batches import file_endpoints as files
+from apps.batches import message_batch_endpoints as message_batches
 from apps.billing import payment_views as payments
 from apps.billing import views as billing
 from apps.billing import webhooks
@@ -58,6 +61,7 @@ def _models(view: Any, in_googles_words: google_models.Endpoint) -> Any:
 _management = partial(Route, family=Family.MANAGEMENT)
 _logs = partial(Route, family=Family.LOGS)
 
+_MESSAGE_BATCH = "v1/messages/batches/<str:batch_id>"
 _CONVERSATION = "v1/conversations/<str:conversation_id>"
 _MODEL_ROUTES = [
     # Path, endpoint, family of errors, family of rate limits, method.
@@ -82,6 +86,21 @@ _MODEL_ROUTES = [
     Route(f"{_CONVERSATION}/items", conversations.create_items, Family.OPENAI, method="POST"),
     Route(f"{_CONVERSATION}/items/<str:item_id>", conversations.retrieve_item, Family.OPENAI, method="GET"),
     Route(f"{_CONVERSATION}/items/<str:item_id>", conversations.delete_item, Family.OPENAI, method="DELETE"),
+    Route("v1/files", files.create_file, Family.OPENAI, method="POST"),
+    Route("v1/files", files.list_files, Family.OPENAI, method="GET"),
+    Route("v1/files/<str:file_id>", files.retrieve_file, Family.OPENAI, method="GET"),
+    Route("v1/files/<str:file_id>", files.delete_file, Family.OPENAI, method="DELETE"),
+    Route("v1/files/<str:file_id>/content", files.read_file_content, Family.OPENAI, method="GET"),
+    Route("v1/batches", batches.create_batch, Family.OPENAI, method="POST"),
+    Route("v1/batches", batches.list_batches, Family.OPENAI, method="GET"),
+    Route("v1/batches/<str:batch_id>", batches.retrieve_batch, Family.OPENAI, method="GET"),
+    Route("v1/batches/<str:batch_id>/cancel", batches.cancel_batch, Family.OPENAI, method="POST"),
+    Route("v1/messages/batches", message_batches.create_message_batch, Family.ANTHROPIC, method="POST"),
+    Route("v1/messages/batches", message_batches.list_message_batches, Family.ANTHROPIC, method="GET"),
+    Route(_MESSAGE_BATCH, message_batches.retrieve_message_batch, Family.ANTHROPIC, method="GET"),
+    Route(_MESSAGE_BATCH, message_batches.delete_message_batch, Family.ANTHROPIC, method="DELETE"),
+    Route(f"{_MESSAGE_BATCH}/cancel", message_batches.cancel_message_batch, Family.ANTHROPIC, method="POST"),
+    Route(f"{_MESSAGE_BATCH}/results", message_batches.read_message_batch_results, Family.ANTHROPIC, method="GET"),
     Route("v1/model/info", public_but_for_wrong_keys(catalog.model_info), Family.OPENAI),
     Route("model/info", public_but_for_wrong_keys(catalog.model_info), Family.OPENAI),
     Route("v1/key", account.current_key, Family.OPENAI),

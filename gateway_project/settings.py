@@ -1,5 +1,7 @@
 """All settings, on one page, from the environment. `docs/operations.md` lists the variables."""
 
+# length: all settings are on one page, so that none is looked for elsewhere
+
 from __future__ import annotations
 
 from datetime import timedelta
@@ -94,6 +96,7 @@ INSTALLED_APPS = [
     "apps.catalog",
     "apps.gateway",
     "apps.responses",
+    "apps.batches",
     "gateway_project",
 ]
 MIDDLEWARE = [
@@ -288,8 +291,12 @@ FREE_MODELS_PER_MINUTE = env.integer("FREE_MODELS_PER_MINUTE", 20, 0, 10_000_000
 OFFLINE_ALLOWANCE_USD = env.usd("OFFLINE_ALLOWANCE_USD", "1.00", high=10_000)
 # Share of requests that try out a provider of which nothing fresh is known.
 ROUTING_EXPLORATION = env.share("ROUTING_EXPLORATION", 0.01)
-# Bytes that an organization may have stored; seconds until a silent worker's background responses are taken over.
+# Bytes that an organization may have stored of responses, and a project of files.
 STORED_BYTES_PER_ORGANIZATION = env.integer("STORED_BYTES_PER_ORGANIZATION", 10 * 1024**3, 0, 1024**5)
+FILE_BYTES_PER_PROJECT = env.integer("FILE_BYTES_PER_PROJECT", 10 * 1024**3, 0, 1024**5)
+# Lines of batches that are answered at a time by one Celery worker, and for one organization.
+BATCH_LINES_AT_ONCE = env.integer("BATCH_LINES_AT_ONCE", 16, 1, 1000)
+# Seconds until a silent worker's background responses and lines of batches are taken over.
 BACKGROUND_LEASE = env.seconds("BACKGROUND_LEASE", 20, high=600)
 # Seconds of silence towards a streaming client before a comment line keeps the connection alive.
 HEARTBEAT_INTERVAL = env.seconds("HEARTBEAT_INTERVAL", 10, high=300)

@@ -28,13 +28,18 @@ def seal(value: Any, project_id: UUID, place: str) -> str:
 
 
 def seal_bytes(data: bytes, project_id: UUID, place: str) -> str:
-    """Return JSON's bytes, sealed as `seal` does."""
+    """Return JSON's bytes, or any others, sealed as `seal` does."""
     return offload(len(data), partial(_seal, data, f"{project_id}:{place}")).decode()
 
 
 def open_sealed(text: str | bytes, project_id: UUID, place: str) -> Any:
     """Return the value. Raises UnreadableSecretError when no key opens it, or it was sealed for another place."""
     return offload(_OPENS_TO * len(text), partial(_open_value, text, f"{project_id}:{place}"))
+
+
+def open_bytes(text: str | bytes, project_id: UUID, place: str) -> bytes:
+    """Return the bytes of what `seal_bytes` made. Raises UnreadableSecretError as `open_sealed` does."""
+    return offload(_OPENS_TO * len(text), partial(_open, text, f"{project_id}:{place}"))
 
 
 def _seal(data: bytes, name: str) -> bytes:

@@ -18,6 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from knox.models import AuthToken
 
+from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
 from apps.billing import ledger
 from apps.billing.models import (
     BillingAccount,
@@ -138,6 +139,7 @@ def rows(world: World) -> dict[type[Row], Row]:
             user=world.olivia, sealed_secret=encrypt_credential(SECRET), recovery_digests=[SECRET]
         ),
         *stored_state(world),
+        *batch_rows(world),
     ]
     compared = Reconciliation.objects.create(compared=1, counts={"amount": 1})
     found = compared.differences.create(kind=Difference.Kind.AMOUNT, subject_id=world.acme.id)
@@ -170,6 +172,39 @@ def stored_state(world: World) -> list[Row]:
         conversation,
         ConversationItem.objects.create(
             conversation=conversation, position=0, item_id="msg_1", sealed_item=SECRET, size=1, **ids
+        ),
+    ]
+
+
+def batch_rows(world: World) -> list[Row]:
+    """Return a file and a batch, with a part of each."""
+    now = datetime.now(UTC)
+    owners = {"organization_id": world.acme.id, "project_id": new_id()}
+    file = StoredFile.objects.create(
+        id="file-1", created_at=now, expires_at=now, purpose="batch", sealed_name=SECRET, size=1, **owners
+    )
+    batch = Batch.objects.create(
+        id="batch_1",
+        format="openai",
+        api_key_id=new_id(),
+        endpoint="/v1/chat/completions",
+        status="in_progress",
+        created_at=now,
+        expires_at=now,
+        kept_until=now,
+        paused_until=now,
+        input_file_id="file-1",
+        sealed_headers=SECRET,
+        sealed_metadata=SECRET,
+        sealed_errors=SECRET,
+        **owners,
+    )
+    return [
+        file,
+        FileChunk.objects.create(file=file, position=0, sealed_content=SECRET),
+        batch,
+        BatchLine.objects.create(
+            batch=batch, position=0, sealed_request=SECRET, sealed_result=SECRET, lease_owner="w", lease_until=now
         ),
     ]
 
@@ -209,11 +244,15 @@ class TestEveryTable:
                 response = operator.get(page(model, "changelist"), {"q": words})
                 assert response.status_code == 200, (model, words)
 
-    @pytest.mark.parametrize("model", [StoredResponse, BackgroundRun, Conversation, ConversationItem])
+    @pytest.mark.parametrize(
+        "model",
+        [StoredResponse, BackgroundRun, Conversation, ConversationItem, StoredFile, FileChunk, Batch, BatchLine],
+    )
     def test_stored_state_is_found_by_its_own_id_and_by_its_owner(
         self, operator: Client, rows: dict[type[Row], Row], world: World, model: type[Row]
     ) -> None:
-        own = "msg_1" if model is ConversationItem else str(rows[model].pk)
+        others = {ConversationItem: "msg_1", FileChunk: "file-1", BatchLine: "batch_1"}
+        own = others.get(model, str(rows[model].pk))
         for words, count in ((own, 1), (str(world.acme.id), 1), ("resp_other", 0), (str(new_id()), 0)):
             assert len(operator.get(page(model, "changelist"), {"q": words}).context["cl"].result_list) == count
 

@@ -81,4 +81,10 @@ def test_every_model_route_that_admits_requests_has_a_rate_family() -> None:
         "v1/conversations",
         "v1/conversations/<str:conversation_id>",
         "v1/conversations/<str:conversation_id>/items",
+        "v1/files",
+        # Their lines are counted, one by one.
+        "v1/batches",
+        "v1/batches/<str:batch_id>/cancel",
+        "v1/messages/batches",
+        "v1/messages/batches/<str:batch_id>/cancel",
     }

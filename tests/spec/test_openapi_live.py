@@ -42,6 +42,8 @@ MORE_THAN_A_SCHEMA = (
     *GOOGLES,
     # An organization that keeps no content has none, and one of two fields must be there.
     *("createConversation", "updateConversation", "createConversationItems", "compactResponse"),
+    # As above; and a cursor is something that is listed.
+    *("createFile", "listFiles", "createBatch", "listBatches", "createMessageBatch", "listMessageBatches"),
     # A cursor of Anthropic's list is a model that is listed.
     "listModels",
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.chaos.batches import SETTINGS, keep_content
 from tests.stack.product import Product
 
 
@@ -22,3 +23,12 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     )
     yield product
     assert product.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def keeping_product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """A server of an organization that keeps content; tests of work in the background kill its processes."""
+    product = Product(tmp_path_factory.mktemp("keeping"), WEB_WORKERS="2", **SETTINGS)
+    keep_content(product)
+    yield product
+    product.stop()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from decimal import Decimal
 from uuid import uuid4
 
 import pytest
-import requests
 from openai import OpenAI
 
 from tests.stack.product import Product, eventually
@@ -20,19 +18,10 @@ MODEL = "sandbox/echo"
 ENDED = {"completed", "failed", "incomplete", "cancelled"}
 
 
-@pytest.fixture(scope="module")
-def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """A server of this module's own, of an organization that keeps content; its workers are harmed."""
-    product = Product(tmp_path_factory.mktemp("background"), BACKGROUND_LEASE="2", WEB_WORKERS="2")
-    changed = requests.patch(
-        f"{product.url}/organization/{product.demo['organizationId']}",
-        json={"retentionLevel": "retain"},
-        headers={"Authorization": f"Bearer {product.demo['sessionToken']}"},
-        timeout=10,
-    )
-    assert changed.status_code == 200, changed.text
-    yield product
-    product.stop()
+@pytest.fixture
+def product(keeping_product: Product) -> Product:
+    """The server whose processes are killed."""
+    return keeping_product
 
 
 @pytest.fixture

@@ -75,10 +75,13 @@ class ClientRequest:
         return {name: str(environ[sent]) for name in names if (sent := _wsgi_name(name)) in environ}
 
     def query_parameter(self, name: str) -> str | None:
-        """Return the first value of a parameter of the query, None where it has none. Raises InvalidRequest."""
+        """Return the first value of a parameter of the query, None where it has none, or an empty one.
+
+        Raises InvalidRequest.
+        """
         if name not in str(self._environ.get("QUERY_STRING") or ""):
             return None
-        return self.query_values.get(name, [None])[0]
+        return self.query_values.get(name, [None])[0] or None
 
     def is_header_true(self, name: str) -> bool:
         """Return whether a header is `true`."""
@@ -113,7 +116,8 @@ class ClientRequest:
     def query_values(self) -> dict[str, list[str]]:
         """The values of each parameter behind the path. Raises InvalidRequest for more than a hundred."""
         try:
-            return parse_qs(str(self._environ.get("QUERY_STRING") or ""), max_num_fields=_MAX_PARAMETERS)
+            query = str(self._environ.get("QUERY_STRING") or "")
+            return parse_qs(query, keep_blank_values=True, max_num_fields=_MAX_PARAMETERS)
         except ValueError:
             raise InvalidRequest(f"The address has more than {_MAX_PARAMETERS} parameters") from None
 

@@ -1,0 +1,141 @@
+"""`/v1/batches`: create, retrieve, list and cancel batches of requests to one endpoint. OpenAI's format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+from django.utils import timezone
+
+from apps.batches import batch_rows
+from apps.batches.access import access_batch, access_file, current_policy, insist_on_keeping, visible_batches
+from apps.batches.batch_fields import read_batch
+from apps.batches.file_fields import read_listing
+from apps.batches.line_call import batch_endpoints
+from apps.batches.lists import page_of
+from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, LineOutcome
+from apps.gateway.access.policy import Policy
+from apps.gateway.admission.byte_budget import read_body
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.dialects import openai
+from apps.gateway.endpoints.answering import answer_authenticated, json_response
+from apps.kernel import database
+from apps.kernel.errors import InvalidRequest
+from apps.responses.background_request import kept_headers
+from apps.responses.paging import list_object
+
+Record = dict[str, Any]
+
+_USUAL_PAGE, _MOST_PAGE = 20, 100
+# By the status at its end, the column of the API that says when that was.
+_ENDED_AT = {
+    BatchStatus.COMPLETED: "completed_at",
+    BatchStatus.FAILED: "failed_at",
+    BatchStatus.EXPIRED: "expired_at",
+    BatchStatus.CANCELLED: "cancelled_at",
+}
+# These name the one request by which a batch was created, and not what its lines ask.
+_NOT_OF_LINES = ("x-request-id",)
+
+
+def create_batch(request: ClientRequest) -> ClientResponse:
+    """Create a batch of the lines of a file, which are looked at before the first is answered."""
+
+    def create(policy: Policy) -> ClientResponse:
+        insist_on_keeping(policy)
+        body, _ = read_body(request, policy.organization_id)
+        asked = read_batch(body, batch_endpoints())
+        file = access_file(policy, asked.input_file_id, "input_file_id")
+        if file.purpose != FilePurpose.BATCH:
+            raise InvalidRequest("input_file_id must be a file whose purpose is batch", param="input_file_id")
+        make = partial(
+            batch_rows.create,
+            policy,
+            BatchFormat.OPENAI,
+            endpoint=asked.endpoint,
+            input_file_id=file.pk,
+            headers=headers_of_lines(request),
+            metadata=asked.metadata,
+            output_lifetime=asked.output_lifetime,
+        )
+        return _answer(batch_object(database.write(make)))
+
+    return _authenticated(request, create)
+
+
+def retrieve_batch(request: ClientRequest) -> ClientResponse:
+    """Tell of a batch."""
+    return _authenticated(request, lambda policy: _answer(batch_object(_find(policy, request))))
+
+
+def list_batches(request: ClientRequest) -> ClientResponse:
+    """List the project's batches, the newest first."""
+
+    def list_them(policy: Policy) -> ClientResponse:
+        listing = read_listing(request.query_values, usual=_USUAL_PAGE, most=_MOST_PAGE)
+        found, has_more = page_of(visible_batches(policy, BatchFormat.OPENAI), listing)
+        return _answer(list_object([batch_object(row) for row in found], has_more=has_more))
+
+    return _authenticated(request, list_them)
+
+
+def cancel_batch(request: ClientRequest) -> ClientResponse:
+    """Cancel a batch: what was begun is answered, the rest is not. One that has ended stays as it is."""
+
+    def cancel(policy: Policy) -> ClientResponse:
+        row = _find(policy, request)
+        return _answer(batch_object(database.write(partial(batch_rows.cancel, row.pk, timezone.now()))))
+
+    return _authenticated(request, cancel)
+
+
+def headers_of_lines(request: ClientRequest) -> dict[str, str]:
+    """Return those of a client's headers that mean something to each line."""
+    return {name: value for name, value in kept_headers(request).items() if name not in _NOT_OF_LINES}
+
+
+def batch_object(row: Batch) -> Record:
+    """Return a batch as OpenAI's API tells of it."""
+    counts = database.read(partial(batch_rows.outcomes_of, row))
+    completed = counts.get(LineOutcome.SUCCEEDED, 0)
+    errors = batch_rows.errors_of(row)
+    ended_at = {name: row.ended_at if row.status == status else None for status, name in _ENDED_AT.items()}
+    return {
+        "id": row.pk,
+        "object": "batch",
+        "endpoint": row.endpoint,
+        "errors": {"object": "list", "data": errors} if errors else None,
+        "input_file_id": row.input_file_id,
+        "completion_window": "24h",
+        "status": batch_rows.status_of(row),
+        "output_file_id": row.output_file_id,
+        "error_file_id": row.error_file_id,
+        "created_at": _seconds(row.created_at),
+        "in_progress_at": _seconds(row.in_progress_at),
+        "expires_at": _seconds(row.expires_at),
+        "finalizing_at": _seconds(row.finalizing_at),
+        "cancelling_at": _seconds(row.cancelling_at),
+        **{name: _seconds(moment) for name, moment in ended_at.items()},
+        "request_counts": {"total": row.total, "completed": completed, "failed": sum(counts.values()) - completed},
+        "metadata": batch_rows.metadata_of(row) or None,
+    }
+
+
+def _seconds(moment: datetime | None) -> int | None:
+    return None if moment is None else int(moment.timestamp())
+
+
+def _find(policy: Policy, request: ClientRequest) -> Batch:
+    """Return the batch that the path names. Raises NotFound."""
+    return access_batch(policy, BatchFormat.OPENAI, request.parameters["batch_id"])
+
+
+def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
+    return answer_authenticated(request, "batches", openai, lambda token: work(current_policy(token)))
+
+
+def _answer(body: Record) -> ClientResponse:
+    return json_response(msgspec.json.encode(body))

@@ -1,0 +1,70 @@
+"""Line call: what a line asks in the form of a client's HTTP request, with no client behind it.
+
+It goes through its endpoint and the pipeline as any other request of its API key. Requests of batches have a rate of
+their own (`batch`), so that they take none from those that somebody waits for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from apps.batches.line_rows import line_id
+from apps.batches.models import BatchLine
+from apps.gateway.access.policy import token_of_key
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.http_request import ClientRequest
+from apps.kernel.rest.routes import Route, route_table
+from apps.responses.cancel_switch import CancelSwitch
+
+# The family of routes that lines are counted with for rate limits.
+RATE_FAMILY: Final = "batch"
+# What OpenAI's API takes in batches, of what is JSON in and out. Whatever of it has a route here is taken.
+_BATCHED: Final = ("chat/completions", "responses", "completions", "embeddings", "moderations", "images/generations")
+MESSAGES: Final = "/v1/messages"
+
+
+class LineCall(ClientRequest):
+    """A request that a worker makes to itself for a line. Raises KeyError for an endpoint that is no more."""
+
+    def __init__(self, line: BatchLine, headers: dict[str, str], body: bytes, switch: CancelSwitch) -> None:
+        """Take what is asked; `switch` ends the wait for it."""
+        batch = line.batch
+        sent = {
+            **headers,
+            "x-request-id": line_id(batch, line.position),
+            # So that the log finds them together.
+            "x-gateway-batch-id": batch.pk,
+        }
+        environ = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in sent.items()}
+        environ |= {"REQUEST_METHOD": "POST", "PATH_INFO": batch.endpoint, "CONTENT_TYPE": "application/json"}
+        environ["CONTENT_LENGTH"] = str(len(body))
+        super().__init__(environ, replace(_route_of(batch.endpoint), rate_family=RATE_FAMILY))
+        self.log_id = line.log_id
+        # Whether it was let in: from then on it has a record, however it ends.
+        self.is_admitted = False
+        self._body, self._switch, self._key = body, switch, token_of_key(batch.api_key_id)
+
+    @property
+    def presented_key(self) -> str:
+        """What stands for the batch's API key in this process."""
+        return self._key
+
+    def body(self) -> bytes:
+        """Return the body."""
+        return self._body
+
+    def watch_disconnect(self) -> ClientDisconnect:
+        """Return the switch that ends the call; the pipeline asks for it once a request has been admitted."""
+        self.is_admitted = True
+        return self._switch
+
+
+def batch_endpoints() -> list[str]:
+    """Return the endpoints that a batch in OpenAI's format may be for."""
+    paths = [f"/v1/{name}" for name in _BATCHED]
+    return [path for path in paths if ("POST", path) in route_table().exact]
+
+
+def _route_of(path: str) -> Route:
+    return route_table().exact["POST", path]

@@ -1,0 +1,118 @@
+"""Lines of a batch's input: one JSON object a line, validated by field with the number of its line. Pure.
+
+Source: OpenAI's Batch API (`custom_id`, `method`, `url`, `body`; codes of errors as its clients report them). What the
+body asks for is judged when the line is answered, by the endpoint that answers it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from apps.gateway.dialects.fields import read_json
+from apps.kernel.errors import InvalidRequest
+
+# Lines of a batch, characters of a custom id, and how many of the mistakes in a file are told.
+MOST_LINES: Final = 50_000
+LONGEST_CUSTOM_ID: Final = 512
+MOST_ERRORS: Final = 100
+
+
+class LineRequest(msgspec.Struct, frozen=True):
+    """What a line asks: `body` is what its endpoint is sent."""
+
+    custom_id: str
+    body: msgspec.Raw
+
+
+class LineError(msgspec.Struct, frozen=True):
+    """What is wrong with a line of an input file; `line` counts from 1, None where it is the whole file."""
+
+    code: str
+    message: str
+    param: str | None = None
+    line: int | None = None
+
+
+class WrongLine(ValueError):
+    """A line that cannot be asked; `error` says why."""
+
+    def __init__(self, error: LineError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class _Members(msgspec.Struct):
+    custom_id: Any = None
+    method: Any = None
+    url: Any = None
+    body: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_DECODER: Final = msgspec.json.Decoder(_Members)
+
+
+class LineReader:
+    """Reads the lines of one input, each of which is for the same endpoint, given as its path."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._endpoint = endpoint
+        self._custom_ids: set[str] = set()
+
+    def read(self, text: bytes, number: int) -> LineRequest:
+        """Return what a line asks. Raises WrongLine."""
+        try:
+            # Bounded as a body of its own would be: it becomes one.
+            given = read_json(text)
+        except InvalidRequest as error:
+            said = error.message.replace("The request body", "This line")
+            raise WrongLine(LineError("invalid_json_line", said, line=number)) from None
+        members = _DECODER.decode(text)
+        custom_id = self._read_custom_id(members.custom_id, number)
+        if members.method != "POST":
+            raise _wrong(members.method, "method", "must be POST", "invalid_method", number)
+        if members.url != self._endpoint:
+            said = f"must be the batch's endpoint, {self._endpoint}"
+            raise _wrong(members.url, "url", said, "url_mismatch", number)
+        body = given.get("body")
+        if not isinstance(body, dict) or not body:
+            raise _wrong(body, "body", "must be an object", "invalid_body", number)
+        if (flag := find_wrong_flag(body)) is not None:
+            raise _wrong(True, f"body.{flag}", "must be false in a batch", "invalid_body", number)
+        return LineRequest(custom_id, members.body)
+
+    def _read_custom_id(self, value: Any, number: int) -> str:
+        if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_CUSTOM_ID:
+            said = f"must be a string of 1 to {LONGEST_CUSTOM_ID} characters"
+            raise _wrong(value, "custom_id", said, "invalid_custom_id", number)
+        if value in self._custom_ids:
+            said = "custom_id is that of an earlier line"
+            raise WrongLine(LineError("duplicate_custom_id", said, "custom_id", number))
+        self._custom_ids.add(value)
+        return value
+
+
+def find_wrong_flag(body: dict[str, Any]) -> str | None:
+    """Return the name of a field that asks for what no batch can give: nobody is there to follow an answer."""
+    return next((name for name in ("stream", "background") if body.get(name)), None)
+
+
+def lines_of(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a content that comes in chunks, without their ends; the last may have none."""
+    rest: list[bytes] = []
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest.append(first)
+        for line in others:
+            yield b"".join(rest)
+            rest = [line]
+    if last := b"".join(rest):
+        yield last
+
+
+def _wrong(value: Any, param: str, said: str, code: str, number: int) -> WrongLine:
+    if value is None:
+        return WrongLine(LineError("missing_required_parameter", f"{param} is required", param, number))
+    return WrongLine(LineError(code, f"{param} {said}", param, number))

@@ -1,0 +1,244 @@
+"""Batch lines: answered by a Celery worker, a few at a time and under leases, each recorded and charged once.
+
+A line goes through its endpoint under a log id that it keeps however often it is begun: whoever answers it in the end,
+there is one row and one charge. Knows greenlets and leases. Must never know a wire format, nor what a batch becomes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+from collections import Counter
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import gevent
+import msgspec
+import structlog
+from django.conf import settings
+from django.db import DatabaseError
+from gevent.event import Event as Signal
+from gevent.monkey import is_module_patched
+
+from apps.batches import line_leases
+from apps.batches.batch_rows import headers_of
+from apps.batches.line_call import LineCall
+from apps.batches.line_pace import LinePace
+from apps.batches.line_rows import LineResult, request_of, seal_result
+from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome
+from apps.billing.worker_leases import worker_name
+from apps.gateway.access.policy import find_policy, token_of_key
+from apps.gateway.client.http_request import ClientResponse
+from apps.gateway.dialects import anthropic, openai
+from apps.gateway.settlement import worker_lease
+from apps.kernel import database
+from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.errors import ApiError, InternalError
+from apps.responses.cancel_switch import CancelSwitch
+
+log = structlog.get_logger(__name__)
+
+# Of the requests that an organization may have answered at a time, lines take one in so many: the rest is for requests
+# that somebody waits for.
+_SHARE: Final = 4
+# Statuses after which a line is worth another try, and after how many seconds where nobody says.
+_WORTH_A_RETRY: Final = frozenset({429, 503, 529})
+_RETRY_AFTER: Final = 5.0
+_LONGEST_WAIT: Final = 600.0
+# Times that providers may turn a line away before that is its result; each is a record, at no cost.
+_MOST_TURNED_AWAY: Final = 10
+# Seconds that a result waits for PostgreSQL, and between two tries.
+_PATIENCE: Final = 600.0
+_PAUSE: Final = 1.0
+
+# What this process answers, by the line's own id.
+JOBS: dict[int, LineJob] = {}
+# Set when one of them has ended.
+ENDED: Final = Signal()
+PACE: Final = LinePace()
+_keeping = False
+
+
+class LineJob:
+    """One line that this process answers."""
+
+    def __init__(self, line: BatchLine) -> None:
+        self.line = line
+        self.switch = CancelSwitch()
+        # Whether somebody else has the line by now, or it is gone: nothing more may be written.
+        self.is_lost = False
+        self._greenlet: gevent.Greenlet[..., None] | None = None
+
+    def start(self) -> None:
+        """Begin to answer, in the background where there is one."""
+        JOBS[self.line.pk] = self
+        if is_module_patched("socket"):
+            worker_lease.start()
+            _keep_leases()
+            self._greenlet = gevent.spawn(self._run)
+        else:
+            self._run()
+
+    def stop(self) -> None:
+        """Have the provider's answer cut off."""
+        self.is_lost = True
+        self.switch.cancel()
+
+    def abandon(self) -> None:
+        """Let go of the line without a record, for who takes it over."""
+        self.is_lost = self.switch.is_abandoned = True
+        if self._greenlet is not None:
+            self._greenlet.kill(block=False)
+
+    def _run(self) -> None:
+        try:
+            if self.line.attempts > line_leases.MOST_ATTEMPTS:
+                self._end_failed(InternalError("The workers that answered this line were lost"))
+            else:
+                self._answer()
+        except UnreadableSecretError:
+            self._end_failed(InternalError("This line was encrypted with a key that is gone"))
+        except Exception:
+            # Its lease ends, and somebody tries again, a few times.
+            log.exception("batches.line_failed", batch=self.line.batch_id, line=self.line.position)
+        finally:
+            JOBS.pop(self.line.pk, None)
+            ENDED.set()
+
+    def _answer(self) -> None:
+        line, batch = self.line, self.line.batch
+        call = LineCall(line, headers_of(batch), bytes(request_of(line).body), self.switch)
+        try:
+            response: ClientResponse = call.route.endpoint(call)
+            body = b"".join(response.body)
+        finally:
+            call.release_bytes()
+        if self.is_lost:
+            return
+        if response.status in _WORTH_A_RETRY and (not call.is_admitted or line.turned_away < _MOST_TURNED_AWAY):
+            self._put_off(response, turned_away=call.is_admitted)
+            return
+        PACE.answered(batch.api_key_id, settings.BATCH_LINES_AT_ONCE)
+        self._end(LineResult(response.status, msgspec.Raw(body)))
+
+    def _put_off(self, response: ClientResponse, *, turned_away: bool) -> None:
+        line = self.line
+        key = line.batch.api_key_id
+        PACE.refused(key, sum(job.line.batch.api_key_id == key for job in JOBS.values()))
+        pause = min(_retry_after(response), _LONGEST_WAIT)
+        # Where a provider has too much to do, its other lines are asked before this one, whose turn comes ever later.
+        wait = min(pause * 2**line.turned_away, _LONGEST_WAIT) if turned_away else pause
+        self._insist(partial(line_leases.put_off, line, worker_name(), wait, pause, turned_away=turned_away))
+
+    def _end_failed(self, error: ApiError) -> None:
+        dialect = anthropic if self.line.batch.format == BatchFormat.ANTHROPIC else openai
+        self._end(LineResult(error.status, msgspec.Raw(dialect.write_error(error))))
+
+    def _end(self, result: LineResult) -> None:
+        outcome = LineOutcome.SUCCEEDED if 200 <= result.status < 300 else LineOutcome.ERRORED
+        self._insist(partial(line_leases.end, self.line, worker_name(), outcome, seal_result(self.line, result)))
+
+    def _insist(self, write: partial[bool] | partial[None]) -> None:
+        """Write how it went. It is charged already: a result must not be lost for a database that is away."""
+        until = time.monotonic() + _PATIENCE
+        while not self.is_lost:
+            try:
+                database.write(write)
+                return
+            except DatabaseError as error:
+                log.warning("batches.end_not_stored", batch=self.line.batch_id, error=type(error).__name__)
+                if time.monotonic() > until:
+                    raise
+                gevent.sleep(_PAUSE)
+
+
+def begin_lines() -> int:
+    """Begin to answer lines, as many as there is room for; return how many. Raises DatabaseError.
+
+    Organizations share the room; those that have fewer lines under way come first.
+    """
+    room: int = settings.BATCH_LINES_AT_ONCE - len(JOBS)
+    batches = database.read(line_leases.claimable_batches) if room > 0 else []
+    if not batches:
+        return 0
+    organizations = {batch.organization_id for batch in batches}
+    under_way = database.read(partial(line_leases.lines_under_way, organizations))
+    share, begun = max(1, room // len(organizations)), Counter[UUID]()
+    for batch in sorted(batches, key=lambda batch: under_way[batch.organization_id]):
+        owner = batch.organization_id
+        most = min(share - begun[owner], room - begun.total(), _most_at_once(batch) - under_way[owner] - begun[owner])
+        if most > 0:
+            lines = database.write(partial(line_leases.claim, batch, worker_name(), most, list(JOBS)))
+            begun[owner] += len(lines)
+            for line in lines:
+                LineJob(line).start()
+    return begun.total()
+
+
+def let_go() -> None:
+    """Hand over what this process has not ended."""
+    for job in list(JOBS.values()):
+        job.abandon()
+    if JOBS:
+        try:
+            database.write(partial(line_leases.hand_over, worker_name()))
+        except DatabaseError as error:
+            log.warning("batches.not_handed_over", error=type(error).__name__)
+
+
+def _most_at_once(batch: Batch) -> int:
+    """Return how many lines may be answered at a time for a batch's organization, at the pace of its API key."""
+    fastest: int = settings.BATCH_LINES_AT_ONCE
+    try:
+        concurrency = find_policy(token_of_key(batch.api_key_id)).concurrency
+    except ApiError:
+        # The lines find out, each by itself.
+        return fastest
+    if concurrency is not None:
+        fastest = min(fastest, max(1, concurrency // _SHARE))
+    return PACE.most(batch.api_key_id, fastest)
+
+
+def _retry_after(response: ClientResponse) -> float:
+    for name, value in response.headers:
+        if name.lower() == "retry-after" and value.isdecimal():
+            return float(value)
+    return _RETRY_AFTER
+
+
+def _keep_leases() -> None:
+    """Renew this process's leases for as long as it lives."""
+    global _keeping
+    if not _keeping:
+        _keeping = True
+        atexit.register(let_go)
+        gevent.spawn(_renew_forever)
+
+
+def _renew_forever() -> None:
+    while True:
+        gevent.sleep(settings.BACKGROUND_LEASE / 10)
+        if not JOBS:
+            continue
+        held = dict(JOBS)
+        try:
+            mine = database.write(partial(line_leases.renew, worker_name(), held))
+        except (DatabaseError, ApiError) as error:
+            log.warning("batches.not_renewed", error=type(error).__name__)
+            continue
+        for key, job in held.items():
+            if key not in mine and key in JOBS:
+                # Deleted, or somebody else's by now.
+                job.stop()
+
+
+def _begin_anew() -> None:
+    """Start anew in a forked child, which has none of its parent's greenlets."""
+    global _keeping
+    _keeping = False
+    JOBS.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

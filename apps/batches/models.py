@@ -1,0 +1,181 @@
+"""The tables of stored files, batches and the lines of batches.
+
+Rows keep plain ids of tenants, not foreign keys, as the log does: erasure and retention remove them in batches. What
+people send and models answer is encrypted in every column that holds any of it (`responses/sealed_json.py`).
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+_ID_LENGTH = 80
+
+
+class FilePurpose(models.TextChoices):
+    """What a file is for, in OpenAI's words; the last two are our own and are shown to nobody."""
+
+    ASSISTANTS = "assistants"
+    BATCH = "batch"
+    BATCH_OUTPUT = "batch_output"
+    EVALS = "evals"
+    FINE_TUNE = "fine-tune"
+    USER_DATA = "user_data"
+    VISION = "vision"
+    MESSAGE_BATCH = "message_batch"
+    MESSAGE_BATCH_RESULTS = "message_batch_results"
+
+
+# Files of these are parts of a batch, and reached through it alone.
+HIDDEN_PURPOSES = (FilePurpose.MESSAGE_BATCH, FilePurpose.MESSAGE_BATCH_RESULTS)
+
+
+class StoredFile(models.Model):
+    """One file; its content lies in chunks, each encrypted."""
+
+    # As clients see it, `file-…`.
+    id = models.CharField(primary_key=True, max_length=_ID_LENGTH, editable=False)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(db_index=True)
+    organization_id = models.UUIDField(db_index=True)
+    project_id = models.UUIDField()
+    purpose = models.CharField(max_length=32, choices=FilePurpose.choices)
+    sealed_name = models.TextField()
+    size = models.BigIntegerField(help_text="bytes in clear")
+    # Until all chunks are there nobody sees it.
+    is_complete = models.BooleanField(default=False)
+
+    class Meta:
+        db_table = "stored_file"
+        indexes = [models.Index(fields=["project_id", "created_at", "id"], name="stored_file_listing")]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class FileChunk(models.Model):
+    """A part of a file's content, encrypted."""
+
+    file = models.ForeignKey(StoredFile, models.CASCADE, related_name="chunks")
+    position = models.PositiveIntegerField()
+    sealed_content = models.TextField()
+
+    class Meta:
+        db_table = "stored_file_chunk"
+        constraints = [models.UniqueConstraint(fields=["file", "position"], name="file_chunk_once")]
+
+    def __str__(self) -> str:
+        return f"{self.file_id}, chunk {self.position}"
+
+
+class BatchFormat(models.TextChoices):
+    """In whose format a batch is created and told."""
+
+    OPENAI = "openai"
+    ANTHROPIC = "anthropic"
+
+
+class BatchStatus(models.TextChoices):
+    """How a batch stands, in OpenAI's words."""
+
+    VALIDATING = "validating"
+    FAILED = "failed"
+    IN_PROGRESS = "in_progress"
+    FINALIZING = "finalizing"
+    COMPLETED = "completed"
+    EXPIRED = "expired"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+
+# Something is still to be done for these.
+OPEN_STATUSES = (BatchStatus.VALIDATING, BatchStatus.IN_PROGRESS, BatchStatus.FINALIZING, BatchStatus.CANCELLING)
+# Of these, lines may be answered.
+RUNNING_STATUSES = (BatchStatus.IN_PROGRESS, BatchStatus.CANCELLING)
+
+
+class Batch(models.Model):
+    """Many requests to one endpoint, each a line, answered until `expires_at`."""
+
+    # As clients see it, `batch_…` or `msgbatch_…`.
+    id = models.CharField(primary_key=True, max_length=_ID_LENGTH, editable=False)
+    format = models.CharField(max_length=16, choices=BatchFormat.choices)
+    organization_id = models.UUIDField(db_index=True)
+    project_id = models.UUIDField()
+    # Whose limits and rules hold for the lines.
+    api_key_id = models.UUIDField()
+    endpoint = models.CharField(max_length=100)
+    status = models.CharField(max_length=16, choices=BatchStatus.choices)
+    created_at = models.DateTimeField()
+    # The end of its window, and of its being kept.
+    expires_at = models.DateTimeField()
+    kept_until = models.DateTimeField(db_index=True)
+    in_progress_at = models.DateTimeField(null=True)
+    cancelling_at = models.DateTimeField(null=True)
+    finalizing_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+    # No line is begun before this: its limits were met, or nobody could tell.
+    paused_until = models.DateTimeField()
+    input_file_id = models.CharField(max_length=_ID_LENGTH)
+    output_file_id = models.CharField(max_length=_ID_LENGTH, null=True)
+    error_file_id = models.CharField(max_length=_ID_LENGTH, null=True)
+    output_lifetime = models.PositiveIntegerField(null=True, help_text="seconds that output files are kept, if said")
+    # Lines, and how they ended; the latter once all have.
+    total = models.PositiveIntegerField(default=0)
+    succeeded = models.PositiveIntegerField(default=0)
+    errored = models.PositiveIntegerField(default=0)
+    cancelled = models.PositiveIntegerField(default=0)
+    expired = models.PositiveIntegerField(default=0)
+    # The client's headers that mean anything to a line, the client's metadata, and what is wrong with the input.
+    sealed_headers = models.TextField()
+    sealed_metadata = models.TextField()
+    sealed_errors = models.TextField(blank=True)
+
+    class Meta:
+        db_table = "batch"
+        verbose_name_plural = "batches"
+        indexes = [
+            models.Index(fields=["project_id", "format", "created_at", "id"], name="batch_listing"),
+            models.Index(fields=["created_at"], name="batch_open", condition=Q(status__in=OPEN_STATUSES)),
+        ]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class LineOutcome(models.TextChoices):
+    """How a line ended; none while it has not."""
+
+    OPEN = ""
+    SUCCEEDED = "succeeded"
+    ERRORED = "errored"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class BatchLine(models.Model):
+    """One request of a batch, with the lease of the process that answers it. The rows go once results are written."""
+
+    batch = models.ForeignKey(Batch, models.CASCADE, related_name="lines")
+    position = models.PositiveIntegerField()
+    # Its custom id and body, and what it was answered; encrypted.
+    sealed_request = models.TextField()
+    sealed_result = models.TextField(blank=True)
+    outcome = models.CharField(max_length=16, choices=LineOutcome.choices, blank=True, default=LineOutcome.OPEN)
+    # The id of its log row and its charge, the same however often it is begun: it is charged once.
+    log_id = models.UUIDField(null=True)
+    lease_owner = models.CharField(max_length=128, blank=True)
+    lease_until = models.DateTimeField()
+    # Times that it was begun by a worker that was lost, and that providers turned it away for their load.
+    attempts = models.PositiveSmallIntegerField(default=0)
+    turned_away = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        db_table = "batch_line"
+        constraints = [models.UniqueConstraint(fields=["batch", "position"], name="batch_line_once")]
+        indexes = [
+            models.Index(fields=["batch", "lease_until"], name="batch_line_open", condition=Q(outcome="")),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.batch_id}, line {self.position + 1}"

@@ -1,0 +1,38 @@
+"""Refusals of files and batches: one wording for each, so that what is another project's cannot be told from what never
+was. Pure.
+"""
+
+from __future__ import annotations
+
+from apps.kernel.errors import InvalidRequest, NotFound
+
+# Characters of an id that are repeated: what a client wrote may be anything.
+_SHOWN = 128
+
+
+def no_file(file_id: str, param: str | None = None) -> NotFound:
+    """Return the refusal of a file that is not there, or not the caller's."""
+    return NotFound(f"No such File object: {file_id[:_SHOWN]}", param=param)
+
+
+def no_batch(batch_id: str) -> NotFound:
+    """Return the refusal of a batch that is not there, or not the caller's."""
+    return NotFound(f"No batch found with id '{batch_id[:_SHOWN]}'.")
+
+
+def nothing_is_kept() -> InvalidRequest:
+    """Return the refusal of what needs content to be kept, in an organization whose retention keeps none."""
+    return InvalidRequest(
+        "Files and batches cannot be used for this organization due to Zero Data Retention: its retention level keeps "
+        "no content.",
+        code="zero_data_retention",
+    )
+
+
+def no_room(most: int, what: str) -> InvalidRequest:
+    """Return the refusal of a file beyond what a project may have stored."""
+    return InvalidRequest(
+        f"The project's files may be {most} {what} together: delete some, or wait until they expire",
+        param="file",
+        code="storage_limit_exceeded",
+    )

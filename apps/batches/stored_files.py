@@ -1,0 +1,135 @@
+"""Stored files: contents in encrypted chunks in PostgreSQL, written and read a chunk at a time.
+
+A file shows once all of it is there. Knows rows, chunks and how much a project may have. Must never know what a file is
+for, nor who may see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Count, Sum
+from django.utils import timezone
+
+from apps.batches import refusals
+from apps.batches.models import FileChunk, FilePurpose, StoredFile
+from apps.kernel import database
+from apps.kernel.ids import new_id, random_number
+from apps.organizations.models import Project
+from apps.responses.sealed_json import open_bytes, open_sealed, seal, seal_bytes
+
+# Bytes of a chunk in clear.
+CHUNK: Final = 1024 * 1024
+# Files of a project.
+MOST_FILES: Final = 10_000
+# How long an upload that was cut short is kept from others.
+_WRITING_LASTS: Final = timedelta(hours=1)
+
+
+class FileOwner(msgspec.Struct, frozen=True):
+    """Whose a file is."""
+
+    organization_id: UUID
+    project_id: UUID
+
+
+class FileWriter:
+    """Writes one file: `add` what there is, then `close`. Inside a transaction it is written in that, else as it comes.
+
+    Every method raises DatabaseError.
+    """
+
+    def __init__(self, owner: FileOwner, name: str, purpose: FilePurpose, expires_at: datetime) -> None:
+        identifier = f"file-{new_id().hex}{random_number():016x}"
+        self.row = StoredFile(
+            id=identifier,
+            created_at=timezone.now(),
+            expires_at=timezone.now() + _WRITING_LASTS,
+            organization_id=owner.organization_id,
+            project_id=owner.project_id,
+            purpose=purpose,
+            sealed_name=seal(name, owner.project_id, _name_place(identifier)),
+            size=0,
+        )
+        self._expires_at = expires_at
+        self._waiting = bytearray()
+        self._chunks = self._size = 0
+
+    def begin(self, size: int | None = None) -> None:
+        """Make the row, of a file that will have so many bytes: a project's room is taken before it is written to.
+
+        Raises InvalidRequest when it has none. Without a size nobody asks for room: results are never lost for that.
+        """
+        if size is None:
+            database.write(partial(self.row.save, force_insert=True))
+        else:
+            self.row.size = size
+            database.write(partial(_insert_within_room, self.row))
+
+    def add(self, data: bytes) -> None:
+        """Take in more of the content, and write what fills a chunk."""
+        self._waiting += data
+        while len(self._waiting) >= CHUNK:
+            chunk = bytes(memoryview(self._waiting)[:CHUNK])
+            del self._waiting[:CHUNK]
+            self._write(chunk)
+
+    def close(self) -> StoredFile:
+        """Write the rest, and let the file be seen; return its row."""
+        if self._waiting:
+            self._write(bytes(self._waiting))
+        self.row.size, self.row.is_complete, self.row.expires_at = self._size, True, self._expires_at
+        database.write(self.row.save)
+        return self.row
+
+    def _write(self, data: bytes) -> None:
+        sealed = seal_bytes(data, self.row.project_id, _chunk_place(self.row.id, self._chunks))
+        chunk = FileChunk(file=self.row, position=self._chunks, sealed_content=sealed)
+        database.write(partial(chunk.save, force_insert=True))
+        self._chunks += 1
+        self._size += len(data)
+
+
+def chunks_of(row: StoredFile) -> Iterator[bytes]:
+    """Yield a file's content, a chunk at a time. Raises DatabaseError, UnreadableSecretError; KeyError for a hole."""
+    position, read = 0, 0
+    while read < row.size:
+        chunk = database.read(FileChunk.objects.filter(file_id=row.pk, position=position).first)
+        if chunk is None:
+            raise KeyError(f"{row.pk} has no chunk {position}")
+        content = open_bytes(chunk.sealed_content, row.project_id, _chunk_place(row.pk, position))
+        yield content
+        position, read = position + 1, read + len(content)
+
+
+def name_of(row: StoredFile) -> str:
+    """Return a file's name. Raises UnreadableSecretError."""
+    return str(open_sealed(row.sealed_name, row.project_id, _name_place(row.pk)))
+
+
+def _insert_within_room(row: StoredFile) -> None:
+    """Insert a row. Raises InvalidRequest when the project has no room for it."""
+    with transaction.atomic():
+        # One upload at a time counts; rows that refer to the project are not held up.
+        Project.objects.select_for_update(no_key=True).get(pk=row.project_id)
+        sums = StoredFile.objects.filter(project_id=row.project_id).aggregate(size=Sum("size"), files=Count("pk"))
+        if (sums["size"] or 0) + row.size > settings.FILE_BYTES_PER_PROJECT:
+            raise refusals.no_room(settings.FILE_BYTES_PER_PROJECT, "bytes")
+        if sums["files"] >= MOST_FILES:
+            raise refusals.no_room(MOST_FILES, "in number")
+        row.save(force_insert=True)
+
+
+def _name_place(file_id: str) -> str:
+    return f"file:{file_id}:name"
+
+
+def _chunk_place(file_id: str, position: int) -> str:
+    return f"file:{file_id}:{position}"

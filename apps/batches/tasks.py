@@ -1,0 +1,41 @@
+"""Scheduled tasks on files and batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gevent
+import structlog
+from celery import shared_task
+from celery.signals import worker_shutting_down
+from django.utils import timezone
+from gevent.monkey import is_module_patched
+
+from apps.batches import retention
+from apps.batches.work import stop, work
+
+log = structlog.get_logger(__name__)
+
+# Seconds that one wake-up lasts at most; the next is never far.
+_LASTS = 60.0
+
+
+@shared_task(name="batches.work", time_limit=900)
+def work_on_batches() -> None:
+    """Do what there is to do for batches. Lines that are under way at its end go on."""
+    work(_LASTS)
+
+
+@shared_task(name="batches.purge", time_limit=1_800)
+def purge() -> None:
+    """Remove what is past its time or its retention. A run that is cut short is carried on by the next."""
+    if removed := retention.purge(timezone.now()):
+        log.info("batches.purged", rows=removed)
+
+
+@worker_shutting_down.connect
+def _stop(**_: Any) -> None:
+    """Let others go on with this worker's lines at once."""
+    if is_module_patched("socket"):
+        # Signals come to the event loop, which must not wait.
+        gevent.spawn(stop)

@@ -1,0 +1,75 @@
+"""Work on batches: inputs are prepared, lines begun and results written, for as long as there is something to do.
+
+What there is to do stands in PostgreSQL: a wake-up that is lost, or one too many, changes nothing. Knows the order.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Final
+
+import gevent
+import structlog
+from django.db import DatabaseError
+from gevent.monkey import is_module_patched
+
+from apps.batches import line_runs
+from apps.batches.completion import complete_one
+from apps.batches.models import OPEN_STATUSES, Batch
+from apps.batches.preparation import prepare_one
+from apps.kernel import database
+
+log = structlog.get_logger(__name__)
+
+# Seconds until somebody else may have left something to do.
+_LOOK: Final = 0.5
+_GATHER: Final = 0.02
+_working = _stopping = False
+
+
+def work(seconds: float) -> None:
+    """Work on batches until nothing is to be done just now, or so many seconds have passed. One at a time a process."""
+    global _working
+    if _working or _stopping:
+        return
+    _working = True
+    try:
+        _work_until(time.monotonic() + seconds)
+    except DatabaseError as error:
+        log.warning("batches.not_worked", error=type(error).__name__)
+    finally:
+        _working = False
+
+
+def stop() -> None:
+    """Begin nothing more, and hand over what this process has not ended: it is about to end itself."""
+    global _stopping
+    _stopping = True
+    line_runs.let_go()
+
+
+def _work_until(deadline: float) -> None:
+    is_open = partial(Batch.objects.filter(status__in=OPEN_STATUSES).exists)
+    begun, looked_at = 0, 0.0
+    while not _stopping and time.monotonic() < deadline:
+        advanced = False
+        looks = not begun or time.monotonic() - looked_at > _LOOK
+        if looks:
+            if not line_runs.JOBS and not database.read(is_open):
+                return
+            advanced, looked_at = prepare_one() or complete_one(), time.monotonic()
+        begun = line_runs.begin_lines()
+        if is_module_patched("socket"):
+            _wait(advanced or begun > 0)
+        elif looks and not (advanced or begun):
+            return
+
+
+def _wait(is_advancing: bool) -> None:
+    """Wait until there may be more to do: at once, as long as it goes on without a line's having ended."""
+    if not is_advancing or line_runs.JOBS:
+        line_runs.ENDED.clear()
+        line_runs.ENDED.wait(_LOOK)
+        # Others that end about now are followed together.
+        gevent.sleep(_GATHER)

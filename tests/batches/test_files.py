@@ -1,0 +1,170 @@
+"""Files: stored encrypted in chunks, listed, read and deleted by their own project, bounded, and gone in time."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from typing import Any
+
+import openai as sdk
+import pytest
+from django.test import override_settings
+from django.utils import timezone
+from openai import OpenAI
+
+from apps.batches import retention
+from apps.batches.models import FileChunk, StoredFile
+from apps.batches.stored_files import CHUNK
+from apps.keys.models import ApiKey
+from apps.organizations.models import RetentionLevel
+from tests.responses.conftest import Clients, keep, neighbour, stranger
+from tests.support.upstream import Caller
+
+UNKNOWN = "file-" + "0" * 48
+
+
+def upload(client: OpenAI, content: bytes = b"one\ntwo\n", name: str = "lines.jsonl", **fields: Any) -> Any:
+    return client.files.create(file=(name, content), **{"purpose": "batch", **fields})
+
+
+def test_a_file_is_told_of_listed_read_and_deleted(openai: OpenAI) -> None:
+    made = upload(openai, name="Zeilen für heute.jsonl")
+    assert (made.object, made.bytes, made.filename, made.purpose, made.status) == (
+        "file",
+        8,
+        "Zeilen für heute.jsonl",
+        "batch",
+        "processed",
+    )
+    assert (made.expires_at or 0) - made.created_at == 30 * 86_400
+    assert openai.files.retrieve(made.id) == made
+    other = upload(openai, b"more", purpose="user_data")
+    assert [file.id for file in openai.files.list()] == [other.id, made.id]
+    assert [file.id for file in openai.files.list(order="asc", limit=1)] == [made.id, other.id]
+    assert [file.id for file in openai.files.list(purpose="batch")] == [made.id]
+    assert openai.files.content(made.id).content == b"one\ntwo\n"
+    assert openai.files.delete(made.id).deleted is True
+    assert (StoredFile.objects.get().pk, FileChunk.objects.count()) == (other.id, 1)
+    with pytest.raises(sdk.NotFoundError):
+        openai.files.content(made.id)
+
+
+def test_a_large_file_lies_in_encrypted_chunks_and_comes_back_as_it_was(openai: OpenAI) -> None:
+    content = os.urandom(2 * CHUNK + 17)
+    made = upload(openai, content + b"a secret")
+    assert made.bytes == len(content) + 8
+    chunks = FileChunk.objects.filter(file_id=made.id).order_by("position")
+    assert [chunk.position for chunk in chunks] == [0, 1, 2]
+    row = StoredFile.objects.get()
+    assert not any("secret" in text or "lines" in text for text in [chunks[2].sealed_content, row.sealed_name])
+    response = openai.files.content(made.id)
+    assert response.content == content + b"a secret"
+    assert response.response.headers["content-length"] == str(made.bytes)
+
+
+def test_what_is_anothers_cannot_be_told_from_what_never_was(keeper: Caller, openai: OpenAI, clients: Clients) -> None:
+    made = upload(openai)
+
+    def answers(client: OpenAI, file_id: str) -> list[tuple[int, str]]:
+        told = []
+        for ask in (client.files.retrieve, client.files.delete, client.files.content):
+            with pytest.raises(sdk.APIStatusError) as refused:
+                ask(file_id)
+            told.append((refused.value.status_code, refused.value.response.text.replace(file_id, "ID")))
+        return told
+
+    for token in (neighbour(keeper), stranger(keeper)):
+        client = clients(token)
+        assert answers(client, made.id) == answers(client, UNKNOWN)
+        assert list(client.files.list()) == []
+        with pytest.raises(sdk.BadRequestError):
+            list(client.files.list(after=made.id))
+    assert openai.files.content(made.id).content == b"one\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"purpose": "anything"}, "purpose"),
+        ({"content": b""}, "file"),
+        ({"name": "x" * 256}, "file"),
+        ({"expires_after": {"anchor": "created_at", "seconds": 3_599}}, "expires_after[seconds]"),
+        ({"expires_after": {"anchor": "last_active_at", "seconds": 3_600}}, "expires_after[anchor]"),
+    ],
+)
+def test_wrong_fields_are_refused_by_name_and_nothing_is_stored(
+    openai: OpenAI, fields: dict[str, Any], param: str
+) -> None:
+    with pytest.raises(sdk.BadRequestError) as refused:
+        upload(openai, **fields)
+    assert refused.value.param == param
+    assert not StoredFile.objects.exists()
+
+
+@pytest.mark.parametrize("query", [{"limit": 0}, {"limit": 10_001}, {"order": "up"}, {"after": UNKNOWN}])
+def test_wrong_parameters_of_a_list_are_refused_by_name(openai: OpenAI, query: dict[str, Any]) -> None:
+    with pytest.raises(sdk.BadRequestError) as refused:
+        openai.files.list(**query)
+    assert refused.value.param == next(iter(query))
+
+
+def test_only_a_form_is_taken(keeper: Caller) -> None:
+    headers = {"Authorization": f"Bearer {keeper.token}"}
+    refused = keeper.client.post("/v1/files", {"file": "x"}, content_type="application/json", headers=headers)
+    assert refused.status_code == 415
+    assert not StoredFile.objects.exists()
+
+
+def test_a_projects_room_ends(openai: OpenAI) -> None:
+    with override_settings(FILE_BYTES_PER_PROJECT=10):
+        upload(openai)
+        with pytest.raises(sdk.BadRequestError) as refused:
+            upload(openai, b"abc")
+        assert (refused.value.code, refused.value.param) == ("storage_limit_exceeded", "file")
+        upload(openai, b"ab")
+    assert StoredFile.objects.count() == 2
+
+
+def test_files_go_when_their_time_is_over(openai: OpenAI) -> None:
+    short = upload(openai, expires_after={"anchor": "created_at", "seconds": 3_600})
+    long = upload(openai)
+    assert (short.expires_at or 0) - short.created_at == 3_600
+    assert retention.purge(timezone.now()) == 0
+    assert retention.purge(timezone.now() + timedelta(hours=2)) == 1
+    assert [file.id for file in openai.files.list()] == [long.id]
+
+
+def test_an_organization_that_keeps_no_content_keeps_no_files(keeper: Caller, openai: OpenAI) -> None:
+    made = upload(openai)
+    keep(keeper, RetentionLevel.METADATA)
+    with pytest.raises(sdk.BadRequestError) as refused:
+        upload(openai)
+    assert refused.value.code == "zero_data_retention"
+    with pytest.raises(sdk.NotFoundError):
+        openai.files.content(made.id)
+    assert list(openai.files.list()) == []
+    assert retention.purge(timezone.now()) == 1
+    assert not FileChunk.objects.exists()
+
+
+def test_a_revoked_key_reads_nothing_more(
+    keeper: Caller, openai: OpenAI, django_capture_on_commit_callbacks: Any
+) -> None:
+    made = upload(openai)
+    keeper.key.status = ApiKey.Status.INACTIVE
+    with django_capture_on_commit_callbacks(execute=True):
+        keeper.key.save()
+    with pytest.raises(sdk.AuthenticationError):
+        openai.files.content(made.id)
+    with pytest.raises(sdk.AuthenticationError):
+        upload(openai)
+    assert StoredFile.objects.count() == 1
+
+
+def test_an_upload_that_was_cut_short_is_seen_by_nobody_and_goes(openai: OpenAI) -> None:
+    made = upload(openai)
+    StoredFile.objects.update(is_complete=False, expires_at=timezone.now() + timedelta(hours=1))
+    assert list(openai.files.list()) == []
+    with pytest.raises(sdk.NotFoundError):
+        openai.files.retrieve(made.id)
+    assert retention.purge(timezone.now() + timedelta(hours=2)) == 1
