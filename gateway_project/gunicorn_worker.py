@@ -17,7 +17,6 @@ from gunicorn.http.wsgi import base_environ
 from gunicorn.workers.ggevent import GeventWorker
 
 from apps.kernel.client_address import believed_address
-from apps.kernel.yield_point import set_yield_point
 from gateway_project.http.acceptor import Acceptor
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
@@ -102,7 +101,6 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
         name = self.sockets[0].getsockname()
         host, port = name[:2] if isinstance(name, tuple) else (name, "")
         admission = AdmissionControl(self.limits.requests_in_progress, self.limits.queue_time)
-        set_yield_point(admission.resume_in_turn)
         return ConnectionSettings(
             application=self.wsgi,
             limits=HeadLimits(cfg.limit_request_line, cfg.limit_request_fields, cfg.limit_request_field_size),

@@ -10,8 +10,6 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYetError
 from typing import Generic, TypeVar
 
-from apps.kernel.yield_point import yield_turn
-
 Key = TypeVar("Key", bound=Hashable)
 Found = TypeVar("Found")
 
@@ -39,20 +37,13 @@ class SingleFlight(Generic[Key, Found]):
             if flight is mine:
                 return self._lead(key, mine, work)
             try:
-                return self._wait_for(flight)
+                return flight.result(self._patience)
             except NotYetError as error:
                 if not flight.done():
                     raise TimeoutError("Somebody else did not find it out in time") from error
                 raise
             except _LeftError:
                 continue
-
-    def _wait_for(self, flight: Future[Found]) -> Found:
-        try:
-            return flight.result(self._patience)
-        finally:
-            # A thousand may have waited: what each does next must not be one turn of the event loop.
-            yield_turn()
 
     def _lead(self, key: Key, flight: Future[Found], work: Callable[[], Found]) -> Found:
         try:

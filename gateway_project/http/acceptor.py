@@ -19,7 +19,7 @@ _MOST: Final = 32
 _QUEUED_AT, _QUEUED = 24, struct.Struct("=I")
 
 
-class Acceptor(StreamServer):  # type: ignore[misc] # gevent's servers have no types
+class Acceptor(StreamServer):
     """Accepts for one of so many workers that listen on the same socket."""
 
     def __init__(self, listener: Any, workers: int, **settings: Any) -> None:
@@ -27,7 +27,7 @@ class Acceptor(StreamServer):  # type: ignore[misc] # gevent's servers have no t
         super().__init__(listener, **settings)
 
     @property
-    def max_accept(self) -> int:
+    def max_accept(self) -> int:  # type: ignore[override] # gevent reads it anew in each turn
         """How many are accepted now, of those that wait."""
         return max(1, min(_MOST, -(-count_queued(self.socket) // self._workers)))
 

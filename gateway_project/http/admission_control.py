@@ -20,13 +20,12 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import gevent
-from gevent.monkey import get_original
 from greenlet import getcurrent, greenlet
 
 from apps.kernel.errors import Overloaded
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
-_LONGEST_TURN, _TICK = 0.010, 0.001
+_LONGEST_TURN, _TICK = 0.020, 0.001
 # Requests that leave the queue a second: what is taken for it before it has been measured; the seconds, or at first the
 # requests, over which it is measured. After as many seconds without a queue it is measured anew.
 _FIRST_RATE: Final = 1000.0
@@ -36,10 +35,6 @@ _RATE_WINDOW, _FIRST_STARTS = 0.25, 32
 _BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.5, 0.1, 0.5
 # So many may always wait, however slowly the queue moves.
 _ALWAYS_LET_IN = 8
-# Of the native thread, whatever has been patched.
-_get_thread_id: Final = get_original("_thread", "get_ident")
-# In whose name requests wait that are in progress already.
-_RESUMED: Final = object()
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.
 _FIRST, _LAST = 2, -2
 
@@ -76,13 +71,12 @@ class AdmissionControl:
         self._most = most
         self._longest_wait = longest_wait
         self._clock = clock
-        self._thread_id = _get_thread_id()
         # By client, the one whose turn is next first; a client without a request in the queue is not in it.
         self._queue: OrderedDict[Hashable, deque[_Waiting]] = OrderedDict()
         self._hub: Any = hub or gevent.get_hub()
         self._turn_began = clock()
-        # Since when the work is counted that leaves no time to start more of the queue.
-        self._round_began = self._turn_began
+        # Since the last look at the queue: when that was, and how many requests have been answered.
+        self._round_began, self._left = self._turn_began, 0
         self._stamp = self._hub.loop.check(ref=False, priority=_FIRST)
         self._stamp.start(self._begin_turn)
         self._tick = self._hub.loop.timer(_TICK, _TICK, ref=False, priority=_LAST)
@@ -113,32 +107,6 @@ class AdmissionControl:
     def enter_in_turn(self, client: Hashable) -> None:
         """Let a request in when it is its client's turn; `leave` follows. Raises Overloaded."""
         self.check(client)
-        if self._wait(client).late:
-            raise self._overloaded(client)
-        self.in_progress += 1
-
-    def resume_in_turn(self) -> None:
-        """Let a request go on, which is in progress and was woken together with others, when there is time for it.
-
-        Those that are resumed take turns with each client that waits to be let in. They are never refused. On
-        another thread it does nothing.
-        """
-        if _get_thread_id() != self._thread_id or (
-            not self.waiting and self._clock() - self._turn_began <= _LONGEST_TURN
-        ):
-            return
-        self.in_progress -= 1
-        try:
-            self._wait(_RESUMED)
-        finally:
-            self.in_progress += 1
-
-    def leave(self) -> None:
-        """Note that a request has been answered."""
-        self.in_progress -= 1
-
-    def _wait(self, client: Hashable) -> _Waiting:
-        """Wait in the queue; return who waited."""
         one = _Waiting(self._clock())
         if not self.waiting:
             self._begin_queue(one.since)
@@ -148,23 +116,33 @@ class AdmissionControl:
             self._hub.switch()
         finally:
             one.greenlet = None
-        return one
+        if one.late:
+            raise self._overloaded(client)
+        self.in_progress += 1
+
+    def leave(self) -> None:
+        """Note that a request has been answered."""
+        self.in_progress -= 1
+        self._left += 1
 
     def _begin_turn(self) -> None:
         self._turn_began = self._clock()
 
     def _start_waiting(self) -> None:
-        """Start who has waited, at least one a turn; refuse who has waited too long. Runs in the event loop.
+        """Start who has waited, refuse who has waited too long. Runs in the event loop.
 
-        What has been started before goes first: all that was done since the last time counts.
+        As many are started as there is time for, after all that was done since the last look: what was started before
+        goes first. Without time, half as many as were answered, so that those in progress become fewer; at least one.
         """
-        now, any_left = self._clock(), False
-        while self.waiting and not (any_left and self._clock() - self._round_began > _LONGEST_TURN):
+        now, taken = self._clock(), 0
+        least, self._left = max(self._left // 2, 1), 0
+        while self.waiting and (taken < least or self._clock() - self._round_began <= _LONGEST_TURN):
             one = self._take_next()
             if one.greenlet is None:
                 continue
             # It was expected to be started in time; a worker that stood still may find it is not.
-            any_left, one.late = True, now - one.since > self._longest_wait
+            taken += 1
+            one.late = now - one.since > self._longest_wait
             self._started += not one.late
             one.greenlet.switch()
         self._measure(now)
@@ -178,7 +156,7 @@ class AdmissionControl:
             self._rate, self._rate_is_measured = _FIRST_RATE, False
         self._waiting_since = self._counted_since = now
         self._round_began = self._turn_began
-        self._started = 0
+        self._started = self._left = 0
         self._tick.start(self._start_waiting)
 
     def _take_next(self) -> _Waiting:

@@ -9,7 +9,6 @@ from threading import Barrier, Event
 import pytest
 from gevent import Greenlet, GreenletExit, sleep
 
-from apps.kernel import yield_point
 from apps.kernel.single_flight import SingleFlight
 
 
@@ -78,12 +77,3 @@ def test_nobody_waits_for_ever() -> None:
             flights.run("key", lambda: "not asked")
         go_on.set()
         assert first.result(5) == "late"
-
-
-def test_who_waited_for_another_asks_the_event_loop_before_going_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand that are woken at once must not go on in one turn of the loop; who found it out need not ask."""
-    asked: list[int] = []
-    monkeypatch.setattr(yield_point, "_wait_for_turn", yield_point._go_on)
-    yield_point.set_yield_point(lambda: asked.append(1))
-    assert together(SingleFlight(5), 20, "found") == (["found"] * 20, 1)
-    assert len(asked) == 19
