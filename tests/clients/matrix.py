@@ -56,9 +56,19 @@ CLIENTS: Final = (
     _client("opencode", CHAT, _pinned(npm.OPENCODE), "test_opencode.py"),
     _client("qwen-code", CHAT, _pinned(npm.QWEN_CODE), "test_qwen_code.py"),
     _client("aider", CHAT, _pinned(pypi.AIDER), "test_aider.py"),
+    _client("cline", CHAT, _pinned(npm.CLINE), "test_terminal_agents.py::test_cline"),
+    _client("Continue", CHAT, _pinned(npm.CONTINUE), "test_terminal_agents.py::test_continue"),
+    _client("pi", CHAT, _pinned(npm.PI), "test_terminal_agents.py::openai-completions::"),
+    _client("pi", RESPONSES, _pinned(npm.PI), "test_terminal_agents.py::openai-responses::"),
+    _client("pi", MESSAGES, _pinned(npm.PI), "test_terminal_agents.py::anthropic-messages::"),
+    _client("pi", GEMINI, _pinned(npm.PI), "test_terminal_agents.py::google-generative-ai::"),
+    _client("llm", CHAT, _pinned(pypi.LLM), "test_llm.py"),
     _client("openai (Python)", CHAT, version("openai"), "test_openai.py"),
     _client("openai (Python)", RESPONSES, version("openai"), "test_openai_responses.py"),
+    _client("openai (JavaScript)", CHAT, _pinned(npm.OPENAI), "test_javascript_sdks.py::chat::"),
+    _client("openai (JavaScript)", RESPONSES, _pinned(npm.OPENAI), "test_javascript_sdks.py::responses::"),
     _client("anthropic (Python)", MESSAGES, version("anthropic"), "test_anthropic.py"),
+    _client("anthropic (JavaScript)", MESSAGES, _pinned(npm.ANTHROPIC), "test_javascript_sdks.py::test_anthropics"),
     _client("google-genai (Python)", GEMINI, version("google-genai"), "test_google_genai.py"),
     _client(
         "@google/genai",
@@ -101,6 +111,10 @@ CLIENTS: Final = (
     _client(
         "openai-agents", RESPONSES, _pinned(pypi.OPENAI_AGENTS), "test_responses_frameworks.py::test_the_agents_sdk"
     ),
+    _client("LiteLLM `openai/`", CHAT, _pinned(pypi.LITELLM), "test_python_frameworks.py::openai::"),
+    _client("LiteLLM `anthropic/`", MESSAGES, _pinned(pypi.LITELLM), "test_python_frameworks.py::anthropic::"),
+    _client("instructor", CHAT, _pinned(pypi.INSTRUCTOR), "test_python_frameworks.py::test_instructor"),
+    _client("DSPy", CHAT, _pinned(pypi.DSPY), "test_python_frameworks.py::test_dspy"),
 )
 
 

@@ -20,6 +20,12 @@ QWEN_CODE = "@qwen-code/qwen-code@0.24.4"
 # With the program that runs it: the newest SDK needs a newer one than machines have.
 AI_SDK = "ai@7.0.173 @ai-sdk/openai@4.0.118 zod@4 node@22"
 OPENROUTER_SDK = "@openrouter/sdk@1.3.19"
+# The last one whose dependencies are all there.
+PI = "@mariozechner/pi-coding-agent@0.73.1"
+CLINE = "cline@3.0.65"
+CONTINUE = "@continuedev/cli@1.5.47"
+OPENAI = "openai@7.57.0"
+ANTHROPIC = "@anthropic-ai/sdk@1.12.0"
 GEMINI_CLI = "@google/gemini-cli@0.61.0"
 GOOGLE_GENAI = "@google/genai@3.1.0"
 AI_SDK_GOOGLE = "@ai-sdk/google@4.0.121 ai@7.0.173 zod@4.1.12"

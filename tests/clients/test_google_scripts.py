@@ -40,11 +40,11 @@ def run(command: list[str | Path], gateway: Gateway, behind: Behind, folder: Pat
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def run_script(name: str, folder: Path, gateway: Gateway, behind: Behind) -> Any:
+def run_script(name: str, folder: Path, gateway: Gateway, behind: Behind, **environment: str) -> Any:
     """Return what a script for Node tells: it stands beside the packages that it imports."""
     script = folder / name
     script.write_text((SCRIPTS / name).read_text())
-    return run(["node", script], gateway, behind, folder)
+    return run(["node", script], gateway, behind, folder, **environment)
 
 
 def test_googles_client_for_javascript(gateway: Gateway, behind: Behind, request: pytest.FixtureRequest) -> None:

@@ -12,7 +12,7 @@ from tests.clients.gateway import EVERY_FORMAT, Behind, Gateway
 
 pytestmark = [pytest.mark.stack, pytest.mark.agents, pytest.mark.timeout(600)]
 
-SCRIPT = Path(__file__).parent / "scripts" / "llama_index.py"
+SCRIPT = Path(__file__).parent / "scripts" / "ask_llama_index.py"
 
 
 @pytest.mark.parametrize("behind", EVERY_FORMAT, ids=[behind.format for behind in EVERY_FORMAT])

@@ -152,15 +152,35 @@ def test_a_schema_is_kept_by_a_tool_that_the_client_never_sees(caller: Caller, w
     assert "response_format" not in body
 
 
-def test_anthropics_clients_get_their_schema_kept_by_the_tool_too(caller: Caller) -> None:
+@pytest.mark.parametrize("old", [False, True], ids=["today", "as in the preview"])
+def test_anthropics_clients_get_their_schema_kept_by_the_tool_too(caller: Caller, old: bool) -> None:
     speak("anthropic")
     update(structured_outputs=False)
-    response = ask(caller, "where?", output_config={"format": {"type": "json_schema", "schema": SCHEMA}})
+    form = {"type": "json_schema", "schema": SCHEMA}
+    response = ask(caller, "where?", **({"output_format": form} if old else {"output_config": {"format": form}}))
     body = response.json()
     assert response.status_code == 200, body
     assert [block["type"] for block in body["content"]] == ["text"]
     assert json.loads(body["content"][0]["text"]).keys() == {"city"}
     assert body["stop_reason"] == "end_turn"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"output_format": 5}, "output_format: must be an object"),
+        ({"output_format": {"type": "json_schema"}}, "output_config.format.schema: Required"),
+        (
+            {"output_format": {"type": "json_schema", "schema": {}}, "output_config": {"format": {"type": "text"}}},
+            "output_format: contradicts output_config.format",
+        ),
+    ],
+)
+def test_a_form_by_its_old_name_is_refused_by_name(caller: Caller, fields: dict[str, Any], message: str) -> None:
+    response = ask(caller, "where?", **fields)
+    assert response.status_code == 400
+    assert response.json()["error"]["message"] == f"Invalid request format: {message}"
+    assert nothing_happened(caller)
 
 
 def test_a_schema_beside_nothing_but_json_is_asked_for_in_words_and_the_strict_are_refused(caller: Caller) -> None:

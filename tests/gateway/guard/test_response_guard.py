@@ -19,7 +19,6 @@ from apps.gateway.canonical.events import (
     OpaqueDelta,
     ReasoningDelta,
     RefusalDelta,
-    Searched,
     Started,
     TextDelta,
     ToolCallDelta,
@@ -201,12 +200,6 @@ def test_what_else_tells_the_words_is_looked_at_or_left_out() -> None:
     assert not any(isinstance(event, Logprobs) for event in out)
     good = Logprobs(logprobs={"content": [{"token": "fine"}]})
     assert good in passed([TextDelta(text="fine"), good, END])
-
-
-def test_what_was_searched_for_is_masked_like_words() -> None:
-    assert passed([Searched(query=f"where is {WORD}"), END]) == [Searched(query=f"where is {MASK}"), END]
-    assert passed([Searched(), END]) == [Searched(), END]
-    assert passed([Searched(query=WORD), END], guard_of("block")) == [Finished(reason="content_filter")]
 
 
 def test_what_only_the_clients_format_says_in_a_stream_is_masked() -> None:

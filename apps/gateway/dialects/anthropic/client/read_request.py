@@ -13,7 +13,7 @@ from apps.gateway.dialects import fields
 from apps.gateway.dialects.anthropic.client.read_messages import is_foreign, read_messages, read_system
 from apps.gateway.dialects.anthropic.client.read_tools import read_tool_choice, read_tools
 from apps.gateway.dialects.anthropic.shared.failures import UNTHREADED
-from apps.gateway.dialects.anthropic.shared.wire import NAME
+from apps.gateway.dialects.anthropic.shared.wire import NAME, encode
 from apps.gateway.dialects.fields import (
     Malformed,
     Reader,
@@ -37,6 +37,8 @@ MOST_TOKENS = 1_000_000_000
 _EFFORTS = frozenset({"low", "medium", "high"})
 # What models read; it may be as long as a body.
 _CONVERSATION = frozenset({"messages", "system", "tools", "output_config"})
+# What `output_config.format` was called before.
+_OLD_FORMAT = "output_format"
 
 
 def read_request(body: bytes) -> Chat:
@@ -54,6 +56,9 @@ def _read(body: bytes, *needed: str) -> Chat:
     known: dict[str, Any] = {}
     extra: Record = {}
     try:
+        if wire.get(_OLD_FORMAT) is not None:
+            wire = _with_format(wire)
+            body = encode(wire)
         fields.check_beside(wire, body, _CONVERSATION)
         for name, value in wire.items():
             if value is None:
@@ -73,6 +78,16 @@ def _read(body: bytes, *needed: str) -> Chat:
     if not is_foreign(wire["messages"]) and not chat.web_search:
         chat.source = Source(dialect=NAME, body=body)
     return chat
+
+
+def _with_format(wire: Record) -> Record:
+    """Return the fields with the answer's form where Anthropic has it now; some clients know its preview's name."""
+    form = fields.within(_OLD_FORMAT, record, wire[_OLD_FORMAT])
+    config = fields.within("output_config", record, wire.get("output_config") or {})
+    if config.get("format") not in (None, form):
+        raise Malformed("contradicts output_config.format", _OLD_FORMAT)
+    others = {name: value for name, value in wire.items() if name != _OLD_FORMAT}
+    return {**others, "output_config": {**config, "format": form}}
 
 
 def _chat_of(known: dict[str, Any], wire: Record, extra: Record) -> Chat:
