@@ -10,6 +10,7 @@ import atexit
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -35,7 +36,7 @@ from apps.gateway.dialects import anthropic, openai
 from apps.gateway.settlement import worker_lease
 from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
-from apps.kernel.errors import ApiError, InternalError
+from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.responses.cancel_switch import CancelSwitch
 
 log = structlog.get_logger(__name__)
@@ -138,16 +139,20 @@ class LineJob:
 
     def _end(self, result: LineResult) -> None:
         outcome = LineOutcome.SUCCEEDED if 200 <= result.status < 300 else LineOutcome.ERRORED
-        self._insist(partial(line_leases.end, self.line, worker_name(), outcome, seal_result(self.line, result)))
 
-    def _insist(self, write: partial[bool] | partial[None]) -> None:
+        def end() -> None:
+            line_leases.end(self.line, worker_name(), outcome, seal_result(self.line, result))
+
+        self._insist(end)
+
+    def _insist(self, write: Callable[[], None]) -> None:
         """Write how it went. It is charged already: a result must not be lost for a database that is away."""
         until = time.monotonic() + _PATIENCE
         while not self.is_lost:
             try:
                 database.write(write)
                 return
-            except DatabaseError as error:
+            except (DatabaseError, Overloaded) as error:
                 log.warning("batches.end_not_stored", batch=self.line.batch_id, error=type(error).__name__)
                 if time.monotonic() > until:
                     raise

@@ -75,11 +75,13 @@ class FileWriter:
 
     def add(self, data: bytes) -> None:
         """Take in more of the content, and write what fills a chunk."""
-        self._waiting += data
-        while len(self._waiting) >= CHUNK:
-            chunk = bytes(memoryview(self._waiting)[:CHUNK])
-            del self._waiting[:CHUNK]
-            self._write(chunk)
+        start = 0
+        while len(self._waiting) + len(data) - start >= CHUNK:
+            end = start + CHUNK - len(self._waiting)
+            self._write(bytes(self._waiting) + data[start:end])
+            self._waiting.clear()
+            start = end
+        self._waiting += data[start:]
 
     def close(self) -> StoredFile:
         """Write the rest, and let the file be seen; return its row."""

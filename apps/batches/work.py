@@ -19,6 +19,7 @@ from apps.batches.completion import complete_one
 from apps.batches.models import OPEN_STATUSES, Batch
 from apps.batches.preparation import prepare_one
 from apps.kernel import database
+from apps.kernel.errors import Overloaded
 
 log = structlog.get_logger(__name__)
 
@@ -36,7 +37,7 @@ def work(seconds: float) -> None:
     _working = True
     try:
         _work_until(time.monotonic() + seconds)
-    except DatabaseError as error:
+    except (DatabaseError, Overloaded) as error:
         log.warning("batches.not_worked", error=type(error).__name__)
     finally:
         _working = False
