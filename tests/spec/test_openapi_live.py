@@ -7,6 +7,7 @@ must be (a password that is good, a model that exists, a moment still to come), 
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -17,16 +18,18 @@ from typing import Any
 import pytest
 import requests
 
-from tests.stack.product import Product
+from tests.stack.product import PROJECT, Product
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
+CHECK = PROJECT / "tests" / "support" / "refusals_of_valid_bodies.py"
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "3")
 # What a valid request may be answered: also that money, plan, key or thing is not there for it.
 TAKEN = '"2xx", 401, 402, 403, 404, 409, 410, 422, 429'
 # They take a page of any size, one value where a list is meant, and fields in either of two spellings.
 GOOGLES = (
     *("generateContent", "generateContentByName", "generateContentAtV1", "streamGenerateContentAtV1"),
+    *("streamGenerateContentByName", "countTokensByName", "embedContentByName", "batchEmbedContentsByName"),
     "countTokensAtV1",
     *("embedContentAtV1", "batchEmbedContentsAtV1", "generatePublishersContentAtV1", "generateProjectsContentAtV1"),
     *("generatePublishersContent", "generateProjectsContent", "listGoogleModels"),
@@ -40,12 +43,10 @@ MORE_THAN_A_SCHEMA = (
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
     *("createResponse", "countInputTokens"),
     *GOOGLES,
-    # An organization that keeps no content has none, and one of two fields must be there.
-    *("createConversation", "updateConversation", "createConversationItems", "compactResponse"),
-    # As above; and a cursor is something that is listed.
+    # A cursor is something that is listed; a batch's file is one of requests.
     *("createFile", "listFiles", "createBatch", "listBatches", "createMessageBatch", "listMessageBatches"),
-    # A cursor of Anthropic's list is a model that is listed.
-    "listModels",
+    # A cursor of Anthropic's list is a model that is listed, of OpenAI's an item; a response that is named is stored.
+    *("listModels", "listConversationItems", "compactResponse"),
 )
 # They say that payments are not set up, as they are not here.
 OFF = ("postPaymentMethods", "postCardSetup", "postProSubscription", "postTopUps")
@@ -88,6 +89,15 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     assert product.stop() == 0
 
 
+def document_of(product: Product, folder: Path) -> Path:
+    """Return the document with the name of a model that exists, where one is asked for."""
+    document = requests.get(f"{product.url}/openapi.json", timeout=10).json()
+    document["components"]["schemas"]["ModelName"] = {"const": "sandbox/echo"}
+    path = folder / "openapi.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
 def run(product: Product, folder: Path, parameters: dict[str, str], *options: str) -> None:
     """Let schemathesis ask; what it finds is in the failure."""
     quoted = (f'"{name}" = "{value}"' for name, value in parameters.items())
@@ -104,8 +114,12 @@ def run(product: Product, folder: Path, parameters: dict[str, str], *options: st
     )
     program = Path(sys.executable).with_name("schemathesis")
     done = subprocess.run(
-        [program, "run", f"{product.url}/openapi.json", "--no-color", "--max-examples", EXAMPLES, *options],
+        [
+            *(program, "run", document_of(product, folder), "--url", product.url),
+            *("--no-color", "--max-examples", EXAMPLES, *options),
+        ],
         cwd=folder,
+        env={**os.environ, "SCHEMATHESIS_HOOKS": str(CHECK)},
         capture_output=True,
         text=True,
         check=False,
@@ -136,6 +150,19 @@ def things(product: Product) -> dict[str, str]:
     return {"path.organizationId": organization, "path.projectId": project, "path.keyId": key}
 
 
+@pytest.fixture(scope="module")
+def conversation(product: Product) -> str:
+    """A conversation, of an organization that keeps what its models are asked."""
+    organization = f"{product.url}/organization/{product.demo['organizationId']}"
+    session = {"Authorization": f"Bearer {product.demo['sessionToken']}"}
+    kept = requests.patch(organization, json={"retentionLevel": "retain"}, headers=session, timeout=10)
+    assert kept.status_code == 200, kept.text
+    key = {"Authorization": f"Bearer {product.demo['apiKey']}"}
+    made = requests.post(f"{product.url}/v1/conversations", json={}, headers=key, timeout=10)
+    assert made.status_code == 200, made.text
+    return str(made.json()["id"])
+
+
 @pytest.fixture(scope="module", autouse=True)
 def doomed(product: Product) -> dict[str, str]:
     """Things that are there to be ended; made before anything else, for there can be but so many."""
@@ -146,14 +173,21 @@ def doomed(product: Product) -> dict[str, str]:
 
 def test_management_does_what_the_document_says(product: Product, things: dict[str, str], tmp_path: Path) -> None:
     left_out = (option for name in (*ENDS, *OFF) for option in ("--exclude-operation-id", name))
-    others = ["--exclude-tag", "models", *left_out]
+    others = ["--exclude-tag", "models", "--exclude-tag", "responses", *left_out]
     run(product, tmp_path, things, "--phases", "coverage,fuzzing", "--workers", "2", *others)
 
 
-def test_models_are_asked_as_the_document_says(product: Product, tmp_path: Path) -> None:
+def test_models_are_asked_as_the_document_says(product: Product, conversation: str, tmp_path: Path) -> None:
     more = ("--max-examples", str(3 * int(EXAMPLES)))
     names = {"path.modelId": "sandbox/echo", "path.name": "sandbox/echo:generateContent"}
     run(product, tmp_path, names, "--phases", "fuzzing", "--include-tag", "models", *more)
+
+
+def test_stored_responses_are_asked_about_as_the_document_says(
+    product: Product, conversation: str, tmp_path: Path
+) -> None:
+    names = {"path.conversationId": conversation}
+    run(product, tmp_path, names, "--phases", "fuzzing", "--include-tag", "responses")
 
 
 @pytest.mark.parametrize("name", ENDS)

@@ -1,0 +1,38 @@
+"""A check for schemathesis: what the document allows is a bad request for reasons alone that no schema can state.
+
+Knows these reasons by the codes of errors, and operations whose requests must be more than a schema can say. Must never
+know how an operation answers otherwise. Schemathesis loads it by its path.
+"""
+
+import schemathesis
+
+# Of errors that have a code: what a model or its provider cannot do, what an organization forbids, names of nothing.
+REASONS = frozenset(
+    {"unsupported_feature", "model_not_found", "upstream_refused", "previous_response_not_found", "guardrail_blocked"}
+)
+# How Anthropic's clients, who get no codes, are told that a request is malformed.
+MALFORMED = "Invalid request format"
+# A picture must be one; a cursor must be of the list.
+BEYOND_A_SCHEMA = frozenset({"POST /v1/images/edits", "GET /v1/conversations/{conversationId}/items"})
+
+
+def code_of(error):
+    """Return the code of an error in OpenAI's or in Google's shape; None where a shape has no codes."""
+    if isinstance(error.get("code"), str):
+        return error["code"]
+    return next((detail["reason"].lower() for detail in error.get("details", ()) if "reason" in detail), None)
+
+
+@schemathesis.check
+def valid_bodies_are_not_called_malformed(ctx, response, case):
+    """Raise AssertionError for a valid body that is refused for what it is."""
+    meta = case.meta
+    if response.status_code != 400 or meta is None or not meta.generation.mode.is_positive:
+        return
+    body = response.json()
+    error = body.get("error") if isinstance(body, dict) else None
+    if not isinstance(error, dict) or case.operation.label in BEYOND_A_SCHEMA:
+        return
+    code = code_of(error)
+    assert code is None or code in REASONS, response.text
+    assert MALFORMED not in error["message"], response.text
