@@ -50,7 +50,9 @@ def call(tool: str, **arguments: Any) -> str:
 
 def assert_done(gateway: Gateway, behind: Behind, key: Key, folder: Path, route: str) -> None:
     """The file is there, the command ran, and every request was answered, logged and paid."""
-    assert ((folder / "hello.txt").read_text(), (folder / "ran.txt").read_text()) == (CONTENT, "done\n")
+    # cline's patches leave out the end of the last line.
+    assert (folder / "hello.txt").read_text().splitlines() == CONTENT.splitlines()
+    assert (folder / "ran.txt").read_text() == "done\n"
     logs = gateway.logs_of(key)
     assert [(log["usedProvider"], log["usedModel"], log["statusCode"], log["route"]) for log in logs] == [
         (behind.provider, behind.model_id, 200, route)
