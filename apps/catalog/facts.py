@@ -17,10 +17,11 @@ from msgspec import UNSET, Meta, UnsetType
 
 class Declarations(NamedTuple):
     """What dialects declare: the struct of a dialect's facts, and of the facts under `images`; None for a name that
-    nobody speaks."""
+    nobody speaks. And the struct of the facts under `embeddings`."""
 
     of_dialect: Callable[[str], type[msgspec.Struct] | None]
     of_images: Callable[[str], type[msgspec.Struct] | None]
+    of_embeddings: type[msgspec.Struct]
 
 
 class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -99,6 +100,10 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, Any] | None,
         Meta(description="how it is asked for images, as below; without it a model makes none"),
     ] = None
+    embeddings: Annotated[
+        dict[str, Any] | None,
+        Meta(description="how it is asked for embeddings, as below; not needed where the usual way will do"),
+    ] = None
 
 
 _declarations: list[Declarations] = []
@@ -109,6 +114,7 @@ def use_declarations(declarations: Declarations) -> None:
     _declarations[:] = [declarations]
     _facts_type.cache_clear()
     _image_facts_type.cache_clear()
+    _embedding_facts_type.cache_clear()
 
 
 def check_dialect(dialect: str, key: str) -> None:
@@ -128,6 +134,8 @@ def read_facts(stated: Any, dialect: str, entry_keys: Iterable[str]) -> msgspec.
         if not isinstance(kind, str) or _declared().of_images(kind) is None:
             raise ValueError(f"Invalid enum value {kind!r} - at `$.facts.images.dialect`")
         msgspec.convert({"facts": {"images": images}}, _image_facts_type(kind))
+    if (embeddings := facts.embeddings) is not UNSET:
+        msgspec.convert({"facts": {"embeddings": embeddings}}, _embedding_facts_type())
     if (counting := facts.count_dialect) is not UNSET:
         check_dialect(counting, "facts.count_dialect")
     for name in () if facts.client_dialects is UNSET else facts.client_dialects:
@@ -158,6 +166,12 @@ def _image_facts_type(dialect: str) -> Any:
     declared = _declared().of_images(dialect)
     hints = {} if declared is None else get_type_hints(declared, include_extras=True)
     return _holder("facts", _holder("images", _table("Images", hints)))
+
+
+@cache
+def _embedding_facts_type() -> Any:
+    hints = get_type_hints(_declared().of_embeddings, include_extras=True)
+    return _holder("facts", _holder("embeddings", _table("Embeddings", hints)))
 
 
 def _holder(name: str, kind: Any) -> Any:

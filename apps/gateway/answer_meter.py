@@ -32,6 +32,7 @@ from apps.gateway.canonical.events import (
     OpaqueDelta,
     ReasoningDelta,
     RefusalDelta,
+    ResultsGiven,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
@@ -155,6 +156,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
 
     def _note_picture(self, event: ImageMade) -> None:
         self.pictures += 1
+
+    def _note_results(self, event: ResultsGiven) -> None:
+        self.written += len(event.values)
 
     def _note_usage(self, event: UsageReported) -> None:
         self._usage, self._counted = event.usage, self.written
@@ -291,5 +295,6 @@ _NOTES: dict[type[Event], Callable[[AnswerMeter, Any], None]] = {
     AudioDelta: AnswerMeter._note_sound,
     OpaqueDelta: AnswerMeter._note_own,
     ImageMade: AnswerMeter._note_picture,
+    ResultsGiven: AnswerMeter._note_results,
     UsageReported: AnswerMeter._note_usage,
 }

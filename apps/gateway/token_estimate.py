@@ -91,6 +91,8 @@ def estimate_prompt_tokens(chat: Chat) -> int:
             total += _json_tokens(tool.data)
     if chat.response_format is not None:
         total += _json_tokens(chat.response_format.schema)
+    if chat.embedding is not None and chat.embedding.tokens is not None:
+        total += sum(map(len, chat.embedding.tokens))
     return total
 
 

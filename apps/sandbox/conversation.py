@@ -62,6 +62,9 @@ class Conversation:
     # The size that pictures are to have, as in `64x48`, if it is said; and whether nothing else is asked for.
     picture: str = ""
     only_pictures: bool = False
+    # Numbers in the vector of each turn, where vectors are asked for, and whether these are to be base64.
+    vector_length: int | None = None
+    vectors_in_base64: bool = False
 
     @property
     def question(self) -> Turn | None:
@@ -131,3 +134,7 @@ class SandboxAnswer:
     usage: SandboxUsage | None
     # The size of its pictures.
     picture: str = ""
+    # Where vectors were asked for: one for each turn, and how many tokens each turn has.
+    vectors: tuple[tuple[float, ...], ...] = ()
+    tokens_of_inputs: tuple[int, ...] = ()
+    vectors_in_base64: bool = False

@@ -54,6 +54,8 @@ MODELS = {
     "free": "",
     "painter": "",
     "sketcher": "pictures=1",
+    "embedder": "",
+    "embedder-fast": "",
 }
 """Every model there is, with the directives it stands for."""
 

@@ -34,6 +34,7 @@ from apps.sandbox.example import example_of
 from apps.sandbox.image_generator import paint
 from apps.sandbox.scenario import Scenario, split_directives
 from apps.sandbox.tool_call_parser import Call, asked_calls, example_call, meant_calls, quotes_in
+from apps.sandbox.vectors import vector_of
 
 BYTES_PER_TOKEN = 4
 ATTACHMENT_TOKENS = 85
@@ -50,9 +51,25 @@ def answer_of(conversation: Conversation, scenario: Scenario) -> SandboxAnswer:
     """Return the answer to a conversation. Raises Refusal where a schema has no example."""
     asked = replace(conversation, streamed=False, wants_usage=False)  # a stream says what the plain reply says
     identity = sha256(msgspec.json.encode(asked)).hexdigest()[:24]
+    if conversation.vector_length is not None:
+        return _vectors(conversation, scenario, identity, conversation.vector_length)
     choices = tuple(_choice(conversation, scenario, identity, index) for index in range(conversation.choices))
     usage = _usage(conversation, scenario, choices)
     return SandboxAnswer(identity, conversation.model, choices, usage, conversation.picture)
+
+
+def _vectors(conversation: Conversation, scenario: Scenario, identity: str, length: int) -> SandboxAnswer:
+    """Return the vectors of all turns; of a scenario that is `empty` none."""
+    turns = () if scenario.empty else conversation.turns
+    return SandboxAnswer(
+        identity,
+        conversation.model,
+        (),
+        _usage(conversation, scenario, ()),
+        vectors=tuple(vector_of(turn.text, length) for turn in turns),
+        tokens_of_inputs=tuple(tokens_of(turn.text) for turn in turns),
+        vectors_in_base64=conversation.vectors_in_base64,
+    )
 
 
 def tokens_of(text: str | None) -> int:

@@ -78,7 +78,7 @@ def test_rows_say_what_the_files_say(loaded: None) -> None:
     assert (row.streaming, row.cancellation, row.tools, row.web_search) == (True, True, True, True)
     embedding = mapping("openai", "text-embedding-3-small")
     assert (embedding.streaming, embedding.cancellation, embedding.tools) == (False, False, False)
-    assert embedding.facts == {"dimensions": 1536}
+    assert (embedding.facts["dimensions"], embedding.facts["embeddings"]["most"]) == (1536, 2048)
     assert mapping("vertex", "claude-opus-4-5").deactivated_at == date(2026, 11, 24)
     assert mapping("openai", "gpt-5.4").prices["tiers"] == [
         {"above_input_tokens": 272000, "input": "5", "output": "22.5", "cached_input": "0.5"}

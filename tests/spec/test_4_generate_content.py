@@ -160,9 +160,9 @@ def test_a_field_that_cannot_be_taken_is_400_and_named(caller: Caller, fields: d
 
 def test_what_is_not_there_is_404_in_words(caller: Caller) -> None:
     assert error_of(ask(caller, model="no-such-model"))[:2] == (404, "NOT_FOUND")
-    status, word, message = error_of(ask(caller, method="embedContent"))
+    status, word, message = error_of(ask(caller, method="embedVideo"))
     assert (status, word) == (404, "NOT_FOUND")
-    assert message.startswith("`embedContent` is no method of a model here")
+    assert message.startswith("`embedVideo` is no method of a model here")
     assert nothing_happened(caller)
 
 

@@ -8,7 +8,10 @@ import schemathesis
 
 # Of errors that have a code: what a model or its provider cannot do, what an organization forbids, names of nothing.
 REASONS = frozenset(
-    {"unsupported_feature", "model_not_found", "upstream_refused", "previous_response_not_found", "guardrail_blocked"}
+    {
+        *("unsupported_feature", "model_not_found", "upstream_refused", "previous_response_not_found"),
+        *("guardrail_blocked", "zero_data_retention"),
+    }
 )
 # How Anthropic's clients, who get no codes, are told that a request is malformed.
 MALFORMED = "Invalid request format"

@@ -92,6 +92,15 @@ class ImageMade(Event):
     url: str
 
 
+class ResultsGiven(Event):
+    """One value for each thing that was asked about, in order; what a value is depends on the kind of request.
+
+    Of embeddings it is a vector: its numbers, or base64 of them as float32, little-endian.
+    """
+
+    values: list[Any]
+
+
 class Annotated(Event):
     """A citation, as OpenAI writes it: `{type: url_citation, url_citation: {...}}`."""
 
@@ -202,5 +211,7 @@ class Reply(msgspec.Struct, kw_only=True):
     model: str = ""
     created: int = 0
     choices: list[Choice] = []
+    # What a request for values is answered with (`ResultsGiven`).
+    results: list[Any] = []
     usage: Usage | None = None
     extra: dict[str, dict[str, Any]] = {}

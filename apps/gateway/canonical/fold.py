@@ -21,6 +21,7 @@ from apps.gateway.canonical.events import (
     ReasoningDelta,
     RefusalDelta,
     Reply,
+    ResultsGiven,
     Searched,
     Started,
     TextDelta,
@@ -58,6 +59,9 @@ class ReplyBuilder:
         self._reply.provider, self._reply.log_id = event.provider, event.log_id
         if event.extra:
             self._reply.extra = {dialect: dict(data) for dialect, data in event.extra.items()}
+
+    def _results(self, event: ResultsGiven) -> None:
+        self._reply.results = [*self._reply.results, *event.values]
 
     def _usage(self, event: UsageReported) -> None:
         self._reply.usage = event.usage
@@ -97,6 +101,7 @@ _HANDLERS: dict[type[Event], Callable[[ReplyBuilder, Any], None]] = {
     ToolCallDelta: ReplyBuilder._arguments,
     Started: ReplyBuilder._started,
     UsageReported: ReplyBuilder._usage,
+    ResultsGiven: ReplyBuilder._results,
     Finished: ReplyBuilder._finished,
     OpaqueDelta: ReplyBuilder._opaque,
     Failed: ReplyBuilder._failed,

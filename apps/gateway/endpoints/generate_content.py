@@ -18,6 +18,7 @@ from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens as prompt_tokens
 from apps.gateway.dialects import google
 from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
+from apps.gateway.endpoints.embeddings import batch_embed_contents, embed_content
 from apps.kernel.errors import NotFound
 from apps.kernel.offload import offload
 
@@ -43,7 +44,7 @@ class _Array:
 
 
 def model_method(request: ClientRequest) -> ClientResponse:
-    """Answer what is asked of a model: `generateContent`, `streamGenerateContent`, `countTokens`."""
+    """Answer what is asked of a model: `generateContent`, `embedContent`, `countTokens` …"""
     name, method = request.parameters["name"], request.route.path.rpartition(">:")[2]
     if method not in MODEL_METHODS:
         name, colon, method = name.rpartition(":")
@@ -105,10 +106,12 @@ def _count(request: ClientRequest, model: str) -> ClientResponse:
     return answer_authenticated(request, "generate_content", google, count)
 
 
-# Methods of Google's that have paths of their own, those that are refused with words included.
+# Methods of Google's that have paths of their own.
 MODEL_METHODS = ("generateContent", "streamGenerateContent", "countTokens", "embedContent", "batchEmbedContents")
 _METHODS: dict[str, Callable[[ClientRequest, str], ClientResponse]] = {
     "generateContent": _generate,
     "streamGenerateContent": _stream,
     "countTokens": _count,
+    "embedContent": embed_content,
+    "batchEmbedContents": batch_embed_contents,
 }

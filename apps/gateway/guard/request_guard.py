@@ -114,7 +114,8 @@ def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence
 
 def _read(compiled: CompiledGuardrails, chat: Chat) -> _Read:
     chat_texts = ChatTexts(chat, task_of(chat).files_to_screen(chat))
-    segments = [Segment(ScannedText(one.text), one.role, one.path) for one in chat_texts.texts]
+    named = task_of(chat).path_for_client or str
+    segments = [Segment(ScannedText(one.text), one.role, named(one.path)) for one in chat_texts.texts]
     files = [_file_of(one) for one in chat_texts.files]
     return _Read(chat_texts, segments, files, engine.screen(compiled, segments, files))
 

@@ -40,6 +40,13 @@ class AttachedFile(NamedTuple):
     data_url: str
 
 
+class Batch(NamedTuple):
+    """A part of a request that one call of a provider answers, and the number of values that it must answer with."""
+
+    chat: Chat
+    results: int
+
+
 class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The answers of one kind of request. None has a default: a new kind decides each of them."""
 
@@ -74,12 +81,16 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     # The files that rules scan, beside those of the messages.
     files_to_screen: Callable[[Chat], Sequence[AttachedFile]]
+    # A text's path in the client's request, from its path in the chat; None where they are the same.
+    path_for_client: Callable[[str], str] | None
 
     # --- calling a provider, and its answer
 
     # The request in the form in which this target can be asked.
     adapt_request: Callable[[Chat, Target], Chat]
-    # Whether an answer may hold pictures or sound, and so be large.
+    # The calls that it takes where the answer is values (`ResultsGiven`); None for every other kind.
+    batches_of: Callable[[Chat, Offer], list[Batch]] | None
+    # Whether an answer may hold pictures, sound or vectors, and so be large.
     may_bring_media: Callable[[Chat, Offer], bool]
     # Whether pictures that a provider leaves at an address are fetched for the client.
     fetches_pictures: bool

@@ -22,6 +22,8 @@ from apps.kernel.usage import Usage
 
 # Searches that a model does where the client does not say how many it may.
 _USUAL_SEARCHES = 5
+# Where models are asked that do not chat.
+_PATHS = {"embedding": "/v1/embeddings"}
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -61,7 +63,8 @@ def _check_model(model: CatalogModel, chat: Chat) -> None:
     """Raise InvalidRequest unless the model chats and takes in what the conversation holds."""
     if model.mode != "chat" and not draws_in_chat(model):
         kind = model.mode.replace("_", " ")
-        where = "; ask for it at /v1/images/generations" if draws(model) else ""
+        path = "/v1/images/generations" if draws(model) else _PATHS.get(model.mode)
+        where = f"; ask for it at {path}" if path else ""
         raise InvalidRequest(
             f"{model.id} is an {kind} model, not a chat model{where}", code="unsupported_feature", param="model"
         )
@@ -134,7 +137,9 @@ TASK = Task(
     usage_before_answer=_usage_before_answer,
     writes_tokens=True,
     files_to_screen=lambda chat: (),
+    path_for_client=None,
     adapt_request=_adapt_request,
+    batches_of=None,
     may_bring_media=_may_bring_media,
     fetches_pictures=False,
     find_missing_result=_find_missing_result,

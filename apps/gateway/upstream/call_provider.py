@@ -16,7 +16,6 @@ from apps.gateway.canonical.chat import Chat, DroppedField, Target
 from apps.gateway.canonical.events import (
     Event,
     Failed,
-    ImageMade,
     Logprobs,
     OpaqueDelta,
     ReasoningDelta,
@@ -35,12 +34,13 @@ from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.preferences import refused_strictly
-from apps.gateway.tasks import task_of
+from apps.gateway.tasks import Batch, task_of
+from apps.gateway.upstream.batches import check_results, join_batches
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 from apps.gateway.upstream.json_repair import JsonRepair
+from apps.gateway.upstream.made_pictures import fetch_pictures
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
-from apps.gateway.upstream.remote_file import MOST_OUTPUT_BYTES, UnfetchableError, fetch_picture
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.response_bounds import bounds_of, check_event, read_within
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
@@ -71,6 +71,7 @@ class ProviderCall(msgspec.Struct, eq=False):
     # Bytes of the client's body, and who is told of those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
+    expected_results: int | None = None
     # Calls of the provider that were made at once.
     calls: int = 1
     started_at: float = msgspec.field(default_factory=time.monotonic)
@@ -101,9 +102,12 @@ class ProviderCall(msgspec.Struct, eq=False):
         calls = 1 if self.chat.n is None else calls_of(self.chat, self.candidate.offer)
         if calls > 1:
             return self._parallel_answers(calls)
-        dialect = task_of(self.chat).find_dialect(self.chat, self.candidate.offer)
+        task = task_of(self.chat)
+        dialect = task.find_dialect(self.chat, self.candidate.offer)
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
+        if task.batches_of is not None:
+            return self._batched(task.batches_of(self.chat, self.candidate.offer), dialect)
         target = target_of(self.candidate)
         answer = self._answer(dialect, target)
         if self.chat.response_format is None:
@@ -134,6 +138,19 @@ class ProviderCall(msgspec.Struct, eq=False):
             self.bytes_received += sum(branch.bytes_received for branch in branches)
             repairs = [branch.json_repair for branch in branches if branch.json_repair is not None]
             self.json_repair = next((repair for repair in repairs if repair.repaired), None)
+
+    def _batched(self, batches: list[Batch], dialect: ProviderDialect) -> Iterator[Event]:
+        """Yield the values that one call gives, or several at once, joined in order."""
+        branches = [replace(self, chat=batch.chat, expected_results=batch.results) for batch in batches]
+        calls = [partial(branch._answer, dialect, target_of(self.candidate)) for branch in branches]
+        try:
+            for event in join_batches(calls, batches, self.client_disconnect, default_timeouts().tick):
+                if not self.has_content and type(event) is not Waiting:
+                    self.losses, self.notices = branches[0].losses, branches[0].notices
+                    self.status, self.first_content_at = branches[0].status, time.monotonic()
+                yield event
+        finally:
+            self.bytes_received += sum(branch.bytes_received for branch in branches)
 
     def _answer(self, dialect: ProviderDialect, target: Target) -> Iterator[Event]:
         """Yield what the provider answers, as `events` does."""
@@ -237,23 +254,15 @@ class ProviderCall(msgspec.Struct, eq=False):
             with self.client_disconnect.raise_while_waiting():
                 body = response.read(bounds.reply, self.hold_answer)
                 events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
-            yield from map(self._with_picture, events) if task_of(self.chat).fetches_pictures else events
+            if self.expected_results is not None:
+                events = check_results(events, self.expected_results)
+            yield from fetch_pictures(events, self.client_disconnect) if task_of(self.chat).fetches_pictures else events
             return
         pieces, look = self._interruptible(response), partial(check_event, bounds=bounds)
         try:
             yield from dialect.read_events(frames_of(dialect.FRAMING)(pieces, bounds.event, look))
         except BrokenFrames as error:
             raise UpstreamFailure("network", str(error)) from error
-
-    def _with_picture(self, event: Event) -> Event:
-        """Put a picture in the place of its address, for clients who ask for pictures. Raises UpstreamFailure."""
-        if isinstance(event, ImageMade) and not event.url.startswith("data:"):
-            try:
-                with self.client_disconnect.raise_while_waiting():
-                    event.url = fetch_picture(event.url, MOST_OUTPUT_BYTES)
-            except UnfetchableError as error:
-                raise UpstreamFailure("network", f"an image it made cannot be had: {error}") from error
-        return event
 
     def _interruptible(self, response: UpstreamResponse) -> Iterator[bytes]:
         pieces = response.iterate_body()

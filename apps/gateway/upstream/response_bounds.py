@@ -22,8 +22,9 @@ _MIB: Final = 1024 * 1024
 # Texts of several choices, with all that searches cite; and what comes with pictures, ten of four megapixels, or sound.
 _REPLY, _REPLY_WITH_MEDIA = 32 * _MIB, 128 * _MIB
 _EVENT, _EVENT_WITH_MEDIA = 16 * _MIB, 64 * _MIB
-# Values of an answer; where the likeliest words are told with each, they are some 160 a token.
-_VALUES, _VALUES_WITH_LOGPROBS = 200_000, 3_000_000
+# Values of an answer; where the likeliest words are told with each, they are some 160 a token, and vectors of a
+# batch have millions.
+_VALUES, _MOST_VALUES = 200_000, 3_000_000
 _DEPTH: Final = 256
 
 
@@ -37,7 +38,7 @@ class ResponseBounds(NamedTuple):
 
 def bounds_of(chat: Chat, offer: Offer) -> ResponseBounds:
     """Return how much an offer may answer to a chat."""
-    bounds = _WITH_LOGPROBS if chat.logprobs else _USUAL
+    bounds = _MANY_VALUES if chat.logprobs or chat.embedding is not None else _USUAL
     if task_of(chat).may_bring_media(chat, offer):
         return bounds._replace(reply=_REPLY_WITH_MEDIA, event=_EVENT_WITH_MEDIA)
     return bounds
@@ -63,4 +64,4 @@ def check_event(event: bytes, bounds: ResponseBounds) -> None:
 
 
 _USUAL: Final = ResponseBounds(_REPLY, _EVENT, Bounds(_VALUES, _DEPTH, LONG, LONG))
-_WITH_LOGPROBS: Final = ResponseBounds(_REPLY_WITH_MEDIA, _EVENT, Bounds(_VALUES_WITH_LOGPROBS, _DEPTH, LONG, LONG))
+_MANY_VALUES: Final = ResponseBounds(_REPLY_WITH_MEDIA, _EVENT, Bounds(_MOST_VALUES, _DEPTH, LONG, LONG))

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, Message, Target, TaskName, Text
+from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Finished
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.dialects import find_dialect
@@ -25,13 +26,15 @@ PIXEL = "data:image/png;base64,iVBORw0KGgo="
 SAID = [Message(role="user", parts=[Text(text="a fox")])]
 CHAT = Chat(model="m", messages=SAID, n=2)
 IMAGES = Chat(model="m", messages=SAID, n=2, task="images", drawing=Drawing(mask=PIXEL))
+EMBEDDINGS = Chat(model="m", messages=SAID, task="embeddings", embedding=Embedding(dimensions=2))
+CHATS = {"chat": CHAT, "images": IMAGES, "embeddings": EMBEDDINGS}
 DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}}
 DRAWS_IN_CHAT = {"images": {"dialect": "chat"}}
 
 
 @pytest.mark.parametrize("name", get_args(TaskName))
 def test_each_kind_answers_each_question(name: TaskName) -> None:
-    chat = IMAGES if name == "images" else replace(CHAT, task=name)
+    chat = CHATS[name]
     kind = task_of(chat)
     assert (kind.name, task_of(Chat(model="m", messages=[], task=name))) == (name, kind)
     one = offer("painter", "m", facts=DRAWS)
@@ -44,6 +47,7 @@ def test_each_kind_answers_each_question(name: TaskName) -> None:
     assert kind.usage_before_answer(chat, 7, one).prompt_tokens == 7
     assert isinstance(kind.adapt_request(chat, target), Chat)
     assert kind.find_missing_result(1, Finished(reason="stop")) is None
+    assert (kind.batches_of is None) == (name != "embeddings")
     assert kind.usage_without_counts(7, 3, 0, PriceCard(input=Decimal(1))).estimated is True
     assert {type(answer) for answer in (kind.fits_context, kind.writes_tokens, kind.fetches_pictures)} == {bool}
 
@@ -147,3 +151,29 @@ def test_a_kind_that_is_not_listed_stops_the_start(tmp_path: Path, monkeypatch: 
 def test_a_kind_that_leaves_a_question_open_stops_the_start() -> None:
     with pytest.raises(TypeError, match="Missing required argument"):
         Task(name="chat")  # type: ignore[call-arg]  # what is tested
+
+
+# --- batches of a request for vectors
+
+
+def lengths(facts: dict[str, object], chat: Chat) -> list[int]:
+    """Return how many inputs each call has."""
+    batches_of = task_of(chat).batches_of
+    assert batches_of is not None
+    return [batch.results for batch in batches_of(chat, offer("one", "m", facts={"embeddings": facts}))]
+
+
+def asking(*texts: str) -> Chat:
+    """Return a request for the vectors of texts."""
+    message = Message(role="user", parts=[Text(text=text) for text in texts])
+    return Chat(model="m", messages=[message], task="embeddings", embedding=Embedding())
+
+
+def test_batches_have_no_more_inputs_and_tokens_than_a_provider_takes() -> None:
+    assert lengths({"most": 2}, asking(*"abcde")) == [2, 2, 1]
+    assert lengths({"most": 5}, asking(*"abcde")) == [5]
+    assert lengths({"most": 9, "most_tokens": 3}, asking("x" * 8, "x" * 4, "x" * 4, "x" * 40, "x")) == [2, 1, 1, 1]
+    tokens = replace(asking(), embedding=Embedding(tokens=[[1, 2], [3], [4, 5]]))
+    assert lengths({"most": 9, "most_tokens": 3}, tokens) == [2, 1]
+    # 4,096 numbers each, where nobody states how many: 2.5 million at a time.
+    assert lengths({"most": 2048}, asking(*["a"] * 1000)) == [610, 390]

@@ -1,0 +1,1 @@
+"""Client sides of the embedding dialects: read requests, write vectors."""

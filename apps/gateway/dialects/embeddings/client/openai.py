@@ -1,0 +1,164 @@
+"""OpenAI embeddings, client side: reads requests, writes vectors.
+
+Knows the format's fields and their ranges. Must never know models or providers.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
+from apps.gateway.canonical.embeddings import Embedding, InputType
+from apps.gateway.canonical.events import Reply, Summary
+from apps.gateway.dialects import fields
+from apps.gateway.dialects.embeddings.provider.vectors import to_base64, to_numbers
+from apps.gateway.dialects.fields import Malformed, Reader, Record, filled_string, integer, one_of
+from apps.gateway.dialects.openai.shared.failures import write_error
+from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.dialects.router_fields import take_router_fields
+
+__all__ = ["read_request", "write_error", "write_reply"]
+
+MOST_INPUTS: Final = 2048
+MOST_DIMENSIONS: Final = 16_384
+_MOST_NAME: Final = 512
+_MOST_TOKEN: Final = 2**31 - 1
+# What clients call the purpose of vectors: OpenAI's extensions, Cohere's, Voyage's, Jina's and Google's words.
+INPUT_TYPES: Final[dict[str, InputType]] = {
+    "query": "query",
+    "search_query": "query",
+    "retrieval.query": "query",
+    "RETRIEVAL_QUERY": "query",
+    "document": "document",
+    "passage": "document",
+    "search_document": "document",
+    "retrieval.passage": "document",
+    "RETRIEVAL_DOCUMENT": "document",
+    "similarity": "similarity",
+    "text-matching": "similarity",
+    "SEMANTIC_SIMILARITY": "similarity",
+    "classification": "classification",
+    "CLASSIFICATION": "classification",
+    "clustering": "clustering",
+    "separation": "clustering",
+    "CLUSTERING": "clustering",
+    "question_answering": "question_answering",
+    "QUESTION_ANSWERING": "question_answering",
+    "fact_verification": "fact_verification",
+    "FACT_VERIFICATION": "fact_verification",
+    "code_query": "code_query",
+    "CODE_RETRIEVAL_QUERY": "code_query",
+}
+
+
+def read_request(body: bytes) -> Chat:
+    """Return the request for embeddings. Raises InvalidRequest naming the field."""
+    wire = fields.read_json(body)
+    try:
+        fields.check_beside(wire, body, frozenset({"input"}))
+        return _read(wire)
+    except Malformed as refusal:
+        raise refusal.as_error() from None
+
+
+def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
+    """Return the vectors, in the order of their inputs."""
+    write = to_base64 if chat.embedding is not None and chat.embedding.base64 else to_numbers
+    usage = summary.usage
+    return encode(
+        {
+            "object": "list",
+            "data": [
+                {"object": "embedding", "index": index, "embedding": write(vector)}
+                for index, vector in enumerate(reply.results)
+            ],
+            "model": summary.metadata.get("used_model") or reply.model,
+            "usage": {"prompt_tokens": usage.prompt_tokens, "total_tokens": usage.total_tokens},
+            "metadata": summary.metadata,
+        }
+    )
+
+
+def _read(wire: Record) -> Chat:
+    known: dict[str, Any] = {}
+    unknown: Record = {}
+    for name, value in wire.items():
+        if value is None:
+            continue
+        if name in _READERS:
+            known[name] = fields.within(name, _READERS[name], value)
+        else:
+            unknown[name] = value
+    if "input" not in known:
+        raise Malformed("Required", "input")
+    texts, tokens = known.pop("input")
+    chosen: dict[str, Any] = {"model": known["model"]} if "model" in known else {}
+    take_router_fields(unknown, chosen)
+    if "model" not in chosen:
+        raise Malformed("Required", "model")
+    # Not sent on: what nobody here knows could change what vectors cost, or their form.
+    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in unknown]
+    unmet = [*chosen.pop("unmet", ()), *lost]
+    return Chat(
+        messages=[Message(role="user", parts=[Text(text=text) for text in texts])],
+        user=known.get("user"),
+        task="embeddings",
+        embedding=Embedding(
+            tokens=tokens,
+            dimensions=known.get("dimensions"),
+            base64=known.get("encoding_format") == "base64",
+            input_type=known.get("input_type") or known.get("task_type") or known.get("task"),
+            title=known.get("title"),
+        ),
+        unmet=unmet or None,
+        **chosen,
+    )
+
+
+def _input(value: Any) -> tuple[list[str], list[list[int]] | None]:
+    """Read the inputs: as texts, or as tokens."""
+    if isinstance(value, str):
+        return [filled_string(value)], None
+    if not isinstance(value, list):
+        raise Malformed("must be a string, an array of strings, or one or more arrays of tokens")
+    if not value:
+        raise Malformed("must not be empty")
+    if isinstance(value[0], int):
+        return [], [_tokens(value)]
+    if len(value) > MOST_INPUTS:
+        raise Malformed(f"must hold at most {MOST_INPUTS} inputs")
+    if isinstance(value[0], list):
+        return [], fields.list_of(_tokens, MOST_INPUTS)(value)
+    return fields.list_of(filled_string, MOST_INPUTS)(value), None
+
+
+def _tokens(value: Any) -> list[int]:
+    if not isinstance(value, list) or not value:
+        raise Malformed("must be an array of tokens, and not an empty one")
+    for place, token in enumerate(value):
+        if type(token) is not int or not 0 <= token <= _MOST_TOKEN:
+            raise Malformed("must be a token: an integer of at least 0", f"[{place}]")
+    return value
+
+
+def _name(value: Any) -> str:
+    if len(filled_string(value)) > _MOST_NAME:
+        raise Malformed(f"must be at most {_MOST_NAME} characters long")
+    return str(value)
+
+
+def _input_type(value: Any) -> InputType:
+    return INPUT_TYPES[one_of(*INPUT_TYPES)(value)]
+
+
+_READERS: Final[dict[str, Reader[Any]]] = {
+    "input": _input,
+    "model": _name,
+    "dimensions": integer(1, MOST_DIMENSIONS),
+    "encoding_format": one_of("float", "base64"),
+    "user": fields.string,
+    "input_type": _input_type,
+    "task_type": _input_type,
+    "task": _input_type,
+    "title": _name,
+}

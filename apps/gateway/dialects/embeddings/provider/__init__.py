@@ -1,0 +1,1 @@
+"""Provider sides of the embedding dialects: write requests, read vectors."""

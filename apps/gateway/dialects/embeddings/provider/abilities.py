@@ -1,0 +1,97 @@
+"""Embedding facts of a model (`facts.embeddings`): how many inputs it takes at a time, and which options.
+
+Knows the facts and compares. Must never know who states them, nor a wire format.
+docs/adding-a-provider.md explains each to those who write data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.embeddings import Embedding
+from apps.gateway.dialects.fact import fact
+from apps.kernel.identity_cache import IdentityCache
+
+# Numbers in the vectors of one answer, at most: what is read at a time.
+_MOST_NUMBERS = 2_500_000
+# Numbers of a vector where nobody states how many there are.
+_UNSTATED_DIMENSIONS = 4_096
+
+EmbeddingOption = Literal["base64", "input_type", "title", "tokens", "user"]
+
+
+class EmbeddingAbilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a data file may state under `embeddings`. Nothing is taken that is not stated."""
+
+    dialect: Annotated[
+        Literal["openai", "google", "cohere", "vertex", "titan"] | None,
+        fact(
+            "the embedding dialect: `openai`, `google` (`batchEmbedContents`), `cohere` (`/embed`), `vertex` "
+            "(`predict`), `titan` (Bedrock's `invoke`)",
+            default="the provider's, where it is one of the first three; else the model makes none",
+        ),
+    ] = None
+    most: Annotated[int, fact("inputs of one call; a request with more is split", ge=1, le=2048)] = 96
+    most_tokens: Annotated[int, fact("tokens of all inputs of one call", default="any number", ge=0)] = 0
+    takes: Annotated[
+        frozenset[EmbeddingOption],
+        fact(
+            "`tokens`: inputs as arrays of tokens; `base64`: answers in it; hints that are dropped otherwise: "
+            "`input_type`, `title`, `user`"
+        ),
+    ] = frozenset()
+    dimensions: Annotated[
+        tuple[int, ...], fact("the lengths that a vector may be given; `[1]` is any up to the model's own")
+    ] = ()
+    dimensions_field: Annotated[
+        Literal["dimensions", "output_dimension"], fact("what `openai` calls a vector's length")
+    ] = "dimensions"
+    input_type_field: Annotated[Literal["input_type", "task"], fact("what `openai` calls the purpose of vectors")] = (
+        "input_type"
+    )
+    input_types: Annotated[
+        dict[str, Annotated[str, Meta(min_length=1, max_length=40)]],
+        fact("the provider's words for purposes, by the gateway's (`query`, `document` …)"),
+    ] = {}
+
+    def takes_dimensions(self, wanted: int, own: int | None) -> bool:
+        """Return whether vectors can have so many numbers, of a model whose own have `own`."""
+        if self.dimensions == ANY_LENGTH:
+            return own is None or wanted <= own
+        return wanted in self.dimensions or wanted == own
+
+    def most_inputs(self, dimensions: int | None) -> int:
+        """Return how many inputs one call may have, so that its answer can be read."""
+        return max(min(self.most, _MOST_NUMBERS // (dimensions or _UNSTATED_DIMENSIONS)), 1)
+
+
+ANY_LENGTH = (1,)
+
+
+def abilities_of(facts: Mapping[str, Any]) -> EmbeddingAbilities:
+    """Return what an offer's facts say of embeddings; nothing but the usual where they are silent."""
+    stated = facts.get("embeddings")
+    return _NOTHING_STATED if stated is None else _abilities(stated)
+
+
+def embedding_of(chat: Chat) -> Embedding:
+    """Return what a chat says of its vectors."""
+    return chat.embedding or Embedding()
+
+
+def texts_of(chat: Chat) -> list[str]:
+    """Return the texts to embed; none where the inputs came as tokens."""
+    return [part.text for part in chat.messages[0].parts]  # type: ignore[union-attr]  # all are texts
+
+
+def _read(stated: dict[str, Any]) -> EmbeddingAbilities:
+    return msgspec.convert(stated, EmbeddingAbilities)
+
+
+_abilities = IdentityCache(_read)
+_NOTHING_STATED = EmbeddingAbilities()

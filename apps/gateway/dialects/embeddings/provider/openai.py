@@ -1,0 +1,94 @@
+"""OpenAI embeddings, provider side: `/embeddings`, as OpenAI, Mistral, Voyage and all who follow them have it.
+
+Sources: OpenAI's API reference, docs.mistral.ai/api/endpoint/embeddings and Voyage's reference (November 2026). Knows
+the wire. Must never know a provider: what a model takes are facts (docs/adding-a-provider.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.dialects.answer_errors import read_answer
+from apps.gateway.dialects.embeddings.provider.abilities import abilities_of, embedding_of, texts_of
+from apps.gateway.dialects.embeddings.provider.vectors import events_of, never_streamed, note_options, read_as
+from apps.gateway.dialects.openai.shared.failures import failed, find_failure, read_failure
+from apps.gateway.dialects.openai.shared.wire import encode
+
+NAME: Final = "openai"
+FRAMING: Final = "sse"
+
+__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL."""
+    return "/embeddings"
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request."""
+    abilities, embedding = abilities_of(target.facts), embedding_of(chat)
+    note_options(embedding, abilities, target, ("user", chat.user))
+    wire: dict[str, Any] = {
+        "model": target.model_name,
+        "input": texts_of(chat) if embedding.tokens is None else embedding.tokens,
+    }
+    if embedding.dimensions is not None and embedding.dimensions != target.facts.get("dimensions"):
+        wire[abilities.dimensions_field] = embedding.dimensions
+    if embedding.base64 and "base64" in abilities.takes:
+        wire["encoding_format"] = "base64"
+    if embedding.input_type is not None and "input_type" in abilities.takes:
+        word = abilities.input_types.get(embedding.input_type)
+        if word is None:
+            target.note_dropped("input_type", f"this model knows no {embedding.input_type}")
+        else:
+            wire[abilities.input_type_field] = word
+    if chat.user is not None and "user" in abilities.takes:
+        wire["user"] = chat.user
+    return encode(wire)
+
+
+def read_reply(body: bytes) -> Iterator[Event]:
+    """Yield the events of a whole answer. One that cannot be read, or holds an error, ends with `Failed`."""
+    answer = read_as(body, _Answer)
+    if isinstance(answer, Failed):
+        yield _failure_in(body) or answer
+        return
+    items = answer.data
+    if any(item.index != place for place, item in enumerate(items)) and all(item.index >= 0 for item in items):
+        items = sorted(items, key=lambda item: item.index)
+    usage = answer.usage
+    yield from events_of([item.embedding for item in items], usage.prompt_tokens or usage.total_tokens)
+
+
+def _failure_in(body: bytes) -> Failed | None:
+    """Return the failure that an answer of status 200 holds, None where it holds none."""
+    try:
+        answer = read_answer(body)
+    except ValueError:
+        return None
+    failure = find_failure(answer)
+    return None if failure is None else failed(answer, failure)
+
+
+class _Item(msgspec.Struct):
+    embedding: list[float] | str
+    index: int = -1
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int | None = None
+    total_tokens: int | None = None
+
+
+class _Answer(msgspec.Struct):
+    data: list[_Item]
+    usage: _Usage = _Usage()
+
+
+read_events = never_streamed

@@ -1,0 +1,92 @@
+"""Vectors on their way: the events of an answer with vectors, and what all embedding dialects read alike.
+
+Knows numbers, base64 and counts. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from apps.gateway.canonical.chat import Target
+from apps.gateway.canonical.embeddings import Embedding
+from apps.gateway.canonical.events import Event, Failed, Finished, ResultsGiven, Started, UsageReported
+from apps.gateway.dialects.answer_errors import unreadable_answer
+from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities
+from apps.kernel.usage import Usage
+
+T = TypeVar("T")
+Vector = list[float] | str
+
+# No request has a billion tokens; a count beyond is a provider's bug.
+_MOST: Final = 10**9
+_BYTES_OF_FLOAT: Final = 4
+
+
+def events_of(vectors: Sequence[Vector], tokens: int | None) -> Iterator[Event]:
+    """Yield the events of a whole answer; `tokens` are those of all inputs, None where nobody counted them."""
+    if not vectors or not all(map(_is_vector, vectors)):
+        yield unreadable_answer("The provider sent an answer without vectors")
+        return
+    yield Started()
+    yield ResultsGiven(values=list(vectors))
+    yield Finished(reason="stop")
+    if tokens is not None and 0 < tokens <= _MOST:
+        yield UsageReported(usage=Usage(input=tokens))
+
+
+def read_as(body: bytes, kind: type[T]) -> T | Failed:
+    """Return a whole answer as what it has to be, else the failure of one that cannot be read."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return unreadable_answer("The provider sent an answer that has no vectors in the way it should")
+
+
+def never_streamed(frames: Iterable[bytes]) -> Iterator[Event]:
+    """Yield the end of a streamed answer: none is ever asked for."""
+    yield unreadable_answer("The provider streamed what was not to be streamed")
+
+
+def to_base64(vector: Vector) -> str:
+    """Return a vector as base64 of float32, little-endian."""
+    if isinstance(vector, str):
+        return vector
+    numbers = array("f", vector)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return b64encode(numbers.tobytes()).decode()
+
+
+def to_numbers(vector: Vector) -> list[float]:
+    """Return a vector as numbers."""
+    if not isinstance(vector, str):
+        return vector
+    numbers = array("f")
+    numbers.frombytes(b64decode(vector))
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return numbers.tolist()
+
+
+def note_options(embedding: Embedding, abilities: EmbeddingAbilities, target: Target, *also: tuple[str, Any]) -> None:
+    """Note what a target cannot be told: hints whose loss leaves the vectors usable."""
+    hints = (("input_type", embedding.input_type), ("title", embedding.title), *also)
+    for name, value in hints:
+        if value is not None and name not in abilities.takes:
+            target.note_dropped(name, "this model's provider takes no such option")
+
+
+def _is_vector(vector: Any) -> bool:
+    if not isinstance(vector, str):
+        return bool(vector)
+    try:
+        data = b64decode(vector, validate=True)
+    except ValueError:
+        return False
+    return bool(data) and len(data) % _BYTES_OF_FLOAT == 0

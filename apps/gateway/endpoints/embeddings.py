@@ -1,0 +1,54 @@
+"""`POST /v1/embeddings`, in OpenAI's format, and Google's `embedContent` and `batchEmbedContents`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.dialects import ClientReplyWriter
+from apps.gateway.dialects.embeddings.client import google, openai
+from apps.gateway.endpoints.answering import answer_authenticated, complete_response
+from apps.gateway.pipeline import open_chat
+from apps.kernel.offload import offload
+
+ROUTE = "embeddings"
+
+
+def embeddings(request: ClientRequest) -> ClientResponse:
+    """Answer a request for embeddings."""
+    return _answer(request, openai, openai.read_request)
+
+
+def embed_content(request: ClientRequest, model: str) -> ClientResponse:
+    """Answer a request for the vector of one content, in Google's format."""
+    return _answer(request, _Single(), partial(google.read_single, model=model))
+
+
+def batch_embed_contents(request: ClientRequest, model: str) -> ClientResponse:
+    """Answer a request for the vectors of many contents, in Google's format."""
+    return _answer(request, _Batch(), partial(google.read_batch, model=model))
+
+
+class _Single:
+    """Google's format, one vector."""
+
+    write_reply = staticmethod(google.write_single)
+    write_error = staticmethod(google.write_error)
+    error_for_clients = staticmethod(google.error_for_clients)
+
+
+class _Batch(_Single):
+    """Google's format, many vectors."""
+
+    write_reply = staticmethod(google.write_batch)
+
+
+def _answer(request: ClientRequest, dialect: ClientReplyWriter, read: Callable[[bytes], Chat]) -> ClientResponse:
+    def read_apart(body: bytes) -> Chat:
+        return offload(len(body), partial(read, body))
+
+    return answer_authenticated(
+        request, ROUTE, dialect, lambda token: complete_response(open_chat(request, ROUTE, token, read_apart), dialect)
+    )

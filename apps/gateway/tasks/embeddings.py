@@ -1,0 +1,161 @@
+"""Task `embeddings`: turns texts into vectors.
+
+A request of this kind is a chat of one message, each part of which is an input. Decides over values. Must never open a
+socket or ask a store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from typing import Final
+
+from msgspec.structs import replace
+
+from apps.catalog.offers import CatalogModel, Offer
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.events import Finished
+from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects.embeddings import find_embedding_dialect
+from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities, abilities_of, embedding_of, texts_of
+from apps.gateway.tasks import AttachedFile, Batch, Requirement, Task
+from apps.gateway.token_estimate import estimate_tokens, estimate_usage
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.money import ZERO
+from apps.kernel.usage import Usage
+
+MODE: Final = "embedding"
+# An estimate may be twice what the model counts.
+_DOUBT: Final = 2
+_PLACE: Final = re.compile(r"messages\[0\]\.content(\[\d+\])\.text")
+
+
+def _check_model(model: CatalogModel, chat: Chat) -> None:
+    """Raise InvalidRequest unless the model makes embeddings."""
+    if model.mode != MODE:
+        where = {"chat": "; chat with it at /v1/chat/completions", "image_generation": ""}.get(model.mode, "")
+        raise InvalidRequest(f"{model.id} is no embedding model{where}", code="unsupported_feature", param="model")
+
+
+def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
+    return model.mode == MODE
+
+
+def _requirements_of(chat: Chat) -> list[Requirement]:
+    """Return what an offer must take: tokens, the length of vectors, and an input as long as the longest."""
+    embedding = embedding_of(chat)
+    if embedding.tokens is not None:
+        count, doubt = max(map(len, embedding.tokens)), 1
+        needs = [Requirement("arrays of tokens as inputs", _can(lambda model: "tokens" in model.takes), "input")]
+    else:
+        count, doubt, needs = estimate_tokens(max(texts_of(chat), key=len)), _DOUBT, []
+    fits = _fits(count, doubt)
+    needs.append(Requirement(f"inputs of {'about ' if doubt > 1 else ''}{count} tokens", fits, "input"))
+    if (wanted := embedding.dimensions) is not None:
+        needs.append(Requirement(f"{wanted} dimensions", _gives(wanted), "dimensions"))
+    return needs
+
+
+def _can(test: Callable[[EmbeddingAbilities], bool]) -> Callable[[Offer], bool]:
+    return lambda offer: test(abilities_of(offer.facts))
+
+
+def _fits(count: int, doubt: int) -> Callable[[Offer], bool]:
+    return lambda offer: offer.context_length is None or count <= offer.context_length * doubt
+
+
+def _gives(wanted: int) -> Callable[[Offer], bool]:
+    return lambda offer: abilities_of(offer.facts).takes_dimensions(wanted, offer.facts.get("dimensions"))
+
+
+def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
+    return find_embedding_dialect(offer.facts, offer.dialect)
+
+
+def _list_price(chat: Chat, offer: Offer) -> Decimal:
+    return offer.prices.input or ZERO
+
+
+def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
+    return Usage(input=prompt_tokens)
+
+
+def _files_to_screen(chat: Chat) -> Sequence[AttachedFile]:
+    """Return no files. Raises InvalidRequest for tokens, in which no rule can find anything."""
+    if embedding_of(chat).tokens is not None:
+        raise InvalidRequest(
+            "input: the guardrails of this organization cannot read arrays of tokens; send the texts",
+            code="guardrail_blocked",
+            param="input",
+        )
+    return ()
+
+
+def _path_for_client(path: str) -> str:
+    return _PLACE.sub(r"input\1", path)
+
+
+def _adapt_request(chat: Chat, target: Target) -> Chat:
+    return chat
+
+
+def _batches_of(chat: Chat, offer: Offer) -> list[Batch]:
+    """Return the calls that an offer's provider takes for all inputs, in their order."""
+    embedding, abilities = embedding_of(chat), abilities_of(offer.facts)
+    message = chat.messages[0]
+    inputs: Sequence[object] = message.parts if embedding.tokens is None else embedding.tokens
+    most = abilities.most_inputs(embedding.dimensions or offer.facts.get("dimensions"))
+    if len(inputs) <= most and not abilities.most_tokens:
+        return [Batch(chat, len(inputs))]
+    batches = []
+    for start, end in _cuts(chat, len(inputs), most, abilities.most_tokens):
+        if embedding.tokens is None:
+            part = replace(chat, messages=[replace(message, parts=message.parts[start:end])])
+        else:
+            part = replace(chat, embedding=replace(embedding, tokens=embedding.tokens[start:end]))
+        batches.append(Batch(part, end - start))
+    return batches
+
+
+def _cuts(chat: Chat, count: int, most: int, most_tokens: int) -> Iterator[tuple[int, int]]:
+    """Yield where batches begin and end: none has more inputs than `most`, nor, by an estimate, too many tokens."""
+    if not most_tokens:
+        yield from ((start, min(start + most, count)) for start in range(0, count, most))
+        return
+    tokens = embedding_of(chat).tokens
+    sizes = map(len, tokens) if tokens is not None else map(estimate_tokens, texts_of(chat))
+    start = together = 0
+    for place, size in enumerate(sizes):
+        if place > start and (place - start == most or together + size > most_tokens):
+            yield start, place
+            start, together = place, 0
+        together += size
+    yield start, count
+
+
+def _find_missing_result(pictures: int, finish: Finished | None) -> None:
+    """Return None: an answer with fewer vectors than inputs has been refused where it was read."""
+
+
+TASK = Task(
+    name="embeddings",
+    requirements_of=_requirements_of,
+    check_model=_check_model,
+    is_served_by=_is_served_by,
+    find_dialect=_find_dialect,
+    list_price=_list_price,
+    count_pictures=lambda chat: 0,
+    fits_context=False,
+    usage_before_answer=_usage_before_answer,
+    writes_tokens=False,
+    files_to_screen=_files_to_screen,
+    path_for_client=_path_for_client,
+    adapt_request=_adapt_request,
+    batches_of=_batches_of,
+    may_bring_media=lambda chat, offer: True,
+    fetches_pictures=False,
+    find_missing_result=_find_missing_result,
+    # Vectors are not paid for, whatever they weigh.
+    usage_without_counts=lambda prompt, written, pictures, prices: estimate_usage(prompt, 0, 0, prices),
+)

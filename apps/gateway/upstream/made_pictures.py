@@ -1,0 +1,25 @@
+"""Made pictures: those that a provider leaves at an address, fetched for clients who ask for pictures.
+
+Knows events and addresses. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from apps.gateway.canonical.events import Event, ImageMade
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.failures import UpstreamFailure
+from apps.gateway.upstream.remote_file import MOST_OUTPUT_BYTES, UnfetchableError, fetch_picture
+
+
+def fetch_pictures(events: Iterable[Event], client_disconnect: ClientDisconnect) -> Iterator[Event]:
+    """Yield an answer's events with pictures in the place of their addresses. Raises UpstreamFailure."""
+    for event in events:
+        if isinstance(event, ImageMade) and not event.url.startswith("data:"):
+            try:
+                with client_disconnect.raise_while_waiting():
+                    event.url = fetch_picture(event.url, MOST_OUTPUT_BYTES)
+            except UnfetchableError as error:
+                raise UpstreamFailure("network", f"an image it made cannot be had: {error}") from error
+        yield event

@@ -1,0 +1,73 @@
+"""Titan embeddings at Bedrock: `POST /model/<model>/invoke`, one text a call."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Struct
+
+from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
+from apps.sandbox.formats import Glance
+from apps.sandbox.formats.bedrock_converse import (
+    MODELS_PATH,
+    STREAM_TYPE,
+    find_token,
+    write_error,
+    write_error_event,
+    write_models,
+)
+from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import Scenario
+from apps.sandbox.vectors import USUAL_LENGTH
+
+__all__ = [
+    "MODELS_PATH",
+    "PATH",
+    "STREAM_TYPE",
+    "find_token",
+    "glance",
+    "read_request",
+    "write_error",
+    "write_error_event",
+    "write_events",
+    "write_models",
+    "write_reply",
+]
+
+PATH = re.compile("/model/.+/invoke")
+
+
+def glance(path: str, body: bytes) -> Glance | None:
+    """Return None: no benchmark asks for embeddings in this format."""
+    return None
+
+
+def read_request(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400) in Bedrock's manner."""
+    try:
+        asked = msgspec.json.decode(body, type=_Request)
+    except msgspec.MsgspecError as error:
+        raise SandboxRefusal(
+            400, f"Malformed input request: {error}, please reformat your input and try again."
+        ) from error
+    model = unquote(path.removeprefix("/model/").removesuffix("/invoke"))
+    return Conversation(model=model, turns=(Turn("user", asked.text),), vector_length=asked.dimensions or USUAL_LENGTH)
+
+
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
+    """Return the body: the vector of the text."""
+    count = {"inputTextTokenCount": answer.usage.prompt} if answer.usage else {}
+    return msgspec.json.encode({"embedding": answer.vectors[0] if answer.vectors else [], **count})
+
+
+class _Request(Struct, forbid_unknown_fields=True):
+    text: str = msgspec.field(name="inputText")
+    dimensions: int | None = None
+    normalize: bool = True
+
+
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
+    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]

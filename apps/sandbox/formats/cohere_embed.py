@@ -1,0 +1,82 @@
+"""Cohere's embeddings: `POST /v2/embed`."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
+from apps.sandbox.formats import Glance
+from apps.sandbox.formats.cohere_chat import (
+    MODELS_PATH,
+    STREAM_TYPE,
+    find_token,
+    write_error,
+    write_error_event,
+    write_models,
+)
+from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import Scenario
+from apps.sandbox.vectors import USUAL_LENGTH
+
+__all__ = [
+    "MODELS_PATH",
+    "PATH",
+    "STREAM_TYPE",
+    "find_token",
+    "glance",
+    "read_request",
+    "write_error",
+    "write_error_event",
+    "write_events",
+    "write_models",
+    "write_reply",
+]
+
+PATH = re.compile("/v2/embed")
+MOST_INPUTS = 96
+
+
+def glance(path: str, body: bytes) -> Glance | None:
+    """Return None: no benchmark asks for embeddings in this format."""
+    return None
+
+
+def read_request(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400) in Cohere's manner."""
+    try:
+        asked = msgspec.json.decode(body, type=_Request)
+    except msgspec.MsgspecError as error:
+        raise SandboxRefusal(400, f"invalid request: {error}") from error
+    if not 1 <= len(asked.texts) <= MOST_INPUTS:
+        raise SandboxRefusal(400, f"invalid request: 1 to {MOST_INPUTS} texts are allowed")
+    return Conversation(
+        model=asked.model,
+        turns=tuple(Turn("user", text) for text in asked.texts),
+        vector_length=asked.output_dimension or USUAL_LENGTH,
+    )
+
+
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
+    """Return the body: a vector for each text."""
+    meta: dict[str, Any] = {"api_version": {"version": "2"}}
+    if answer.usage:
+        meta["billed_units"] = {"input_tokens": answer.usage.prompt}
+    return msgspec.json.encode({"id": answer.id, "embeddings": {"float": answer.vectors}, "texts": [], "meta": meta})
+
+
+class _Request(Struct, forbid_unknown_fields=True):
+    model: str
+    texts: list[str]
+    input_type: Literal["search_query", "search_document", "classification", "clustering"]
+    embedding_types: list[Literal["float"]]
+    truncate: Literal["NONE", "START", "END"] = "END"
+    output_dimension: int | None = None
+
+
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
+    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]

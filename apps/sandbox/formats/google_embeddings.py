@@ -1,0 +1,94 @@
+"""Google's embeddings at AI Studio: `POST …/models/<model>:batchEmbedContents`; nothing is counted."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import Struct
+
+from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
+from apps.sandbox.formats import Glance
+from apps.sandbox.formats.google_generate import (
+    MODELS_PATH,
+    STREAM_TYPE,
+    find_token,
+    write_error,
+    write_error_event,
+    write_models,
+)
+from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import Scenario
+from apps.sandbox.vectors import USUAL_LENGTH
+
+__all__ = [
+    "MODELS_PATH",
+    "PATH",
+    "STREAM_TYPE",
+    "find_token",
+    "glance",
+    "read_request",
+    "write_error",
+    "write_error_event",
+    "write_events",
+    "write_models",
+    "write_reply",
+]
+
+PATH = re.compile("/v1beta/models/[^/]+:batchEmbedContents")
+MOST_INPUTS = 100
+
+
+def glance(path: str, body: bytes) -> Glance | None:
+    """Return None: no benchmark asks for embeddings in this format."""
+    return None
+
+
+def read_request(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400) in Google's manner."""
+    try:
+        asked = msgspec.json.decode(body, type=_Requests).requests
+    except msgspec.MsgspecError as error:
+        raise SandboxRefusal(400, f"Invalid JSON payload received. {error}") from error
+    name = path.removeprefix("/v1beta/").rpartition(":")[0]
+    if not 1 <= len(asked) <= MOST_INPUTS:
+        raise SandboxRefusal(
+            400, f"* BatchEmbedContentsRequest.requests: 1 to {MOST_INPUTS} requests can be in one batch"
+        )
+    if any(one.model != name for one in asked):
+        raise SandboxRefusal(400, "model: must be the one in the path")
+    return Conversation(
+        model=name.removeprefix("models/"),
+        turns=tuple(Turn("user", "".join(part.text for part in one.content.parts)) for one in asked),
+        vector_length=asked[0].length or USUAL_LENGTH,
+    )
+
+
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
+    """Return the body: a vector for each request."""
+    return msgspec.json.encode({"embeddings": [{"values": vector} for vector in answer.vectors]})
+
+
+class _Part(Struct, forbid_unknown_fields=True):
+    text: str
+
+
+class _Content(Struct, forbid_unknown_fields=True):
+    parts: list[_Part]
+
+
+class _Request(Struct, forbid_unknown_fields=True):
+    model: str
+    content: _Content
+    task: str = msgspec.field(default="", name="taskType")
+    title: str = ""
+    length: int | None = msgspec.field(default=None, name="outputDimensionality")
+
+
+class _Requests(Struct, forbid_unknown_fields=True):
+    requests: list[_Request]
+
+
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
+    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]

@@ -1,0 +1,94 @@
+"""OpenAI's embeddings: `POST /v1/embeddings`; answers are whole."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
+from apps.sandbox.formats import Glance
+from apps.sandbox.formats.openai_chat import (
+    MODELS_PATH,
+    STREAM_TYPE,
+    find_token,
+    write_error,
+    write_error_event,
+    write_models,
+)
+from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import Scenario
+from apps.sandbox.vectors import USUAL_LENGTH, in_base64
+
+__all__ = [
+    "MODELS_PATH",
+    "PATH",
+    "STREAM_TYPE",
+    "find_token",
+    "glance",
+    "read_request",
+    "write_error",
+    "write_error_event",
+    "write_events",
+    "write_models",
+    "write_reply",
+]
+
+PATH = re.compile("/v1/embeddings")
+MOST_INPUTS = 2048
+
+
+def glance(path: str, body: bytes) -> Glance | None:
+    """Return None: every request is read."""
+    return None
+
+
+def read_request(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400) that names the field, as OpenAI does."""
+    try:
+        asked = msgspec.json.decode(body, type=_Request)
+    except msgspec.ValidationError as error:
+        raise SandboxRefusal(400, f"Invalid request: {error}") from error
+    except msgspec.DecodeError as error:
+        raise SandboxRefusal(400, "We could not parse the JSON body of your request.") from error
+    inputs: list[Any] = asked.input if isinstance(asked.input, list) else [asked.input]
+    if inputs and isinstance(inputs[0], int):
+        inputs = [inputs]
+    if not 1 <= len(inputs) <= MOST_INPUTS or not all(inputs):
+        raise SandboxRefusal(400, f"'$.input' is invalid: 1 to {MOST_INPUTS} inputs, none empty", param="input")
+    # A token of an array counts as one: it is four bytes here.
+    texts = [one if isinstance(one, str) else "".join(f"{token:4}" for token in one) for one in inputs]
+    return Conversation(
+        model=asked.model,
+        turns=tuple(Turn("user", text) for text in texts),
+        vector_length=asked.dimensions or (1536 if asked.model == "embedder-fast" else USUAL_LENGTH),
+        vectors_in_base64=asked.encoding_format == "base64",
+    )
+
+
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
+    """Return the body: a vector for each input."""
+    data = [
+        {"object": "embedding", "index": index, "embedding": in_base64(vector) if answer.vectors_in_base64 else vector}
+        for index, vector in enumerate(answer.vectors)
+    ]
+    reply: dict[str, Any] = {"object": "list", "data": data, "model": answer.model}
+    if answer.usage:
+        reply["usage"] = {"prompt_tokens": answer.usage.prompt, "total_tokens": answer.usage.prompt}
+    return msgspec.json.encode(reply)
+
+
+class _Request(Struct, forbid_unknown_fields=True):
+    model: str
+    input: str | list[str | int | list[int]]
+    dimensions: Annotated[int, Meta(ge=1, le=4096)] | None = None
+    encoding_format: Literal["float", "base64"] = "float"
+    user: str = ""
+    input_type: str = ""
+
+
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
+    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
