@@ -18,6 +18,8 @@ from apps.kernel.money import ZERO, plain
 from apps.kernel.prices import PriceCard
 
 _TO_ONE_TOKEN = -6
+# What clients of OpenRouter's listing look for.
+_LISTED_AS = {"embedding": "embeddings"}
 # What models are compared by: a million tokens in, as many out, and a thousand of what is paid by the piece.
 _PIECES = 1000
 _SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop")
@@ -55,6 +57,7 @@ def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
     """Return the model object, said of these offers (at least one)."""
     cheapest = min(offers, key=_price_of)
     created = model.created or 0
+    outputs = [_LISTED_AS.get(modality, modality) for modality in model.output_modalities]
     return {
         "id": model.id,
         "object": "model",
@@ -70,9 +73,9 @@ def build_entry(model: CatalogModel, offers: Sequence[Offer]) -> dict[str, Any]:
         "created": created,
         "created_at": datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "architecture": {
-            "modality": f"{'+'.join(model.input_modalities)}->{'+'.join(model.output_modalities)}",
+            "modality": f"{'+'.join(model.input_modalities)}->{'+'.join(outputs)}",
             "input_modalities": model.input_modalities,
-            "output_modalities": model.output_modalities,
+            "output_modalities": outputs,
             "tokenizer": model.facts.get("tokenizer", "Other"),
             "instruct_type": None,
         },

@@ -79,6 +79,10 @@ def test_options_are_sent_in_the_providers_words(caller: Caller) -> None:
     assert sent["body"] == {"model": own, "input": ["a cat"], "dimensions": 4, "user": "u-1", "input_type": "query"}
 
 
+def test_voyages_name_for_dimensions_means_the_same(caller: Caller) -> None:
+    assert len(embed(caller, "a cat", output_dimension=2).json()["data"][0]["embedding"]) == 2
+
+
 def test_what_is_not_known_is_told_and_not_sent(caller: Caller) -> None:
     tag = tagged()
     response = embed(caller, "a cat", speed="high", title="t")

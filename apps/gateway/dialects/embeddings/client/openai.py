@@ -105,7 +105,7 @@ def _read(wire: Record) -> Chat:
         task="embeddings",
         embedding=Embedding(
             tokens=tokens,
-            dimensions=known.get("dimensions"),
+            dimensions=known.get("dimensions") or known.get("output_dimension"),
             base64=known.get("encoding_format") == "base64",
             input_type=known.get("input_type") or known.get("task_type") or known.get("task"),
             title=known.get("title"),
@@ -155,6 +155,8 @@ _READERS: Final[dict[str, Reader[Any]]] = {
     "input": _input,
     "model": _name,
     "dimensions": integer(1, MOST_DIMENSIONS),
+    # What clients of Voyage and Mistral call it.
+    "output_dimension": integer(1, MOST_DIMENSIONS),
     "encoding_format": one_of("float", "base64"),
     "user": fields.string,
     "input_type": _input_type,
