@@ -40,7 +40,7 @@ class AttachedFile(NamedTuple):
     data_url: str
 
 
-class Batch(NamedTuple):
+class CallPart(NamedTuple):
     """A part of a request that one call of a provider answers, and the number of values that it must answer with."""
 
     chat: Chat
@@ -89,7 +89,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     # The request in the form in which this target can be asked.
     adapt_request: Callable[[Chat, Target], Chat]
     # The calls that it takes where the answer is values (`ResultsGiven`); None for every other kind.
-    batches_of: Callable[[Chat, Offer], list[Batch]] | None
+    batches_of: Callable[[Chat, Offer], list[CallPart]] | None
     # Whether an answer may hold pictures, sound or vectors, and so be large.
     may_bring_media: Callable[[Chat, Offer], bool]
     # Whether pictures that a provider leaves at an address are fetched for the client.

@@ -19,7 +19,7 @@ from apps.gateway.canonical.events import Finished
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.embeddings import find_embedding_dialect
 from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities, abilities_of, embedding_of, texts_of
-from apps.gateway.tasks import AttachedFile, Batch, Requirement, Task
+from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_tokens, estimate_usage
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
@@ -100,21 +100,21 @@ def _adapt_request(chat: Chat, target: Target) -> Chat:
     return chat
 
 
-def _batches_of(chat: Chat, offer: Offer) -> list[Batch]:
+def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the calls that an offer's provider takes for all inputs, in their order."""
     embedding, abilities = embedding_of(chat), abilities_of(offer.facts)
     message = chat.messages[0]
     inputs: Sequence[object] = message.parts if embedding.tokens is None else embedding.tokens
     most = abilities.most_inputs(embedding.dimensions or offer.facts.get("dimensions"))
     if len(inputs) <= most and not abilities.most_tokens:
-        return [Batch(chat, len(inputs))]
+        return [CallPart(chat, len(inputs))]
     batches = []
     for start, end in _cuts(chat, len(inputs), most, abilities.most_tokens):
         if embedding.tokens is None:
             part = replace(chat, messages=[replace(message, parts=message.parts[start:end])])
         else:
             part = replace(chat, embedding=replace(embedding, tokens=embedding.tokens[start:end]))
-        batches.append(Batch(part, end - start))
+        batches.append(CallPart(part, end - start))
     return batches
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.tasks import Batch
+from apps.gateway.tasks import CallPart
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.usage import Usage
 
@@ -40,7 +40,7 @@ def check_results(events: Iterable[Event], expected: int) -> Iterator[Event]:
 
 
 def join_batches(
-    calls: Sequence[Call], batches: Sequence[Batch], client_disconnect: ClientDisconnect, tick: float
+    calls: Sequence[Call], batches: Sequence[CallPart], client_disconnect: ClientDisconnect, tick: float
 ) -> Iterator[Event]:
     """Yield the one answer that the calls give together; `Waiting` after `tick` seconds of silence.
 
@@ -83,7 +83,7 @@ def join_batches(
     yield from _join(answers, batches)
 
 
-def _join(answers: Sequence[list[Event]], batches: Sequence[Batch]) -> Iterator[Event]:
+def _join(answers: Sequence[list[Event]], batches: Sequence[CallPart]) -> Iterator[Event]:
     values: list[Any] = []
     counted: list[Usage | None] = []
     for answer in answers:
@@ -97,7 +97,7 @@ def _join(answers: Sequence[list[Event]], batches: Sequence[Batch]) -> Iterator[
     yield Finished(reason="stop")
 
 
-def _sum(counted: Sequence[Usage | None], batches: Sequence[Batch]) -> Usage:
+def _sum(counted: Sequence[Usage | None], batches: Sequence[CallPart]) -> Usage:
     total: dict[str, Any] = {}
     for usage, batch in zip(counted, batches, strict=True):
         used = usage or Usage(input=estimate_prompt_tokens(batch.chat), estimated=True)

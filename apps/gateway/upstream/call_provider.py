@@ -34,7 +34,7 @@ from apps.gateway.framing import BrokenFrames, frames_of
 from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.preferences import refused_strictly
-from apps.gateway.tasks import Batch, task_of
+from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.upstream.batches import check_results, join_batches
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
@@ -139,7 +139,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             repairs = [branch.json_repair for branch in branches if branch.json_repair is not None]
             self.json_repair = next((repair for repair in repairs if repair.repaired), None)
 
-    def _batched(self, batches: list[Batch], dialect: ProviderDialect) -> Iterator[Event]:
+    def _batched(self, batches: list[CallPart], dialect: ProviderDialect) -> Iterator[Event]:
         """Yield the values that one call gives, or several at once, joined in order."""
         branches = [replace(self, chat=batch.chat, expected_results=batch.results) for batch in batches]
         calls = [partial(branch._answer, dialect, target_of(self.candidate)) for branch in branches]
