@@ -51,7 +51,7 @@ def task_of(target: Path) -> str:
     )
 
 
-@pytest.mark.parametrize("behind", over("anthropic"))
+@pytest.mark.parametrize("behind", over())
 def test_it_writes_a_file_and_runs_a_command(opencode: Path, gateway: Gateway, behind: Behind, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "work"
     home.mkdir()

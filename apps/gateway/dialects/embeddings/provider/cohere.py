@@ -1,6 +1,6 @@
 """Cohere embeddings, provider side: `/v2/embed`, which insists on being told what the vectors are for.
 
-Source: docs.cohere.com/reference/embed (November 2026). Knows the wire. Must never know a model by name.
+Source: docs.cohere.com/reference/embed, as of 2025. Knows the wire. Must never know a model by name.
 """
 
 from __future__ import annotations
