@@ -137,9 +137,11 @@ class _SharedConnection:
         self._sock.settimeout(None)
         self._reader = hiredis.Reader(encoding="utf-8", notEnoughData=_NOTHING_YET)
         self._loop = gevent.get_hub().loop
-        # Who waits, and since when on the monotonic clock.
-        self._waiting: deque[tuple[Waiter[Any] | _FailureListener, float]] = deque()
+        # Commands that are to leave, and who waits for their answers.
         self._outgoing: list[bytes] = []
+        self._unsent: list[Waiter[Any] | _FailureListener] = []
+        # Who waits for the answer to what has left, and when that was on the monotonic clock.
+        self._waiting: deque[tuple[Waiter[Any] | _FailureListener, float]] = deque()
         # Who waits until what has been taken so far has left, and whom the store's answer to that would go to.
         self._leaving: deque[tuple[Waiter[None], _FailureListener]] = deque()
         self._something = Event()
@@ -168,7 +170,7 @@ class _SharedConnection:
     def _take(self, command: bytes, waiting: Waiter[Any] | _FailureListener) -> None:
         if self.closed:
             raise RedisConnectionError("The connection was lost")
-        self._waiting.append((waiting, time.monotonic()))
+        self._unsent.append(waiting)
         self._outgoing.append(command)
 
     def close(self, error: RedisError) -> None:
@@ -184,8 +186,10 @@ class _SharedConnection:
             waiter, listener = self._leaving.popleft()
             listener.forget()
             self._loop.run_callback(waiter.throw, error)
-        while self._waiting:
-            self._loop.run_callback(self._waiting.popleft()[0].throw, error)
+        for waiting in [*(one for one, _ in self._waiting), *self._unsent]:
+            self._loop.run_callback(waiting.throw, error)
+        self._waiting.clear()
+        self._unsent.clear()
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:
@@ -200,6 +204,9 @@ class _SharedConnection:
             while self._outgoing:
                 data, leaving = b"".join(self._outgoing), len(self._leaving)
                 self._outgoing.clear()
+                now = time.monotonic()
+                self._waiting.extend((one, now) for one in self._unsent)
+                self._unsent.clear()
                 send_all(self._sock, data)
                 for _ in range(leaving):
                     self._loop.run_callback(self._leaving.popleft()[0].switch, None)
@@ -220,9 +227,15 @@ class _SharedConnection:
 
     def _look(self) -> None:
         """End it for whoever has waited too long: one look at the oldest now and then costs less than a timer each."""
+        pause = self._budget / _LOOKS
         while True:
-            gevent.sleep(self._budget / _LOOKS)
-            if self._waiting and self._waiting[0][1] < time.monotonic() - self._budget:
+            due = time.monotonic() + pause
+            gevent.sleep(pause)
+            now = time.monotonic()
+            if now > due + pause:
+                # This process was busy for so long: the answers may be here and not have been read.
+                continue
+            if self._waiting and self._waiting[0][1] < now - self._budget:
                 waiter, _ = self._waiting.popleft()
                 self._loop.run_callback(waiter.throw, RedisTimeoutError("The store did not answer in time"))
                 # The answer may still come, and would be taken for the next one's.

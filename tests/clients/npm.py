@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from fcntl import LOCK_EX, flock
 from pathlib import Path
 
 import pytest
@@ -43,14 +44,17 @@ def installed(package: str, config: pytest.Config) -> Path:
     name = "-".join(one.replace("/", "-").replace("@", "-").strip("-") for one in packages)
     folder = config.cache.mkdir(f"npm-{name}")
     done = folder / "done"
-    if done.exists():
-        return folder
-    try:
-        _npm(folder, "view", packages[0], "version", patience=_LOOK_PATIENCE)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"npm's registry cannot be reached: {error}")
-    _npm(folder, "install", "--prefix", str(folder), *packages, patience=_INSTALL_PATIENCE)
-    done.touch()
+    with (folder / "lock").open("w") as lock:
+        # Tests that run at the same time share the folder.
+        flock(lock, LOCK_EX)
+        if done.exists():
+            return folder
+        try:
+            _npm(folder, "view", packages[0], "version", patience=_LOOK_PATIENCE)
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            pytest.skip(f"npm's registry cannot be reached: {error}")
+        _npm(folder, "install", "--prefix", str(folder), *packages, patience=_INSTALL_PATIENCE)
+        done.touch()
     return folder
 
 

@@ -13,7 +13,7 @@ from tests.clients.gateway import EVERY_FORMAT, Behind, Gateway
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
-USUAL = {"anthropic", "google"}
+USUAL: set[str] = set()
 OVER = [
     pytest.param(behind, id=behind.format, marks=[] if behind.format in USUAL else [pytest.mark.agents])
     for behind in EVERY_FORMAT

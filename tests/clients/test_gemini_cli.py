@@ -27,7 +27,7 @@ def gemini(request: pytest.FixtureRequest) -> Path:
     return npm.installed(npm.GEMINI_CLI, request.config) / "node_modules/.bin/gemini"
 
 
-@pytest.mark.parametrize("behind", over("anthropic"))
+@pytest.mark.parametrize("behind", over())
 def test_it_writes_a_file_and_runs_a_command(gemini: Path, gateway: Gateway, behind: Behind, tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "work"
     (home / ".gemini").mkdir(parents=True)

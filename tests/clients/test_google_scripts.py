@@ -65,6 +65,7 @@ def test_googles_client_for_javascript(gateway: Gateway, behind: Behind, request
     }
 
 
+@pytest.mark.agents
 def test_the_ai_sdks_model_for_google(gateway: Gateway, behind: Behind, request: pytest.FixtureRequest) -> None:
     folder = npm.installed(npm.AI_SDK_GOOGLE, request.config)
     # It writes the function's name beside what it answered, which reaches Google as it is.

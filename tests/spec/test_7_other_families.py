@@ -31,7 +31,7 @@ def test_the_gateway_envelope(db: None, method: str, path: str, status: int, mes
 @pytest.mark.parametrize(
     ("path", "route", "near"),
     [
-        ("/v1/messages/nothing", "messages", "/v1/messages"),
+        ("/v1/messages/nothing", "messages", "/v1/messages/batches` or `/v1/messages"),
         ("/v1/images/nothing", "edits", "/v1/images/edits"),
         ("/v1/chat", "chat", None),
         ("/v1/chat/completions/more", "chat", "/v1/chat/completions"),
