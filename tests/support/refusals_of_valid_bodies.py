@@ -15,8 +15,19 @@ REASONS = frozenset(
 )
 # How Anthropic's clients, who get no codes, are told that a request is malformed.
 MALFORMED = "Invalid request format"
-# A picture must be one; a cursor must be of the list.
-BEYOND_A_SCHEMA = frozenset({"POST /v1/images/edits", "GET /v1/conversations/{conversationId}/items"})
+# A picture must be one; a cursor must be of the list; a model takes some kinds of input alone; Google's methods share
+# one schema.
+BEYOND_A_SCHEMA = frozenset(
+    {
+        "POST /v1/images/edits",
+        "GET /v1/conversations/{conversationId}/items",
+        "POST /v1/embeddings",
+        "POST /v1/models/{name}:embedContent",
+        "POST /v1/models/{name}:batchEmbedContents",
+        "POST /v1beta/{name}:embedContent",
+        "POST /v1beta/{name}:batchEmbedContents",
+    }
+)
 
 
 def code_of(error):
