@@ -10,18 +10,10 @@ from django.utils import timezone
 
 from apps.batches import refusals
 from apps.batches.models import HIDDEN_PURPOSES, Batch, BatchFormat, StoredFile
-from apps.gateway.access.policy import Policy, find_policy
-from apps.gateway.endpoints.public import check_key
+from apps.gateway.access.policy import Policy
 from apps.kernel import database
 from apps.responses.public_ids import is_public_id
 from apps.responses.retention import keeps
-
-
-def current_policy(token: str) -> Policy:
-    """Return the policy of a key as it is now: nothing is admitted here, which is how others find out that a key was
-    revoked. Raises Unauthenticated, Gone, Overloaded."""
-    check_key(token)
-    return find_policy(token)
 
 
 def insist_on_keeping(policy: Policy) -> None:

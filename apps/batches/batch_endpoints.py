@@ -11,13 +11,13 @@ import msgspec
 from django.utils import timezone
 
 from apps.batches import batch_rows
-from apps.batches.access import access_batch, access_file, current_policy, insist_on_keeping, visible_batches
+from apps.batches.access import access_batch, access_file, insist_on_keeping, visible_batches
 from apps.batches.batch_fields import read_batch
 from apps.batches.file_fields import read_listing
 from apps.batches.line_call import batch_endpoints
 from apps.batches.lists import page_of
 from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, LineOutcome
-from apps.gateway.access.policy import Policy
+from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import openai
@@ -134,7 +134,7 @@ def _find(policy: Policy, request: ClientRequest) -> Batch:
 
 
 def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
-    return answer_authenticated(request, "batches", openai, lambda token: work(current_policy(token)))
+    return answer_authenticated(request, "batches", openai, lambda token: work(find_current_policy(token)))
 
 
 def _answer(body: Record) -> ClientResponse:

@@ -12,12 +12,12 @@ from urllib.parse import quote
 import msgspec
 from django.utils import timezone
 
-from apps.batches.access import access_file, current_policy, insist_on_keeping, visible_files
+from apps.batches.access import access_file, insist_on_keeping, visible_files
 from apps.batches.file_fields import PURPOSES, Upload, read_listing, read_upload
 from apps.batches.lists import page_of
 from apps.batches.models import FilePurpose, StoredFile
 from apps.batches.stored_files import FileOwner, FileWriter, chunks_of, name_of
-from apps.gateway.access.policy import Policy
+from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
@@ -132,7 +132,7 @@ def _find(policy: Policy, request: ClientRequest) -> StoredFile:
 
 
 def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
-    return answer_authenticated(request, "files", openai, lambda token: work(current_policy(token)))
+    return answer_authenticated(request, "files", openai, lambda token: work(find_current_policy(token)))
 
 
 def _answer(body: Record) -> ClientResponse:

@@ -15,7 +15,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from apps.batches import batch_rows
-from apps.batches.access import access_batch, current_policy, insist_on_keeping, visible_batches
+from apps.batches.access import access_batch, insist_on_keeping, visible_batches
 from apps.batches.batch_endpoints import headers_of_lines
 from apps.batches.file_endpoints import content_answer
 from apps.batches.file_fields import Listing, read_limit
@@ -24,7 +24,7 @@ from apps.batches.lists import beyond, page_of
 from apps.batches.message_batch_fields import read_requests
 from apps.batches.models import Batch, BatchFormat, BatchStatus, FilePurpose, LineOutcome, StoredFile
 from apps.batches.stored_files import FileOwner, FileWriter
-from apps.gateway.access.policy import Policy
+from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import anthropic
@@ -181,7 +181,7 @@ def _find(policy: Policy, request: ClientRequest) -> Batch:
 
 
 def _authenticated(request: ClientRequest, work: Callable[[Policy], ClientResponse]) -> ClientResponse:
-    return answer_authenticated(request, "messages", anthropic, lambda token: work(current_policy(token)))
+    return answer_authenticated(request, "messages", anthropic, lambda token: work(find_current_policy(token)))
 
 
 def _answer(body: Record) -> ClientResponse:

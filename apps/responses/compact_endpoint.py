@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from apps.gateway.access.policy import Policy, find_policy
+from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import openai
@@ -58,7 +58,7 @@ def compact_response(request: ClientRequest) -> ClientResponse:
 
 
 def _compact(request: ClientRequest, token: str) -> ClientResponse:
-    policy = find_policy(token)
+    policy = find_current_policy(token)
     body, _ = read_body(request, policy.organization_id)
     wire = read_object(body)
     items = _items(policy, wire)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from apps.gateway.access.policy import Policy, find_policy
+from apps.gateway.access.policy import Policy, find_current_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import openai
@@ -118,7 +118,7 @@ def delete_item(request: ClientRequest) -> ClientResponse:
 
 def _authenticated(request: ClientRequest, work: Callable[[Policy], Record]) -> ClientResponse:
     def answer_for(token: str) -> ClientResponse:
-        return json_response(msgspec.json.encode(work(find_policy(token))))
+        return json_response(msgspec.json.encode(work(find_current_policy(token))))
 
     return answer_authenticated(request, "conversations", openai, answer_for)
 

@@ -10,6 +10,7 @@ import gevent
 import pytest
 from django.conf import settings
 from gevent import socket as green
+from gevent.monkey import get_original
 from redis.connection import parse_url
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -211,6 +212,26 @@ def test_a_store_that_does_not_answer_what_it_is_told_costs_the_budget() -> None
     assert failures == []
     gevent.sleep(0.5)
     assert [type(error) for error in failures] == [RedisTimeoutError]
+    line.close()
+
+
+def test_what_this_process_was_too_busy_for_is_not_taken_for_the_stores_silence() -> None:
+    line = Line(budget=0.2)
+    assert line.execute("PING") == "PONG"
+    block = get_original("time", "sleep")
+
+    def stay_busy() -> None:
+        # Others have asked and nothing has left; then what has left is not read; both for longer than the budget.
+        block(0.5)
+        gevent.sleep(0)
+        block(0.5)
+
+    asking = [gevent.spawn(line.execute, "ECHO", str(number)) for number in range(3)]
+    blocking = gevent.spawn(stay_busy)
+    gevent.joinall([*asking, blocking], timeout=5)
+    assert [one.value for one in asking] == ["0", "1", "2"]
+    # Nor was the connection given up.
+    assert len(line.wires) == 1
     line.close()
 
 

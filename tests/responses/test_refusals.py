@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import openai as sdk
@@ -9,8 +10,10 @@ import pytest
 from django.test import override_settings
 from openai import OpenAI
 
+from apps.keys.models import ApiKey
+from apps.organizations.models import Organization, RetentionLevel
 from apps.responses import history
-from apps.responses.models import StoredResponse
+from apps.responses.models import Conversation, StoredResponse
 from tests.responses.conftest import Clients, neighbour, stranger
 from tests.support.upstream import Caller, settle_all
 
@@ -137,3 +140,39 @@ def test_a_method_that_a_path_does_not_have_is_told_before_a_body_is_looked_at(c
     headers = {"Authorization": f"Bearer {caller.token}"}
     answer = caller.client.generic("POST", path, b"", content_type="", headers=headers)
     assert answer.status_code == 405, answer.content
+
+
+def test_a_revoked_key_reads_and_makes_nothing_more(
+    keeper: Caller, openai: OpenAI, django_capture_on_commit_callbacks: Any
+) -> None:
+    made, conversation = openai.responses.create(model=MODEL, input="secret"), openai.conversations.create()
+    keeper.key.status = ApiKey.Status.INACTIVE
+    with django_capture_on_commit_callbacks(execute=True):
+        keeper.key.save()
+    calls: list[Callable[[], Any]] = [
+        lambda: openai.responses.retrieve(made.id),
+        lambda: openai.responses.input_items.list(made.id),
+        lambda: openai.responses.delete(made.id),
+        lambda: openai.responses.compact(model=MODEL, previous_response_id=made.id),
+        lambda: openai.conversations.retrieve(conversation.id),
+        lambda: openai.conversations.create(),
+    ]
+    for ask in calls:
+        with pytest.raises(sdk.AuthenticationError):
+            ask()
+    assert (StoredResponse.objects.count(), Conversation.objects.count()) == (1, 1)
+
+
+def test_a_new_retention_level_holds_from_the_next_request_on(
+    keeper: Caller, openai: OpenAI, django_capture_on_commit_callbacks: Any
+) -> None:
+    made = openai.responses.create(model=MODEL, input="kept")
+    organization = Organization.objects.get(pk=keeper.organization_id)
+    organization.retention_level = RetentionLevel.NONE
+    with django_capture_on_commit_callbacks(execute=True):
+        organization.save()
+    unkept = openai.responses.create(model=MODEL, input="not kept")
+    assert unkept.to_dict()["store"] is False
+    with pytest.raises(sdk.NotFoundError):
+        openai.responses.retrieve(made.id)
+    assert not StoredResponse.objects.exclude(pk=made.id).exists()

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.stack.product import PROJECT, Product, eventually
+from tests.stack.product import PROJECT, Product
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
@@ -159,12 +159,9 @@ def conversation(product: Product) -> str:
     assert kept.status_code == 200, kept.text
     key = {"Authorization": f"Bearer {product.demo['apiKey']}"}
 
-    def make() -> str | None:
-        # Workers hear of the new level one after the other.
-        made = requests.post(f"{product.url}/v1/conversations", json={}, headers=key, timeout=10)
-        return str(made.json()["id"]) if made.status_code == 200 else None
-
-    return str(eventually(make, patience=30))
+    made = requests.post(f"{product.url}/v1/conversations", json={}, headers=key, timeout=10)
+    assert made.status_code == 200, made.text
+    return str(made.json()["id"])
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -124,6 +124,16 @@ def find_policy(token: str) -> Policy:
     return policy
 
 
+def find_current_policy(token: str) -> Policy:
+    """Return the policy of an API key as it is now; for who admits nothing, which is how others find out that a key was
+    revoked, or a retention level changed. Raises Unauthenticated, Gone, Overloaded."""
+    policy = find_policy(token)
+    if policy.is_current():
+        return policy
+    invalidate(token, policy)
+    return find_policy(token)
+
+
 # Before a key's id: nothing that a client can send begins like this, nor can anybody guess it.
 _WITHIN = f"\0{secrets.token_hex(32)}:"
 

@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from apps.gateway.access.policy import find_policy
+from apps.gateway.access.policy import find_current_policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
@@ -63,7 +63,7 @@ def _model_of(name: str, publisher: str | None) -> str:
 
 
 def _refuse(method: str, token: str) -> ClientResponse:
-    find_policy(token)
+    find_current_policy(token)
     served = ", ".join(_METHODS)
     if not method:
         raise NotFound(f"There is nothing at this path; a model's methods are: {served}")

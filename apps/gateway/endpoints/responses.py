@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from apps.gateway.access.policy import find_policy
+from apps.gateway.access.policy import find_current_policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event
@@ -72,7 +72,8 @@ def _read(request: ClientRequest, token: str, teller: _Teller, body: bytes, *, i
     What is not asked, but only counted, is neither stored nor answered in the background.
     """
     wire = offload(len(body), partial(fields.read_json, body))
-    policy, given = find_policy(token), dict(wire)
+    # What is kept of an answer is decided here, before anything is admitted.
+    policy, given = find_current_policy(token), dict(wire)
     if not is_asked:
         wire |= {"store": False, "background": False}
     state = teller.state = open_state(request, policy, wire)
