@@ -15,6 +15,7 @@ from apps.kernel.prices import PriceCard, PriceTier
 from apps.kernel.usage import Usage
 
 MILLION = Decimal(1_000_000)
+MINUTE = Decimal(60_000)
 # A cache write that lives an hour costs 2x the input price where one of five minutes costs 1.25x (Anthropic).
 LONG_WRITE = Decimal("1.6")
 _NO_TIER = PriceTier(above_input_tokens=0)
@@ -78,19 +79,17 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
 
     Tokens of a class without a price of its own are input or output like any other, and their part is 0. Reasoning is
     paid as output; audio has prices of its own and no part of its own. A picture is paid once: by its tokens where they
-    were counted and have a price, else by the piece.
+    were counted and have a price, else by the piece. Characters and minutes are input, search units are of the request.
     """
     if usage.plain and not (discount or card.tiers or card.request):
         return _cost_of_text(usage, card)
     parts = _parts_of(usage, card)
-    full = sum(parts, ZERO)
-    if discount:
-        parts = [amount * (1 - discount) for amount in parts]
-    parts = [exact(amount) if amount else ZERO for amount in parts]
+    full = _to_the_ledger(parts)
+    parts = _to_the_ledger([amount * (1 - discount) for amount in parts]) if discount else full
     total = sum(parts, ZERO)
     return Cost(
         total=total,
-        discount_savings=exact(full) - total,
+        discount_savings=sum(full, ZERO) - total,
         unpriced=card.unpriced,
         input=parts[0],
         output=parts[1],
@@ -133,15 +132,23 @@ def _parts_of(usage: Usage, card: PriceCard) -> list[Decimal]:
     by_the_piece = 0 if usage.image_output and card.image_output is not None else usage.images
     written = usage.cache_write + usage.cache_write_1h * LONG_WRITE if usage.cache_write_1h else usage.cache_write
     return [
-        _paid(plain_input, input_price) + _paid(usage.audio_input, audio_input_price),
+        _paid(plain_input, input_price)
+        + _paid(usage.audio_input, audio_input_price)
+        + _paid(usage.characters, card.characters)
+        + usage.audio_milliseconds * (card.audio_minute or ZERO) / MINUTE,
         _paid(plain_output, output_price) + _paid(usage.audio_output, audio_output_price),
         _paid(usage.cache_read, cached_price),
         _paid(written, write_price),
         _paid(usage.image_input, card.image_input),
         _paid(usage.image_output, card.image_output) + by_the_piece * (card.image or ZERO),
-        card.request or ZERO,
+        (card.request or ZERO) + usage.search_units * (card.search_unit or ZERO),
         usage.web_searches * (card.web_search or ZERO),
     ]
+
+
+def _to_the_ledger(parts: list[Decimal]) -> list[Decimal]:
+    """Return the parts at the ledger's resolution."""
+    return [exact(amount) if amount else ZERO for amount in parts]
 
 
 def _tier_of(usage: Usage, card: PriceCard) -> PriceTier:

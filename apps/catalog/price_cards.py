@@ -17,7 +17,7 @@ from apps.kernel.prices import PriceCard, PriceTier
 DEAREST_MILLION, DEAREST_PIECE = Decimal(10_000), Decimal(100)
 # Digits after the point: with six, one token costs a whole number of the ledger's smallest unit (1e-12 USD).
 MILLION_PLACES, PIECE_PLACES = 6, 12
-_PIECES = {"image", "request", "web_search"}
+_PIECES = {"image", "request", "web_search", "audio_minute", "search_unit"}
 
 
 def read_card(prices: Mapping[str, Any]) -> PriceCard:

@@ -20,8 +20,9 @@ class PriceTier(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Prices of one model at one provider; None is "not stated".
 
-    Token prices are USD per million tokens; `image` is USD per picture made, `request` per request, `web_search` per
-    call.
+    Token prices are USD per million tokens, and `characters` USD per million characters read aloud. `image` is USD per
+    picture made, `request` per request, `web_search` per call, `audio_minute` per minute listened to, `search_unit` per
+    query over a provider's measure of documents.
     """
 
     input: Decimal | None = None
@@ -36,6 +37,9 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     image: Decimal | None = None
     request: Decimal | None = None
     web_search: Decimal | None = None
+    characters: Decimal | None = None
+    audio_minute: Decimal | None = None
+    search_unit: Decimal | None = None
     tiers: tuple[PriceTier, ...] = ()
 
     @property
@@ -50,6 +54,9 @@ class PriceCard(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             and self.audio_output is None
             and self.image is None
             and self.request is None
+            and self.characters is None
+            and self.audio_minute is None
+            and self.search_unit is None
         )
 
     @property

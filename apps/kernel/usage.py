@@ -6,7 +6,9 @@ import msgspec
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Counts of tokens by what they are paid as; `web_searches` are calls, `images` are pictures made.
+    """Counts of tokens by what they are paid as, and of what is not paid by the token: `web_searches` are calls,
+    `images` are pictures made, `characters` are read aloud, `audio_milliseconds` are listened to, `search_units` are
+    queries over a provider's measure of documents.
 
     `estimated` is true when the provider reported nothing and the gateway counted for itself.
     """
@@ -23,6 +25,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     audio_output: int = 0
     web_searches: int = 0
     images: int = 0
+    characters: int = 0
+    audio_milliseconds: int = 0
+    search_units: int = 0
     estimated: bool = False
 
     def __post_init__(self) -> None:
@@ -45,6 +50,9 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             or self.audio_output
             or self.web_searches
             or self.images
+            or self.characters
+            or self.audio_milliseconds
+            or self.search_units
         )
 
     @property

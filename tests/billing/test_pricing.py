@@ -14,13 +14,16 @@ from apps.kernel.prices import PriceCard, PriceTier
 from apps.kernel.usage import Usage
 
 PARTS = ("input", "output", "cached_input", "cache_write", "image_input", "image_output", "request", "web_search")
-TOKENS = tuple(name for name in Usage.__struct_fields__ if name not in {"web_searches", "images", "estimated"})
+UNITS = ("web_searches", "images", "characters", "audio_milliseconds", "search_units")
+TOKENS = tuple(name for name in Usage.__struct_fields__ if name not in {*UNITS, "estimated"})
+# Of a price card, in USD each.
+PIECES = ("image", "request", "web_search", "audio_minute", "search_unit")
 STEP = Decimal("0.000000000001")
 
 prices = st.decimals(min_value=0, max_value=10_000, places=6)
 pieces = st.decimals(min_value=0, max_value=100, places=12)
 counts = st.integers(min_value=0, max_value=10**9)
-usages = st.builds(Usage, **dict.fromkeys(TOKENS, counts), web_searches=st.integers(0, 100), images=st.integers(0, 100))
+usages = st.builds(Usage, **dict.fromkeys(TOKENS, counts), **dict.fromkeys(UNITS, st.integers(0, 100)))
 tiers = st.builds(
     PriceTier,
     above_input_tokens=st.integers(1, 10**9),
@@ -29,7 +32,7 @@ tiers = st.builds(
 cards = st.builds(
     PriceCard,
     **{
-        name: st.none() | (pieces if name in {"image", "request", "web_search"} else prices)
+        name: st.none() | (pieces if name in PIECES else prices)
         for name in PriceCard.__struct_fields__
         if name != "tiers"
     },
@@ -82,6 +85,9 @@ CLASSES = [
     ({"audio_output": 1_000_000}, {"audio_output": Decimal(80)}, {"output": Decimal(80)}),
     ({"images": 2}, {"image": Decimal("0.04")}, {"image_output": Decimal("0.08")}),
     ({"web_searches": 3}, {"web_search": Decimal("0.01")}, {"web_search": Decimal("0.03")}),
+    ({"characters": 1_000_000}, {"characters": Decimal(15)}, {"input": Decimal(15)}),
+    ({"audio_milliseconds": 61_500}, {"audio_minute": Decimal("0.006")}, {"input": Decimal("0.00615")}),
+    ({"search_units": 3}, {"search_unit": Decimal("0.002")}, {"request": Decimal("0.006")}),
 ]
 
 
@@ -165,8 +171,9 @@ def test_the_total_is_the_sum_of_its_parts_to_the_last_digit(usage: Usage, card:
 
 @given(usages, cards)
 def test_nothing_is_rounded_where_nothing_needs_to_be(usage: Usage, card: PriceCard) -> None:
-    """Only a write that lives an hour can cost a fraction of the smallest amount for each token."""
-    usage, card = msgspec.structs.replace(usage, cache_write_1h=0), msgspec.structs.replace(card, tiers=())
+    """Only a write that lives an hour and a millisecond of audio can cost a fraction of the smallest amount."""
+    usage = msgspec.structs.replace(usage, cache_write_1h=0, audio_milliseconds=0)
+    card = msgspec.structs.replace(card, tiers=())
     once, twice = cost_of(usage, card), cost_of(_doubled(usage), card)
     assert twice.total - twice.request == 2 * (once.total - once.request)
 
@@ -182,7 +189,7 @@ def test_no_token_is_paid_twice(usage: Usage, card: PriceCard, name: str) -> Non
     token_prices = [
         price
         for field in PriceCard.__struct_fields__
-        if field not in {"image", "request", "web_search", "tiers"} and (price := getattr(card, field)) is not None
+        if field not in {*PIECES, "tiers"} and (price := getattr(card, field)) is not None
     ]
     dearest = max(token_prices, default=Decimal(0))
     assert 0 <= more.total - less.total <= dearest * Decimal("1.6") / 1_000_000 + STEP

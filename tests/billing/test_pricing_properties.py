@@ -16,11 +16,9 @@ from apps.catalog.files import read_files
 from apps.catalog.price_cards import read_card
 from apps.kernel.prices import PriceCard, PriceTier
 from apps.kernel.usage import Usage
-from tests.billing.test_pricing import PARTS, STEP, TOKENS, cards, shares, usages
+from tests.billing.test_pricing import PARTS, PIECES, STEP, TOKENS, UNITS, cards, shares, usages
 
-PER_TOKEN = tuple(
-    name for name in PriceCard.__struct_fields__ if name not in {"image", "request", "web_search", "tiers"}
-)
+PER_TOKEN = tuple(name for name in PriceCard.__struct_fields__ if name not in {*PIECES, "tiers"})
 EDGE = 200_000
 
 
@@ -51,7 +49,10 @@ def exact_cost(usage: Usage, card: PriceCard) -> Fraction:
     )
     counted = usage.image_output and card.image_output is not None
     pieces = 0 if counted else usage.images * price("image")
-    return tokens / 1_000_000 + pieces + price("request") + usage.web_searches * price("web_search")
+    pieces += usage.web_searches * price("web_search") + usage.search_units * price("search_unit")
+    read_aloud = usage.characters * price("characters") / 1_000_000
+    listened_to = usage.audio_milliseconds * price("audio_minute") / 60_000
+    return tokens / 1_000_000 + pieces + price("request") + read_aloud + listened_to
 
 
 def _edge(tier: PriceTier) -> int:
@@ -66,12 +67,12 @@ def has(card: PriceCard, tier: PriceTier | None, name: str) -> bool:
 def test_the_cost_is_the_formulas_to_the_last_digit(usage: Usage, card: PriceCard) -> None:
     """Half a step for each part that may need rounding: tokens at a price of six digits never do."""
     off = abs(Fraction(cost_of(usage, card).total) - exact_cost(usage, card))
-    assert off <= Fraction(STEP) / 2, "only a write that lives an hour can need rounding"
-    if not usage.cache_write_1h:
+    assert off <= Fraction(STEP), "only a write that lives an hour and milliseconds can need rounding"
+    if not (usage.cache_write_1h or usage.audio_milliseconds):
         assert off == 0
 
 
-@given(usages, cards, st.sampled_from([*TOKENS, "web_searches", "images"]), st.integers(1, 10**6))
+@given(usages, cards, st.sampled_from([*TOKENS, *UNITS]), st.integers(1, 10**6))
 def test_more_of_anything_never_costs_less(usage: Usage, card: PriceCard, name: str, more: int) -> None:
     """But for pictures, which are paid by the piece only as long as their tokens are not counted."""
     card = msgspec.structs.replace(card, tiers=())
@@ -102,9 +103,9 @@ def test_a_discount_saves_exactly_what_is_not_paid(usage: Usage, card: PriceCard
     assert cost_of(usage, card, Decimal(1)).total == 0
 
 
-@given(st.builds(Usage, **dict.fromkeys([*TOKENS, "web_searches", "images"], st.integers(-(10**12), 10**12))), cards)
+@given(st.builds(Usage, **dict.fromkeys([*TOKENS, *UNITS], st.integers(-(10**12), 10**12))), cards)
 def test_counts_below_nothing_are_nothing(usage: Usage, card: PriceCard) -> None:
-    assert min(getattr(usage, name) for name in (*TOKENS, "web_searches", "images")) >= 0
+    assert min(getattr(usage, name) for name in (*TOKENS, *UNITS)) >= 0
     assert usage.total_tokens == sum(getattr(usage, name) for name in TOKENS)
     cost = cost_of(usage, card)
     assert min(cost.total, *(getattr(cost, part) for part in PARTS)) >= 0
