@@ -62,7 +62,9 @@ class Server:
         self.home = folder / "home"
         self.lines: list[str] = []
         self.port = int(environment["PORT"])
+        # Whoever started the tests may have them ignore a terminal that is closed, and so would the server.
         program = (
+            "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
             "import sys; from pathlib import Path; from gateway_project.server import main\n"
             "raise SystemExit(main(Path(sys.argv[1]), sys.argv[2:]))"
         )
