@@ -16,11 +16,14 @@ def main() -> None:
         os.environ["GATEWAY_OWN_PYTHON"] = "1"  # Once: an environment without Django ends in Django's own message.
         os.execv(own_python, [str(own_python), *sys.argv])  # noqa: S606 - no shell is wanted
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
+    from django.core.exceptions import ImproperlyConfigured
     from django.core.management import execute_from_command_line
     from django.db.utils import OperationalError
 
     try:
         execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        sys.exit(f"{error}")
     except OperationalError as error:
         if "no-database-is-running" not in str(error):
             raise

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from django.core.exceptions import ImproperlyConfigured
-
 from apps.keys.origins import WRITTEN_AS, is_origin
 from gateway_project import env
 
@@ -26,10 +24,10 @@ class CorsOrigins(NamedTuple):
         """Read CORS_ALLOWED_ORIGINS. Raises ImproperlyConfigured."""
         stated = env.words("CORS_ALLOWED_ORIGINS")
         if ANY in stated and len(stated) > 1:
-            raise ImproperlyConfigured("CORS_ALLOWED_ORIGINS must be * alone, or a list of origins")
+            return env.refuse("CORS_ALLOWED_ORIGINS must be * alone, or a list of origins", cls(False, frozenset()))
         for origin in stated:
             if origin != ANY and not is_origin(origin):
-                raise ImproperlyConfigured(f"CORS_ALLOWED_ORIGINS: {WRITTEN_AS}; it has {origin!r}")
+                return env.refuse(f"CORS_ALLOWED_ORIGINS: {WRITTEN_AS}; it has {origin!r}", cls(False, frozenset()))
         return cls(stated == [ANY], frozenset(stated) - {ANY})
 
     def admit(self, origin: str) -> bool:

@@ -1,6 +1,8 @@
 """Environment variables, validated: a bad value names itself and says what would be right.
 
-Knows how a variable is read and where development secrets are kept. Must never know what the settings mean.
+The first bad value is raised; whoever wants to hear of all of them at once collects problems, and each reader then
+returns something that stands in. Knows how a variable is read and where development secrets are kept. Must never know
+what the settings mean.
 """
 
 from __future__ import annotations
@@ -8,11 +10,13 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal, InvalidOperation
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import environ
@@ -24,11 +28,36 @@ env = environ.Env()
 DEVELOPMENT, PRODUCTION = "development", "production"
 
 
+Value = TypeVar("Value")
+
+_collected: ContextVar[list[str] | None] = ContextVar("problems of the environment", default=None)
+
+
+@contextmanager
+def collect_problems() -> Iterator[list[str]]:
+    """Yield the list to which every problem is added that is met within, in place of being raised."""
+    problems: list[str] = []
+    token = _collected.set(problems)
+    try:
+        yield problems
+    finally:
+        _collected.reset(token)
+
+
+def refuse(problem: str, stand_in: Value, cause: Exception | None = None) -> Value:
+    """Raise ImproperlyConfigured; while problems are collected, return what stands in for the bad value."""
+    problems = _collected.get()
+    if problems is None:
+        raise ImproperlyConfigured(problem) from cause
+    problems.append(problem)
+    return stand_in
+
+
 def choice(name: str, choices: tuple[str, ...], default: str) -> str:
     """Return one of `choices`. Raises ImproperlyConfigured naming them."""
     value = str(env.str(name, default=default))
     if value not in choices:
-        raise ImproperlyConfigured(f"{name} must be one of {', '.join(choices)}; it is {value!r}")
+        return refuse(f"{name} must be one of {', '.join(choices)}; it is {value!r}", default)
     return value
 
 
@@ -36,9 +65,9 @@ def _number(name: str, read: Callable[..., Any], default: float, low: float, hig
     try:
         value = read(name, default=default)
     except ValueError as error:
-        raise ImproperlyConfigured(f"{name} must be a number; it is {os.environ[name]!r}") from error
+        return refuse(f"{name} must be a number; it is {os.environ[name]!r}", default, error)
     if not low <= value <= high:
-        raise ImproperlyConfigured(f"{name} must be between {low:g} and {high:g}; it is {value:g}")
+        return refuse(f"{name} must be between {low:,.15g} and {high:,.15g}; it is {value:,.15g}", default)
     return value
 
 
@@ -68,9 +97,9 @@ def usd(name: str, default: str, high: int) -> Decimal:
     try:
         amount = Decimal(text)
     except InvalidOperation as error:
-        raise ImproperlyConfigured(f"{name} must be an amount in USD; it is {text!r}") from error
+        return refuse(f"{name} must be an amount in USD; it is {text!r}", Decimal(default), error)
     if not (amount.is_finite() and 0 <= amount <= high):
-        raise ImproperlyConfigured(f"{name} must be between 0 and {high} USD; it is {text}")
+        return refuse(f"{name} must be between 0 and {high} USD; it is {text}", Decimal(default))
     return amount
 
 
@@ -81,7 +110,7 @@ def boolean(name: str, default: bool) -> bool:
         return True
     if value in {"0", "false", "no", "off", ""}:
         return False
-    raise ImproperlyConfigured(f"{name} must be true or false; it is {value!r}")
+    return refuse(f"{name} must be true or false; it is {value!r}", default)
 
 
 def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
@@ -98,7 +127,7 @@ def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: s
     if value:
         return value
     if mode == PRODUCTION:
-        raise ImproperlyConfigured(f"{name} must be set in production")
+        return refuse(f"{name} must be set in production", make())
     return _kept(home / "secrets.json", name, make)
 
 
@@ -106,7 +135,7 @@ def url_of_extra(name: str, module: str, extra: str) -> str:
     """Return a URL that is of use with an optional package only, or nothing. Raises ImproperlyConfigured without it."""
     value = str(env.str(name, default=""))
     if value and find_spec(module) is None:
-        raise ImproperlyConfigured(f"{name} needs the extra {extra!r}: pip install 'model-gateway[{extra}]'")
+        return refuse(f"{name} needs the extra {extra!r}: pip install 'model-gateway[{extra}]'", "")
     return value
 
 

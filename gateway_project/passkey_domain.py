@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from django.core.exceptions import ImproperlyConfigured
-
 from gateway_project import env
 
 _LOCAL = "localhost"
@@ -34,16 +32,18 @@ class PasskeyDomain:
         if not rp_id:
             return cls("", ())
         if _is_address(rp_id) or rp_id.strip(".") != rp_id or not _is_host(rp_id):
-            raise ImproperlyConfigured(
-                f"PASSKEY_RP_ID must be a domain such as example.com, without scheme and port; it is {rp_id!r}"
+            return env.refuse(
+                f"PASSKEY_RP_ID must be a domain such as example.com, without scheme and port; it is {rp_id!r}",
+                cls("", ()),
             )
         if not origins:
-            raise ImproperlyConfigured("PASSKEY_ORIGINS must name the origins whose pages use passkeys")
+            return env.refuse("PASSKEY_ORIGINS must name the origins whose pages use passkeys", cls("", ()))
         for origin in origins:
             if not _may_use(origin, rp_id):
-                raise ImproperlyConfigured(
+                return env.refuse(
                     f"PASSKEY_ORIGINS must be origins such as https://{rp_id}, on {rp_id} or below it, over HTTPS "
-                    f"unless on {_LOCAL}; one is {origin!r}"
+                    f"unless on {_LOCAL}; one is {origin!r}",
+                    cls("", ()),
                 )
         return cls(rp_id, origins)
 

@@ -22,7 +22,15 @@ from gateway_project import data_directory, embedded
 from gateway_project.embedded.child_process import spawn
 from gateway_project.graceful_reload import WebProcess, WebProcesses, request_reload
 from gateway_project.process_supervisor import ProcessSpec, SupervisedProcess, forward_output, stop_processes
-from gateway_project.server_config import ServerConfig, StartError, free_port, has_terminal, is_healthy
+from gateway_project.server_config import (
+    ServerConfig,
+    StartError,
+    free_port,
+    has_terminal,
+    is_healthy,
+    read_procfile,
+    refuse_shared_database,
+)
 from gateway_project.socket_handover import Handover, Listener
 from gateway_project.terminal_output import print_line, print_process_line
 
@@ -31,6 +39,7 @@ _READY_PATIENCE = 60.0
 _WEB = "web"
 # Who makes somebody wait by its own waiting.
 _ANSWERING = frozenset({_WEB, "sandbox"})
+_CHECK = (sys.executable, "-m", "gateway_project.settings_problems")
 _PREPARE = (sys.executable, "manage.py", "prepare")
 
 
@@ -45,7 +54,7 @@ class Server:
         """Take the processes from `procfile`; `prepare` is run once, to its end, before them."""
         self._listener = listener
         self._config = config
-        self._commands = _commands_of(procfile)
+        self._commands = read_procfile(procfile)
         self._prepare_command = prepare
         self._environment = _environment(config)
         self._stores: list[SupervisedProcess] = []
@@ -80,6 +89,7 @@ class Server:
 
     def _start_everything(self) -> None:
         try:
+            self._check_settings()
             self._start_stores()
             self._prepare()
             self._start_processes()
@@ -88,7 +98,7 @@ class Server:
             raise StartError(str(error)) from error
 
     def _start_stores(self) -> None:
-        _refuse_shared_database(self._config)
+        refuse_shared_database(self._config)
         stores = embedded.choose_stores(self._config.data_directory)
         for store in stores:
             print_line(f"starting {store.title} …")
@@ -106,15 +116,23 @@ class Server:
             self._config.data_directory, {variable.lower(): url for variable, url in urls.items()}
         )
 
+    def _check_settings(self) -> None:
+        """Raise StartError when the environment is not fit to serve with; each problem has been told."""
+        if self._run(_CHECK):
+            raise StartError("these settings are wrong (above); nothing has been started")
+
     def _prepare(self) -> None:
         """Run the set-up command; what it says is for people and goes to the terminal as it is."""
         metrics = Path(self._environment["PROMETHEUS_MULTIPROC_DIR"])
         shutil.rmtree(metrics, ignore_errors=True)
         metrics.mkdir(mode=0o700)
         print_line("preparing the database …")
-        process = spawn(
-            self._prepare_command, output=sys.stdout.fileno(), env=self._environment, cwd=data_directory.PROJECT
-        )
+        if code := self._run(self._prepare_command):
+            raise StartError(f"the set-up failed (exit code {code}); its words are above")
+
+    def _run(self, command: Sequence[str]) -> int:
+        """Run a command of the product's to its end, while the stores are watched; return its exit code."""
+        process = spawn(command, output=sys.stdout.fileno(), env=self._environment, cwd=data_directory.PROJECT)
         try:
             while process.poll() is None:
                 self._turn(0.02)
@@ -122,8 +140,7 @@ class Server:
         finally:
             process.kill()
             process.wait()
-        if process.returncode:
-            raise StartError(f"the set-up failed (exit code {process.returncode}); its words are above")
+        return process.returncode
 
     def _start_processes(self) -> None:
         if self._config.mode == "development" and not os.environ.get("SANDBOX_BASE_URL"):
@@ -261,21 +278,6 @@ def main(procfile: Path = data_directory.PROJECT / "Procfile", prepare: Sequence
     except (StartError, OSError) as error:
         print_line(f"the server cannot start: {error}")
         return 1
-
-
-def _refuse_shared_database(config: ServerConfig) -> None:
-    """Raise StartError for a database of production that others on the machine could reach."""
-    if config.mode == "production" and os.geteuid() == 0 and not os.environ.get("DATABASE_URL"):
-        raise StartError(
-            "PostgreSQL refuses to be root and would run as a user whom others on this machine can be, too: "
-            "for production set DATABASE_URL, or start the server as a user of its own"
-        )
-
-
-def _commands_of(procfile: Path) -> dict[str, str]:
-    """Return the commands of a Procfile by process name, in its order."""
-    lines = [line.partition(":") for line in procfile.read_text().splitlines()]
-    return {name.strip(): command.strip() for name, _, command in lines if command and not name.startswith("#")}
 
 
 def _environment(config: ServerConfig) -> dict[str, str]:

@@ -81,6 +81,21 @@ def has_terminal() -> bool:
     return True
 
 
+def read_procfile(procfile: Path) -> dict[str, str]:
+    """Return the commands of a Procfile by process name, in its order."""
+    lines = [line.partition(":") for line in procfile.read_text().splitlines()]
+    return {name.strip(): command.strip() for name, _, command in lines if command and not name.startswith("#")}
+
+
+def refuse_shared_database(config: ServerConfig) -> None:
+    """Raise StartError for a database of production that others on the machine could reach."""
+    if config.mode == "production" and os.geteuid() == 0 and not os.environ.get("DATABASE_URL"):
+        raise StartError(
+            "PostgreSQL refuses to be root and would run as a user whom others on this machine can be, too: "
+            "for production set DATABASE_URL, or start the server as a user of its own"
+        )
+
+
 def _is_free(host: str, port: int) -> bool:
     try:
         with socket.create_server((host, port)):

@@ -344,3 +344,16 @@ def test_a_port_that_is_no_number_is_refused(start: Callable[..., Server]) -> No
     server = start(PORT="70000")
     assert server.end() == 1
     assert server.lines == ["the server cannot start: PORT must be a number between 1 and 65535; it is '70000'"]
+
+
+def test_settings_that_are_wrong_are_told_together_before_anything_starts(start: Callable[..., Server]) -> None:
+    wrong = {"UPSTREAM_CONNECT_TIMEOUT": "soon", "BODY_LIMIT": "1", "PASSKEY_RP_ID": "https://here"}
+    server = start(stores=True, **wrong)
+    assert server.end() == 1
+    assert server.lines == [
+        "- PASSKEY_RP_ID must be a domain such as example.com, without scheme and port; it is 'https://here'",
+        "- BODY_LIMIT must be between 1,024 and 1,073,741,824; it is 1",
+        "- UPSTREAM_CONNECT_TIMEOUT must be a number; it is 'soon'",
+        "the server cannot start: these settings are wrong (above); nothing has been started",
+    ]
+    assert not (server.home / "logs" / "valkey.log").exists()

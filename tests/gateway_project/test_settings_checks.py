@@ -120,3 +120,24 @@ def test_development_makes_its_own_secrets(tmp_path: Path) -> None:
     unset = dict.fromkeys(SAFE, "")
     done = start(tmp_path, "manage.py", "check", **unset)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_all_that_is_missing_in_production_is_told_at_once(tmp_path: Path) -> None:
+    missing = dict.fromkeys(("SECRET_KEY", "API_KEY_PEPPER", "ENCRYPTION_KEYS"), "")
+    done = start(tmp_path, "-m", "gateway_project.settings_problems", **missing)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout.splitlines() == [f"- {name} must be set in production" for name in missing]
+
+
+def test_what_is_unsafe_is_told_and_stores_may_be_the_servers_own(tmp_path: Path) -> None:
+    stores = {"DATABASE_URL": "", "REDIS_URL": ""}
+    done = start(tmp_path, "-m", "gateway_project.settings_problems", ALLOWED_HOSTS="*", **stores)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert done.stdout == "- ALLOWED_HOSTS must name the hosts that are served. `*` is not one.\n"
+    safe = start(tmp_path, "-m", "gateway_project.settings_problems", **stores)
+    assert (safe.returncode, safe.stdout, safe.stderr) == (0, "", "")
+
+
+def test_a_command_says_what_is_wrong_and_shows_no_traceback(tmp_path: Path) -> None:
+    done = start(tmp_path, "manage.py", "check", UPSTREAM_IDLE_TIMEOUT="soon")
+    assert (done.returncode, done.stderr) == (1, "UPSTREAM_IDLE_TIMEOUT must be a number; it is 'soon'\n")

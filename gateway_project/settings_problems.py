@@ -1,0 +1,49 @@
+"""Settings problems: all that is wrong with the environment, told at once, before anything is started.
+
+`python -m gateway_project.settings_problems` prints each on a line of its own and exits with 1 when there is one. Knows
+the settings and what is unsafe about them. Must never repeat a secret, nor need a store.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from django.core.exceptions import ImproperlyConfigured
+
+from gateway_project import env
+from gateway_project.terminal_output import print_line
+
+# That a store's URL is missing: whoever starts stores of its own sets it afterwards.
+_STORES_OF_ITS_OWN = frozenset({"gateway.E005", "gateway.E006"})
+
+
+def find_problems() -> list[str]:
+    """Return what keeps the server from starting, in words; first what cannot be read, then what is not safe."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway_project.settings")
+    with env.collect_problems() as problems:
+        from django.conf import settings
+
+        try:
+            settings.INSTALLED_APPS  # noqa: B018 - to read one is to read them all
+        except ImproperlyConfigured as error:
+            problems.append(str(error))
+            return problems
+    if problems:
+        return problems
+    from gateway_project.checks import check_settings
+
+    found = [one for one in check_settings() if one.is_serious() and one.id not in _STORES_OF_ITS_OWN]
+    return [f"{one.msg} {one.hint or ''}".rstrip() for one in found]
+
+
+def main() -> int:
+    """Print the problems; return the exit code."""
+    problems = find_problems()
+    for problem in problems:
+        print_line(f"- {problem}")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
