@@ -11,8 +11,10 @@ import pytest
 
 from apps.billing.models import LedgerEntry
 from apps.catalog.models import ModelProvider
+from apps.gateway.access import policy
 from apps.kernel import generation
 from apps.logs.models import RequestLog
+from apps.organizations.models import Project
 from apps.sandbox.classifier import CLEAN, FLAGGED
 from apps.sandbox.formats.moderations import MISTRAL_CATEGORIES, OPENAI_CATEGORIES
 from tests.spec.test_4_rerank import bill_of
@@ -209,3 +211,14 @@ def test_rules_see_every_input_and_block_or_mask_it(caller: Caller) -> None:
     assert caller.sent(tag) == []
     settle_all()
     assert {row.cost for row in RequestLog.objects.all()} == {0}
+
+
+def test_the_second_time_nobody_is_asked(caller: Caller) -> None:
+    Project.objects.filter(pk=caller.key.project_id).update(caching_enabled=True, cache_duration_seconds=60)
+    policy.forget_all()
+    tag, text = tagged(), f"violence {uuid4().hex}"
+    together = [{"type": "text", "text": text}]
+    answers = [moderate(caller, value) for value in (text, text, together)]
+    assert [one["x-gateway-cache"] for one in answers] == ["miss", "hit", "miss"]
+    assert answers[1].json()["results"] == answers[0].json()["results"]
+    assert len(caller.sent(tag)) == 2

@@ -13,8 +13,10 @@ import pytest
 from apps.billing.models import LedgerEntry
 from apps.billing.pricing import Bill, cost_by
 from apps.catalog.models import ModelProvider
+from apps.gateway.access import policy
 from apps.kernel import generation
 from apps.logs.models import RequestLog
+from apps.organizations.models import Project
 from tests.support.guardrails_in_force import forbid, guard
 from tests.support.sandbox_providers import add_provider as add_provider
 from tests.support.sandbox_providers import clock as clock
@@ -275,3 +277,17 @@ def test_every_format_of_providers(
     row = RequestLog.objects.get()
     assert (row.used_provider, row.cost, row.estimated_cost) == (provider, Decimal(cost), estimated)
     assert bill_of(row) == row.cost
+
+
+def test_the_second_time_nobody_is_asked_and_nothing_is_paid(caller: Caller) -> None:
+    Project.objects.filter(pk=caller.key.project_id).update(caching_enabled=True, cache_duration_seconds=60)
+    policy.forget_all()
+    tag, documents = tagged(), [uuid4().hex, "a quiet cat"]
+    first, second = rerank(caller, documents), rerank(caller, documents)
+    other = rerank(caller, documents, top_n=1)
+    assert [one["x-gateway-cache"] for one in (first, second, other)] == ["miss", "hit", "miss"]
+    assert second.json()["results"] == first.json()["results"]
+    assert [one["index"] for one in other.json()["results"]] == [1]
+    assert len(caller.sent(tag)) == 2
+    settle_all()
+    assert [row.cost > 0 for row in RequestLog.objects.order_by("created_at")] == [True, False, True]
