@@ -132,12 +132,13 @@ def test_voyages_words_are_answered_in_its_shape_as_well(caller: Caller) -> None
 def test_what_is_not_known_is_told_and_not_sent(caller: Caller) -> None:
     tag = tagged()
     documents = ["a cat", {"text": "a dog", "title": "Dogs"}]
-    asked: dict[str, Any] = {"speed": "high", "max_tokens_per_doc": 9, "truncation": False}
+    asked: dict[str, Any] = {"speed": "high", "max_tokens_per_doc": 9, "truncation": False, "top_n": 1, "top_k": 2}
     response = rerank(caller, documents, **asked)
     told = {one["param"] for one in response.json()["metadata"]["warnings"]}
-    assert told == {"speed", "documents[1].title", "max_tokens_per_doc", "truncation"}
+    assert told == {"speed", "documents[1].title", "max_tokens_per_doc", "truncation", "top_k"}
     (sent,) = caller.sent(tag)
-    assert sent["body"].keys() == {"model", "query", "documents", "return_documents"}
+    assert sent["body"].keys() == {"model", "query", "documents", "top_n", "return_documents"}
+    assert sent["body"]["top_n"] == 1
     refused = rerank(caller, documents, headers={"x-strict": "true"})
     assert (refused.status_code, refused.json()["error"]["param"]) == (400, "documents[1].title")
 
@@ -165,7 +166,6 @@ def test_what_is_not_known_is_told_and_not_sent(caller: Caller) -> None:
         ({"top_n": 1.5}, "top_n"),
         ({"top_n": True}, "top_n"),
         ({"top_k": -1}, "top_k"),
-        ({"top_n": 1, "top_k": 2}, "top_k"),
         ({"max_tokens_per_doc": 0}, "max_tokens_per_doc"),
         ({"return_documents": "yes"}, "return_documents"),
         ({"truncation": 1}, "truncation"),

@@ -75,8 +75,6 @@ def _read(wire: Record) -> Chat:
     for name in ("query", "documents"):
         if name not in known:
             raise Malformed("Required", name)
-    if "top_n" in known and known.get("top_k", known["top_n"]) != known["top_n"]:
-        raise Malformed("says another number than top_n", "top_k")
     chosen: dict[str, Any] = {"model": known["model"]} if "model" in known else {}
     take_router_fields(unknown, chosen)
     if "model" not in chosen:
@@ -85,6 +83,8 @@ def _read(wire: Record) -> Chat:
     texts = [known["query"], *(document.text for document in documents)]
     # Not sent on: what nobody here knows could change what a ranking costs, or its form.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "reranking has no such option") for name in unknown]
+    if {"top_n", "top_k"} <= known.keys() and known["top_n"] != known["top_k"]:
+        lost.append(DroppedField("top_k", "top_n says how many are wanted"))
     unmet = [*chosen.pop("unmet", ()), *lost, *_unranked(documents)]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=text) for text in texts])],
