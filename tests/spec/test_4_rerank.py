@@ -107,6 +107,12 @@ def test_what_nobody_counted_is_estimated_and_marked(caller: Caller, model: str,
     assert row.cost > 0
 
 
+def test_auto_weighs_tokens_against_search_units(caller: Caller) -> None:
+    # 17 tokens cost less than a unit, 200,000 cost more.
+    assert rerank(caller, model="auto").json()["model"] == "reranker"
+    assert rerank(caller, ["word " * 40_000] * 4, model="auto").json()["model"] == "reranker-units"
+
+
 def test_so_many_as_are_wanted_with_their_text(caller: Caller) -> None:
     tag = tagged()
     documents = [{"text": text} for text in DOCUMENTS]
