@@ -23,11 +23,13 @@ from apps.catalog import views as catalog
 from apps.catalog.offers import CatalogProvider
 from apps.gateway.endpoints import account, google_models
 from apps.gateway.endpoints.chat_completions import chat_completions
-from apps.gateway.endpoints.embeddings import embeddings
+from apps.gateway.endpoints.embeddings import embed, embeddings
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
 from apps.gateway.endpoints.images import images_edits, images_generations
 from apps.gateway.endpoints.messages import count_tokens, messages
+from apps.gateway.endpoints.moderations import moderations
 from apps.gateway.endpoints.public import public_but_for_wrong_keys
+from apps.gateway.endpoints.rerank import rerank
 from apps.gateway.endpoints.responses import count_input_tokens, create_response
 from apps.gateway.endpoints.route_explain import route_explain
 from apps.guardrails import views as guardrails
@@ -68,6 +70,11 @@ _MODEL_ROUTES = [
     # Path, endpoint, family of errors, family of rate limits, method.
     Route("v1/chat/completions", chat_completions, Family.OPENAI, "chat", "POST"),
     Route("v1/embeddings", embeddings, Family.OPENAI, "embeddings", "POST"),
+    Route("v2/embed", embed, Family.OPENAI, "embeddings", "POST"),
+    Route("v1/rerank", rerank, Family.OPENAI, "rerank", "POST"),
+    # Where Cohere's clients ask.
+    Route("v2/rerank", rerank, Family.OPENAI, "rerank", "POST"),
+    Route("v1/moderations", moderations, Family.OPENAI, "moderations", "POST"),
     Route("v1/images/generations", images_generations, Family.OPENAI, "images", "POST"),
     Route("v1/images/edits", images_edits, Family.OPENAI, "images", "POST"),
     Route("v1/messages", messages, Family.ANTHROPIC, "messages", "POST"),
@@ -214,7 +221,10 @@ TABLE = put_in_force(
     RouteTable(
         [*_MODEL_ROUTES, *_MANAGEMENT_ROUTES, *_LOG_ROUTES],
         # Of paths that are no route's: clients of these APIs ask for what is not here.
-        unknown={"v1": Family.OPENAI, "openai": Family.OPENAI, "v1beta": Family.GOOGLE, "v1beta1": Family.GOOGLE},
+        unknown={
+            **dict.fromkeys(("v1", "v2", "openai"), Family.OPENAI),
+            **dict.fromkeys(("v1beta", "v1beta1"), Family.GOOGLE),
+        },
         otherwise=Family.LOGS,
     )
 )

@@ -6,7 +6,7 @@ A dialect declares its facts where it reads them, above this app: whoever owns t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -17,11 +17,11 @@ from msgspec import UNSET, Meta, UnsetType
 
 class Declarations(NamedTuple):
     """What dialects declare: the struct of a dialect's facts, and of the facts under `images`; None for a name that
-    nobody speaks. And the struct of the facts under `embeddings`."""
+    nobody speaks. And the structs of the facts of other kinds, by the name that they stand under."""
 
     of_dialect: Callable[[str], type[msgspec.Struct] | None]
     of_images: Callable[[str], type[msgspec.Struct] | None]
-    of_embeddings: type[msgspec.Struct]
+    of_kinds: Mapping[str, type[msgspec.Struct]]
 
 
 class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -104,6 +104,14 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, Any] | None,
         Meta(description="how it is asked for embeddings, as below; not needed where the usual way will do"),
     ] = None
+    rerank: Annotated[
+        dict[str, Any] | None,
+        Meta(description="how it is asked to rank documents, as below; not needed where the usual way will do"),
+    ] = None
+    moderations: Annotated[
+        dict[str, Any] | None,
+        Meta(description="how it is asked to judge content, as below; not needed where the usual way will do"),
+    ] = None
 
 
 _declarations: list[Declarations] = []
@@ -114,7 +122,7 @@ def use_declarations(declarations: Declarations) -> None:
     _declarations[:] = [declarations]
     _facts_type.cache_clear()
     _image_facts_type.cache_clear()
-    _embedding_facts_type.cache_clear()
+    _kind_facts_type.cache_clear()
 
 
 def check_dialect(dialect: str, key: str) -> None:
@@ -134,8 +142,9 @@ def read_facts(stated: Any, dialect: str, entry_keys: Iterable[str]) -> msgspec.
         if not isinstance(kind, str) or _declared().of_images(kind) is None:
             raise ValueError(f"Invalid enum value {kind!r} - at `$.facts.images.dialect`")
         msgspec.convert({"facts": {"images": images}}, _image_facts_type(kind))
-    if (embeddings := facts.embeddings) is not UNSET:
-        msgspec.convert({"facts": {"embeddings": embeddings}}, _embedding_facts_type())
+    for kind in _declared().of_kinds:
+        if (stated_of_kind := getattr(facts, kind)) is not UNSET:
+            msgspec.convert({"facts": {kind: stated_of_kind}}, _kind_facts_type(kind))
     if (counting := facts.count_dialect) is not UNSET:
         check_dialect(counting, "facts.count_dialect")
     for name in () if facts.client_dialects is UNSET else facts.client_dialects:
@@ -169,9 +178,9 @@ def _image_facts_type(dialect: str) -> Any:
 
 
 @cache
-def _embedding_facts_type() -> Any:
-    hints = get_type_hints(_declared().of_embeddings, include_extras=True)
-    return _holder("facts", _holder("embeddings", _table("Embeddings", hints)))
+def _kind_facts_type(kind: str) -> Any:
+    hints = get_type_hints(_declared().of_kinds[kind], include_extras=True)
+    return _holder("facts", _holder(kind, _table(kind.capitalize(), hints)))
 
 
 def _holder(name: str, kind: Any) -> Any:

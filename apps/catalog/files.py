@@ -22,9 +22,9 @@ from apps.kernel.prices import PriceCard
 FOLDER = Path(__file__).parent
 
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "x-key", "api-key", "aws-sigv4", "google-service-account"]
-Mode = Literal["chat", "image_generation", "embedding"]
+Mode = Literal["chat", "image_generation", "embedding", "moderation", "rerank"]
 Stability = Literal["stable", "beta", "unstable", "experimental"]
-Modality = Literal["text", "image", "audio", "video", "pdf", "embedding"]
+Modality = Literal["text", "image", "audio", "video", "pdf", "embedding", "moderation", "rerank"]
 Feature = Literal[
     "vision",
     "tools",

@@ -44,6 +44,7 @@ def _entry(model: CatalogModel, offer: Offer) -> dict[str, Any]:
             "cache_read_input_token_cost": _per_token(card.cached_input),
             "cache_creation_input_token_cost": _per_token(card.cache_write),
             "input_cost_per_request": _number(card.request),
+            "input_cost_per_query": _number(card.search_unit),
             "supports_vision": offer.vision,
             "supports_function_calling": offer.tools,
             "supports_parallel_function_calling": offer.parallel_tools,

@@ -119,7 +119,8 @@ def _provider_of(offer: Offer) -> dict[str, Any]:
 
 
 def _pricing_of(card: PriceCard) -> dict[str, str]:
-    """Return what one of each costs, in USD: a token, an image, a request, a search.
+    """Return what one of each costs, in USD: a token, an image, a request, a search, and a search unit where that is
+    what a model is paid by.
 
     It is what is charged: cached tokens without a price of their own cost what other prompt tokens do, and reasoning is
     part of the completion and not paid again.
@@ -133,6 +134,8 @@ def _pricing_of(card: PriceCard) -> dict[str, str]:
         "internal_reasoning": ZERO,
     }
     pieces = {"image": card.image, "request": card.request, "web_search": card.web_search}
+    if card.search_unit is not None:
+        pieces["search_unit"] = card.search_unit
     return {name: plain(price.scaleb(_TO_ONE_TOKEN)) for name, price in tokens.items()} | {
         name: plain(_first(price)) for name, price in pieces.items()
     }
@@ -142,7 +145,7 @@ def _price_of(offer: Offer) -> tuple[bool, Decimal, str]:
     """Return what orders offers by price: unpriced ones last, ties by the provider's id."""
     card = offer.prices
     tokens = _first(card.input) + _first(card.output, card.image_output)
-    pieces = (_first(card.image) + _first(card.request)) * _PIECES
+    pieces = (_first(card.image) + _first(card.request) + _first(card.search_unit)) * _PIECES
     return card.unpriced, tokens + pieces, offer.provider.id
 
 
@@ -178,7 +181,7 @@ def _fields_of(model: CatalogModel, offer: Offer) -> Iterable[str]:
 
 def _description_of(model: CatalogModel, offers: Iterable[Offer]) -> str:
     """Return the facts in two sentences, for models that nobody has described."""
-    kind = {"chat": "Chat", "image_generation": "Image", "embedding": "Embedding"}.get(model.mode, model.mode)
+    kind = {"image_generation": "Image", "rerank": "Reranking"}.get(model.mode, model.mode.capitalize())
     reads, writes = (_and(modalities) for modalities in (model.input_modalities, model.output_modalities))
     size = f", with a context of {model.context_length:,} tokens" if model.context_length else ""
     abilities = {

@@ -123,9 +123,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
         Of an answer that came to its own end the counts are the last word, unless they all came before it.
         """
         if self._usage is None:
-            prices = self.attempts.latest_candidate.offer.prices
-            usage_without_counts = task_of(self.attempts.chat).usage_without_counts
-            return usage_without_counts(self.prompt_estimate, tokens_from_weight(self.written), self.pictures, prices)
+            chat, prices = self.attempts.chat, self.attempts.latest_candidate.offer.prices
+            counts = (self.prompt_estimate, tokens_from_weight(self.written), self.pictures)
+            return task_of(chat).usage_without_counts(chat, *counts, prices)
         usage = replace(self._usage, images=max(self._usage.images, self.pictures))
         if self.written == self._counted or (self._complete and self._counted):
             return usage

@@ -93,6 +93,10 @@ def estimate_prompt_tokens(chat: Chat) -> int:
         total += _json_tokens(chat.response_format.schema)
     if chat.embedding is not None and chat.embedding.tokens is not None:
         total += sum(map(len, chat.embedding.tokens))
+    if chat.reranking is not None:
+        # The query is read with each document.
+        parts = chat.messages[0].parts
+        total += _part_tokens(parts[0]) * max(len(parts) - 2, 0)
     return total
 
 

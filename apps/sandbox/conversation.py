@@ -65,6 +65,13 @@ class Conversation:
     # Numbers in the vector of each turn, where vectors are asked for, and whether these are to be base64.
     vector_length: int | None = None
     vectors_in_base64: bool = False
+    # Whether the turns after the first are to be ranked by it, and how many of them are wanted at most.
+    ranks: bool = False
+    most_ranked: int | None = None
+    # In whose words the answer is to be, where the format alone does not tell.
+    written_as: str = ""
+    # The names of the categories that each turn is to be judged by.
+    categories: tuple[str, ...] = ()
 
     @property
     def question(self) -> Turn | None:
@@ -138,3 +145,10 @@ class SandboxAnswer:
     vectors: tuple[tuple[float, ...], ...] = ()
     tokens_of_inputs: tuple[int, ...] = ()
     vectors_in_base64: bool = False
+    # Where a ranking was asked for: places of documents and how relevant they are, and what that is in search units.
+    ranking: tuple[tuple[int, float], ...] = ()
+    search_units: int = 0
+    written_as: str = ""
+    # Where judgements were asked for: of each turn the scores by category.
+    judgements: tuple[dict[str, float], ...] = ()
+    judges_pictures: bool = False

@@ -9,7 +9,7 @@ where two of them disagree the first of this list wins:
 
 Time        latency=MS before the first byte · gap=MS between writes
 Text        words=N · kb=N · verbatim (the user's own words) · json · empty · reasoning=N (words of thought)
-            · pictures=N (in each answer)
+            · pictures=N (in each answer) · places=P[,P…] (of the documents in a ranking)
 Pieces      chunks=N or chunk=CHARACTERS: deltas of a stream; chunks cuts a plain body too · bytewise (one byte a write)
 Failure     status=CODE · code=WORD (of the error object) · retry-after=SECONDS · html (the error body is a web page)
             hang · cut (close too early) · reset (TCP RST) · end (a clean end, too early) · error (an error object, with
@@ -56,6 +56,9 @@ MODELS = {
     "sketcher": "pictures=1",
     "embedder": "",
     "embedder-fast": "",
+    "reranker": "",
+    "moderator": "",
+    "moderator-mistral": "",
 }
 """Every model there is, with the directives it stands for."""
 
@@ -103,6 +106,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     empty: bool = False
     reasoning: Annotated[int, Meta(ge=0)] | None = None
     pictures: Annotated[int, Meta(ge=0, le=16)] | None = None
+    places: Annotated[str, Meta(pattern=r"^-?\d+(,-?\d+)*$")] | None = None
 
     chunks: Count | None = None
     chunk: Count | None = None

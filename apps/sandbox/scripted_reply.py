@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from apps.sandbox.classifier import judge, rank, search_units_of
 from apps.sandbox.conversation import (
     Conversation,
     Finish,
@@ -53,6 +54,10 @@ def answer_of(conversation: Conversation, scenario: Scenario) -> SandboxAnswer:
     identity = sha256(msgspec.json.encode(asked)).hexdigest()[:24]
     if conversation.vector_length is not None:
         return _vectors(conversation, scenario, identity, conversation.vector_length)
+    if conversation.ranks:
+        return _ranking(conversation, scenario, identity)
+    if conversation.categories:
+        return _judgements(conversation, scenario, identity)
     choices = tuple(_choice(conversation, scenario, identity, index) for index in range(conversation.choices))
     usage = _usage(conversation, scenario, choices)
     return SandboxAnswer(identity, conversation.model, choices, usage, conversation.picture)
@@ -69,6 +74,38 @@ def _vectors(conversation: Conversation, scenario: Scenario, identity: str, leng
         vectors=tuple(vector_of(turn.text, length) for turn in turns),
         tokens_of_inputs=tuple(tokens_of(turn.text) for turn in turns),
         vectors_in_base64=conversation.vectors_in_base64,
+    )
+
+
+def _ranking(conversation: Conversation, scenario: Scenario, identity: str) -> SandboxAnswer:
+    """Return the documents in order; those that a scenario names by their `places`; of one that is `empty` none."""
+    query, *documents = (turn.text for turn in conversation.turns)
+    ranking = rank(split_directives(query)[0], documents, conversation.most_ranked)
+    if scenario.places is not None:
+        ranking = tuple((int(place), 0.5) for place in scenario.places.split(","))
+    # The query is read with each document.
+    repeated = replace(conversation, turns=(*conversation.turns, *conversation.turns[:1] * (len(documents) - 1)))
+    return SandboxAnswer(
+        identity,
+        conversation.model,
+        (),
+        _usage(repeated, scenario, ()),
+        ranking=() if scenario.empty else ranking,
+        search_units=search_units_of(map(tokens_of, documents)),
+        written_as=conversation.written_as,
+    )
+
+
+def _judgements(conversation: Conversation, scenario: Scenario, identity: str) -> SandboxAnswer:
+    """Return what is thought of all turns; of a scenario that is `empty` nothing."""
+    turns = () if scenario.empty else conversation.turns
+    return SandboxAnswer(
+        identity,
+        conversation.model,
+        (),
+        _usage(conversation, scenario, ()),
+        judgements=tuple(judge(turn.text, conversation.categories) for turn in turns),
+        judges_pictures=any(turn.attachments for turn in turns),
     )
 
 

@@ -12,11 +12,11 @@ _MEGABYTE = 1024 * _KILOBYTE
 SMALLEST = 64 * _KILOBYTE
 # Of a path that the table does not name.
 _ANY_OTHER = _MEGABYTE
+# Of the paths that lead to models. Cohere's clients ask at the last one.
+_MODEL_PREFIXES = ("/v1/", "/v1beta/", "/v1beta1/", "/v2/")
 # By prefix, the first that fits; None is the setting `BODY_LIMIT`.
 _LIMITS: tuple[tuple[str, int | None], ...] = (
-    ("/v1/", None),
-    ("/v1beta/", None),
-    ("/v1beta1/", None),
+    *((prefix, None) for prefix in _MODEL_PREFIXES),
     ("/auth/", SMALLEST),
     ("/verify-email", SMALLEST),
     ("/reset-password", SMALLEST),
@@ -36,4 +36,4 @@ def limit_of(path: str, model_limit: int) -> int:
 
 def is_model_route(path: str) -> bool:
     """Tell whether a path leads to models, which nobody reaches without a credential."""
-    return path.startswith(("/v1/", "/v1beta/", "/v1beta1/"))
+    return path.startswith(_MODEL_PREFIXES)

@@ -157,7 +157,8 @@ def test_lists_its_models(upstream: Upstream) -> None:
     assert listed["data"][0] == {"id": "echo", "object": "model", "created": 1767225600, "owned_by": "sandbox"}
     assert [model["id"] for model in listed["data"]] == [
         *("echo", "echo-fast", "tools", "reasoner", "vision", "json", "slow", "flaky", "down", "hang", "cut", "broken"),
-        *("no-usage", "free", "painter", "sketcher", "embedder", "embedder-fast"),
+        *("no-usage", "free", "painter", "sketcher", "embedder", "embedder-fast", "reranker", "moderator"),
+        "moderator-mistral",
     ]
 
 

@@ -176,7 +176,7 @@ class TestEveryAnswer:
 
 
 class TestStatuses:
-    @pytest.mark.parametrize("path", ["/nowhere", "/v2/nothing", "/logs/nothing/deeper"])
+    @pytest.mark.parametrize("path", ["/nowhere", "/v3/nothing", "/logs/nothing/deeper"])
     def test_404_for_an_unknown_path(self, path: str) -> None:
         for method in ("GET", "POST", "DELETE"):
             response = Client().generic(method, path)

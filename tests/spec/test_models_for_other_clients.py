@@ -128,3 +128,18 @@ def test_a_page_that_there_is_not_is_refused_in_anthropics_words(client: Client,
         error_of("messages", 400, "invalid_request_error", "invalid_parameters", message),
     )
     assert client.get(f"/v1/models?{query}").status_code == 200
+
+
+@pytest.mark.usefixtures("listed")
+def test_models_of_every_kind_say_what_they_make_and_what_a_unit_costs(client: Client) -> None:
+    listed = {entry["id"]: entry for entry in client.get("/v1/models").json()["data"]}
+    ranks, judges = listed["rerank-v3.5"], listed["omni-moderation"]
+    assert (ranks["architecture"]["modality"], judges["architecture"]["modality"]) == (
+        "text->rerank",
+        "text+image->moderation",
+    )
+    assert (ranks["pricing"]["search_unit"], ranks["free"], judges["free"]) == ("0.002", False, True)
+    assert "search_unit" not in listed["jina-reranker-v3"]["pricing"]
+    infos = {one["litellm_params"]["model"]: one["model_info"] for one in client.get("/model/info").json()["data"]}
+    told = [infos[name]["mode"] for name in ("cohere/rerank-v3.5", "openai/omni-moderation")]
+    assert (told, infos["cohere/rerank-v3.5"]["input_cost_per_query"]) == (["rerank", "moderation"], 0.002)

@@ -11,8 +11,11 @@ import yaml
 
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import anthropic, openai
+from apps.gateway.dialects.embeddings.client import cohere as embed
 from apps.gateway.dialects.embeddings.client import openai as embeddings
 from apps.gateway.dialects.images.client import openai as images
+from apps.gateway.dialects.moderations.client import openai as moderations
+from apps.gateway.dialects.rerank.client import cohere as rerank
 from apps.kernel.errors import InvalidRequest
 from gateway_project.data_directory import PROJECT
 
@@ -27,6 +30,9 @@ DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] =
         {"model": "m", "messages": [MESSAGE], "max_tokens": 9},
     ),
     "embeddings": ("embeddings.yaml", "EmbeddingRequest", embeddings.read_request, {"model": "m", "input": "a"}),
+    "embed": ("embeddings.yaml", "EmbedRequest", embed.read_request, {"model": "m", "texts": ["a"]}),
+    "rerank": ("rerank.yaml", "RerankRequest", rerank.read_request, {"model": "m", "query": "q", "documents": ["a"]}),
+    "moderations": ("moderations.yaml", "ModerationRequest", moderations.read_request, {"input": "a"}),
     "images": ("images.yaml", "Drawing", images.read_generation, {"model": "m", "prompt": "a cat"}),
 }
 # What goes with a field so that nothing but its bound is judged.
@@ -36,11 +42,13 @@ BESIDE: dict[str, dict[str, Any]] = {
     "allowed_tools": {"type": "allowed_tools"},
     "tools": {"mode": "auto"},
 }
+PART = {"type": "text", "text": "a"}
 TOOL = {"name": "f", "parameters": {"type": "object"}}
 ITEMS: dict[tuple[str, str], Any] = {
     ("chat", "tools"): {"type": "function", "function": TOOL},
     ("messages", "tools"): {"name": "f", "input_schema": {"type": "object"}},
     ("chat", "functions"): TOOL,
+    ("embed", "embedding_types"): "float",
     ("chat", "plugins"): {"id": "response-healing"},
 }
 
@@ -66,7 +74,8 @@ def bounds_of(api: str, path: tuple[str, ...], schema: dict[str, Any]) -> Iterat
     if "maxLength" in schema:
         yield Bound(api, path, "x" * schema["maxLength"], "x" * (schema["maxLength"] + 1))
     if "maxItems" in schema:
-        item = MESSAGE if path == ("messages",) else ITEMS.get((api, path[-1]), "text")
+        usual = PART if "anyOf" in schema.get("items", {}) else "text"
+        item = MESSAGE if path == ("messages",) else ITEMS.get((api, path[-1]), usual)
         yield Bound(api, path, [item] * schema["maxItems"], [item] * (schema["maxItems"] + 1))
     for name, inner in schema.get("properties", {}).items():
         yield from bounds_of(api, (*path, name), inner)

@@ -22,6 +22,7 @@ BEYOND_A_SCHEMA = frozenset(
         "POST /v1/images/edits",
         "GET /v1/conversations/{conversationId}/items",
         "POST /v1/embeddings",
+        "POST /v2/embed",
         "POST /v1/models/{name}:embedContent",
         "POST /v1/models/{name}:batchEmbedContents",
         "POST /v1beta/{name}:embedContent",

@@ -95,7 +95,8 @@ class ImageMade(Event):
 class ResultsGiven(Event):
     """One value for each thing that was asked about, in order; what a value is depends on the kind of request.
 
-    Of embeddings it is a vector: its numbers, or base64 of them as float32, little-endian.
+    Of embeddings it is a vector: its numbers, or base64 of them as float32, little-endian. A ranking has the documents
+    that are wanted, the most relevant first (`Ranked`), and moderation a `Judgement` of each input.
     """
 
     values: list[Any]

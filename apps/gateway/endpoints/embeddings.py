@@ -1,4 +1,4 @@
-"""`POST /v1/embeddings`, in OpenAI's format, and Google's `embedContent` and `batchEmbedContents`."""
+"""`POST /v1/embeddings`, in OpenAI's format, Cohere's `/v2/embed`, Google's `embedContent` and `batchEmbedContents`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.dialects import ClientReplyWriter
-from apps.gateway.dialects.embeddings.client import google, openai
+from apps.gateway.dialects.embeddings.client import cohere, google, openai
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response
 from apps.gateway.pipeline import open_chat
 from apps.kernel.offload import offload
@@ -19,6 +19,11 @@ ROUTE = "embeddings"
 def embeddings(request: ClientRequest) -> ClientResponse:
     """Answer a request for embeddings."""
     return _answer(request, openai, openai.read_request)
+
+
+def embed(request: ClientRequest) -> ClientResponse:
+    """Answer a request for embeddings, in Cohere's format."""
+    return _answer(request, cohere, cohere.read_request)
 
 
 def embed_content(request: ClientRequest, model: str) -> ClientResponse:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
@@ -41,10 +41,14 @@ class AttachedFile(NamedTuple):
 
 
 class CallPart(NamedTuple):
-    """A part of a request that one call of a provider answers, and the number of values that it must answer with."""
+    """A part of a request that one call of a provider answers, and the number of values that it must answer with.
+
+    `find_fault` says what is wrong with that many values, None where nothing is; without it nothing can be.
+    """
 
     chat: Chat
     results: int
+    find_fault: Callable[[list[Any]], str | None] | None = None
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -97,7 +101,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     # The error of an answer that ended with so many pictures and lacks what was asked for, else None.
     find_missing_result: Callable[[int, Finished | None], ApiError | None]
     # What was used where the provider counted nothing: tokens of the prompt, tokens that were written, pictures.
-    usage_without_counts: Callable[[int, int, int, PriceCard], Usage]
+    usage_without_counts: Callable[[Chat, int, int, int, PriceCard], Usage]
 
 
 def task_of(chat: Chat) -> Task:

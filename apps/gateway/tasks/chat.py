@@ -13,6 +13,7 @@ from apps.gateway.canonical.events import Finished
 from apps.gateway.dialect_facts import supports_structured_output
 from apps.gateway.dialects import ProviderDialect, find_dialect, optional_attribute
 from apps.gateway.dialects.emulated_tools import is_optional_search
+from apps.gateway.mode_paths import hint_of
 from apps.gateway.tasks import Requirement, Task
 from apps.gateway.tasks.images import draws, draws_in_chat
 from apps.gateway.token_estimate import estimate_usage
@@ -22,8 +23,6 @@ from apps.kernel.usage import Usage
 
 # Searches that a model does where the client does not say how many it may.
 _USUAL_SEARCHES = 5
-# Where models are asked that do not chat.
-_PATHS = {"embedding": "/v1/embeddings"}
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -63,10 +62,10 @@ def _check_model(model: CatalogModel, chat: Chat) -> None:
     """Raise InvalidRequest unless the model chats and takes in what the conversation holds."""
     if model.mode != "chat" and not draws_in_chat(model):
         kind = model.mode.replace("_", " ")
-        path = "/v1/images/generations" if draws(model) else _PATHS.get(model.mode)
-        where = f"; ask for it at {path}" if path else ""
+        article = "an" if kind[0] in "aeiou" else "a"
+        where = hint_of("" if kind == "image generation" and not draws(model) else model.mode)
         raise InvalidRequest(
-            f"{model.id} is an {kind} model, not a chat model{where}", code="unsupported_feature", param="model"
+            f"{model.id} is {article} {kind} model, not a chat model{where}", code="unsupported_feature", param="model"
         )
     if not _accepts_input(model, chat):
         raise InvalidRequest(f"{chat.model} does not support audio input", code="unsupported_feature", param="model")
@@ -143,5 +142,5 @@ TASK = Task(
     may_bring_media=_may_bring_media,
     fetches_pictures=False,
     find_missing_result=_find_missing_result,
-    usage_without_counts=estimate_usage,
+    usage_without_counts=lambda chat, *counts: estimate_usage(*counts),
 )

@@ -19,6 +19,7 @@ from apps.gateway.canonical.events import Finished
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.embeddings import find_embedding_dialect
 from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities, abilities_of, embedding_of, texts_of
+from apps.gateway.mode_paths import hint_of
 from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_tokens, estimate_usage
 from apps.kernel.errors import InvalidRequest
@@ -34,8 +35,8 @@ _PLACE: Final = re.compile(r"messages\[0\]\.content(\[\d+\])\.text")
 def _check_model(model: CatalogModel, chat: Chat) -> None:
     """Raise InvalidRequest unless the model makes embeddings."""
     if model.mode != MODE:
-        where = {"chat": "; chat with it at /v1/chat/completions", "image_generation": ""}.get(model.mode, "")
-        raise InvalidRequest(f"{model.id} is no embedding model{where}", code="unsupported_feature", param="model")
+        message = f"{model.id} is no embedding model{hint_of(model.mode)}"
+        raise InvalidRequest(message, code="unsupported_feature", param="model")
 
 
 def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
@@ -157,5 +158,5 @@ TASK = Task(
     fetches_pictures=False,
     find_missing_result=_find_missing_result,
     # Vectors are not paid for, whatever they weigh.
-    usage_without_counts=lambda prompt, written, pictures, prices: estimate_usage(prompt, 0, 0, prices),
+    usage_without_counts=lambda chat, prompt, written, pictures, prices: estimate_usage(prompt, 0, 0, prices),
 )

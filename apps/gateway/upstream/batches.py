@@ -29,13 +29,17 @@ MOST_AT_ONCE = 8
 Call = Callable[[], Iterator[Event]]
 
 
-def check_results(events: Iterable[Event], expected: int) -> Iterator[Event]:
-    """Yield an answer's events. Raises UpstreamFailure where it has fewer values than were asked for, or more."""
+def check_results(events: Iterable[Event], part: CallPart) -> Iterator[Event]:
+    """Yield an answer's events. Raises UpstreamFailure where it has fewer values than were asked for, or more, or such
+    as cannot be meant."""
     for event in events:
-        if type(event) is ResultsGiven and len(event.values) != expected:
-            raise UpstreamFailure(
-                "network", f"the provider gave {len(event.values)} results where {expected} were asked for"
-            )
+        if type(event) is ResultsGiven:
+            if len(event.values) != part.results:
+                raise UpstreamFailure(
+                    "network", f"the provider gave {len(event.values)} results where {part.results} were asked for"
+                )
+            if part.find_fault is not None and (fault := part.find_fault(event.values)) is not None:
+                raise UpstreamFailure("network", f"the provider {fault}")
         yield event
 
 

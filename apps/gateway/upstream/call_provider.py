@@ -71,7 +71,7 @@ class ProviderCall(msgspec.Struct, eq=False):
     # Bytes of the client's body, and who is told of those of a large answer.
     size: int = 0
     hold_answer: Callable[[int], object] | None = None
-    expected_results: int | None = None
+    part: CallPart | None = None
     # Calls of the provider that were made at once.
     calls: int = 1
     started_at: float = msgspec.field(default_factory=time.monotonic)
@@ -141,7 +141,7 @@ class ProviderCall(msgspec.Struct, eq=False):
 
     def _batched(self, batches: list[CallPart], dialect: ProviderDialect) -> Iterator[Event]:
         """Yield the values that one call gives, or several at once, joined in order."""
-        branches = [replace(self, chat=batch.chat, expected_results=batch.results) for batch in batches]
+        branches = [replace(self, chat=batch.chat, part=batch) for batch in batches]
         calls = [partial(branch._answer, dialect, target_of(self.candidate)) for branch in branches]
         try:
             for event in join_batches(calls, batches, self.client_disconnect, default_timeouts().tick):
@@ -254,8 +254,8 @@ class ProviderCall(msgspec.Struct, eq=False):
             with self.client_disconnect.raise_while_waiting():
                 body = response.read(bounds.reply, self.hold_answer)
                 events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
-            if self.expected_results is not None:
-                events = check_results(events, self.expected_results)
+            if self.part is not None:
+                events = check_results(events, self.part)
             yield from fetch_pictures(events, self.client_disconnect) if task_of(self.chat).fetches_pictures else events
             return
         pieces, look = self._interruptible(response), partial(check_event, bounds=bounds)

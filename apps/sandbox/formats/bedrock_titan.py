@@ -36,7 +36,7 @@ __all__ = [
     "write_reply",
 ]
 
-PATH = re.compile("/model/.+/invoke")
+PATH = re.compile("/model/(?!reranker).+/invoke")
 
 
 def glance(path: str, body: bytes) -> Glance | None:

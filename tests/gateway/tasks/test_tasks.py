@@ -13,10 +13,13 @@ from apps.gateway.canonical.chat import Chat, Message, Target, TaskName, Text
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Finished
 from apps.gateway.canonical.images import Drawing
+from apps.gateway.canonical.moderation import Moderation
+from apps.gateway.canonical.reranking import Ranked, Reranking
 from apps.gateway.dialects import find_dialect
 from apps.gateway.dialects.images import find_image_dialect
 from apps.gateway.dialects.images.client import openai as images_client
 from apps.gateway.tasks import Task, load_tasks, task_of
+from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
@@ -27,8 +30,21 @@ SAID = [Message(role="user", parts=[Text(text="a fox")])]
 CHAT = Chat(model="m", messages=SAID, n=2)
 IMAGES = Chat(model="m", messages=SAID, n=2, task="images", drawing=Drawing(mask=PIXEL))
 EMBEDDINGS = Chat(model="m", messages=SAID, task="embeddings", embedding=Embedding(dimensions=2))
-CHATS = {"chat": CHAT, "images": IMAGES, "embeddings": EMBEDDINGS}
-DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}}
+RERANK = Chat(
+    model="m",
+    messages=[Message(role="user", parts=[Text(text="q"), Text(text="a fox"), Text(text="a cat")])],
+    task="rerank",
+    reranking=Reranking(top_n=1),
+)
+MODERATIONS = Chat(model="m", messages=SAID, task="moderations", moderation=Moderation())
+CHATS: dict[TaskName, Chat] = {
+    "chat": CHAT,
+    "images": IMAGES,
+    "embeddings": EMBEDDINGS,
+    "rerank": RERANK,
+    "moderations": MODERATIONS,
+}
+DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}, "rerank": {"dialect": "jina"}}
 DRAWS_IN_CHAT = {"images": {"dialect": "chat"}}
 
 
@@ -47,8 +63,8 @@ def test_each_kind_answers_each_question(name: TaskName) -> None:
     assert kind.usage_before_answer(chat, 7, one).prompt_tokens == 7
     assert isinstance(kind.adapt_request(chat, target), Chat)
     assert kind.find_missing_result(1, Finished(reason="stop")) is None
-    assert (kind.batches_of is None) == (name != "embeddings")
-    assert kind.usage_without_counts(7, 3, 0, PriceCard(input=Decimal(1))).estimated is True
+    assert (kind.batches_of is None) == (name in {"chat", "images"})
+    assert kind.usage_without_counts(chat, 7, 3, 0, PriceCard(input=Decimal(1))).estimated is True
     assert {type(answer) for answer in (kind.fits_context, kind.writes_tokens, kind.fetches_pictures)} == {bool}
 
 
@@ -177,3 +193,38 @@ def test_batches_have_no_more_inputs_and_tokens_than_a_provider_takes() -> None:
     assert lengths({"most": 9, "most_tokens": 3}, tokens) == [2, 1]
     # 4,096 numbers each, where nobody states how many: 2.5 million at a time.
     assert lengths({"most": 2048}, asking(*["a"] * 1000)) == [610, 390]
+
+
+# --- rankings
+
+
+def test_a_ranking_is_one_call_and_its_places_are_those_of_the_request() -> None:
+    batches_of = task_of(RERANK).batches_of
+    assert batches_of is not None
+    [part] = batches_of(RERANK, offer("one", "m"))
+    assert (part.chat, part.results) == (RERANK, 1)
+    assert part.find_fault is not None
+    assert part.find_fault([Ranked(1, 0.5), Ranked(0, 0.25)]) is None
+    assert part.find_fault([Ranked(1, 0.5), Ranked(1, 0.25)]) == "ranked a document twice"
+    for place in (-1, 2, 10**20):
+        assert part.find_fault([Ranked(place, 0.5)]) == "ranked a document that is not among the 2 of the request"
+
+
+def test_a_search_unit_is_a_query_over_a_hundred_documents_and_a_long_document_is_several() -> None:
+    def units(*documents: str) -> int:
+        texts = [Text(text="q" * 400), *(Text(text=document) for document in documents)]
+        asked = replace(RERANK, messages=[Message(role="user", parts=texts)])
+        card = PriceCard(search_unit=Decimal("0.002"))
+        return task_of(asked).usage_before_answer(asked, 7, offer("one", "m", prices=card)).search_units
+
+    assert (units("a"), units(*["a"] * 100), units(*["a"] * 101)) == (1, 1, 2)
+    # 400 tokens of a document go with a query of 100.
+    assert (units(*["x" * 1_600] * 100), units(*["x" * 1_604] * 100)) == (1, 2)
+
+
+def test_a_query_is_read_with_each_document() -> None:
+    several = replace(
+        RERANK, messages=[replace(RERANK.messages[0], parts=[Text(text="q" * 40), *[Text(text="a")] * 3])]
+    )
+    one = replace(several, messages=[replace(several.messages[0], parts=several.messages[0].parts[:2])])
+    assert estimate_prompt_tokens(several) - estimate_prompt_tokens(one) == 2 * 10 + 2

@@ -18,16 +18,12 @@ from msgspec import NODEFAULT, Meta
 
 from apps.catalog.facts import SharedFacts
 from apps.gateway.dialects.declared_facts import find_facts
-from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities
 from apps.gateway.dialects.images.provider.abilities import Abilities
+from apps.gateway.dialects.kind_facts import KIND_FACTS
 
 DOCUMENTS = ("docs/adding-a-dialect.md", "docs/adding-a-provider.md")
 _TABLE = re.compile(r"(<!-- facts: (\w+) -->\n).*?(<!-- /facts -->)", re.DOTALL)
-_OTHERS: dict[str, type[msgspec.Struct]] = {
-    "shared": SharedFacts,
-    "images": Abilities,
-    "embeddings": EmbeddingAbilities,
-}
+_OTHERS: dict[str, type[msgspec.Struct]] = {"shared": SharedFacts, "images": Abilities, **KIND_FACTS}
 
 
 def with_tables(text: str) -> str:
@@ -36,7 +32,7 @@ def with_tables(text: str) -> str:
 
 
 def table_of(name: str) -> str:
-    """Return the table of a dialect's facts, of the `shared` ones, or of those of `images` or `embeddings`."""
+    """Return the table of a dialect's facts, of the `shared` ones, or of those of a kind of request."""
     declared = _OTHERS.get(name) or find_facts(name)
     if declared is None:
         raise ValueError(f"no dialect declares facts under the name {name!r}")

@@ -13,7 +13,7 @@ from apps.gateway.canonical.events import Reply, Summary
 from apps.gateway.dialects import fields
 from apps.gateway.dialects.embeddings.provider.vectors import to_base64, to_numbers
 from apps.gateway.dialects.fields import Malformed, Reader, Record, filled_string, integer, one_of
-from apps.gateway.dialects.openai.shared.failures import write_error
+from apps.gateway.dialects.openai.shared.failures import write_detailed_error as write_error
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.router_fields import take_router_fields
 

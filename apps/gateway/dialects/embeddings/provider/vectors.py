@@ -8,16 +8,16 @@ from __future__ import annotations
 import sys
 from array import array
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
-
-import msgspec
 
 from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Event, Failed, Finished, ResultsGiven, Started, UsageReported
 from apps.gateway.dialects.answer_errors import unreadable_answer
 from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities
+from apps.gateway.dialects.whole_answers import never_streamed as never_streamed
+from apps.gateway.dialects.whole_answers import read_whole
 from apps.kernel.usage import Usage
 
 T = TypeVar("T")
@@ -42,15 +42,7 @@ def events_of(vectors: Sequence[Vector], tokens: int | None) -> Iterator[Event]:
 
 def read_as(body: bytes, kind: type[T]) -> T | Failed:
     """Return a whole answer as what it has to be, else the failure of one that cannot be read."""
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return unreadable_answer("The provider sent an answer that has no vectors in the way it should")
-
-
-def never_streamed(frames: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the end of a streamed answer: none is ever asked for."""
-    yield unreadable_answer("The provider streamed what was not to be streamed")
+    return read_whole(body, kind, "vectors")
 
 
 def to_base64(vector: Vector) -> str:

@@ -82,6 +82,12 @@ def write_error(error: ApiError) -> bytes:
     return encode({"error": write_error_object(error), "status": error.status, "message": error.message})
 
 
+def write_detailed_error(error: ApiError) -> bytes:
+    """Return an error's body with its message also where clients of Voyage look for it: they know no error without."""
+    shown = {"error": write_error_object(error), "status": error.status, "message": error.message}
+    return encode({**shown, "detail": error.message})
+
+
 def write_error_object(error: ApiError) -> dict[str, Any]:
     """Return what clients of this format look for in an error."""
     return {"message": error.message, "type": error.type, "param": error.param, "code": error.code}

@@ -1,0 +1,30 @@
+"""Moderation dialects: wire formats of judgements, and how a format is found by the facts of a model.
+
+A request to judge content is a chat whose `moderation` says whether its parts are one input. A moderation dialect is a
+provider side for such chats; it is found by the name that the data files state under `moderations`, else by that of the
+provider's chat dialect where the two go together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, Final, cast
+
+from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects.moderations.provider.abilities import abilities_of
+
+# Providers of these chat dialects are asked in the format of the same name, without saying so.
+_SAME_NAME: Final = frozenset({"openai"})
+
+
+def find_moderation_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderDialect | None:
+    """Return the format in which an offer is asked to judge content; None where none is stated or known."""
+    name = abilities_of(facts).dialect or (chat_dialect if chat_dialect in _SAME_NAME else None)
+    return None if name is None else _find(name)
+
+
+@cache
+def _find(name: str) -> ProviderDialect:
+    return cast(ProviderDialect, import_module(f"{__name__}.provider.{name}"))

@@ -1,0 +1,1 @@
+"""Client side of moderation: reads requests, writes judgements."""

@@ -1,0 +1,1 @@
+"""Provider sides of the moderation dialects: write requests, read judgements."""

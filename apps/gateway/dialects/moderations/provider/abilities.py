@@ -1,0 +1,55 @@
+"""Moderation facts of a model (`facts.moderations`): how many inputs it takes at a time, and of which kinds.
+
+Knows the facts, and the inputs of a request. Must never know who states the facts, nor a wire format.
+docs/adding-a-provider.md explains each to those who write data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Text
+from apps.gateway.canonical.moderation import Moderation
+from apps.gateway.dialects.fact import fact
+from apps.kernel.identity_cache import IdentityCache
+
+
+class ModerationAbilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a data file may state under `moderations`. Nothing is taken that is not stated."""
+
+    dialect: Annotated[
+        Literal["openai", "mistral"] | None,
+        fact(
+            "the moderation dialect: `openai` or `mistral` (`/moderations`, each with its categories)",
+            default="`openai` of a provider of that dialect, else the model judges nothing",
+        ),
+    ] = None
+    most: Annotated[int, fact("texts of one call; a request with more is split", ge=1, le=2048)] = 32
+    takes: Annotated[frozenset[Literal["images"]], fact("`images`: pictures beside texts")] = frozenset()
+
+
+def abilities_of(facts: Mapping[str, Any]) -> ModerationAbilities:
+    """Return what an offer's facts say of moderation; nothing but the usual where they are silent."""
+    stated = facts.get("moderations")
+    return _NOTHING_STATED if stated is None else _abilities(stated)
+
+
+def moderation_of(chat: Chat) -> Moderation:
+    """Return what a chat says of how it is to be judged."""
+    return chat.moderation or Moderation()
+
+
+def texts_of(chat: Chat) -> list[str]:
+    """Return the texts to judge."""
+    return [part.text for part in chat.messages[0].parts if isinstance(part, Text)]
+
+
+def _read(stated: dict[str, Any]) -> ModerationAbilities:
+    return msgspec.convert(stated, ModerationAbilities)
+
+
+_abilities = IdentityCache(_read)
+_NOTHING_STATED = ModerationAbilities()

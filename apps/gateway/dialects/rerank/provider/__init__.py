@@ -1,0 +1,1 @@
+"""Provider sides of the rerank dialects: write requests, read rankings."""

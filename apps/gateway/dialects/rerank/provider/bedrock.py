@@ -1,0 +1,31 @@
+"""Cohere's reranking on Bedrock, provider side: `invoke` with Cohere's fields and a version; nothing need be counted.
+
+Sources: docs.aws.amazon.com/bedrock/latest/userguide/rerank-pricing.html and, for the version, what Bedrock says to
+requests of Cohere's SDK without it (read 2026-11-23). Knows the wire. Must never know a model by name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.dialects.bedrock.provider.failures import read_failure
+from apps.gateway.dialects.bedrock.shared.wire import encode
+from apps.gateway.dialects.rerank.provider.cohere import fields_of, read_events, read_reply
+
+NAME: Final = "bedrock"
+FRAMING: Final = "sse"
+_VERSION: Final = 2
+
+__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL."""
+    return f"/model/{quote(target.model_name, safe='')}/invoke"
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request."""
+    return encode({**fields_of(chat, target), "api_version": _VERSION})

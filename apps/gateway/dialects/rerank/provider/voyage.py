@@ -1,0 +1,64 @@
+"""Voyage reranking, provider side: `/rerank`, counted in tokens, the query's once for each document.
+
+Sources: docs.voyageai.com/docs/reranker and voyageai 0.5 (read 2026-11-23). Knows the wire. Must never know a model by
+name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.events import Event, Failed
+from apps.gateway.dialects.openai.shared.failures import read_failure
+from apps.gateway.dialects.openai.shared.wire import encode
+from apps.gateway.dialects.rerank.provider.abilities import documents_of, query_of, reranking_of
+from apps.gateway.dialects.rerank.provider.scores import Score, events_of, options_of
+from apps.gateway.dialects.whole_answers import never_streamed, read_whole
+
+NAME: Final = "voyage"
+FRAMING: Final = "sse"
+
+__all__ = ["FRAMING", "NAME", "path", "read_events", "read_failure", "read_reply", "write_request"]
+
+
+def path(chat: Chat, target: Target) -> str:
+    """Return the path after the provider's base URL."""
+    return "/rerank"
+
+
+def write_request(chat: Chat, target: Target) -> bytes:
+    """Return the body of the request."""
+    wire: dict[str, Any] = {
+        "model": target.model_name,
+        "query": query_of(chat),
+        "documents": documents_of(chat),
+        "truncation": True,
+    }
+    if (top_n := reranking_of(chat).top_n) is not None:
+        wire["top_k"] = top_n
+    return encode(wire | options_of(chat, target))
+
+
+def read_reply(body: bytes) -> Iterator[Event]:
+    """Yield the events of a whole answer. One that cannot be read ends with `Failed`."""
+    answer = read_whole(body, _Answer, "ranking")
+    if isinstance(answer, Failed):
+        yield answer
+        return
+    yield from events_of(answer.data, tokens=answer.usage.total_tokens)
+
+
+class _Usage(msgspec.Struct, frozen=True):
+    total_tokens: int | None = None
+
+
+class _Answer(msgspec.Struct):
+    data: list[Score]
+    usage: _Usage = _Usage()
+
+
+read_events = never_streamed

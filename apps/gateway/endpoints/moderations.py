@@ -1,0 +1,25 @@
+"""`POST /v1/moderations`, in OpenAI's format: whether texts and pictures may be harmful."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.dialects.moderations.client import openai
+from apps.gateway.endpoints.answering import answer_authenticated, complete_response
+from apps.gateway.pipeline import open_chat
+from apps.kernel.offload import offload
+
+ROUTE = "moderations"
+
+
+def moderations(request: ClientRequest) -> ClientResponse:
+    """Answer a request to judge content."""
+
+    def read(body: bytes) -> Chat:
+        return offload(len(body), partial(openai.read_request, body))
+
+    return answer_authenticated(
+        request, ROUTE, openai, lambda token: complete_response(open_chat(request, ROUTE, token, read), openai)
+    )

@@ -1,0 +1,134 @@
+"""Task `rerank`: puts documents in the order of their relevance to a query.
+
+A request of this kind is a chat of one message, whose first part is the query and whose others are the documents.
+Decides over values. Must never open a socket or ask a store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any, Final
+
+from apps.billing.pricing import cost_of
+from apps.catalog.offers import CatalogModel, Offer
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.events import Finished
+from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects.rerank import find_rerank_dialect
+from apps.gateway.dialects.rerank.provider.abilities import abilities_of, documents_of, query_of, results_of
+from apps.gateway.mode_paths import hint_of
+from apps.gateway.tasks import CallPart, Requirement, Task
+from apps.gateway.token_estimate import estimate_prompt_tokens, estimate_tokens
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.prices import PriceCard
+from apps.kernel.usage import Usage
+
+MODE: Final = "rerank"
+# A search unit is a query over so many documents; a document that has more tokens, the query's among them, counts as
+# several (cohere.com/pricing and aws.amazon.com/bedrock/pricing, read 2026-11-23: 500 and 512 tokens).
+UNIT_DOCUMENTS: Final = 100
+UNIT_TOKENS: Final = 500
+# However long a query is, so much of a document goes with it.
+_LEAST_TOKENS: Final = 100
+_PLACE: Final = re.compile(r"messages\[0\]\.content\[(\d+)\]\.text")
+
+
+def _check_model(model: CatalogModel, chat: Chat) -> None:
+    """Raise InvalidRequest unless the model ranks documents."""
+    if model.mode != MODE:
+        message = f"{model.id} is no reranking model{hint_of(model.mode)}"
+        raise InvalidRequest(message, code="unsupported_feature", param="model")
+
+
+def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
+    return model.mode == MODE
+
+
+def _requirements_of(chat: Chat) -> list[Requirement]:
+    """Return how many documents an offer must take: rankings of parts do not make one of all."""
+    count = len(documents_of(chat))
+    return [Requirement(f"{count} documents", lambda offer: count <= abilities_of(offer.facts).most, "documents")]
+
+
+def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
+    return find_rerank_dialect(offer.facts, offer.dialect)
+
+
+def _list_price(chat: Chat, offer: Offer) -> Decimal:
+    """Return what the request costs: prices by the token and by the search unit are not alike."""
+    return cost_of(_used(chat, estimate_prompt_tokens(chat), offer.prices), offer.prices).total
+
+
+def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
+    return _used(chat, prompt_tokens, offer.prices)
+
+
+def _usage_without_counts(chat: Chat, prompt: int, written: int, pictures: int, prices: PriceCard) -> Usage:
+    return _used(chat, prompt, prices, estimated=True)
+
+
+def _used(chat: Chat, prompt_tokens: int, prices: PriceCard, *, estimated: bool = False) -> Usage:
+    """Return what is paid for: search units where they have a price, else tokens."""
+    if prices.search_unit is None:
+        return Usage(input=prompt_tokens, estimated=estimated)
+    return Usage(search_units=search_units_of(chat), estimated=estimated)
+
+
+def search_units_of(chat: Chat) -> int:
+    """Return about how many search units a request is."""
+    room = max(UNIT_TOKENS - estimate_tokens(query_of(chat)), _LEAST_TOKENS)
+    chunks = sum(max(-(-estimate_tokens(document) // room), 1) for document in documents_of(chat))
+    return -(-chunks // UNIT_DOCUMENTS)
+
+
+def _path_for_client(path: str) -> str:
+    return _PLACE.sub(lambda found: f"documents[{int(found[1]) - 1}]" if found[1] != "0" else "query", path)
+
+
+def _adapt_request(chat: Chat, target: Target) -> Chat:
+    return chat
+
+
+def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
+    """Return the one call that a ranking takes."""
+    return [CallPart(chat, results_of(chat), find_fault_among(len(documents_of(chat))))]
+
+
+def find_fault_among(count: int) -> Callable[[list[Any]], str | None]:
+    """Return what tells what is wrong with a ranking of so many documents."""
+
+    def find_fault(ranked: list[Any]) -> str | None:
+        places = [place for place, _ in ranked]
+        if min(places) < 0 or max(places) >= count:
+            return f"ranked a document that is not among the {count} of the request"
+        return "ranked a document twice" if len(set(places)) < len(places) else None
+
+    return find_fault
+
+
+def _find_missing_result(pictures: int, finish: Finished | None) -> None:
+    """Return None: a ranking that lacks a document has been refused where it was read."""
+
+
+TASK = Task(
+    name="rerank",
+    requirements_of=_requirements_of,
+    check_model=_check_model,
+    is_served_by=_is_served_by,
+    find_dialect=_find_dialect,
+    list_price=_list_price,
+    count_pictures=lambda chat: 0,
+    fits_context=False,
+    usage_before_answer=_usage_before_answer,
+    writes_tokens=False,
+    files_to_screen=lambda chat: (),
+    path_for_client=_path_for_client,
+    adapt_request=_adapt_request,
+    batches_of=_batches_of,
+    may_bring_media=lambda chat, offer: False,
+    fetches_pictures=False,
+    find_missing_result=_find_missing_result,
+    usage_without_counts=_usage_without_counts,
+)

@@ -1,0 +1,111 @@
+"""Reranking in Cohere's, Jina's and Voyage's words: `POST /v1/rerank` and `/v2/rerank`.
+
+`truncation` or `top_k` make it Voyage's, `return_documents` Jina's; any other request is Cohere's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
+from apps.sandbox.formats import Glance
+from apps.sandbox.formats.openai_chat import (
+    MODELS_PATH,
+    STREAM_TYPE,
+    find_token,
+    write_error,
+    write_error_event,
+    write_models,
+)
+from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import Scenario
+
+__all__ = [
+    "MODELS_PATH",
+    "PATH",
+    "STREAM_TYPE",
+    "find_token",
+    "glance",
+    "read_request",
+    "write_error",
+    "write_error_event",
+    "write_events",
+    "write_models",
+    "write_reply",
+]
+
+PATH = re.compile("/v[12]/rerank")
+MOST_DOCUMENTS = 1000
+
+
+def glance(path: str, body: bytes) -> Glance | None:
+    """Return None: no benchmark asks for rankings."""
+    return None
+
+
+def read_request(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400) that names the field."""
+    try:
+        form = _form_of(msgspec.json.decode(body, type=dict[str, Any]))
+        asked = msgspec.json.decode(body, type=form)
+    except msgspec.MsgspecError as error:
+        raise SandboxRefusal(400, f"invalid request: {error}") from error
+    if not 1 <= len(asked.documents) <= MOST_DOCUMENTS:
+        raise SandboxRefusal(400, f"invalid request: 1 to {MOST_DOCUMENTS} documents are allowed", param="documents")
+    return Conversation(
+        model=asked.model,
+        turns=tuple(Turn("user", text) for text in (asked.query, *asked.documents)),
+        ranks=True,
+        most_ranked=asked.most,
+        written_as=form.__name__,
+    )
+
+
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
+    """Return the body: the ranking, in the words of who is asked."""
+    ranking = [{"index": place, "relevance_score": score} for place, score in answer.ranking]
+    counts = {"total_tokens": answer.usage.prompt} if answer.usage else None
+    if answer.written_as == _Cohere.__name__:
+        units = {"search_units": answer.search_units, "input_tokens": answer.usage.prompt} if answer.usage else None
+        meta = {"api_version": {"version": "2"}, **({"billed_units": units} if units else {})}
+        return msgspec.json.encode({"id": answer.id, "results": ranking, "meta": meta})
+    usage = {"usage": counts} if counts else {}
+    if answer.written_as == _Jina.__name__:
+        return msgspec.json.encode({"model": answer.model, "object": "list", "results": ranking, **usage})
+    return msgspec.json.encode({"object": "list", "data": ranking, "model": answer.model, **usage})
+
+
+class _Asked(Struct, forbid_unknown_fields=True, kw_only=True):
+    model: str
+    query: str
+    documents: list[str]
+
+
+class _Cohere(_Asked, kw_only=True):
+    most: int | None = msgspec.field(default=None, name="top_n")
+    max_tokens_per_doc: int | None = None
+
+
+class _Jina(_Asked, kw_only=True):
+    return_documents: bool
+    most: int | None = msgspec.field(default=None, name="top_n")
+
+
+class _Voyage(_Asked, kw_only=True):
+    truncation: bool = True
+    most: int | None = msgspec.field(default=None, name="top_k")
+
+
+def _form_of(wire: dict[str, Any]) -> type[_Cohere | _Jina | _Voyage]:
+    if "truncation" in wire or "top_k" in wire:
+        return _Voyage
+    return _Jina if "return_documents" in wire else _Cohere
+
+
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
+    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
