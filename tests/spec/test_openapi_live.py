@@ -41,7 +41,7 @@ MORE_THAN_A_SCHEMA = (
     *("postPasskeySignIn", "postPasskeys", "postPasskeyOptions", "postRemovePasskey", "postTwoFactor"),
     *("postVerifyEmail", "postResetPassword", "postConfirmTwoFactor", "postDisableTwoFactor"),
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
-    *("createResponse", "countInputTokens", "createEmbeddings"),
+    *("createResponse", "countInputTokens", "createEmbeddings", "createCompletion"),
     *GOOGLES,
     # A cursor is something that is listed; a batch's file is one of requests.
     *("createFile", "listFiles", "createBatch", "listBatches", "createMessageBatch", "listMessageBatches"),

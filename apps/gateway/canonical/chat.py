@@ -17,7 +17,7 @@ from apps.gateway.canonical.rewrites import Rewrites
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 # The kinds of requests; each is a module of `tasks`.
-TaskName = Literal["chat", "embeddings", "images"]
+TaskName = Literal["chat", "completions", "embeddings", "images"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
@@ -242,6 +242,8 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     unmet: list[DroppedField] | None = None
     # Whether `usage` tells what makes up the cost.
     usage_details: bool = False
+    # Whether the answer begins with the prompt (legacy completions).
+    echo: bool = False
 
     @cached_property
     def kinds(self) -> frozenset[type[Piece]]:

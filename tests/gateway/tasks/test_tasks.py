@@ -27,7 +27,8 @@ SAID = [Message(role="user", parts=[Text(text="a fox")])]
 CHAT = Chat(model="m", messages=SAID, n=2)
 IMAGES = Chat(model="m", messages=SAID, n=2, task="images", drawing=Drawing(mask=PIXEL))
 EMBEDDINGS = Chat(model="m", messages=SAID, task="embeddings", embedding=Embedding(dimensions=2))
-CHATS = {"chat": CHAT, "images": IMAGES, "embeddings": EMBEDDINGS}
+COMPLETIONS = replace(CHAT, task="completions")
+CHATS = {"chat": CHAT, "completions": COMPLETIONS, "images": IMAGES, "embeddings": EMBEDDINGS}
 DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}}
 DRAWS_IN_CHAT = {"images": {"dialect": "chat"}}
 
