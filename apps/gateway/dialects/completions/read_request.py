@@ -53,15 +53,7 @@ def read_request(body: bytes) -> Chat:
 
 
 def _read(wire: Record) -> Chat:
-    known: dict[str, Any] = {}
-    unknown: Record = {}
-    for name, value in wire.items():
-        if value is None:
-            continue
-        if name in _READERS:
-            known[name] = fields.within(name, _READERS[name], value)
-        else:
-            unknown[name] = value
+    known, unknown = fields.read_known(wire, _READERS)
     take_router_fields(unknown, known)
     for name in ("model", "prompt"):
         if name not in known:

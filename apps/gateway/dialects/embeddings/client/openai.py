@@ -89,15 +89,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
 
 
 def _read(wire: Record) -> Chat:
-    known: dict[str, Any] = {}
-    unknown: Record = {}
-    for name, value in wire.items():
-        if value is None:
-            continue
-        if name in _READERS:
-            known[name] = fields.within(name, _READERS[name], value)
-        else:
-            unknown[name] = value
+    known, unknown = fields.read_known(wire, _READERS)
     if "input" not in known:
         raise Malformed("Required", "input")
     texts, tokens = known.pop("input")
