@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.subjects import Subject
+from bench.subjects import Kind, Subject
 from tests.stack.product import descendants
 
 
@@ -34,8 +34,8 @@ def pin(pids: list[int], cores: set[int]) -> None:
 
 def load(
     subject: Subject,
+    kind: Kind,
     *,
-    stream: bool,
     connections: int,
     seconds: float,
     rate: float | None = None,
@@ -44,7 +44,7 @@ def load(
     """Run the clients in a process of their own, on some cores; return its figures (`load.run`)."""
     task = {
         "port": subject.port,
-        "request": subject.request(stream=stream).decode(),
+        "request": subject.request(kind).decode(),
         "connections": connections,
         "seconds": seconds,
         "rate": rate,

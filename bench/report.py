@@ -11,7 +11,7 @@ _BAR = 40
 
 def show(rows: list[Row]) -> None:
     """Print the table, what stands out, and bars of the throughput at 32 connections."""
-    print(f"{'':24}{'':8}{'conns':>6}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'added p50':>10}{'added p99':>10}", end="")
+    print(f"{'':24}{'':11}{'conns':>6}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'added p50':>10}{'added p99':>10}", end="")
     print(f"{'CPU ms':>9}{'MB':>7}{'failed':>8}")
     alone = {_key(row): row for row in rows if row["what"] == "upstream alone" and "p50_ms" in row}
     for row in rows:
@@ -22,7 +22,7 @@ def show(rows: list[Row]) -> None:
             base = {"p50_ms": row["upstream_p50_ms"], "p99_ms": row["upstream_p99_ms"]}
         pace = f" at {row['rate']:.0f}/s" if "rate" in row else ""
         print(
-            f"{row['what'][:23]:24}{row['kind']:8}{row['connections']:>6}{row['per_second']:>9.0f}{row['p50_ms']:>9.2f}"
+            f"{row['what'][:23]:24}{row['kind']:11}{row['connections']:>6}{row['per_second']:>9.0f}{row['p50_ms']:>9.2f}"
             f"{row['p99_ms']:>9.2f}{row['p50_ms'] - base['p50_ms']:>10.2f}{row['p99_ms'] - base['p99_ms']:>10.2f}"
             f"{row['cpu_ms']:>9.3f}{row['memory_mb']:>7.0f}{row['failures']:>8.0f}{pace}"
         )
@@ -73,7 +73,7 @@ def compare(rows: list[Row], earlier: list[Row]) -> None:
                 f"{name} {(row[figure] / known[figure] - 1) * 100:+.0f}%"
                 for name, figure in (("req/s", "per_second"), ("CPU", "cpu_ms"), ("p99", "p99_ms"))
             )
-            print(f"  {row['what'][:23]:24}{row['kind']:8}{row['connections']:>5}  {'  '.join(changes)}")
+            print(f"  {row['what'][:23]:24}{row['kind']:11}{row['connections']:>5}  {'  '.join(changes)}")
 
 
 def drawn(rows: list[Row]) -> str:
@@ -104,7 +104,7 @@ def drawn(rows: list[Row]) -> str:
     )
 
 
-_COLORS = {"plain": "#3b6fb6", "stream": "#7fb069"}
+_COLORS = {"plain": "#3b6fb6", "stream": "#7fb069", "embeddings": "#c97b3d"}
 
 
 def _key(row: Row) -> tuple[str, int, bool]:

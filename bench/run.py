@@ -11,15 +11,16 @@ import argparse
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from bench import report
 from bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin, resident_mb
 from bench.scaling import scaling
-from bench.subjects import Subject, gateway, litellm, passthrough, portkey, upstream
+from bench.subjects import KINDS, Kind, Subject, gateway, litellm, passthrough, portkey, upstream
 from bench.turns import by_turns
 from tests.stack.product import PROJECT, eventually
 
@@ -40,6 +41,7 @@ def main() -> None:
     parser.add_argument("--alone", action="store_true", help="without the rivals")
     parser.add_argument("--turns", action="store_true", help="only the gateway and its rivals by turns")
     parser.add_argument("--short", action="store_true", help="only what tells a change: one number of connections")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="only these kinds of requests")
     parser.add_argument("--soak", type=int, metavar="REQUESTS", help="only watch memory over so many requests")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder, upstream() as fixed:
@@ -75,7 +77,8 @@ def measure_all(fixed: Subject, folder: Path, chosen: argparse.Namespace) -> Ite
     for make in subjects:
         try:
             with make() as subject:
-                yield from measure(subject, chosen.seconds, (32,) if chosen.short else CONNECTIONS, fixed)
+                numbers = (32,) if chosen.short else CONNECTIONS
+                yield from measure(subject, chosen.seconds, numbers, fixed, chosen.kinds)
             # The upstream has been measured first; from now on it is one of the others.
             pin(fixed.workers, OTHERS)
         except (OSError, AssertionError) as error:
@@ -96,8 +99,10 @@ def turns(fixed: Subject, folder: Path, chosen: argparse.Namespace) -> Iterator[
     yield from by_turns(fixed, folder, None if chosen.alone else CACHE, chosen.seconds, CALM_SHARE, settle=settled)
 
 
-def measure(subject: Subject, seconds: float, connections: tuple[int, ...], fixed: Subject) -> Iterator[Row]:
-    """Yield a subject's rows: plain and streamed answers at several numbers of connections, and at an easy pace.
+def measure(
+    subject: Subject, seconds: float, connections: tuple[int, ...], fixed: Subject, kinds: Sequence[Kind]
+) -> Iterator[Row]:
+    """Yield a subject's rows: each kind that it serves at several numbers of connections, and at an easy pace.
 
     What it adds at that pace is compared with the fixed upstream at the same pace: a machine that is mostly idle takes
     longer to wake up than one that is busy.
@@ -107,36 +112,37 @@ def measure(subject: Subject, seconds: float, connections: tuple[int, ...], fixe
         pin([subject.product.pid], OTHERS)
     many = len(subject.workers) > 1 and subject.product is not None
     pin(subject.workers, MEASURED | OTHERS if many else MEASURED)
-    load(subject, stream=False, connections=32, seconds=2)
+    load(subject, "plain", connections=32, seconds=2)
     before = settled(subject)
     # A record of an earlier row that is still being settled is not this row's work.
     answered = 0.0
-    for stream in (False, True):
+    for kind in kinds:
+        if kind == "embeddings" and subject.embedder is None:
+            continue
         best = 0.0
         for number in connections:
             settled(subject)
-            row = _row(subject, stream=stream, connections=number, seconds=seconds)
+            row = _row(subject, kind, connections=number, seconds=seconds)
             answered += row["requests"]
             best = max(best, row["per_second"])
             yield row
         if subject.name == "upstream alone" or len(connections) > 1:
             settled(subject)
             rate = best * CALM_SHARE
-            row = _row(subject, stream=stream, connections=32, seconds=seconds, rate=rate)
+            row = _row(subject, kind, connections=32, seconds=seconds, rate=rate)
             answered += row["requests"]
-            base = load(fixed, stream=stream, connections=32, seconds=seconds, rate=rate)
+            base = load(fixed, kind, connections=32, seconds=seconds, rate=rate)
             yield {**row, "upstream_p50_ms": base["p50_ms"], "upstream_p99_ms": base["p99_ms"]}
     print(flush=True)
     if subject.product is not None:
         yield {"what": subject.name, "kind": "records", "dropped": answered - (recorded(subject) - before)}
 
 
-def _row(subject: Subject, *, stream: bool, connections: int, seconds: float, rate: float | None = None) -> Row:
+def _row(subject: Subject, kind: Kind, *, connections: int, seconds: float, rate: float | None = None) -> Row:
     cpu = sum(map(cpu_seconds, subject.workers))
-    figures = load(subject, stream=stream, connections=connections, seconds=seconds, rate=rate)
+    figures = load(subject, kind, connections=connections, seconds=seconds, rate=rate)
     used = (sum(map(cpu_seconds, subject.workers)) - cpu) / max(figures["requests"], 1) * 1000
     print(".", end="", flush=True)
-    kind = "stream" if stream else "plain"
     memory = sum(map(resident_mb, subject.workers))
     calm = {"rate": rate} if rate else {}
     return {
@@ -173,22 +179,21 @@ def recorded(subject: Subject) -> float:
 
 
 def soak(fixed: Subject, folder: Path, requests: int) -> list[Row]:
-    """Return the worker's memory along so many requests, plain and streamed by turns."""
+    """Return the worker's memory along so many requests, of each kind by turns."""
     rows: list[Row] = []
     with gateway(fixed.port, folder / "soak") as subject:
         assert subject.product is not None
         pin([subject.product.pid], OTHERS)
         pin(subject.workers, MEASURED)
         before = settled(subject)
-        warm = load(subject, stream=False, connections=32, seconds=5)["requests"]
-        answered, stream = 0.0, False
+        warm = load(subject, "plain", connections=32, seconds=5)["requests"]
+        answered, kinds = 0.0, cycle(KINDS)
         while answered < requests:
-            figures = load(subject, stream=stream, connections=32, seconds=10)
+            figures = load(subject, next(kinds), connections=32, seconds=10)
             answered += figures["requests"]
             memory = sum(map(resident_mb, subject.workers))
             rows.append({"what": subject.name, "kind": "soak", "requests": answered, "memory_mb": memory})
             print(f"{answered:>10.0f} requests  {memory:7.1f} MB  {figures['failures']:.0f} failed", flush=True)
-            stream = not stream
         print(f"settled {recorded(subject) - before:.0f} of {warm + answered:.0f}", flush=True)
     return rows
 

@@ -30,14 +30,14 @@ def scaling(
         ways = ((one, MEASURED, _CONNECTIONS), (two, set(sorted(both)[:2]), 2 * _CONNECTIONS))
         for subject, cores, connections in ways:
             _take_to(cores, subject, fixed)
-            load(subject, stream=False, connections=connections, seconds=2, cores=cores)
+            load(subject, "plain", connections=connections, seconds=2, cores=cores)
         found: dict[str, list[tuple[float, dict[str, float]]]] = {}
         for _ in range(_ROUNDS):
             for subject, cores, connections in ways:
                 before_each(subject)
                 _take_to(cores, subject, fixed)
                 before = sum(map(cpu_seconds, subject.workers))
-                figures = load(subject, stream=False, connections=connections, seconds=seconds, cores=cores)
+                figures = load(subject, "plain", connections=connections, seconds=seconds, cores=cores)
                 used = (sum(map(cpu_seconds, subject.workers)) - before) / figures["requests"] * 1000
                 found.setdefault(subject.name, []).append((used, figures))
                 print(".", end="", flush=True)

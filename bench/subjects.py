@@ -16,13 +16,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import requests
 
 from tests.stack.product import PROJECT, Product, descendants, eventually, free_port
 
 PROMPT = "Tell me about the weather in the mountains. " * 20
+# What is asked: a whole answer, a streamed one, or a vector, as OpenAI's client asks for one.
+Kind = Literal["plain", "stream", "embeddings"]
+KINDS: tuple[Kind, ...] = ("plain", "stream", "embeddings")
 LITELLM, PORTKEY = "litellm[proxy]==1.106.2", "@portkey-ai/gateway@1.15.2"
 
 
@@ -36,14 +39,21 @@ class Subject:
     model: str = "echo-fast"
     headers: dict[str, str] = field(default_factory=dict)
     product: Product | None = None
+    # The model that makes vectors; None where they are not asked for.
+    embedder: str | None = None
 
-    def request(self, *, stream: bool) -> bytes:
+    def request(self, kind: Kind) -> bytes:
         """Return the bytes of a request of about 1 KB."""
-        fields = {"model": self.model, "messages": [{"role": "user", "content": PROMPT}], "stream": stream}
+        fields: dict[str, Any]
+        if kind == "embeddings":
+            path, fields = "embeddings", {"model": self.embedder, "input": [PROMPT], "encoding_format": "base64"}
+        else:
+            messages = [{"role": "user", "content": PROMPT}]
+            path, fields = "chat/completions", {"model": self.model, "messages": messages, "stream": kind == "stream"}
         body = json.dumps(fields)
         headers = "".join(f"{name}: {value}\r\n" for name, value in self.headers.items())
         return (
-            f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n{headers}"
+            f"POST /v1/{path} HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n{headers}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
         ).encode()
 
@@ -53,7 +63,7 @@ def upstream() -> Iterator[Subject]:
     """Run the fixed upstream."""
     port = free_port()
     with _running([sys.executable, "-m", "bench.upstream", str(port)], port) as process:
-        yield Subject("upstream alone", port, [process.pid])
+        yield Subject("upstream alone", port, [process.pid], embedder="embedder-fast")
 
 
 @contextmanager
@@ -88,7 +98,7 @@ def gateway(upstream_port: int, home: Path, *, workers: int = 1, guarded: bool =
         # gunicorn's youngest processes are its workers.
         pids = product.processes("gunicorn")[-workers:]
         headers = {"Authorization": f"Bearer {product.demo['apiKey']}"}
-        yield Subject(name, product.port, pids, "sandbox/echo-fast", headers, product)
+        yield Subject(name, product.port, pids, "sandbox/echo-fast", headers, product, "sandbox/embedder-fast")
     finally:
         product.stop()
 

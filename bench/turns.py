@@ -83,6 +83,6 @@ def by_turns(
 
 def _round(subject: Subject, seconds: float, rate: float | None = None) -> Row:
     before = sum(map(cpu_seconds, subject.workers))
-    figures = load(subject, stream=False, connections=_CONNECTIONS, seconds=seconds, rate=rate)
+    figures = load(subject, "plain", connections=_CONNECTIONS, seconds=seconds, rate=rate)
     print(".", end="", flush=True)
     return {**figures, "cpu_ms": (sum(map(cpu_seconds, subject.workers)) - before) / figures["requests"] * 1000}

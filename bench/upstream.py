@@ -1,6 +1,6 @@
 """A fixed upstream: always the same answer, as quickly as one thread of Python can give it.
 
-`python -m bench.upstream PORT`. Plain answers, and streams of 50 chunks, each sent on its own as providers do.
+`python -m bench.upstream PORT`. Plain answers, streams of 50 chunks, each sent on its own as providers do, and vectors.
 Knows sockets. Must never compute anything for a request: what is measured is whoever stands before it.
 """
 
@@ -10,12 +10,16 @@ import json
 import selectors
 import socket
 import sys
+from array import array
+from base64 import b64encode
 from contextlib import suppress
 from typing import Any
 
 CHUNKS = 50
+_EMBEDDINGS = b"POST /v1/embeddings "
 _BASE = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "echo-fast"}
 _USAGE = {"prompt_tokens": 220, "completion_tokens": CHUNKS, "total_tokens": 220 + CHUNKS}
+_DIMENSIONS = 1536
 _TEXT = "It is sunny in the mountains today, with a light wind from the west. " * 4
 
 
@@ -23,7 +27,19 @@ def plain() -> bytes:
     """Return a whole answer."""
     message = {"role": "assistant", "content": _TEXT}
     choices = [{"index": 0, "message": message, "finish_reason": "stop"}]
-    body = json.dumps({**_BASE, "choices": choices, "usage": _USAGE}).encode()
+    return _answer({**_BASE, "choices": choices, "usage": _USAGE})
+
+
+def vector() -> bytes:
+    """Return a whole answer with one vector, in base64 as clients of OpenAI's ask for it."""
+    numbers = array("f", (number / _DIMENSIONS for number in range(_DIMENSIONS)))
+    data = [{"object": "embedding", "index": 0, "embedding": b64encode(numbers.tobytes()).decode()}]
+    usage = {"prompt_tokens": 220, "total_tokens": 220}
+    return _answer({"object": "list", "data": data, "model": "embedder-fast", "usage": usage})
+
+
+def _answer(fields: dict[str, Any]) -> bytes:
+    body = json.dumps(fields).encode()
     return b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
@@ -50,7 +66,7 @@ def streamed() -> list[bytes]:
 
 def serve(port: int) -> None:
     """Serve for ever."""
-    whole, pieces = plain(), streamed()
+    whole, pieces, embedded = plain(), streamed(), vector()
     waiting = selectors.DefaultSelector()
     listener = socket.create_server(("127.0.0.1", port), backlog=1024)
     listener.setblocking(False)
@@ -75,7 +91,8 @@ def serve(port: int) -> None:
                 while data and (asked := _whole(received[client])):
                     received[client] = received[client][len(asked) :]
                     streams = b'"stream":true' in asked or b'"stream": true' in asked
-                    for piece in pieces if streams else [whole]:
+                    plainly = embedded if asked.startswith(_EMBEDDINGS) else whole
+                    for piece in pieces if streams else [plainly]:
                         client.sendall(piece)
             except OSError:
                 data = b""

@@ -23,6 +23,7 @@ from apps.catalog import views as catalog
 from apps.catalog.offers import CatalogProvider
 from apps.gateway.endpoints import account, google_models
 from apps.gateway.endpoints.chat_completions import chat_completions
+from apps.gateway.endpoints.completions import completions
 from apps.gateway.endpoints.embeddings import embed, embeddings
 from apps.gateway.endpoints.generate_content import MODEL_METHODS, model_method
 from apps.gateway.endpoints.images import images_edits, images_generations
@@ -69,6 +70,7 @@ _CONVERSATION = "v1/conversations/<str:conversation_id>"
 _MODEL_ROUTES = [
     # Path, endpoint, family of errors, family of rate limits, method.
     Route("v1/chat/completions", chat_completions, Family.OPENAI, "chat", "POST"),
+    Route("v1/completions", completions, Family.OPENAI, "chat", "POST"),
     Route("v1/embeddings", embeddings, Family.OPENAI, "embeddings", "POST"),
     Route("v2/embed", embed, Family.OPENAI, "embeddings", "POST"),
     Route("v1/rerank", rerank, Family.OPENAI, "rerank", "POST"),

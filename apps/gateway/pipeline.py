@@ -24,6 +24,7 @@ from apps.gateway.canonical.chat import Chat, DroppedField
 from apps.gateway.canonical.fold import ReplyBuilder
 from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.client.loop_detection import read_cdn_loop
+from apps.gateway.embedding_cache import find_embedding_entry
 from apps.gateway.guard.request_guard import RequestGuard
 from apps.gateway.recorder import Recorder
 from apps.gateway.response_cache import CacheEntry, find_cache_entry
@@ -113,16 +114,7 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
         guard=guard,
         started_at=started_at,
     )
-    find_entry = partial(
-        find_cache_entry,
-        policy.project_id,
-        policy.cache_seconds,
-        attempts.latest_candidate.model_id,
-        attempts.requested_provider,
-        chat,
-        attempts.client_disconnect,
-    )
-    cache = _prepare(recorder, len(body), find_entry)
+    cache = _prepare(recorder, len(body), partial(_find_entry, policy, attempts, chat))
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
     return ChatRun(
@@ -194,6 +186,15 @@ def _admit(
             )
         policy = find_policy(token)
     raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
+
+
+def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | None:
+    """Return what is kept for a request, input by input where it asks for embeddings; None where nothing ever is."""
+    asked = attempts.latest_candidate.model_id, attempts.requested_provider, chat, attempts.client_disconnect
+    if chat.embedding is None:
+        return find_cache_entry(policy.project_id, policy.cache_seconds, *asked)
+    is_of_one_model = len({candidate.model_id for candidate in attempts.candidates}) == 1
+    return find_embedding_entry(policy.project_id, policy.cache_seconds, *asked, is_of_one_model=is_of_one_model)
 
 
 def _prepare(recorder: Recorder, size: int, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:

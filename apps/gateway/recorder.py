@@ -51,14 +51,18 @@ class Recorder(msgspec.Struct, eq=False):
     # On the monotonic clock.
     started_at: float
     recorded: bool = False
+    # Inputs that were answered from the cache.
+    kept_inputs: int = 0
 
-    def complete(self, *, cached: bool | None) -> Summary:
+    def complete(self, *, cached: bool | None, kept_inputs: int = 0) -> Summary:
         """Price and record an answer that came to its end; return what the client is told of it.
 
-        `cached`: whether the response cache had it, None without a cache. Raises RuntimeError if it has been recorded.
+        `cached`: whether the cache had all of it, None without a cache; of embeddings, `kept_inputs` tells of how many
+        inputs. Raises RuntimeError if it has been recorded.
         """
         if self.recorded:
             raise RuntimeError("The request has been recorded")
+        self.kept_inputs = kept_inputs
         usage = self.meter.used
         # An empty answer is free, whatever the provider counts.
         empty = not self.meter.written and not usage.completion_tokens and not usage.images
@@ -73,7 +77,8 @@ class Recorder(msgspec.Struct, eq=False):
             self.entry, finish.reason if finish else None, finish.native if finish else None, self.policy.retention
         )
         self._settle_and_enqueue()
-        metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, cached=bool(cached))
+        kept = {**({"cached": True} if cached else {}), **self._kept}
+        metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, kept)
         return Summary(usage=usage, cost=cost_breakdown(cost), metadata=metadata)
 
     def fail(self, error: ApiError) -> None:
@@ -93,6 +98,10 @@ class Recorder(msgspec.Struct, eq=False):
         error = InternalError("The gateway failed to answer this request")
         self.fail(error)
         return error
+
+    @property
+    def _kept(self) -> dict[str, int]:
+        return {"cached_inputs": self.kept_inputs} if self.kept_inputs else {}
 
     def _bill(self, usage: Usage, waived: str = "") -> Bill:
         """Return the bill, with what a provider is paid that was asked too and closed: it has read the prompt."""
@@ -141,7 +150,8 @@ class Recorder(msgspec.Struct, eq=False):
         entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
         if self.policy.retention != "none":
             lost = {"warnings": self.attempts.losses} if self.attempts.losses else {}
-            entry.routing_metadata = {**self.ranking.explanation, "routing": self.attempts.attempt_log, **lost}
+            routing = {"routing": self.attempts.attempt_log, **lost, **self._kept}
+            entry.routing_metadata = {**self.ranking.explanation, **routing}
         try:
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.transcript.reply())

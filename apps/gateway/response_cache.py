@@ -57,6 +57,8 @@ class CacheEntry:
     model_id: str
     client_disconnect: ClientDisconnect
     hit: bool = False
+    # How many of a request's inputs had an answer of their own in the cache (`embedding_cache.py`).
+    kept_inputs: int = 0
     _kept: list[Event] = field(default_factory=list)
     _signal: Signal | None = None
 
@@ -73,11 +75,16 @@ class CacheEntry:
         self.hit = True
         yield from kept
 
-    def collect(self, event: Event) -> None:
-        """Remember an event of an answer that may be kept."""
+    def left_to_ask(self, chat: Chat) -> Chat:
+        """Return what has to be asked for a question that has no kept answer: all of it."""
+        return chat
+
+    def take(self, event: Event) -> Event:
+        """Return an event of an answer as it is to be passed on; remember it, as the answer may be kept."""
         if not isinstance(event, Waiting):
             # What passes by is changed on its way: the copy is not.
             self._kept.append(msgspec.structs.replace(event))
+        return event
 
     def store(self, model_id: str) -> None:
         """Keep the answer of a model, if it is the one that was asked, and the answer whole and not too large."""
@@ -139,6 +146,10 @@ def find_cache_entry(
     """Return a chat's entry; None when the project keeps no answers. `provider` is the one that was named."""
     if not seconds:
         return None
+    return CacheEntry(key_of(project_id, model_id, provider, chat), seconds, model_id, client_disconnect)
+
+
+def key_of(project_id: UUID, model_id: str, provider: str | None, chat: Chat, *also: object) -> str:
+    """Return where the answer to a question is kept: a digest of all that can change it. `also` are parts of it."""
     question = msgspec.structs.replace(chat, model=model_id, **_BESIDE)
-    digest = keyed_digest(msgspec.json.encode([str(project_id), provider, question]))
-    return CacheEntry(f"answer:{digest}", seconds, model_id, client_disconnect)
+    return f"answer:{keyed_digest(msgspec.json.encode([str(project_id), provider, question, *also]))}"

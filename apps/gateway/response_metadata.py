@@ -17,9 +17,9 @@ from apps.logs.entry import Entry
 
 
 def build_metadata(
-    entry: Entry, attempts: Failover, explanation: dict[str, Any], guard: RequestGuard | None, *, cached: bool
+    entry: Entry, attempts: Failover, explanation: dict[str, Any], guard: RequestGuard | None, kept: dict[str, Any]
 ) -> dict[str, object]:
-    """Return the answer's `metadata`; what there is nothing to say of is left out."""
+    """Return the answer's `metadata`, with what is `kept` of it; what there is nothing to say of is left out."""
     return {
         "requested_model": entry.requested_model,
         "requested_provider": entry.requested_provider,
@@ -30,7 +30,7 @@ def build_metadata(
         **explanation,
         **({"warnings": msgspec.to_builtins(attempts.losses)} if attempts.losses else {}),
         **({"healed": True} if attempts.json_repaired else {}),
-        **({"cached": True} if cached else {}),
+        **kept,
         **({"guardrails": guard.client_report} if guard is not None and guard.client_report else {}),
     }
 

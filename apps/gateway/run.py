@@ -21,6 +21,7 @@ from apps.gateway.metrics.definitions import IN_FLIGHT
 from apps.gateway.recorder import Recorder
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.tasks import task_of
+from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError, ClientGone
 
@@ -93,9 +94,15 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
     def _kept_or_new(self, cache: CacheEntry) -> Iterator[Event]:
         yield from self._let_through(self.meter.noted(cache.find()))
         if not cache.hit:
+            self._ask_only(cache.left_to_ask(self.chat))
             for event in self._asked():
-                cache.collect(event)
-                yield event
+                yield cache.take(event)
+
+    def _ask_only(self, left: Chat) -> None:
+        """Have the providers asked for what is left of the request: no more is paid for."""
+        if left is not self.chat:
+            self.attempts.chat = left
+            self.meter.prompt_estimate = estimate_prompt_tokens(left)
 
     def _let_through(self, events: Iterator[Event]) -> Iterator[Event]:
         """Return what guardrails leave of an answer, where they look at answers."""
@@ -110,4 +117,6 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
             raise missing
         if self.cache is not None:
             self.cache.store(self.attempts.latest_candidate.model_id)
-        return self.recorder.complete(cached=None if self.cache is None else self.cache.hit)
+        if self.cache is None:
+            return self.recorder.complete(cached=None)
+        return self.recorder.complete(cached=self.cache.hit, kept_inputs=self.cache.kept_inputs)

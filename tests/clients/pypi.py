@@ -22,6 +22,7 @@ LITELLM = "litellm==1.106.2 mcp"
 INSTRUCTOR = "instructor==1.17.0"
 DSPY = "dspy==3.4.1"
 LLM = "llm==0.36"
+LLAMA_INDEX_EMBEDDINGS = "llama-index-embeddings-openai-like==0.4.0"
 LLAMA_INDEX = "llama-index-llms-openai-like==0.8.1"
 
 _INSTALL_PATIENCE, RUN_PATIENCE = 400, 150

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import openai
 import pytest
+import tiktoken
 from google import genai
 from google.genai import types
 from langchain_openai import OpenAIEmbeddings
@@ -43,7 +44,7 @@ def test_googles_client(gateway: Gateway) -> None:
     assert [one.values for one in answer.embeddings or []] == vectors(4)
 
 
-def test_langchain_with_texts_and_with_tokens(gateway: Gateway) -> None:
+def test_langchain_with_texts(gateway: Gateway) -> None:
     texts = OpenAIEmbeddings(
         model="embedder",
         base_url=gateway.openai_url,
@@ -52,3 +53,18 @@ def test_langchain_with_texts_and_with_tokens(gateway: Gateway) -> None:
     )
     assert texts.embed_documents(TEXTS) == vectors()
     assert texts.embed_query(TEXTS[0]) == vectors()[0]
+
+
+def test_langchain_with_tokens_which_it_sends_unasked(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its tokenizer would fetch its vocabulary from elsewhere: here every byte is a token.
+    of_bytes = tiktoken.Encoding(
+        "cl100k_base",
+        pat_str="(?s:.)",
+        mergeable_ranks={bytes([byte]): byte for byte in range(256)},
+        special_tokens={},
+    )
+    monkeypatch.setitem(tiktoken.registry.ENCODINGS, "cl100k_base", of_bytes)
+    tokens = OpenAIEmbeddings(model="embedder", base_url=gateway.openai_url, api_key=SecretStr(gateway.key))
+    # The sandbox takes each token for four characters.
+    texts = ["".join(f"{byte:4}" for byte in text.encode()) for text in TEXTS]
+    assert tokens.embed_documents(TEXTS) == [list(vector_of(text, 8)) for text in texts]

@@ -79,6 +79,19 @@ def test_options_are_sent_in_the_providers_words(caller: Caller) -> None:
     assert sent["body"] == {"model": own, "input": ["a cat"], "dimensions": 4, "user": "u-1", "input_type": "query"}
 
 
+def test_jinas_words_mean_the_same_and_what_is_never_changed_is_told(caller: Caller) -> None:
+    tag = tagged()
+    fields = {"task": "retrieval.query", "embedding_type": "base64", "normalized": True, "truncate": False}
+    response = embed(caller, "a cat", **fields)
+    assert response.json()["data"][0]["embedding"] == in_base64(vector_of("a cat", 8))
+    assert not response.has_header("x-gateway-loss")
+    (sent,) = caller.sent(tag)
+    own = sent["body"]["model"]
+    assert sent["body"] == {"model": own, "input": ["a cat"], "encoding_format": "base64", "input_type": "query"}
+    told = embed(caller, "a cat", normalized=False, truncate=True)
+    assert (told.status_code, told["x-gateway-loss"]) == (200, "normalized, truncate")
+
+
 def test_voyages_name_for_dimensions_means_the_same(caller: Caller) -> None:
     assert len(embed(caller, "a cat", output_dimension=2).json()["data"][0]["embedding"]) == 2
 
@@ -146,6 +159,8 @@ def test_tokens_for_a_model_that_takes_none_are_refused_by_name(caller: Caller) 
         ({"dimensions": "4"}, "dimensions"),
         ({"encoding_format": "int8"}, "encoding_format"),
         ({"input_type": "poem"}, "input_type"),
+        ({"embedding_type": "binary"}, "embedding_type"),
+        ({"normalized": 1}, "normalized"),
         ({"user": 7}, "user"),
         ({"value": "word " * 20_000}, "input"),
         ({"value": list(range(9_000))}, "input"),
@@ -245,6 +260,7 @@ def test_wrong_fields_of_googles_format_are_named(caller: Caller, fields: dict[s
         ("openai", "text-embedding-3-small", "/v1", "OPENAI_API_KEY", 1, "0.00000008"),
         ("mistral", "mistral-embed", "/v1", "MISTRAL_API_KEY", 1, "0.0000004"),
         ("voyage", "voyage-4", "/v1", "VOYAGE_API_KEY", 1, "0.00000024"),
+        ("jina", "jina-embeddings-v5-text-small", "/jina/v1", "JINA_API_KEY", 1, "0.0000002"),
         ("cohere", "embed-v4", "/v2", "COHERE_API_KEY", 1, "0.00000048"),
         ("bedrock", "titan-embed-text-v2", "", "AWS_BEARER_TOKEN_BEDROCK", 2, "0.00000008"),
         # Nothing is counted there: 8 tokens by an estimate.

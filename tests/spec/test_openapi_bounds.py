@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.dialects import anthropic, openai
+from apps.gateway.dialects import anthropic, completions, openai
 from apps.gateway.dialects.embeddings.client import cohere as embed
 from apps.gateway.dialects.embeddings.client import openai as embeddings
 from apps.gateway.dialects.images.client import openai as images
@@ -29,6 +29,7 @@ DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] =
         anthropic.read_request,
         {"model": "m", "messages": [MESSAGE], "max_tokens": 9},
     ),
+    "completions": ("completions.yaml", "CompletionRequest", completions.read_request, {"model": "m", "prompt": "a"}),
     "embeddings": ("embeddings.yaml", "EmbeddingRequest", embeddings.read_request, {"model": "m", "input": "a"}),
     "embed": ("embeddings.yaml", "EmbedRequest", embed.read_request, {"model": "m", "texts": ["a"]}),
     "rerank": ("rerank.yaml", "RerankRequest", rerank.read_request, {"model": "m", "query": "q", "documents": ["a"]}),

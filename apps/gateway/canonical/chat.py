@@ -19,7 +19,7 @@ from apps.gateway.canonical.rewrites import Rewrites
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 # The kinds of requests; each is a module of `tasks`.
-TaskName = Literal["chat", "embeddings", "images", "moderations", "rerank"]
+TaskName = Literal["chat", "completions", "embeddings", "images", "moderations", "rerank"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
@@ -246,6 +246,8 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     unmet: list[DroppedField] | None = None
     # Whether `usage` tells what makes up the cost.
     usage_details: bool = False
+    # Whether the answer begins with the prompt (legacy completions).
+    echo: bool = False
 
     @cached_property
     def kinds(self) -> frozenset[type[Piece]]:

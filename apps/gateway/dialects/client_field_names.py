@@ -20,6 +20,10 @@ FIELD_NAMES: Final[dict[str, dict[str, str]]] = {
         "parallel_tool_calls": "tool_choice.disable_parallel_tool_use",
         "web_search": "tools",
     },
+    "completions": {
+        "messages": "prompt",
+        "top_logprobs": "logprobs",
+    },
     "google": {
         "max_tokens": "generationConfig.maxOutputTokens",
         "temperature": "generationConfig.temperature",

@@ -133,6 +133,20 @@ def optional(record: Record, name: str, read: Reader[T]) -> T | None:
     return None if value is None else within(name, read, value)
 
 
+def read_known(wire: Record, readers: Mapping[str, Reader[Any]]) -> tuple[Record, Record]:
+    """Return what the fields mean that have a reader, and the others as they are; null is absent."""
+    known: Record = {}
+    unknown: Record = {}
+    for name, value in wire.items():
+        if value is None:
+            continue
+        if name in readers:
+            known[name] = within(name, readers[name], value)
+        else:
+            unknown[name] = value
+    return known, unknown
+
+
 def rest_of(record: Record, known: frozenset[str]) -> Record | None:
     """Return the fields beyond the known ones that say something, None when there are none."""
     if record.keys() <= known:

@@ -18,6 +18,7 @@ from apps.gateway.canonical.events import Event, Failed, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
 from apps.gateway.dialects import ClientDialect, ClientReplyWriter
 from apps.gateway.pipeline import open_chat
+from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
 from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
 from apps.kernel.offload import offload
@@ -142,8 +143,14 @@ def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
 
 def _state_headers(run: ChatRun) -> list[tuple[str, str]]:
     """Return the headers that tell how the client's rate stands, and whether the answer is one that was kept."""
-    cache = [] if run.cache is None else [("x-gateway-cache", "hit" if run.cached else "miss")]
+    cache = [] if run.cache is None else [("x-gateway-cache", _word_for(run.cache))]
     return [*([] if run.rate is None else rate_headers(run.rate)), *cache]
+
+
+def _word_for(cache: CacheEntry) -> str:
+    if cache.hit:
+        return "hit"
+    return "partial" if cache.kept_inputs else "miss"
 
 
 class StreamBody:

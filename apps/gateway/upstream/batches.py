@@ -50,9 +50,6 @@ def join_batches(
 
     `batches` are what each call asks. Raises whatever one of them raises.
     """
-    if len(calls) == 1:
-        yield from calls[0]()
-        return
     answers: list[list[Event]] = [[] for _ in calls]
     arrived: Queue[tuple[int, list[Event] | Exception]] = Queue()
     waiting = deque(range(len(calls)))

@@ -107,7 +107,11 @@ class ProviderCall(msgspec.Struct, eq=False):
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
         if task.batches_of is not None:
-            return self._batched(task.batches_of(self.chat, self.candidate.offer), dialect)
+            batches = task.batches_of(self.chat, self.candidate.offer)
+            if len(batches) > 1:
+                return self._batched(batches, dialect)
+            self.part = batches[0]
+            self.chat = self.part.chat
         target = target_of(self.candidate)
         answer = self._answer(dialect, target)
         if self.chat.response_format is None:
@@ -140,7 +144,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             self.json_repair = next((repair for repair in repairs if repair.repaired), None)
 
     def _batched(self, batches: list[CallPart], dialect: ProviderDialect) -> Iterator[Event]:
-        """Yield the values that one call gives, or several at once, joined in order."""
+        """Yield the values that several calls give at once, joined in order."""
         branches = [replace(self, chat=batch.chat, part=batch) for batch in batches]
         calls = [partial(branch._answer, dialect, target_of(self.candidate)) for branch in branches]
         try:

@@ -1,13 +1,14 @@
 """The wire formats that the sandbox speaks: one module or package each, found by looking. Knows what each offers.
 
 A format is pure: bytes to conversation, answer to bytes. It must never know sockets, time or how an answer is spoilt on
-its way. To add one, add a module with what `Format` lists; nothing else is touched.
+its way. To add one, add a module with what `SandboxFormat` lists, or with a `FORMAT` that has it; nothing else is
+touched.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -66,11 +67,38 @@ class SandboxFormat(Protocol):
         """Return an error as it appears within a stream, framed."""
 
 
+class WholeReplyFormat:
+    """A format whose answers are never streamed, of a provider whose chats have a format already: all but requests and
+    replies is as it is there."""
+
+    def __init__(
+        self,
+        chats: SandboxFormat,
+        path: str,
+        read_request: Callable[[str, bytes], Conversation],
+        write_reply: Callable[[SandboxAnswer, Scenario], bytes],
+    ) -> None:
+        self.PATH = re.compile(path)
+        self.MODELS_PATH, self.STREAM_TYPE = chats.MODELS_PATH, chats.STREAM_TYPE
+        self.find_token, self.write_models = chats.find_token, chats.write_models
+        self.write_error, self.write_error_event = chats.write_error, chats.write_error_event
+        self.read_request, self.write_reply = read_request, write_reply
+
+    def glance(self, path: str, body: bytes) -> Glance | None:
+        """Return None: every request is read."""
+        return None
+
+    def write_events(self, answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+        """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
+        return [b"data: " + self.write_reply(answer, scenario) + b"\n\n"]
+
+
 @cache
 def all_formats() -> tuple[SandboxFormat, ...]:
     """Return every format there is."""
     names = sorted(module.name for module in iter_modules(__path__))
-    return tuple(cast(SandboxFormat, import_module(f"{__name__}.{name}")) for name in names)
+    modules = [import_module(f"{__name__}.{name}") for name in names]
+    return tuple(cast(SandboxFormat, getattr(module, "FORMAT", module)) for module in modules)
 
 
 def find_format(method: str, path: str, headers: Mapping[str, str]) -> SandboxFormat | None:

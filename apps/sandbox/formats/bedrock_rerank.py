@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 from urllib.parse import unquote
 
@@ -10,38 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.bedrock_converse import (
-    MODELS_PATH,
-    STREAM_TYPE,
-    find_token,
-    write_error,
-    write_error_event,
-    write_models,
-)
+from apps.sandbox.formats import WholeReplyFormat, bedrock_converse
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
-
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/model/reranker[^/]*/invoke")
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: no benchmark asks for rankings."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -75,6 +45,4 @@ class _Request(Struct, forbid_unknown_fields=True):
     max_tokens_per_doc: int | None = None
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
-    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
+FORMAT = WholeReplyFormat(bedrock_converse, "/model/reranker[^/]*/invoke", read_request, write_reply)

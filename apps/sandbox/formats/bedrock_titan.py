@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.bedrock_converse import (
-    MODELS_PATH,
-    STREAM_TYPE,
-    find_token,
-    write_error,
-    write_error_event,
-    write_models,
-)
+from apps.sandbox.formats import WholeReplyFormat, bedrock_converse
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 from apps.sandbox.vectors import USUAL_LENGTH
-
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/model/(?!reranker).+/invoke")
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: no benchmark asks for embeddings in this format."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -68,6 +38,4 @@ class _Request(Struct, forbid_unknown_fields=True):
     normalize: bool = True
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
-    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
+FORMAT = WholeReplyFormat(bedrock_converse, "/model/(?!reranker).+/invoke", read_request, write_reply)

@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.cohere_chat import (
-    MODELS_PATH,
-    STREAM_TYPE,
-    find_token,
-    write_error,
-    write_error_event,
-    write_models,
-)
+from apps.sandbox.formats import WholeReplyFormat, cohere_chat
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 from apps.sandbox.vectors import USUAL_LENGTH
 
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/v2/embed")
 MOST_INPUTS = 96
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: no benchmark asks for embeddings in this format."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -77,6 +48,4 @@ class _Request(Struct, forbid_unknown_fields=True):
     output_dimension: int | None = None
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
-    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
+FORMAT = WholeReplyFormat(cohere_chat, "/v2/embed", read_request, write_reply)

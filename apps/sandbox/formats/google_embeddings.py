@@ -2,46 +2,16 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.google_generate import (
-    MODELS_PATH,
-    STREAM_TYPE,
-    find_token,
-    write_error,
-    write_error_event,
-    write_models,
-)
+from apps.sandbox.formats import WholeReplyFormat, google_generate
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 from apps.sandbox.vectors import USUAL_LENGTH
 
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/v1beta/models/[^/]+:batchEmbedContents")
 MOST_INPUTS = 100
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: no benchmark asks for embeddings in this format."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -89,6 +59,4 @@ class _Requests(Struct, forbid_unknown_fields=True):
     requests: list[_Request]
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
-    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
+FORMAT = WholeReplyFormat(google_generate, "/v1beta/models/[^/]+:batchEmbedContents", read_request, write_reply)

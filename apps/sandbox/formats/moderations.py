@@ -2,40 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.openai_chat import (
-    MODELS_PATH,
-    STREAM_TYPE,
-    find_token,
-    write_error,
-    write_error_event,
-    write_models,
-)
+from apps.sandbox.formats import WholeReplyFormat, openai_chat
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/v1/moderations")
 MOST_INPUTS = 8
 MISTRAL: Final = "moderator-mistral"
 OPENAI_CATEGORIES: Final = (
@@ -51,11 +27,6 @@ _OF_PICTURES: Final = frozenset(
     {"self-harm", "self-harm/intent", "self-harm/instructions", "sexual", "violence", "violence/graphic"}
 )
 _THRESHOLD: Final = 0.5
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: no benchmark asks for judgements."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -124,6 +95,4 @@ class _Request(Struct, forbid_unknown_fields=True):
     input: str | list[str | _Text | _Picture]
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
-    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
+FORMAT = WholeReplyFormat(openai_chat, "/v1/moderations", read_request, write_reply)

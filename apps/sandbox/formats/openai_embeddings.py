@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.openai_chat import (
-    MODELS_PATH,
-    STREAM_TYPE,
-    find_token,
-    write_error,
-    write_error_event,
-    write_models,
-)
+from apps.sandbox.formats import WholeReplyFormat, openai_chat
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 from apps.sandbox.vectors import USUAL_LENGTH, in_base64
 
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/v1/embeddings")
 MOST_INPUTS = 2048
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: every request is read."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -89,6 +60,4 @@ class _Request(Struct, forbid_unknown_fields=True):
     input_type: str = ""
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
-    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
+FORMAT = WholeReplyFormat(openai_chat, "/v1/embeddings", read_request, write_reply)

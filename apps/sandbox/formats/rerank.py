@@ -5,46 +5,17 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.openai_chat import (
-    MODELS_PATH,
-    STREAM_TYPE,
-    find_token,
-    write_error,
-    write_error_event,
-    write_models,
-)
+from apps.sandbox.formats import WholeReplyFormat, openai_chat
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/v[12]/rerank")
 MOST_DOCUMENTS = 1000
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: no benchmark asks for rankings."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -106,6 +77,4 @@ def _form_of(wire: dict[str, Any]) -> type[_Cohere | _Jina | _Voyage]:
     return _Jina if "return_documents" in wire else _Cohere
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
-    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
+FORMAT = WholeReplyFormat(openai_chat, "/v[12]/rerank", read_request, write_reply)

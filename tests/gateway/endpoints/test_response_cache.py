@@ -156,7 +156,7 @@ def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> N
     assert heard
     assert all(isinstance(event, Waiting) for event in heard)
     for event in ANSWER:
-        first.collect(event)
+        assert first.take(event) is event
     first.store(first.model_id)
     first.close()
     waiting.get(timeout=5)

@@ -45,6 +45,9 @@ CHATS: dict[TaskName, Chat] = {
     "moderations": MODERATIONS,
 }
 DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}, "rerank": {"dialect": "jina"}}
+COMPLETIONS = replace(CHAT, task="completions")
+CHATS = {"chat": CHAT, "completions": COMPLETIONS, "images": IMAGES, "embeddings": EMBEDDINGS}
+DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}}
 DRAWS_IN_CHAT = {"images": {"dialect": "chat"}}
 
 

@@ -14,7 +14,7 @@ from apps.gateway.canonical.events import Failed, Finished, ResultsGiven, Starte
 from apps.gateway.dialects.embeddings.provider.vectors import to_base64, to_numbers
 from apps.kernel.usage import Usage
 
-FORMATS = ("openai", "google", "vertex", "cohere", "titan")
+FORMATS = ("openai", "google", "vertex", "cohere", "titan", "jina")
 ALL = {"takes": ["input_type", "title", "user", "base64"], "input_types": {"query": "QUERY"}}
 CHAT = Chat(
     model="m",
@@ -77,6 +77,14 @@ def test_what_each_is_sent() -> None:
         "truncate": "NONE",
         "output_dimension": 2,
     }
+    options = {"embedding_type": "base64", "normalized": True, "truncate": False, "dimensions": 2, "task": "QUERY"}
+    assert written("jina", ALL | {"takes": ["base64", "input_type"]}) == (
+        "/embeddings",
+        {"model": "m:0", "input": ["a", "b"], **options},
+        ["title", "user"],
+    )
+    path, body, lost = written("jina", {"takes": ["input_type"]})
+    assert (lost, "task" in body, body["embedding_type"]) == (["title", "user", "input_type"], False, "float")
     path, body, lost = written("titan", {})
     assert (path, lost) == ("/model/m%3A0/invoke", ["input_type", "title", "user"])
     assert body == {"inputText": "a", "dimensions": 2}
@@ -96,6 +104,7 @@ def test_what_each_is_sent() -> None:
         ("cohere", {"embeddings": {"float": [[1, 2]]}, "meta": {"billed_units": {"input_tokens": 7}}}, 7),
         ("cohere", {"embeddings": {"float": [[1, 2]]}}, None),
         ("titan", {"embedding": [1, 2], "inputTextTokenCount": 7}, 7),
+        ("jina", {"data": [{"index": 0, "embedding": [1, 2]}], "usage": {"total_tokens": 7}}, 7),
     ],
 )
 def test_what_is_made_of_an_answer(name: str, answer: Any, tokens: int | None) -> None:

@@ -12,7 +12,7 @@ from apps.gateway.canonical.embeddings import Embedding, InputType
 from apps.gateway.canonical.events import Reply, Summary
 from apps.gateway.dialects import fields
 from apps.gateway.dialects.embeddings.provider.vectors import to_base64, to_numbers
-from apps.gateway.dialects.fields import Malformed, Reader, Record, filled_string, integer, one_of
+from apps.gateway.dialects.fields import Malformed, Reader, Record, boolean, filled_string, integer, one_of
 from apps.gateway.dialects.openai.shared.failures import write_detailed_error as write_error
 from apps.gateway.dialects.openai.shared.wire import encode
 from apps.gateway.dialects.router_fields import take_router_fields
@@ -31,6 +31,8 @@ INPUT_TYPES: Final[dict[str, InputType]] = {
     "RETRIEVAL_QUERY": "query",
     "document": "document",
     "passage": "document",
+    "code.query": "code_query",
+    "code.passage": "document",
     "search_document": "document",
     "retrieval.passage": "document",
     "RETRIEVAL_DOCUMENT": "document",
@@ -48,6 +50,13 @@ INPUT_TYPES: Final[dict[str, InputType]] = {
     "FACT_VERIFICATION": "fact_verification",
     "code_query": "code_query",
     "CODE_RETRIEVAL_QUERY": "code_query",
+}
+
+
+# Options that are never changed, what they are, and what a client is told who wants it otherwise.
+_ALWAYS: Final = {
+    "normalized": (True, "vectors are as the provider gives them by itself"),
+    "truncate": (False, "an input that is too long is refused, not cut"),
 }
 
 
@@ -80,15 +89,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
 
 
 def _read(wire: Record) -> Chat:
-    known: dict[str, Any] = {}
-    unknown: Record = {}
-    for name, value in wire.items():
-        if value is None:
-            continue
-        if name in _READERS:
-            known[name] = fields.within(name, _READERS[name], value)
-        else:
-            unknown[name] = value
+    known, unknown = fields.read_known(wire, _READERS)
     if "input" not in known:
         raise Malformed("Required", "input")
     texts, tokens = known.pop("input")
@@ -98,6 +99,7 @@ def _read(wire: Record) -> Chat:
         raise Malformed("Required", "model")
     # Not sent on: what nobody here knows could change what vectors cost, or their form.
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "embeddings have no such option") for name in unknown]
+    lost += [DroppedField(name, why) for name, (usual, why) in _ALWAYS.items() if known.get(name, usual) is not usual]
     unmet = [*chosen.pop("unmet", ()), *lost]
     return Chat(
         messages=[Message(role="user", parts=[Text(text=text) for text in texts])],
@@ -106,7 +108,7 @@ def _read(wire: Record) -> Chat:
         embedding=Embedding(
             tokens=tokens,
             dimensions=known.get("dimensions") or known.get("output_dimension"),
-            base64=known.get("encoding_format") == "base64",
+            base64=(known.get("encoding_format") or known.get("embedding_type")) == "base64",
             input_type=known.get("input_type") or known.get("task_type") or known.get("task"),
             title=known.get("title"),
         ),
@@ -158,6 +160,10 @@ _READERS: Final[dict[str, Reader[Any]]] = {
     # What clients of Voyage and Mistral call it.
     "output_dimension": integer(1, MOST_DIMENSIONS),
     "encoding_format": one_of("float", "base64"),
+    # What clients of Jina call it, and what they say beside it.
+    "embedding_type": one_of("float", "base64"),
+    "normalized": boolean,
+    "truncate": boolean,
     "user": fields.string,
     "input_type": _input_type,
     "task_type": _input_type,

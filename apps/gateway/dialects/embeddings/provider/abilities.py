@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.embeddings import Embedding
+from apps.gateway.canonical.chat import Chat, Target
+from apps.gateway.canonical.embeddings import Embedding, InputType
 from apps.gateway.dialects.fact import fact
 from apps.kernel.identity_cache import IdentityCache
 
@@ -29,10 +29,10 @@ class EmbeddingAbilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a data file may state under `embeddings`. Nothing is taken that is not stated."""
 
     dialect: Annotated[
-        Literal["openai", "google", "cohere", "vertex", "titan"] | None,
+        Literal["openai", "google", "cohere", "vertex", "titan", "jina"] | None,
         fact(
             "the embedding dialect: `openai`, `google` (`batchEmbedContents`), `cohere` (`/embed`), `vertex` "
-            "(`predict`), `titan` (Bedrock's `invoke`)",
+            "(`predict`), `titan` (Bedrock's `invoke`), `jina` (with a `task`)",
             default="the provider's, where it is one of the first three; else the model makes none",
         ),
     ] = None
@@ -51,9 +51,6 @@ class EmbeddingAbilities(msgspec.Struct, frozen=True, kw_only=True):
     dimensions_field: Annotated[
         Literal["dimensions", "output_dimension"], fact("what `openai` calls a vector's length")
     ] = "dimensions"
-    input_type_field: Annotated[Literal["input_type", "task"], fact("what `openai` calls the purpose of vectors")] = (
-        "input_type"
-    )
     input_types: Annotated[
         dict[str, Annotated[str, Meta(min_length=1, max_length=40)]],
         fact("the provider's words for purposes, by the gateway's (`query`, `document` …)"),
@@ -64,6 +61,15 @@ class EmbeddingAbilities(msgspec.Struct, frozen=True, kw_only=True):
         if self.dimensions == ANY_LENGTH:
             return own is None or wanted <= own
         return wanted in self.dimensions or wanted == own
+
+    def word_for(self, purpose: InputType | None, target: Target) -> str | None:
+        """Return the provider's word for what vectors are for; None for none, which is noted."""
+        if purpose is None or "input_type" not in self.takes:
+            return None
+        word = self.input_types.get(purpose)
+        if word is None:
+            target.note_dropped("input_type", f"this model knows no {purpose}")
+        return word
 
     def most_inputs(self, dimensions: int | None) -> int:
         """Return how many inputs one call may have, so that its answer can be read."""

@@ -42,12 +42,8 @@ def write_request(chat: Chat, target: Target) -> bytes:
         wire[abilities.dimensions_field] = embedding.dimensions
     if embedding.base64 and "base64" in abilities.takes:
         wire["encoding_format"] = "base64"
-    if embedding.input_type is not None and "input_type" in abilities.takes:
-        word = abilities.input_types.get(embedding.input_type)
-        if word is None:
-            target.note_dropped("input_type", f"this model knows no {embedding.input_type}")
-        else:
-            wire[abilities.input_type_field] = word
+    if (word := abilities.word_for(embedding.input_type, target)) is not None:
+        wire["input_type"] = word
     if chat.user is not None and "user" in abilities.takes:
         wire["user"] = chat.user
     return encode(wire)

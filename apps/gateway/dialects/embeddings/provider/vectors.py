@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from array import array
 from base64 import b64decode, b64encode
+from binascii import a2b_base64
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -78,7 +79,8 @@ def _is_vector(vector: Any) -> bool:
     if not isinstance(vector, str):
         return bool(vector)
     try:
-        data = b64decode(vector, validate=True)
+        # `b64decode` would copy it first.
+        data = a2b_base64(vector, strict_mode=True)
     except ValueError:
         return False
     return bool(data) and len(data) % _BYTES_OF_FLOAT == 0

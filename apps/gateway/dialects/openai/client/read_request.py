@@ -53,7 +53,7 @@ def read_request(body: bytes) -> Chat:
         for name, value in wire.items():
             if value is None:
                 continue
-            if read := _FIELDS.get(name):
+            if read := FIELDS.get(name):
                 known[name] = fields.within(name, read, value)
             else:
                 extra[name] = value
@@ -177,7 +177,7 @@ _stops = list_of(string, MAX_STOPS)
 _bias = number(-100, 100)
 _effort = one_of(*EFFORTS)
 
-_FIELDS: dict[str, Reader[Any]] = {
+FIELDS: dict[str, Reader[Any]] = {
     "model": _model,
     "messages": read_messages,
     "stream": boolean,

@@ -45,15 +45,15 @@ from apps.gateway.dialects.openai.shared.usage import write_usage
 from apps.gateway.dialects.openai.shared.wire import NAME, PARKED, encode, new_id
 
 _SERVICE_TIERS = frozenset({"auto", "default", "flex", "scale", "priority", "fast"})
-_PING = b": ping\n\n"
-_DONE = b"data: [DONE]\n\n"
+PING = b": ping\n\n"
+DONE = b"data: [DONE]\n\n"
 
 
 def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
     """Return a whole answer."""
     return encode(
         {
-            "id": _id_of(reply),
+            "id": id_of(reply),
             "object": "chat.completion",
             "created": reply.created,
             "model": summary.metadata.get("used_model") or reply.model,
@@ -82,7 +82,7 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
             yield piece
 
 
-def _id_of(answer: Reply | Started) -> str:
+def id_of(answer: Reply | Started) -> str:
     """Return an answer's id: that of its log entry, so that it can be asked about; else the provider's."""
     return f"gen-{answer.log_id}" if answer.log_id else answer.id or new_id("chatcmpl-")
 
@@ -159,7 +159,7 @@ class _Stream:
 
     def _started(self, event: Started) -> bytes:
         self._common = {
-            "id": _id_of(event),
+            "id": id_of(event),
             "object": "chat.completion.chunk",
             "created": event.created,
             "model": event.model,
@@ -256,10 +256,10 @@ class _Stream:
         self.over = True
         if self._include_usage:
             pieces.append(b"%b]%b}\n\n" % (self._head, bill))
-        return b"".join((*pieces, _DONE))
+        return b"".join((*pieces, DONE))
 
     def _waiting(self, event: Waiting) -> bytes:
-        return _PING
+        return PING
 
     def _failed(self, event: Failed) -> bytes:
         self.over = True

@@ -1,0 +1,117 @@
+"""OpenAI's legacy completions: reads a request body into a chat of one message; refusals name the field.
+
+Source: OpenAI's API reference for `/v1/completions` (November 2026). Knows the format's fields, and which of them a
+chat cannot serve. Must never know models, providers or limits of an account.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from apps.gateway.canonical.chat import Chat, DroppedField, Message, Text
+from apps.gateway.dialects import fields
+from apps.gateway.dialects.fields import Malformed, Reader, Record, boolean, filled_string, integer, string
+from apps.gateway.dialects.openai.client.read_request import FIELDS
+from apps.gateway.dialects.router_fields import take_router_fields
+from apps.kernel.errors import InvalidRequest
+
+NAME: Final = "completions"
+# OpenAI's own bounds.
+_MOST_CANDIDATES: Final = 20
+_MOST_LOGPROBS: Final = 5
+_TEXTS: Final = frozenset({"prompt", "suffix", "logit_bias"})
+# What means here what it means in a chat.
+_OF_CHATS: Final = (
+    "model",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "frequency_penalty",
+    "presence_penalty",
+    "stop",
+    "seed",
+    "n",
+    "logit_bias",
+    "user",
+    "metadata",
+    "service_tier",
+    "prompt_cache_key",
+)
+
+
+def read_request(body: bytes) -> Chat:
+    """Return the chat that a body asks for. Raises InvalidRequest naming the field."""
+    wire = fields.read_json(body)
+    try:
+        fields.check_beside(wire, body, _TEXTS)
+        return _read(wire)
+    except Malformed as refusal:
+        raise refusal.as_error() from None
+
+
+def _read(wire: Record) -> Chat:
+    known, unknown = fields.read_known(wire, _READERS)
+    take_router_fields(unknown, known)
+    for name in ("model", "prompt"):
+        if name not in known:
+            raise Malformed("Required", name)
+    _check_candidates(known.pop("best_of", None), known.get("n", 1))
+    if known.pop("suffix", None):
+        raise _refused("suffix", "a chat model cannot write what comes before a given text")
+    likeliest = known.pop("logprobs", None)
+    if likeliest is not None and known.get("echo"):
+        raise _refused("echo", "the probabilities of the prompt's own tokens are told by no chat model")
+    # Not sent on: what a chat's format calls by that name may be something else.
+    lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "completions have no such option here") for name in unknown]
+    unmet = [*known.pop("unmet", ()), *lost]
+    return Chat(
+        messages=[Message(role="user", parts=[Text(text=known.pop("prompt"))])],
+        include_usage=known.pop("stream_options", None),
+        logprobs=None if likeliest is None else True,
+        top_logprobs=likeliest or None,
+        unmet=unmet or None,
+        dialect=NAME,
+        task="completions",
+        **known,
+    )
+
+
+def _check_candidates(best_of: int | None, n: int) -> None:
+    """Raise unless every answer that is made is given."""
+    if best_of is None or best_of == n:
+        return
+    if best_of < n:
+        raise Malformed(f"must be at least n, which is {n}", "best_of")
+    raise _refused("best_of", f"the best of more answers than are given cannot be told; it may be {n}, as n is")
+
+
+def _prompt(value: Any) -> str:
+    """Read the prompt: a text, or a list of one. Raises InvalidRequest for tokens, and for several."""
+    if isinstance(value, str):
+        return filled_string(value)
+    if not isinstance(value, list):
+        raise Malformed("must be a string, or an array of one string")
+    if not value:
+        raise Malformed("must not be empty")
+    if isinstance(value[0], int | list):
+        raise _refused("prompt", "arrays of tokens cannot be sent to chat models; send the text")
+    if len(value) > 1:
+        raise _refused("prompt", "one prompt is answered at a time; send each in a request of its own")
+    return fields.within("[0]", filled_string, value[0])
+
+
+def _refused(param: str, why: str) -> InvalidRequest:
+    return InvalidRequest(f"{param}: {why}", code="unsupported_feature", param=param)
+
+
+_READERS: Final[dict[str, Reader[Any]]] = {
+    **{name: FIELDS[name] for name in _OF_CHATS},
+    "prompt": _prompt,
+    "echo": boolean,
+    "suffix": string,
+    "best_of": integer(1, _MOST_CANDIDATES),
+    "logprobs": integer(0, _MOST_LOGPROBS),
+}

@@ -1,0 +1,213 @@
+"""Embedding cache: the vector of each input is kept for a project that asks for it; only missing ones are asked for.
+
+What the response cache promises holds here too: keys, encryption, life and bounds are its own. Must never join vectors
+of two models, nor give one project's vectors to another's client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Any, Final, cast
+from uuid import UUID
+
+import msgspec
+import structlog
+from msgspec.structs import replace
+from redis.exceptions import RedisError
+
+from apps.gateway.canonical.chat import Chat, Text
+from apps.gateway.canonical.events import Event, Finished, ResultsGiven, Started, UsageReported
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.response_cache import MAX_BYTES, CacheEntry, find_cache_entry, key_of
+from apps.gateway.token_estimate import token_weight
+from apps.kernel.content_encryption import decrypt_content, encrypt_content
+from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.offload import offload
+from apps.kernel.redis import client
+from apps.kernel.usage import Usage
+
+log = structlog.get_logger(__name__)
+
+# Bytes of all vectors that one request reads or keeps; whatever is beyond is asked for, and not kept.
+MOST_BYTES: Final = 16 * 1024 * 1024
+# Vectors that are read or written at a time, so that the store goes on with others in between.
+_AT_ONCE: Final = 64
+
+
+class _KeptVector(msgspec.Struct, array_like=True, frozen=True):
+    """A vector as its provider gave it, and the share of the counted tokens that its input has; 0 where none were."""
+
+    tokens: int
+    vector: list[float] | str
+
+
+@dataclass(slots=True)
+class EmbeddingCacheEntry(CacheEntry):
+    """The entries of one request's inputs, in their order."""
+
+    chat: Chat | None = None
+    input_keys: list[str] = field(default_factory=list)
+    # Whether nobody but the model that was asked may answer: vectors of two models cannot be compared.
+    is_of_one_model: bool = True
+    _found: list[_KeptVector | None] = field(default_factory=list)
+    _given: list[Any] = field(default_factory=list)
+    _tokens: int = 0
+    _whole: bool = False
+
+    def left_to_ask(self, chat: Chat) -> Chat:
+        """Return the request for those inputs whose vectors are not kept."""
+        if not self.is_of_one_model:
+            self._found = []
+        self.kept_inputs = sum(kept is not None for kept in self._found)
+        if not self.kept_inputs:
+            return chat
+        missing = self._missing
+        message, embedding = chat.messages[0], chat.embedding
+        if embedding is not None and embedding.tokens is not None:
+            tokens = [embedding.tokens[place] for place in missing]
+            return replace(chat, embedding=replace(embedding, tokens=tokens))
+        parts = [message.parts[place] for place in missing]
+        return replace(chat, messages=[replace(message, parts=parts)])
+
+    def take(self, event: Event) -> Event:
+        """Return an event of the answer with the vectors of all inputs, in order; remember what may be kept of it."""
+        if type(event) is UsageReported:
+            self._tokens = 0 if event.usage.estimated else event.usage.input
+        elif type(event) is Finished:
+            self._whole = event.reason == "stop"
+        elif type(event) is ResultsGiven:
+            self._given = event.values
+            if self.kept_inputs:
+                given = iter(event.values)
+                return ResultsGiven(values=[next(given) if kept is None else kept.vector for kept in self._found])
+        return event
+
+    def store(self, model_id: str) -> None:
+        """Keep each vector of a model that is not kept yet, if the model is the one that was asked."""
+        missing = self._missing if self.kept_inputs else range(len(self.input_keys))
+        if self.hit or not self._whole or model_id != self.model_id or len(missing) != len(self._given):
+            return
+        shares = _shares(self._tokens, [self._weight(place) for place in missing])
+        keys = [self.input_keys[place] for place in missing]
+        kept = [_KeptVector(tokens, vector) for tokens, vector in zip(shares, self._given, strict=True)]
+        try:
+            for start in range(0, len(keys), _AT_ONCE):
+                self._write(keys[start : start + _AT_ONCE], kept[start : start + _AT_ONCE])
+                if start * _size_of(kept[0]) > MOST_BYTES:
+                    break
+        except RedisError as error:
+            log.warning("cache.not_kept", error=type(error).__name__)
+
+    @property
+    def _missing(self) -> list[int]:
+        return [place for place, kept in enumerate(self._found) if kept is None]
+
+    def _weight(self, place: int) -> int:
+        """Return what an input weighs among the others, at least 1."""
+        if self.chat is None:
+            return 1
+        if self.chat.embedding is not None and self.chat.embedding.tokens is not None:
+            return len(self.chat.embedding.tokens[place])
+        part = self.chat.messages[0].parts[place]
+        return max(token_weight(part.text), 1) if isinstance(part, Text) else 1
+
+    def _write(self, keys: Sequence[str], kept: Sequence[_KeptVector]) -> None:
+        """Keep some vectors in one round trip. Raises RedisError."""
+        encoded = [msgspec.msgpack.encode(one) for one in kept]
+        small = [(key, data) for key, data in zip(keys, encoded, strict=True) if len(data) <= MAX_BYTES]
+        size = sum(len(data) for _, data in small)
+        sealed = offload(size, lambda: [(key, encrypt_content(data, key)) for key, data in small])
+        with client().pipeline(transaction=False) as pipe:
+            for name, content in sealed:
+                pipe.set(name, content, ex=self.seconds)
+            pipe.execute()
+
+    def _read(self) -> list[Event] | None:
+        """Return the whole answer where every vector is kept; those that are found are remembered in any case."""
+        try:
+            self._found = self._find_all()
+        except RedisError as error:
+            log.warning("cache.not_read", error=type(error).__name__)
+            self._found = []
+        found = [kept for kept in self._found if kept is not None]
+        if not found or len(found) < len(self._found):
+            return None
+        self.kept_inputs = len(found)
+        events: list[Event] = [Started(), ResultsGiven(values=[kept.vector for kept in found]), Finished(reason="stop")]
+        if all(kept.tokens for kept in found):
+            events.append(UsageReported(usage=Usage(input=sum(kept.tokens for kept in found))))
+        return events
+
+    def _find_all(self) -> list[_KeptVector | None]:
+        """Return the vector of each input, None for one that is not kept. Raises RedisError."""
+        found: list[_KeptVector | None] = []
+        total = 0
+        for start in range(0, len(self.input_keys), _AT_ONCE):
+            keys = self.input_keys[start : start + _AT_ONCE]
+            if total > MOST_BYTES:
+                found += [None] * len(keys)
+                continue
+            read = cast("list[Any]", client().mget(keys))
+            size = sum(len(data) for data in read if data is not None)
+            found += offload(size, partial(_open_all, keys, read))
+            total += size
+        return found
+
+
+def find_embedding_entry(
+    project_id: UUID,
+    seconds: int | None,
+    model_id: str,
+    provider: str | None,
+    chat: Chat,
+    client_disconnect: ClientDisconnect,
+    *,
+    is_of_one_model: bool,
+) -> CacheEntry | None:
+    """Return the entry of a request for embeddings; None when the project keeps no answers."""
+    whole = find_cache_entry(project_id, seconds, model_id, provider, chat, client_disconnect)
+    if whole is None:
+        return None
+    embedding = chat.embedding
+    tokens = None if embedding is None else embedding.tokens
+    inputs: Sequence[Any] = chat.messages[0].parts if tokens is None else tokens
+    options = None if embedding is None else replace(embedding, tokens=None)
+    without_inputs = replace(chat, messages=[], embedding=options)
+    return EmbeddingCacheEntry(
+        key=whole.key,
+        seconds=whole.seconds,
+        model_id=model_id,
+        client_disconnect=client_disconnect,
+        chat=chat,
+        input_keys=[key_of(project_id, model_id, provider, without_inputs, one) for one in inputs],
+        is_of_one_model=is_of_one_model,
+    )
+
+
+def _open_all(keys: Sequence[str], read: Sequence[Any]) -> list[_KeptVector | None]:
+    return list(map(_opened, keys, read))
+
+
+def _opened(key: str, data: Any) -> _KeptVector | None:
+    """Return what was kept under a key; None for nothing, or what no key opens any more."""
+    if data is not None:
+        # What another version kept is no vector.
+        with suppress(UnreadableSecretError, msgspec.MsgspecError):
+            return msgspec.msgpack.decode(decrypt_content(data, key), type=_KeptVector)
+    return None
+
+
+def _shares(total: int, weights: Sequence[int]) -> list[int]:
+    """Return whole parts of a total in proportion to weights above 0; they add up to it."""
+    whole = sum(weights)
+    ends = [total * reached // whole for reached in accumulate(weights, initial=0)]
+    return [end - begin for begin, end in pairwise(ends)]
+
+
+def _size_of(kept: _KeptVector) -> int:
+    """Return about how many bytes a vector takes; all of one answer are alike."""
+    return len(kept.vector) * (1 if isinstance(kept.vector, str) else 9)

@@ -1,0 +1,12 @@
+"""`POST /v1/completions`: OpenAI's legacy format in and out, answered by chat models."""
+
+from __future__ import annotations
+
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.dialects import completions as dialect
+from apps.gateway.endpoints.answering import answer_chat
+
+
+def completions(request: ClientRequest) -> ClientResponse:
+    """Answer a prompt, whole or streamed."""
+    return answer_chat(request, "completions", dialect)

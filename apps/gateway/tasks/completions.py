@@ -1,0 +1,22 @@
+"""Task `completions`: a prompt is answered as a chat of one message, as text alone (legacy completions).
+
+Decides over values. Must never open a socket or ask a store.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from apps.gateway.tasks import chat
+
+_PLACE: Final = re.compile(r"messages\[0\]\.content\[0\]\.text")
+
+
+def _path_for_client(path: str) -> str:
+    return _PLACE.sub("prompt", path)
+
+
+TASK = replace(chat.TASK, name="completions", path_for_client=_path_for_client)
