@@ -6,13 +6,15 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
+from apps.gateway.access.policy import find_policy
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
-from apps.gateway.dialects.images.client import openai
+from apps.gateway.dialects.images.client import openai, openai_stream
 from apps.gateway.dialects.images.client.image_inputs import FormField
-from apps.gateway.endpoints.answering import answer_authenticated, complete_response
+from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
+from apps.gateway.endpoints.picture_links import LinkingWriter, check_links
 from apps.gateway.pipeline import open_chat
 from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
@@ -44,9 +46,21 @@ def images_edits(request: ClientRequest) -> ClientResponse:
 
 
 def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -> ClientResponse:
-    return answer_authenticated(
-        request, route, openai, lambda token: complete_response(open_chat(request, route, token, read), openai)
-    )
+    def answer(token: str) -> ClientResponse:
+        policy = find_policy(token)
+
+        def read_for(body: bytes) -> Chat:
+            chat = read(body)
+            check_links(chat, policy)
+            return chat
+
+        run = open_chat(request, route, token, read_for)
+        if run.chat.stream:
+            return stream_response(run, openai_stream)
+        links = run.chat.drawing is not None and run.chat.drawing.as_links
+        return complete_response(run, LinkingWriter(run, policy) if links else openai)
+
+    return answer_authenticated(request, route, openai, answer)
 
 
 def _read_form(request: ClientRequest, body: bytes) -> list[FormField]:

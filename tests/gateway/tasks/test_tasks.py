@@ -47,7 +47,7 @@ def test_each_kind_answers_each_question(name: TaskName) -> None:
     assert kind.usage_before_answer(chat, 7, one).prompt_tokens == 7
     assert isinstance(kind.adapt_request(chat, target), Chat)
     assert kind.find_missing_result(1, Finished(reason="stop")) is None
-    assert (kind.batches_of is None) == (name != "embeddings")
+    assert (kind.batches_of is None) == (name == "chat")
     assert kind.usage_without_counts(7, 3, 0, PriceCard(input=Decimal(1))).estimated is True
     assert {type(answer) for answer in (kind.fits_context, kind.writes_tokens, kind.fetches_pictures)} == {bool}
 
