@@ -108,6 +108,25 @@ def test_an_error_within_a_stream_is_raised(client: openai.OpenAI) -> None:
         list(stream)
 
 
+def test_links_lead_to_the_images(keeping_product: Product) -> None:
+    client = openai.OpenAI(base_url=f"{keeping_product.url}/v1", api_key=keeping_product.demo["apiKey"], max_retries=0)
+    made = client.images.generate(model="painter", prompt="a cat", n=2, response_format="url")
+    assert made.data is not None
+    for image in made.data:
+        assert image.b64_json is None
+        answer = requests.get(image.url or "", timeout=5)
+        assert (answer.status_code, answer.content[:4]) == (200, b"\x89PNG")
+        assert answer.headers["Cache-Control"].startswith("private, max-age=35")
+        assert (answer.headers["X-Content-Type-Options"], answer.headers["Content-Type"]) == ("nosniff", "image/png")
+    assert requests.get(f"{made.data[0].url}0", timeout=5).status_code == 404
+
+
+def test_no_links_where_nothing_is_kept(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.images.generate(model="painter", prompt="a cat", response_format="url")
+    assert (caught.value.param, caught.value.code) == ("response_format", "zero_data_retention")
+
+
 def test_more_images_than_a_call_makes(client: openai.OpenAI) -> None:
     made = client.images.generate(model="sketcher", prompt="a cat", n=3)
     assert made.data is not None

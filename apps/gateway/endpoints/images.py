@@ -14,7 +14,7 @@ from apps.gateway.client.multipart import MULTIPART, read_form
 from apps.gateway.dialects.images.client import openai, openai_stream
 from apps.gateway.dialects.images.client.image_inputs import FormField
 from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
-from apps.gateway.endpoints.picture_links import LinkingWriter, check_links
+from apps.gateway.endpoints.picture_links import LinkingWriter, check_links, wants_links
 from apps.gateway.pipeline import open_chat
 from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
@@ -47,18 +47,16 @@ def images_edits(request: ClientRequest) -> ClientResponse:
 
 def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -> ClientResponse:
     def answer(token: str) -> ClientResponse:
-        policy = find_policy(token)
-
-        def read_for(body: bytes) -> Chat:
+        def read_with_links(body: bytes) -> Chat:
             chat = read(body)
-            check_links(chat, policy)
+            if wants_links(chat):
+                check_links(find_policy(token))
             return chat
 
-        run = open_chat(request, route, token, read_for)
+        run = open_chat(request, route, token, read_with_links)
         if run.chat.stream:
             return stream_response(run, openai_stream)
-        links = run.chat.drawing is not None and run.chat.drawing.as_links
-        return complete_response(run, LinkingWriter(run, policy) if links else openai)
+        return complete_response(run, LinkingWriter(run) if wants_links(run.chat) else openai)
 
     return answer_authenticated(request, route, openai, answer)
 

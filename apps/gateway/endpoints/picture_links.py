@@ -53,24 +53,28 @@ def install(keeper: PictureKeeper) -> None:
     _installed[0] = keeper
 
 
-def check_links(chat: Chat, policy: Policy) -> None:
-    """Raise ApiError where a request wants addresses that it cannot have."""
-    if chat.drawing is not None and chat.drawing.as_links:
-        _installed[0].check(policy)
+def wants_links(chat: Chat) -> bool:
+    """Return whether a request wants addresses in the place of pictures."""
+    return chat.drawing is not None and chat.drawing.as_links
+
+
+def check_links(policy: Policy) -> None:
+    """Raise ApiError, which names the field, where a caller cannot have addresses."""
+    _installed[0].check(policy)
 
 
 class LinkingWriter:
     """Writes a reply with addresses in the place of its pictures. What cannot be kept is told as it is, and noted: the
     pictures are paid."""
 
-    def __init__(self, run: ChatRun, policy: Policy) -> None:
-        self._run, self._policy = run, policy
+    def __init__(self, run: ChatRun) -> None:
+        self._run = run
 
     def write_reply(self, reply: Reply, summary: Summary, chat: Chat) -> bytes:
         """Return the whole answer."""
         pictures = [url for choice in reply.choices for url in choice.images]
         try:
-            links = {url: _installed[0].keep(self._policy, url) for url in dict.fromkeys(pictures)}
+            links = {url: _installed[0].keep(self._run.recorder.policy, url) for url in dict.fromkeys(pictures)}
         except DatabaseError as error:
             log.warning("images.not_kept", error=type(error).__name__)
             words = "the images cannot be kept right now; here they are"

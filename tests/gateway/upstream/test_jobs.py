@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from base64 import b64decode
 from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
+import gevent
 import pytest
 
 from apps.gateway.canonical.chat import Target
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.http_request import ClientRequest
 from apps.gateway.dialects.images.provider import bfl
 from apps.gateway.failures import UpstreamFailure
 from apps.gateway.upstream import jobs
@@ -116,6 +120,24 @@ def test_a_job_that_never_ends_is_given_up_after_the_time_of_a_call(flux: Caller
     assert "its job was not done within 0.4 s" in response.json()["message"]
     assert time.monotonic() - begun < 5
     assert [one["method"] for one in flux.sent(tag)].count("POST") == 1
+
+
+def test_a_client_that_leaves_ends_the_looks_and_pays_nothing(flux: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = socket.socketpair()
+    monkeypatch.setattr(ClientRequest, "watch_disconnect", lambda _: ClientDisconnect(ours))
+    tag = uuid4().hex
+    leaving = gevent.spawn_later(1.2, theirs.close)
+    response = generate(flux, f"a cat [[sandbox tag={tag} pending=1000000]]", model=MODEL)
+    leaving.join()
+    assert response.status_code == 499
+    looks = len(flux.sent(tag))
+    assert looks > 1
+    gevent.sleep(0.3)
+    assert len(flux.sent(tag)) == looks
+    settle_all()
+    row = RequestLog.objects.get()
+    assert (row.canceled, row.cost) == (True, Decimal(0))
+    ours.close()
 
 
 def test_a_refused_job_names_what_is_wrong(flux: Caller) -> None:
