@@ -15,6 +15,7 @@ from django.views.generic import RedirectView
 from apps.batches import batch_endpoints as batches
 from apps.batches import file_endpoints as files
 from apps.batches import message_batch_endpoints as message_batches
+from apps.batches.picture_endpoint import read_picture
 from apps.billing import payment_views as payments
 from apps.billing import views as billing
 from apps.billing import webhooks
@@ -79,6 +80,7 @@ _MODEL_ROUTES = [
     Route("v1/moderations", moderations, Family.OPENAI, "moderations", "POST"),
     Route("v1/images/generations", images_generations, Family.OPENAI, "images", "POST"),
     Route("v1/images/edits", images_edits, Family.OPENAI, "images", "POST"),
+    Route("v1/images/files/<str:file_id>", read_picture, Family.OPENAI, method="GET"),
     Route("v1/messages", messages, Family.ANTHROPIC, "messages", "POST"),
     Route("v1/responses", create_response, Family.OPENAI, "chat", "POST"),
     Route("v1/responses/input_tokens", count_input_tokens, Family.OPENAI, method="POST"),

@@ -294,6 +294,9 @@ ROUTING_EXPLORATION = env.share("ROUTING_EXPLORATION", 0.01)
 # Bytes that an organization may have stored of responses, and a project of files.
 STORED_BYTES_PER_ORGANIZATION = env.integer("STORED_BYTES_PER_ORGANIZATION", 10 * 1024**3, 0, 1024**5)
 FILE_BYTES_PER_PROJECT = env.integer("FILE_BYTES_PER_PROJECT", 10 * 1024**3, 0, 1024**5)
+# Seconds that a link to a made picture holds, and bytes of the pictures behind an organization's links.
+IMAGE_LINK_SECONDS = env.integer("IMAGE_LINK_SECONDS", 3600, 60, 86_400)
+IMAGE_LINK_BYTES_PER_ORGANIZATION = env.integer("IMAGE_LINK_BYTES_PER_ORGANIZATION", 1024**3, 0, 1024**5)
 # Lines of batches that are answered at a time by one Celery worker, and for one organization.
 BATCH_LINES_AT_ONCE = env.integer("BATCH_LINES_AT_ONCE", 16, 1, 1000)
 # Seconds until a silent worker's background responses and lines of batches are taken over.

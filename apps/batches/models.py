@@ -13,7 +13,7 @@ _ID_LENGTH = 80
 
 
 class FilePurpose(models.TextChoices):
-    """What a file is for, in OpenAI's words; the last two are our own and are shown to nobody."""
+    """What a file is for, in OpenAI's words; the last three are our own and are shown to nobody."""
 
     ASSISTANTS = "assistants"
     BATCH = "batch"
@@ -24,10 +24,11 @@ class FilePurpose(models.TextChoices):
     VISION = "vision"
     MESSAGE_BATCH = "message_batch"
     MESSAGE_BATCH_RESULTS = "message_batch_results"
+    IMAGE_LINK = "image_link"
 
 
-# Files of these are parts of a batch, and reached through it alone.
-HIDDEN_PURPOSES = (FilePurpose.MESSAGE_BATCH, FilePurpose.MESSAGE_BATCH_RESULTS)
+# Files of these are parts of a batch, or behind a link, and reached through it alone.
+HIDDEN_PURPOSES = (FilePurpose.MESSAGE_BATCH, FilePurpose.MESSAGE_BATCH_RESULTS, FilePurpose.IMAGE_LINK)
 
 
 class StoredFile(models.Model):

@@ -121,7 +121,9 @@ def _insert_within_room(row: StoredFile) -> None:
     with transaction.atomic():
         # One upload at a time counts; rows that refer to the project are not held up.
         Project.objects.select_for_update(no_key=True).get(pk=row.project_id)
-        sums = StoredFile.objects.filter(project_id=row.project_id).aggregate(size=Sum("size"), files=Count("pk"))
+        # Pictures behind links have room of their own.
+        rows = StoredFile.objects.filter(project_id=row.project_id).exclude(purpose=FilePurpose.IMAGE_LINK)
+        sums = rows.aggregate(size=Sum("size"), files=Count("pk"))
         if (sums["size"] or 0) + row.size > settings.FILE_BYTES_PER_PROJECT:
             raise refusals.no_room(settings.FILE_BYTES_PER_PROJECT, "bytes")
         if sums["files"] >= MOST_FILES:

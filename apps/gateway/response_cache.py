@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 
 from apps.gateway.canonical import events as canonical
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Event, Finished, Waiting
+from apps.gateway.canonical.events import Event, Finished, PartialImage, Waiting
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.kernel.content_encryption import decrypt_content, encrypt_content, keyed_digest
 from apps.kernel.encryption import UnreadableSecretError
@@ -81,7 +81,7 @@ class CacheEntry:
 
     def take(self, event: Event) -> Event:
         """Return an event of an answer as it is to be passed on; remember it, as the answer may be kept."""
-        if not isinstance(event, Waiting):
+        if not isinstance(event, Waiting | PartialImage):
             # What passes by is changed on its way: the copy is not.
             self._kept.append(msgspec.structs.replace(event))
         return event

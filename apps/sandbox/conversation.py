@@ -62,6 +62,8 @@ class Conversation:
     # The size that pictures are to have, as in `64x48`, if it is said; and whether nothing else is asked for.
     picture: str = ""
     only_pictures: bool = False
+    # Unfinished pictures that are sent ahead of each.
+    partial_images: int = 0
     # Numbers in the vector of each turn, where vectors are asked for, and whether these are to be base64.
     vector_length: int | None = None
     vectors_in_base64: bool = False
@@ -152,3 +154,7 @@ class SandboxAnswer:
     # Where judgements were asked for: of each turn the scores by category.
     judgements: tuple[dict[str, float], ...] = ()
     judges_pictures: bool = False
+    # Unfinished pictures that a stream sends ahead of each.
+    partial_images: int = 0
+    # Where the sandbox was asked, as in `http://127.0.0.1:8001`, for formats that name addresses.
+    origin: str = ""

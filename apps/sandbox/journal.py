@@ -23,7 +23,7 @@ MAX_BODIES = 64 << 20
 """Bytes kept of all bodies together; the oldest entries make room."""
 MAX_TAGS = 10_000
 
-_SECRETS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie")
+_SECRETS = ("authorization", "x-api-key", "x-key", "api-key", "x-goog-api-key", "cookie")
 
 
 @dataclass(slots=True)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
-from apps.sandbox import tokens
+from apps.sandbox import flux_jobs, tokens
 from apps.sandbox.formats import SandboxFormat, find_format
 from apps.sandbox.http_framing import SandboxRequest
 from apps.sandbox.journal import Journal, JournalEntry
 from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.response_steps import Step, fixed_performance, perform, refuse, say
+from apps.sandbox.response_steps import Body, Head, Step, fixed_performance, perform, refuse, say
 from apps.sandbox.scenario import FAST, MODELS, scenario_of
 from apps.sandbox.scripted_reply import answer_of
 
@@ -47,6 +47,10 @@ class Sandbox:
                 return _json(200, {"status": "ok"})
             case "POST", tokens.PATH:
                 return self._give_token(request)
+            case "GET", flux_jobs.POLL_PATH:
+                return self._tell_of_job(request)
+            case "GET", flux_jobs.PICTURE_PATH:
+                return _give_picture(request)
             case "GET", "/sandbox/requests":
                 entries = self.journal.entries(request.query.get("tag"))
                 return _json(200, {"requests": [entry.shown() for entry in entries]})
@@ -81,6 +85,19 @@ class Sandbox:
         except SandboxRefusal as refusal:
             return SandboxReply(refuse(form, refusal), entry)
 
+    def _tell_of_job(self, request: SandboxRequest) -> SandboxReply:
+        """Say how a job stands: it is in the journal under its request's tag, and over after so many looks."""
+        job = flux_jobs.read_job(request.query)
+        entry = self.journal.open(job.tag if job else "", "GET", request.path, request.headers, b"")
+        if request.headers.get("x-key", INVALID_TOKEN) == INVALID_TOKEN:
+            status, told = 403, {"detail": "Not authenticated"}
+        elif job is None:
+            status, told = 404, {"id": "", "status": "Task not found"}
+        else:
+            look = self.journal.turn(f"job {request.query['id']}")
+            status, told = 200, flux_jobs.status_of(job, look, f"http://{request.headers.get('host', '')}")
+        return SandboxReply(say(status, msgspec.json.encode(told)), entry)
+
     def _give_token(self, request: SandboxRequest) -> SandboxReply:
         """Answer a service account; it is the tag in the journal, where nothing of its statement is kept."""
         account = tokens.account_of(request.body)
@@ -97,8 +114,13 @@ class Sandbox:
         entry.tag = request.headers.get(TAG_HEADER) or scenario.tag or conversation.model
         if scenario.counted:
             scenario = scenario.on_turn(self.journal.turn(entry.tag))
+        answer = replace(
+            answer_of(conversation, scenario),
+            partial_images=conversation.partial_images,
+            origin=f"http://{request.headers.get('host', '')}",
+        )
         gzipped = scenario.gzip and "gzip" in request.headers.get("accept-encoding", "")
-        return perform(form, conversation, answer_of(conversation, scenario), scenario, gzipped=gzipped)
+        return perform(form, conversation, answer, scenario, gzipped=gzipped)
 
 
 def _fixed(form: SandboxFormat, request: SandboxRequest, entry: JournalEntry) -> Iterable[Step] | None:
@@ -110,6 +132,15 @@ def _fixed(form: SandboxFormat, request: SandboxRequest, entry: JournalEntry) ->
         return None
     entry.tag, entry.model, entry.streamed = entry.tag or FAST, FAST, glance.streamed
     return fixed_performance(form, streamed=glance.streamed, wants_usage=glance.wants_usage)
+
+
+def _give_picture(request: SandboxRequest) -> SandboxReply:
+    """Give the picture of a job to whoever has its address."""
+    job = flux_jobs.read_job(request.query)
+    if job is None:
+        return _json(404, {"detail": "Not found"})
+    picture = flux_jobs.picture_of(job)
+    return SandboxReply((Head(200, (("content-type", "image/png"),), len(picture)), Body(picture)))
 
 
 def _json(status: int, value: dict[str, Any]) -> SandboxReply:

@@ -20,6 +20,8 @@ How often   times=K: only the first K requests of the tag fail · p=SHARE: this 
 Numbers     usage=PROMPT,COMPLETION[,CACHED[,REASONING[,CACHE_WRITE]]] · no-usage · usage-at=own|finish
 Manner      crlf · comments (SSE) · gzip (if accepted) · extra (unknown fields) · finish=REASON ·
             reasoning-field=reasoning_content|reasoning|content
+Jobs        pending=N looks before it is over (1 unless given) · job=how-it-ends, as in `request-moderated` ·
+            elsewhere=poll|result: that address is at somebody else's host
 Bookkeeping tag=NAME: the name in the journal and of the counter behind times and p; the model name unless given
 """
 
@@ -136,6 +138,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     extra: bool = False
     finish: Literal["stop", "length", "tool_calls", "content_filter"] | None = None
     reasoning_field: Literal["reasoning_content", "reasoning", "content"] = "reasoning_content"
+
+    pending: Annotated[int, Meta(ge=0)] = 1
+    job: Literal["ready", "request-moderated", "content-moderated", "error", "task-not-found"] = "ready"
+    elsewhere: Literal["poll", "result"] | None = None
 
     tag: str | None = None
 

@@ -50,7 +50,9 @@ _JSON_PLEASE = re.compile(r"\bone JSON object and nothing else\b")
 
 def answer_of(conversation: Conversation, scenario: Scenario) -> SandboxAnswer:
     """Return the answer to a conversation. Raises Refusal where a schema has no example."""
-    asked = replace(conversation, streamed=False, wants_usage=False)  # a stream says what the plain reply says
+    asked = replace(
+        conversation, streamed=False, wants_usage=False, partial_images=0
+    )  # a stream says what the plain reply says
     identity = sha256(msgspec.json.encode(asked)).hexdigest()[:24]
     if conversation.vector_length is not None:
         return _vectors(conversation, scenario, identity, conversation.vector_length)

@@ -77,6 +77,62 @@ def test_images_edit_with_one_file_by_a_model_that_draws_in_chats(client: openai
     assert size_of(made.data[0].b64_json or "") == (48, 32)
 
 
+def test_images_stream_with_unfinished_ones_ahead(client: openai.OpenAI, product: Product) -> None:
+    name = f"images-{uuid4().hex}"
+    stream = client.images.generate(
+        model="painter", prompt="a cat", stream=True, partial_images=2, extra_headers={"x-request-id": name}
+    )
+    *partial, last = list(stream)
+    assert [(event.type, getattr(event, "partial_image_index", None)) for event in partial] == [
+        ("image_generation.partial_image", 0),
+        ("image_generation.partial_image", 1),
+    ]
+    assert last.type == "image_generation.completed"
+    assert size_of(last.b64_json) == (1024, 1024)
+    assert (last.output_format, last.quality, last.usage.output_tokens) == ("png", "medium", 1_256)
+    assert product.log_of(name)["imageOutputTokens"] == "1256"
+
+
+def test_edits_stream(client: openai.OpenAI) -> None:
+    stream = client.images.edit(
+        model="painter", image=file("one.png", PNG), prompt="a hat", stream=True, partial_images=1
+    )
+    events = list(stream)
+    assert [event.type for event in events] == ["image_edit.partial_image", "image_edit.completed"]
+    assert {type(event).__name__ for event in events} == {"ImageEditPartialImageEvent", "ImageEditCompletedEvent"}
+
+
+def test_an_error_within_a_stream_is_raised(client: openai.OpenAI) -> None:
+    stream = client.images.generate(model="painter", prompt="a cat [[sandbox error=1]]", stream=True, partial_images=1)
+    with pytest.raises(openai.APIError, match="The server had an error"):
+        list(stream)
+
+
+def test_links_lead_to_the_images(keeping_product: Product) -> None:
+    client = openai.OpenAI(base_url=f"{keeping_product.url}/v1", api_key=keeping_product.demo["apiKey"], max_retries=0)
+    made = client.images.generate(model="painter", prompt="a cat", n=2, response_format="url")
+    assert made.data is not None
+    for image in made.data:
+        assert image.b64_json is None
+        answer = requests.get(image.url or "", timeout=5)
+        assert (answer.status_code, answer.content[:4]) == (200, b"\x89PNG")
+        assert answer.headers["Cache-Control"].startswith("private, max-age=35")
+        assert (answer.headers["X-Content-Type-Options"], answer.headers["Content-Type"]) == ("nosniff", "image/png")
+    assert requests.get(f"{made.data[0].url}0", timeout=5).status_code == 404
+
+
+def test_no_links_where_nothing_is_kept(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.images.generate(model="painter", prompt="a cat", response_format="url")
+    assert (caught.value.param, caught.value.code) == ("response_format", "zero_data_retention")
+
+
+def test_more_images_than_a_call_makes(client: openai.OpenAI) -> None:
+    made = client.images.generate(model="sketcher", prompt="a cat", n=3)
+    assert made.data is not None
+    assert [size_of(image.b64_json or "") for image in made.data] == [(64, 64)] * 3
+
+
 def test_errors_are_the_clients_own(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
         client.images.generate(model="painter", prompt="a cat", n=11)

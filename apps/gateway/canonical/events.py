@@ -92,6 +92,13 @@ class ImageMade(Event):
     url: str
 
 
+class PartialImage(Event):
+    """A picture while it is being made (a `data:` URL), the `index`-th of it, from 0: no part of the whole reply."""
+
+    url: str
+    index: int = 0
+
+
 class ResultsGiven(Event):
     """One value for each thing that was asked about, in order; what a value is depends on the kind of request.
 

@@ -18,6 +18,7 @@ from apps.gateway.canonical.events import (
     ImageMade,
     Logprobs,
     OpaqueDelta,
+    PartialImage,
     ReasoningDelta,
     RefusalDelta,
     Reply,
@@ -80,7 +81,7 @@ class ReplyBuilder:
     def _failed(self, event: Failed) -> None:
         raise event.error
 
-    def _nothing(self, event: Waiting) -> None:
+    def _nothing(self, event: Event) -> None:
         pass
 
     def reply(self) -> Reply:
@@ -106,6 +107,7 @@ _HANDLERS: dict[type[Event], Callable[[ReplyBuilder, Any], None]] = {
     OpaqueDelta: ReplyBuilder._opaque,
     Failed: ReplyBuilder._failed,
     Waiting: ReplyBuilder._nothing,
+    PartialImage: ReplyBuilder._nothing,
 }
 
 

@@ -31,3 +31,7 @@ class Drawing(msgspec.Struct, kw_only=True, omit_defaults=True):
     # Percent; of JPEG and WebP.
     output_compression: int | None = None
     moderation: str | None = None
+    # Of a stream: unfinished pictures that are sent ahead of each.
+    partial_images: int | None = None
+    # Whether the answer names addresses at which the gateway serves the pictures, in the place of the pictures.
+    as_links: bool = False

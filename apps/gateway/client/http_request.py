@@ -240,3 +240,5 @@ class ClientResponse(msgspec.Struct, eq=False):
     status: int
     headers: list[tuple[str, str]] = []
     body: Iterable[bytes] = ()
+    # Who may keep it, and for how long; None where nobody may.
+    cache_control: str | None = None

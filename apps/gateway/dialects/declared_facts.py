@@ -16,7 +16,7 @@ from apps.gateway.dialects.images import IN_CHAT, find_image_format
 from apps.gateway.dialects.images.provider.abilities import Abilities
 
 # Dialects that data files may name before the gateway speaks them: their models are listed, and never asked.
-NOT_SPOKEN: Final = frozenset({"bfl"})
+NOT_SPOKEN: Final[frozenset[str]] = frozenset()
 
 
 class NoFacts(msgspec.Struct, frozen=True):

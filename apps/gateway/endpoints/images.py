@@ -6,13 +6,15 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
+from apps.gateway.access.policy import find_policy
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.client.multipart import MULTIPART, read_form
-from apps.gateway.dialects.images.client import openai
+from apps.gateway.dialects.images.client import openai, openai_stream
 from apps.gateway.dialects.images.client.image_inputs import FormField
-from apps.gateway.endpoints.answering import answer_authenticated, complete_response
+from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
+from apps.gateway.endpoints.picture_links import LinkingWriter, check_links, wants_links
 from apps.gateway.pipeline import open_chat
 from apps.gateway.upstream.remote_file import MOST_INPUT_BYTES, UnfetchableError, fetch_picture
 from apps.kernel.errors import BodyTooLarge, InvalidRequest
@@ -44,9 +46,19 @@ def images_edits(request: ClientRequest) -> ClientResponse:
 
 
 def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -> ClientResponse:
-    return answer_authenticated(
-        request, route, openai, lambda token: complete_response(open_chat(request, route, token, read), openai)
-    )
+    def answer(token: str) -> ClientResponse:
+        def read_with_links(body: bytes) -> Chat:
+            chat = read(body)
+            if wants_links(chat):
+                check_links(find_policy(token))
+            return chat
+
+        run = open_chat(request, route, token, read_with_links)
+        if run.chat.stream:
+            return stream_response(run, openai_stream)
+        return complete_response(run, LinkingWriter(run) if wants_links(run.chat) else openai)
+
+    return answer_authenticated(request, route, openai, answer)
 
 
 def _read_form(request: ClientRequest, body: bytes) -> list[FormField]:

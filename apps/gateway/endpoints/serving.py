@@ -19,7 +19,8 @@ from apps.kernel.rest.routes import Route
 _REASONS = {499: "Client Closed Request", **{status.value: status.phrase for status in HTTPStatus}}
 
 # What Django's middleware says of every other answer (`kernel/rest/security_headers.py`).
-_SECURITY = [("Cache-Control", "no-store"), ("X-Content-Type-Options", "nosniff")]
+_NOT_KEPT = ("Cache-Control", "no-store")
+_SECURITY = [_NOT_KEPT, ("X-Content-Type-Options", "nosniff")]
 if settings.SECURE_HSTS_SECONDS:
     _SECURITY.append(("Strict-Transport-Security", f"max-age={settings.SECURE_HSTS_SECONDS}"))
 
@@ -30,6 +31,9 @@ def respond(
     """Serve a call straight from WSGI; `parameters` are what its path says beside the route's."""
     answer: ClientResponse = route.endpoint(ClientRequest(environ, route, parameters))
     answer.headers += _SECURITY
+    if answer.cache_control is not None:
+        answer.headers.remove(_NOT_KEPT)
+        answer.headers.append((_NOT_KEPT[0], answer.cache_control))
     start_response(f"{answer.status} {_REASONS.get(answer.status, 'Unknown')}", answer.headers)
     return answer.body
 
@@ -52,6 +56,8 @@ def view_of(routes: Iterable[Route]) -> Callable[..., HttpResponseBase]:
             response = StreamingHttpResponse(answer.body, status=answer.status)
         for name, value in answer.headers:
             response[name] = value
+        if answer.cache_control is not None:
+            response["Cache-Control"] = answer.cache_control
         return response
 
     # By which metrics tell views apart.

@@ -41,7 +41,7 @@ class AttachedFile(NamedTuple):
 
 
 class CallPart(NamedTuple):
-    """A part of a request that one call of a provider answers, and the number of values that it must answer with.
+    """A part of a request that one call of a provider answers, and how many values or pictures it must answer with.
 
     `find_fault` says what is wrong with that many values, None where nothing is; without it nothing can be.
     """
@@ -92,7 +92,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     # The request in the form in which this target can be asked.
     adapt_request: Callable[[Chat, Target], Chat]
-    # The calls that it takes where the answer is values (`ResultsGiven`); None for every other kind.
+    # The calls that it takes where one call gives no more than so many values (`ResultsGiven`) or pictures, none where
+    # one call answers it as it is; None for a kind that is always one call here.
     batches_of: Callable[[Chat, Offer], list[CallPart]] | None
     # Whether an answer may hold pictures, sound or vectors, and so be large.
     may_bring_media: Callable[[Chat, Offer], bool]

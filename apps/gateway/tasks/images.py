@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import partial
+
+from msgspec.structs import replace
 
 from apps.billing.pricing import cost_of
 from apps.catalog.offers import CatalogModel, Offer
@@ -17,13 +20,15 @@ from apps.gateway.canonical.images import Drawing
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.images import IN_CHAT, find_image_dialect, prepare_for_target
 from apps.gateway.dialects.images.provider.abilities import Need, abilities_of, needs_of
-from apps.gateway.tasks import AttachedFile, Requirement, Task
+from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_usage
 from apps.kernel.errors import ApiError, InternalError, InvalidRequest
 from apps.kernel.usage import Usage
 
 # What a model that draws writes beside its pictures.
 TOKENS_BESIDE_PICTURES = 1_024
+# Source: https://platform.openai.com/docs/guides/image-generation, "Partial images cost", read 2026-11-23.
+TOKENS_OF_PARTIAL_IMAGE = 100
 
 
 def draws(model: CatalogModel) -> bool:
@@ -52,7 +57,28 @@ def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
-    return [Requirement(need.name, _test_for(need), need.param) for need in needs_of(chat, chat.drawing or Drawing())]
+    needs = [Requirement(need.name, _test_for(need), need.param) for need in needs_of(chat, chat.drawing or Drawing())]
+    if (count := _count_pictures(chat)) > 1:
+        needs.insert(0, Requirement(f"{count} images at a time", partial(_may_be_asked_together, chat), "n"))
+    return needs
+
+
+def _may_be_asked_together(chat: Chat, offer: Offer) -> bool:
+    """Return whether all pictures can be had: by several calls only where their sum costs what its parts cost."""
+    return not _batches_of(chat, offer) or not (offer.prices.request or offer.prices.tiers)
+
+
+def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
+    """Return the calls that it takes to make all pictures; none where one call makes them."""
+    abilities = abilities_of(offer.facts)
+    if abilities is None or (count := _count_pictures(chat)) == 1:
+        return []
+    # Events of a stream do not say of which picture they are.
+    most = 1 if chat.stream and "stream" in abilities.takes else abilities.most
+    if count <= most:
+        return []
+    sizes = [min(most, count - first) for first in range(0, count, most)]
+    return [CallPart(replace(chat, n=size if size > 1 else None), size) for size in sizes]
 
 
 def _test_for(need: Need) -> Callable[[Offer], bool]:
@@ -77,7 +103,13 @@ def _list_price(chat: Chat, offer: Offer) -> Decimal:
 
 
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
-    return estimate_usage(prompt_tokens, TOKENS_BESIDE_PICTURES, _count_pictures(chat), offer.prices)
+    calls = len(_batches_of(chat, offer)) or 1
+    usage = estimate_usage(prompt_tokens * calls, TOKENS_BESIDE_PICTURES * calls, _count_pictures(chat), offer.prices)
+    partial_images = chat.drawing.partial_images or 0 if chat.drawing is not None and chat.stream else 0
+    if not partial_images or not usage.image_output:
+        return usage
+    tokens = partial_images * TOKENS_OF_PARTIAL_IMAGE * _count_pictures(chat)
+    return replace(usage, image_output=usage.image_output + tokens)
 
 
 def _files_to_screen(chat: Chat) -> Sequence[AttachedFile]:
@@ -110,7 +142,7 @@ TASK = Task(
     files_to_screen=_files_to_screen,
     path_for_client=None,
     adapt_request=prepare_for_target,
-    batches_of=None,
+    batches_of=_batches_of,
     may_bring_media=lambda chat, offer: True,
     fetches_pictures=True,
     find_missing_result=_find_missing_result,

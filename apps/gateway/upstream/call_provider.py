@@ -35,16 +35,17 @@ from apps.gateway.parallel_calls import calls_of
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.preferences import refused_strictly
 from apps.gateway.tasks import CallPart, task_of
-from apps.gateway.upstream.batches import check_results, join_batches
+from apps.gateway.upstream.batches import join_batches
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 from apps.gateway.upstream.json_repair import JsonRepair
-from apps.gateway.upstream.made_pictures import fetch_pictures
 from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
+from apps.gateway.upstream.picture_calls import make_pictures
 from apps.gateway.upstream.remote_media import RemoteMedia
-from apps.gateway.upstream.response_bounds import bounds_of, check_event, read_within
+from apps.gateway.upstream.response_bounds import bounds_of, check_event
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
-from apps.gateway.upstream.timeouts import default_timeouts
+from apps.gateway.upstream.timeouts import default_timeouts, timeouts_within
+from apps.gateway.upstream.whole_answer import read_whole_answer
 from apps.kernel.offload import offload
 
 
@@ -89,6 +90,11 @@ class ProviderCall(msgspec.Struct, eq=False):
         return f"ProviderCall({self.candidate.mapping})"
 
     @property
+    def timeouts(self) -> Timeouts:
+        """The seconds that it may take."""
+        return timeouts_within(self.first_byte_timeout, self.timeout)
+
+    @property
     def has_content(self) -> bool:
         """Whether content has come: from then on there is no failover."""
         return self.first_content_at is not None
@@ -106,11 +112,12 @@ class ProviderCall(msgspec.Struct, eq=False):
         dialect = task.find_dialect(self.chat, self.candidate.offer)
         if dialect is None:
             raise UpstreamFailure("client_error", f"the wire format of {self.candidate.provider_id} is not spoken here")
-        if task.batches_of is not None:
-            batches = task.batches_of(self.chat, self.candidate.offer)
-            if len(batches) > 1:
-                return self._batched(batches, dialect)
-            self.part = batches[0]
+        if task.batches_of is not None and (parts := task.batches_of(self.chat, self.candidate.offer)):
+            if self.chat.drawing is not None:
+                return make_pictures(self, parts)
+            if len(parts) > 1:
+                return self._batched(parts, dialect)
+            self.part = parts[0]
             self.chat = self.part.chat
         target = target_of(self.candidate)
         answer = self._answer(dialect, target)
@@ -164,7 +171,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             opened = yield from open_exchange(
                 self.candidate,
                 request,
-                self._timeouts(),
+                self.timeouts,
                 self.client_disconnect,
                 cdn_loop=self.cdn_loop,
                 new_connection=self.new_connection,
@@ -173,7 +180,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             self.status = response.status
             begun = self.has_content
             held: list[Event] = []
-            for event in undo_rewrites(self._events(dialect, response), target):
+            for event in undo_rewrites(self._events(request, opened), target):
                 if type(event) is Failed:
                     raise failure_from_error(event.error)
                 if type(event) is ReasoningDelta:
@@ -251,20 +258,15 @@ class ProviderCall(msgspec.Struct, eq=False):
         if self.strict and target.dropped_fields:
             raise refused_strictly(target.dropped_fields)
 
-    def _events(self, dialect: ProviderDialect, response: UpstreamResponse) -> Iterator[Event]:
+    def _events(self, request: ProviderRequest, opened: OpenExchange) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""
         bounds = bounds_of(self.chat, self.candidate.offer)
-        if not self.chat.stream:
-            with self.client_disconnect.raise_while_waiting():
-                body = response.read(bounds.reply, self.hold_answer)
-                events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
-            if self.part is not None:
-                events = check_results(events, self.part)
-            yield from fetch_pictures(events, self.client_disconnect) if task_of(self.chat).fetches_pictures else events
+        if not request.chat.stream:
+            yield from read_whole_answer(self, request, opened, bounds)
             return
-        pieces, look = self._interruptible(response), partial(check_event, bounds=bounds)
+        pieces, look = self._interruptible(opened.response), partial(check_event, bounds=bounds)
         try:
-            yield from dialect.read_events(frames_of(dialect.FRAMING)(pieces, bounds.event, look))
+            yield from request.dialect.read_events(frames_of(request.dialect.FRAMING)(pieces, bounds.event, look))
         except BrokenFrames as error:
             raise UpstreamFailure("network", str(error)) from error
 
@@ -276,15 +278,6 @@ class ProviderCall(msgspec.Struct, eq=False):
             if piece is None:
                 return
             yield piece
-
-    def _timeouts(self) -> Timeouts:
-        usual = default_timeouts()
-        if self.timeout is not None:
-            first_byte, total = min(usual.first_byte, self.timeout), min(usual.total, self.timeout)
-            usual = replace(usual, first_byte=first_byte, total=total)
-        if self.first_byte_timeout is None:
-            return usual
-        return replace(usual, first_byte=min(usual.first_byte, self.first_byte_timeout))
 
 
 # What may come before an answer begins.

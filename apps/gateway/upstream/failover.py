@@ -192,8 +192,9 @@ class Failover(msgspec.Struct, eq=False):
     def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Return the events of the current attempt, raced with a second one where the request is hedged."""
         first = self.current_call
-        if first is None or self.hedge is None or not self.chat.stream or (self.chat.n or 1) > 1:
-            # Several answers at a time are several calls, maybe: what a second round would cost is not held.
+        one_text = self.chat.stream and (self.chat.n or 1) == 1 and self.chat.drawing is None
+        if first is None or self.hedge is None or not one_text:
+            # Several answers may be several calls, and pictures are paid each: a second round is not held.
             return iter(()) if first is None else first.events()
         delay = self.hedge.delay(CIRCUIT_BREAKERS.stats(first.candidate.mapping).p95_latency)
         if delay is None or not self.hedge.allows(first.candidate, self.prompt_tokens):

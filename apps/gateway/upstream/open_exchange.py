@@ -35,6 +35,7 @@ class ProviderRequest(msgspec.Struct, frozen=True):
     target: Target
     body: bytes
     url_for: Callable[[str], str]
+    method: str = "POST"
 
 
 class OpenExchange(msgspec.Struct, frozen=True):
@@ -43,6 +44,8 @@ class OpenExchange(msgspec.Struct, frozen=True):
     response: UpstreamResponse
     secret: str
     presented: dict[str, str]
+    # Where it was asked.
+    url: str
 
     def __repr__(self) -> str:
         """Show nothing that was presented."""
@@ -77,10 +80,12 @@ def open_exchange(
         if own_address:
             headers[loop_detection.HEADER] = loop_detection.append_own_token(cdn_loop)
         with client_disconnect.raise_while_waiting():
-            presented = authorize(provider.auth, secret, SignableRequest("POST", url, headers, request.body))
+            presented = authorize(provider.auth, secret, SignableRequest(request.method, url, headers, request.body))
             headers |= presented
             ip = pinned_ip(url) if own_address else None
-        sending = connection_pool.send("POST", url, headers, request.body, timeouts, ip, new_connection=new_connection)
+        sending = connection_pool.send(
+            request.method, url, headers, request.body, timeouts, ip, new_connection=new_connection
+        )
         with closing(sending):
             while True:
                 try:
@@ -91,7 +96,7 @@ def open_exchange(
                     break
                 yield Waiting()
         if 200 <= response.status < 300:
-            return OpenExchange(response, secret, presented)
+            return OpenExchange(response, secret, presented, url)
         raise _refusal(request.dialect, response)
     except UpstreamFailure as failure:
         failure.redact(collect_secrets(secret, presented))

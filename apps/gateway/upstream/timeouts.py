@@ -7,6 +7,7 @@ from functools import cache
 from django.conf import settings
 from django.core.signals import setting_changed
 from django.dispatch import receiver
+from msgspec.structs import replace
 
 from apps.gateway.upstream.http_response import Timeouts
 
@@ -21,6 +22,14 @@ def default_timeouts() -> Timeouts:
         total=settings.UPSTREAM_TOTAL_TIMEOUT,
         tick=settings.HEARTBEAT_INTERVAL,
     )
+
+
+def timeouts_within(first_byte: float | None, total: float | None) -> Timeouts:
+    """Return the timeouts of a call, which may be shorter than usual until its first byte, and altogether."""
+    usual = default_timeouts()
+    if total is not None:
+        usual = replace(usual, first_byte=min(usual.first_byte, total), total=min(usual.total, total))
+    return usual if first_byte is None else replace(usual, first_byte=min(usual.first_byte, first_byte))
 
 
 @receiver(setting_changed)

@@ -37,17 +37,16 @@ RERANK = Chat(
     reranking=Reranking(top_n=1),
 )
 MODERATIONS = Chat(model="m", messages=SAID, task="moderations", moderation=Moderation())
+COMPLETIONS = replace(CHAT, task="completions")
 CHATS: dict[TaskName, Chat] = {
     "chat": CHAT,
+    "completions": COMPLETIONS,
     "images": IMAGES,
     "embeddings": EMBEDDINGS,
     "rerank": RERANK,
     "moderations": MODERATIONS,
 }
 DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}, "rerank": {"dialect": "jina"}}
-COMPLETIONS = replace(CHAT, task="completions")
-CHATS = {"chat": CHAT, "completions": COMPLETIONS, "images": IMAGES, "embeddings": EMBEDDINGS}
-DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}}
 DRAWS_IN_CHAT = {"images": {"dialect": "chat"}}
 
 
@@ -66,7 +65,7 @@ def test_each_kind_answers_each_question(name: TaskName) -> None:
     assert kind.usage_before_answer(chat, 7, one).prompt_tokens == 7
     assert isinstance(kind.adapt_request(chat, target), Chat)
     assert kind.find_missing_result(1, Finished(reason="stop")) is None
-    assert (kind.batches_of is None) == (name in {"chat", "images"})
+    assert (kind.batches_of is None) == (name in {"chat", "completions"})
     assert kind.usage_without_counts(chat, 7, 3, 0, PriceCard(input=Decimal(1))).estimated is True
     assert {type(answer) for answer in (kind.fits_context, kind.writes_tokens, kind.fetches_pictures)} == {bool}
 

@@ -13,6 +13,8 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects import ProviderDialect, find_dialect
 from apps.gateway.dialects.images.provider.abilities import abilities_of
@@ -30,9 +32,14 @@ def find_image_dialect(facts: Mapping[str, Any], chat_dialect: str) -> ProviderD
 
 
 def prepare_for_target(chat: Chat, target: Target) -> Chat:
-    """Return a chat as its target is to be asked: a model that makes images in chats gets a chat."""
+    """Return a chat as its target is to be asked: a model that makes images in chats gets a chat, and one that does not
+    stream them is asked for them whole, also where the client gets a stream."""
     abilities = abilities_of(target.facts)
-    return image_request_as_chat(chat, target) if abilities is not None and abilities.dialect == IN_CHAT else chat
+    if abilities is None:
+        return chat
+    if chat.stream and "stream" not in abilities.takes:
+        chat = replace(chat, stream=False)
+    return image_request_as_chat(chat, target) if abilities.dialect == IN_CHAT else chat
 
 
 @cache

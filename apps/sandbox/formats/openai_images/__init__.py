@@ -1,4 +1,4 @@
-"""OpenAI's images: `POST /v1/images/generations` in JSON and `/v1/images/edits` as a form; answers are whole."""
+"""OpenAI's images: `POST /v1/images/generations` in JSON, `/v1/images/edits` as a form; plain, and as a stream."""
 
 from __future__ import annotations
 

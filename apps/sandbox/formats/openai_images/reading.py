@@ -33,6 +33,8 @@ class _Generation(Struct, forbid_unknown_fields=True):
     output_format: Literal["png", "jpeg", "webp"] = "png"
     output_compression: Annotated[int, Meta(ge=0, le=100)] = 100
     user: str = ""
+    stream: bool = False
+    partial_images: Annotated[int, Meta(ge=0, le=3)] = 0
 
 
 class _Edit(_Generation, forbid_unknown_fields=True):
@@ -64,6 +66,8 @@ def read_request(path: str, body: bytes) -> Conversation:
         choices=asked.n,
         picture=USUAL_SIZE if asked.size == "auto" else asked.size,
         only_pictures=True,
+        streamed=asked.stream,
+        partial_images=asked.partial_images,
     )
 
 

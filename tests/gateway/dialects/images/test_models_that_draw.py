@@ -66,7 +66,7 @@ def test_an_edit_brings_the_pictures_as_parts(gemini: Caller) -> None:
 
 @pytest.mark.parametrize(
     ("fields", "param"),
-    [({"n": 2}, "n"), ({"quality": "hd"}, "quality"), ({"aspect_ratio": "7:4"}, "aspect_ratio")],
+    [({"quality": "hd"}, "quality"), ({"aspect_ratio": "7:4"}, "aspect_ratio")],
 )
 def test_what_it_cannot_do_is_named(gemini: Caller, fields: dict[str, Any], param: str) -> None:
     response = generate(gemini, model=f"google/{IMAGE}", **fields)

@@ -63,7 +63,7 @@ def told(event: Event) -> Any:
 
 
 def test_every_format_is_found_by_its_name() -> None:
-    assert set(FORMATS) == {"openai", "stability", "dashscope"}
+    assert set(FORMATS) == {"openai", "stability", "dashscope", "bfl"}
     assert all(find_image_dialect({"images": {"dialect": name}}, "openai") is FORMATS[name] for name in FORMATS)
     assert find_image_dialect({}, "openai") is None
     assert find_image_dialect({"images": {"dialect": "image_request"}}, "openai") is None

@@ -1,7 +1,7 @@
 """OpenAI Images, client side: reads requests for generations and edits, writes replies.
 
 Knows the format's fields, their ranges and the specification's words for refusals. Must never fetch anything, nor know
-models or providers. Inputs are read in `client_inputs.py`.
+models or providers. Inputs are read in `image_inputs.py`, streams written in `openai_stream.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from apps.gateway.dialects.openai.shared.wire import encode
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.usage import Usage
 
-__all__ = ["read_edit", "read_edit_form", "read_generation", "write_error", "write_reply"]
+__all__ = ["read_edit", "read_edit_form", "read_generation", "usage_object", "write_error", "write_reply"]
 
 AUTO = "auto"
 MOST_IMAGES = 10
@@ -65,15 +65,20 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
     for choice in reply.choices:
         own = choice.extra.get(NAME_OF_EXTRAS, {})
         revised = {"revised_prompt": own["revised_prompt"]} if "revised_prompt" in own else {}
-        data += [{"b64_json": url.partition(",")[2], **revised} for url in choice.images]
+        data += [{**_picture(url), **revised} for url in choice.images]
     wire: Record = {"created": reply.created, "data": data}
     drawing = chat.drawing or Drawing()
     asked = {name: value for name in ECHOED if (value := getattr(drawing, name)) is not None}
     wire |= asked if drawing.edits else {}
     wire |= reply.extra.get(NAME_OF_EXTRAS, {})
     if summary.usage.total_tokens and not summary.usage.estimated:
-        wire["usage"] = _usage(summary.usage)
+        wire["usage"] = usage_object(summary.usage)
     return encode(wire)
+
+
+def _picture(url: str) -> Record:
+    """Return a picture as it is told: its bytes, or the address at which the gateway serves it."""
+    return {"b64_json": url.partition(",")[2]} if url.startswith("data:") else {"url": url}
 
 
 def _refusing(read: Callable[[], Chat]) -> Chat:
@@ -104,10 +109,11 @@ def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = No
             unknown.append(name)
     if "prompt" not in known:
         raise Malformed("Required", "prompt")
-    _refuse_streams(known)
+    _check_stream(known)
     config: Record = known.get("image_config") or {}
     options = {name: known[name] for name in _OPTIONS if known.get(name) not in (None, AUTO)}
-    drawing = Drawing(edits=edits, mask=mask, **options)
+    drawing = Drawing(edits=edits, mask=mask, **options, as_links=known.get("response_format") == "url")
+    drawing.partial_images = known.get("partial_images")
     drawing.aspect_ratio = drawing.aspect_ratio or config.get("aspect_ratio")
     drawing.resolution = config.get("image_size")
     drawing.quality = drawing.quality or config.get("image_quality")
@@ -115,6 +121,7 @@ def _read(wire: Record, *, edits: bool, inputs: list[str], mask: str | None = No
         model=known.get("model") or AUTO,
         messages=[Message(role="user", parts=[*map(_image, inputs), Text(text=known["prompt"])])],
         n=_count(known.get("n"), config.get("n")),
+        stream=bool(known.get("stream")),
         seed=config.get("seed"),
         user=known.get("user"),
         # Not sent on: what nobody here knows could change what an image costs.
@@ -134,13 +141,14 @@ def _count(stated: int | None, configured: int | None) -> int | None:
     return stated if stated is not None else configured
 
 
-def _refuse_streams(known: dict[str, Any]) -> None:
-    """Refuse a stream: an answer here is whole."""
-    for name in ("stream", "partial_images"):
-        if known.get(name):
-            raise InvalidRequest(
-                f"Images are not streamed: {name} is not supported", code="unsupported_feature", param=name
-            )
+def _check_stream(known: dict[str, Any]) -> None:
+    """Refuse what no stream has."""
+    if known.get("stream") and known.get("response_format") == "url":
+        raise InvalidRequest(
+            "response_format must be b64_json: events of a stream hold the images themselves",
+            code="unsupported_feature",
+            param="response_format",
+        )
 
 
 def _typed(wire: dict[str, str]) -> Record:
@@ -170,12 +178,6 @@ def _aspect_ratio(value: Any) -> str:
     if value == AUTO or (isinstance(value, str) and ":" in value and ratio_of(value) is not None):
         return str(value)
     raise Malformed("must be WIDTH:HEIGHT, such as 16:9")
-
-
-def _b64_json(value: Any) -> str:
-    if value == "b64_json":
-        return str(value)
-    raise Malformed("must be b64_json")
 
 
 def _model(value: Any) -> str:
@@ -211,7 +213,7 @@ _GENERATION: dict[str, Reader[Any]] = {
     "aspect_ratio": _aspect_ratio,
     "quality": one_of(*_QUALITIES),
     "style": one_of("vivid", "natural"),
-    "response_format": _b64_json,
+    "response_format": one_of("b64_json", "url"),
     "background": one_of("transparent", "opaque", AUTO),
     "output_format": one_of("png", "jpeg", "webp"),
     "output_compression": integer(0, 100),
@@ -224,7 +226,8 @@ _GENERATION: dict[str, Reader[Any]] = {
 _EDIT: dict[str, Reader[Any]] = _GENERATION | {"input_fidelity": one_of("high", "low")}
 
 
-def _usage(usage: Usage) -> Record:
+def usage_object(usage: Usage) -> Record:
+    """Return counts as clients read them."""
     return {
         "input_tokens": usage.prompt_tokens,
         "input_tokens_details": {

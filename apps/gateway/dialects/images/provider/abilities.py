@@ -35,11 +35,13 @@ ImageOption = Literal[
     "resolution",
     "response_format",
     "seed",
+    "stream",
     "style",
     "user",
 ]
 Size = Annotated[str, Meta(pattern=r"^\d{2,5}x\d{2,5}$")]
 Ratio = Annotated[str, Meta(pattern=r"^\d{1,2}(\.\d)?:\d{1,2}(\.\d)?$")]
+Host = Annotated[str, Meta(pattern=r"^[a-z0-9-]+(\.[a-z0-9-]+)+$", max_length=253)]
 Word = Annotated[str, Meta(min_length=1, max_length=40)]
 
 
@@ -49,8 +51,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
     dialect: Annotated[
         str,
         fact(
-            "the image dialect: `openai` (its images API), `stability`, `dashscope`; or `chat`, a model that generates "
-            "images when it is chatted to in the provider's usual dialect"
+            "the image dialect: `openai` (its images API), `stability`, `dashscope`, `bfl`; or `chat`, a model that "
+            "generates images when it is chatted to in the provider's usual dialect"
         ),
     ]
     path: Annotated[
@@ -61,6 +63,13 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
             pattern=r"^[a-z0-9/_-]{0,80}$",
         ),
     ] = ""
+    hosts: Annotated[
+        tuple[Host, ...],
+        fact(
+            "hosts of the provider, each with all below it, where its jobs are asked after and its images lie (`bfl`), "
+            "beside the one that is asked"
+        ),
+    ] = ()
     most: Annotated[int, fact("how many images it makes at a time", ge=1, le=10)] = 1
     inputs: Annotated[int, fact("how many images it works from; 0: it only makes new ones", ge=0, le=16)] = 0
     takes: Annotated[
@@ -68,7 +77,8 @@ class Abilities(msgspec.Struct, frozen=True, kw_only=True):
         fact(
             "`mask`, `background` (transparent), `any_size` (multiples of 16); hints that are dropped otherwise: "
             "`style`, `input_fidelity`, `output_compression`, `moderation`, `seed`, `user`; `resolution` "
-            "(`image_config.image_size`); `response_format`, `model`: must be stated there"
+            "(`image_config.image_size`); `response_format`, `model`: must be stated there; `stream`: streams, with "
+            "partial images"
         ),
     ] = frozenset()
     sizes: Annotated[tuple[Size, ...], fact("sizes that it makes exactly")] = ()
@@ -102,14 +112,13 @@ def abilities_of(facts: Mapping[str, Any]) -> Abilities | None:
 
 
 def needs_of(chat: Chat, drawing: Drawing) -> list[Need]:
-    """Return what a model must be able to do for a request; mere wishes are not among it."""
+    """Return what a model must be able to do for a request; mere wishes are not among it, nor is how many images a
+    call makes: there may be several calls."""
     needs: list[Need] = []
     inputs = sum(isinstance(part, Image) for message in chat.messages for part in message.parts)
     if drawing.edits:
         needs.append(Need("image editing", "images", lambda model: model.inputs > 0))
         needs.append(Need(f"{inputs} images to work from", "images", lambda model: model.inputs >= inputs))
-    if (count := chat.n or 1) > 1:
-        needs.append(Need(f"{count} images at a time", "n", lambda model: model.most >= count))
     if drawing.mask is not None:
         needs.append(Need("a mask", "mask", lambda model: "mask" in model.takes))
     if (quality := drawing.quality) not in (None, "standard"):

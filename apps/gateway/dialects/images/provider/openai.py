@@ -8,9 +8,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from msgspec.structs import asdict
+
 from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.events import Event, Finished, ImageMade, OpaqueDelta, Started, UsageReported
-from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
+from apps.gateway.canonical.events import (
+    Event,
+    Failed,
+    Finished,
+    ImageMade,
+    OpaqueDelta,
+    PartialImage,
+    Started,
+    UsageReported,
+    Waiting,
+)
+from apps.gateway.dialects.answer_errors import read_answer, truncated_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.image_answer import ECHOED, NAME_OF_EXTRAS, media_type_of
 from apps.gateway.dialects.images.provider.image_request import Asked, asked_of, drawing_of
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
@@ -22,6 +34,7 @@ NAME: Final = "openai"
 FRAMING: Final = "sse"
 # No answer has a billion tokens; a count beyond is a provider's bug.
 _MOST = 10**9
+_DONE: Final = b"[DONE]"
 
 __all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", "read_reply", "write_request"]
 
@@ -35,7 +48,7 @@ def headers(chat: Chat, target: Target) -> dict[str, str]:
     """Return the content type of a form, which names its boundary."""
     if not drawing_of(chat).edits:
         return {}
-    return {"Content-Type": f"{MULTIPART}; boundary={boundary_of(_fields(asked_of(chat, target), target))}"}
+    return {"Content-Type": f"{MULTIPART}; boundary={boundary_of(_fields(asked_of(chat, target), chat, target))}"}
 
 
 def write_request(chat: Chat, target: Target) -> bytes:
@@ -44,9 +57,9 @@ def write_request(chat: Chat, target: Target) -> bytes:
     if asked.edits and "moderation" in asked.options:
         target.note_dropped("moderation", "edits have no such option")
     if asked.edits:
-        fields = _fields(asked, target)
+        fields = _fields(asked, chat, target)
         return write_form(fields, boundary_of(fields))
-    return encode({"model": target.model_name, "prompt": asked.prompt, **_options(asked)})
+    return encode({"model": target.model_name, "prompt": asked.prompt, **_options(asked), **_streaming(chat)})
 
 
 def read_reply(body: bytes) -> Iterator[Event]:
@@ -66,8 +79,7 @@ def read_reply(body: bytes) -> Iterator[Event]:
     if not isinstance(data, list):
         yield unreadable_answer("The provider sent an answer without images")
         return
-    created = answer.get("created")
-    yield Started(created=created if isinstance(created, int) and created > 0 else 0)
+    yield Started(created=_created(answer, "created"))
     echo = {name: answer[name] for name in ECHOED if isinstance(answer.get(name), str)}
     if echo:
         yield OpaqueDelta(dialect=NAME_OF_EXTRAS, data=echo, of="reply")
@@ -87,8 +99,70 @@ def read_reply(body: bytes) -> Iterator[Event]:
 
 
 def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of a streamed answer: none is ever asked for."""
-    yield unreadable_answer("The provider streamed what was not to be streamed")
+    """Yield the events of a streamed answer, whose pictures come one after the other, with unfinished ones ahead.
+
+    Counts come with each picture. One that cannot be read, or holds an error, ends with `Failed`.
+    """
+    begun, made, used = False, 0, Usage()
+    for told in _told_in(frames):
+        if isinstance(told, Event):
+            yield told
+            if type(told) is Failed:
+                return
+            continue
+        url = _url_of(told, media_type_of(_word(told, "output_format")))
+        if url is None:
+            continue
+        if not begun:
+            begun = True
+            yield Started(created=_created(told, "created_at"))
+        kind = _word(told, "type") or ""
+        if kind.endswith(".partial_image"):
+            yield PartialImage(choice=made, url=url, index=_count(told, "partial_image_index"))
+        elif kind.endswith(".completed"):
+            if echo := {name: word for name in ECHOED if (word := _word(told, name))}:
+                yield OpaqueDelta(dialect=NAME_OF_EXTRAS, data=echo, of="reply")
+            yield ImageMade(choice=made, url=url)
+            yield Finished(choice=made, reason="stop")
+            made += 1
+            used = _added(used, _read_usage(told.get("usage"), 1))
+    if not made:
+        yield truncated_answer()
+    elif used.total_tokens:
+        yield UsageReported(usage=used)
+
+
+def _told_in(frames: Iterable[bytes]) -> Iterator[Any]:
+    """Yield what each frame holds; of silence and of errors the event that it amounts to, of which `Failed` is last."""
+    for frame in frames:
+        if frame == _DONE:
+            return
+        if not frame:
+            yield Waiting()
+            continue
+        try:
+            told = read_answer(frame)
+        except ValueError:
+            yield unreadable_answer("The provider sent what is not JSON")
+            return
+        failure = find_failure(told)
+        yield failed(told, failure) if failure else told
+
+
+def _added(used: Usage, more: Usage | None) -> Usage:
+    """Return two counts together."""
+    if more is None:
+        return used
+    total = {name: count + getattr(more, name) for name, count in asdict(used).items()}
+    return Usage(**{**total, "estimated": False})
+
+
+def _streaming(chat: Chat) -> dict[str, Any]:
+    """Return what asks for a stream."""
+    if not chat.stream:
+        return {}
+    partial_images = drawing_of(chat).partial_images
+    return {"stream": True} if partial_images is None else {"stream": True, "partial_images": partial_images}
 
 
 def _options(asked: Asked) -> dict[str, Any]:
@@ -100,10 +174,11 @@ def _options(asked: Asked) -> dict[str, Any]:
     return options | (edited if asked.edits else asked.options)
 
 
-def _fields(asked: Asked, target: Target) -> list[Field]:
+def _fields(asked: Asked, chat: Chat, target: Target) -> list[Field]:
     """Return the fields of a form; several images are an array, as OpenAI's own clients write it."""
     fields: list[Field] = [("model", target.model_name), ("prompt", asked.prompt)]
-    fields += [(name, str(value)) for name, value in _options(asked).items()]
+    options = _options(asked) | _streaming(chat)
+    fields += [(name, "true" if value is True else str(value)) for name, value in options.items()]
     name = "image" if len(asked.inputs) == 1 else "image[]"
     fields += [(name, picture) for picture in asked.inputs]
     if asked.mask is not None:
@@ -140,6 +215,17 @@ def _read_usage(reported: Any, made: int) -> Usage | None:
         image_output=written - text_out,
         images=made,
     )
+
+
+def _created(record: dict[str, Any], name: str) -> int:
+    """Return a time in Unix seconds, 0 where there is none."""
+    value = record.get(name)
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def _word(record: Any, name: str) -> str | None:
+    value = record.get(name) if isinstance(record, dict) else None
+    return value if isinstance(value, str) and value else None
 
 
 def _count(record: Any, name: str) -> int:

@@ -1,0 +1,173 @@
+"""Picture calls: more pictures than one call of a provider makes, by several calls at once, joined in order.
+
+Each call's pictures are passed on as they come, under the numbers that they have in the whole. Where some calls fail,
+the answer is what the others made, is billed for that, and ends as one that was cut short; where all fail, another
+provider may be asked. Counts are added up, and estimated for a call without any. Knows events. Must never know a wire
+format.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import gevent
+import msgspec
+from gevent.queue import Empty, Queue
+from msgspec.structs import asdict, replace
+
+from apps.gateway.canonical.chat import DroppedField
+from apps.gateway.canonical.events import (
+    Event,
+    Finished,
+    ImageMade,
+    OpaqueDelta,
+    ReasoningDelta,
+    Started,
+    TextDelta,
+    UsageReported,
+    Waiting,
+)
+from apps.gateway.failures import StaleConnection, UpstreamFailure
+from apps.gateway.tasks import CallPart, task_of
+from apps.gateway.token_estimate import token_weight, tokens_from_weight
+from apps.gateway.upstream.batches import MOST_AT_ONCE
+from apps.gateway.upstream.timeouts import default_timeouts
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.usage import Usage
+
+if TYPE_CHECKING:
+    from apps.gateway.upstream.call_provider import ProviderCall
+
+
+class _Branch(msgspec.Struct, eq=False):
+    """One call: the number of its first picture in the whole, how many it is to make, and what came of it."""
+
+    call: Any
+    first: int
+    pictures: int
+    made: int = 0
+    # What was written beside them, as `token_weight` weighs it, and what the provider counted.
+    written: int = 0
+    usage: Usage | None = None
+    failure: UpstreamFailure | InvalidRequest | None = None
+
+
+def make_pictures(call: ProviderCall, parts: Sequence[CallPart]) -> Iterator[Event]:
+    """Yield the answers to all parts as one. Raises what the first call raised where no call made a picture."""
+    firsts = accumulate((part.results for part in parts), initial=0)
+    branches = [
+        _Branch(replace(call, chat=part.chat, calls=1), first, part.results)
+        for part, first in zip(parts, firsts, strict=False)
+    ]
+    begun = False
+    try:
+        for branch, event in _arriving(branches, call):
+            if branch is None:
+                yield event
+                continue
+            if not call.has_content:
+                call.losses, call.notices = branch.call.losses, branch.call.notices
+                call.status, call.calls = branch.call.status, len(branches)
+                call.first_content_at = branch.call.first_content_at
+            for told in _told(branch, event, begun=begun):
+                begun = True
+                yield told
+        failures = [branch.failure for branch in branches if branch.failure is not None]
+        if failures and not any(branch.made for branch in branches):
+            raise failures[0]
+        if failures:
+            lacking = sum(branch.pictures - branch.made for branch in branches if branch.failure is not None)
+            call.notices = [*call.notices, DroppedField("n", f"{lacking} images could not be made: {failures[0]}")]
+            yield from _ends_of_lost(branches)
+        yield UsageReported(usage=_sum(branches, call))
+    finally:
+        call.bytes_received += sum(branch.call.bytes_received for branch in branches)
+
+
+def _arriving(branches: Sequence[_Branch], call: ProviderCall) -> Generator[tuple[_Branch | None, Event], None, None]:
+    """Yield the events of all calls, each with the call that it is of, `Waiting` with none, until all have ended."""
+    arrived: Queue[tuple[_Branch, Event | Exception | None]] = Queue()
+    waiting = deque(branches)
+
+    def work() -> None:
+        while waiting:
+            branch = waiting.popleft()
+            try:
+                for event in _events_of(branch):
+                    arrived.put((branch, event))
+            except (UpstreamFailure, InvalidRequest) as failure:
+                branch.failure = failure
+            except Exception as error:  # noqa: BLE001 - raised again where answers are joined
+                arrived.put((branch, error))
+            arrived.put((branch, None))
+
+    running = [gevent.spawn(work) for _ in range(min(len(branches), MOST_AT_ONCE))]
+    left = len(branches)
+    try:
+        while left:
+            with call.client_disconnect.raise_while_waiting():
+                try:
+                    branch, event = arrived.get(timeout=default_timeouts().tick)
+                except Empty:
+                    yield None, Waiting()
+                    continue
+            if isinstance(event, Exception):
+                raise event
+            if event is None:
+                left -= 1
+            else:
+                yield branch, event
+    finally:
+        gevent.killall(running, timeout=1)
+
+
+def _events_of(branch: _Branch) -> Iterator[Event]:
+    """Yield a call's events, but for silence; it is made once more where nobody was at the end of its connection."""
+    try:
+        with closing(branch.call.events()) as events:
+            yield from (event for event in events if type(event) is not Waiting)
+    except StaleConnection:
+        if branch.call.new_connection:
+            raise
+        branch.call = replace(branch.call, new_connection=True)
+        yield from _events_of(branch)
+
+
+def _told(branch: _Branch, event: Event, *, begun: bool) -> list[Event]:
+    """Return what is told of a call's event: of what there is once an answer, that of the call that came first."""
+    kind = type(event)
+    if isinstance(event, UsageReported):
+        branch.usage = event.usage
+        return []
+    if kind is Started or (isinstance(event, OpaqueDelta) and event.of == "reply"):
+        return [] if begun and kind is Started else [event]
+    if kind is ImageMade:
+        branch.made += 1
+    elif isinstance(event, TextDelta | ReasoningDelta):
+        branch.written += token_weight(event.text)
+    return [replace(event, choice=event.choice + branch.first)]
+
+
+def _ends_of_lost(branches: Sequence[_Branch]) -> Iterator[Event]:
+    """Yield the ends of the pictures that nobody made: an answer that lacks some is not kept for others."""
+    for branch in branches:
+        if branch.failure is not None:
+            for number in range(branch.made, branch.pictures):
+                yield Finished(choice=branch.first + number, reason="length")
+
+
+def _sum(branches: Sequence[_Branch], call: ProviderCall) -> Usage:
+    estimate, prices = task_of(call.chat).usage_without_counts, call.candidate.offer.prices
+    total: dict[str, Any] = {}
+    for branch in branches:
+        if branch.failure is not None and not branch.made:
+            continue
+        written = tokens_from_weight(branch.written)
+        used = branch.usage or estimate(call.chat, call.prompt_tokens, written, branch.made, prices)
+        for name, count in asdict(used).items():
+            total[name] = total.get(name, 0) + count
+    return Usage(**{**total, "estimated": bool(total["estimated"])})

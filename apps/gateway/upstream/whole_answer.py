@@ -1,0 +1,45 @@
+"""Whole answer: read what a provider answers at once, after the job where it works in jobs, with its pictures brought.
+
+Knows the steps. Must never know a wire format, nor what comes after a failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from apps.gateway.canonical.events import Event
+from apps.gateway.tasks import task_of
+from apps.gateway.upstream.batches import check_results
+from apps.gateway.upstream.jobs import check_made, follow_job, works_in_jobs
+from apps.gateway.upstream.made_pictures import fetch_pictures
+from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest
+from apps.gateway.upstream.response_bounds import ResponseBounds, read_within
+from apps.kernel.offload import offload
+
+if TYPE_CHECKING:
+    from apps.gateway.upstream.call_provider import ProviderCall
+
+
+def read_whole_answer(
+    call: ProviderCall, request: ProviderRequest, opened: OpenExchange, bounds: ResponseBounds
+) -> Iterator[Event]:
+    """Yield the events of an answer that is not streamed. Raises UpstreamFailure, and ClientGone when the client
+    leaves."""
+    dialect, leaving, in_jobs = request.dialect, call.client_disconnect, works_in_jobs(request.dialect)
+    with leaving.raise_while_waiting():
+        body = opened.response.read(bounds.reply, call.hold_answer)
+    if in_jobs:
+        # Its connection is of use to others while the job goes on.
+        opened.response.close()
+        until = call.started_at + call.timeouts.total
+        body = yield from follow_job(
+            body, request, opened, call.candidate, call.timeouts, until, leaving, call.cdn_loop
+        )
+    with leaving.raise_while_waiting():
+        events = offload(len(body), lambda: read_within(body, bounds, dialect.read_reply))
+    if call.part is not None:
+        events = check_results(events, call.part)
+    if in_jobs:
+        events = check_made(events, request, opened)
+    yield from fetch_pictures(events, leaving) if task_of(call.chat).fetches_pictures else events
