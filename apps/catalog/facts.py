@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -17,11 +17,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 class Declarations(NamedTuple):
     """What dialects declare: the struct of a dialect's facts, and of the facts under `images`; None for a name that
-    nobody speaks. And the struct of the facts under `embeddings`."""
+    nobody speaks. And the structs of the facts under `embeddings`, `speech` and `transcription`."""
 
     of_dialect: Callable[[str], type[msgspec.Struct] | None]
     of_images: Callable[[str], type[msgspec.Struct] | None]
     of_embeddings: type[msgspec.Struct]
+    of_speech: type[msgspec.Struct]
+    of_transcription: type[msgspec.Struct]
 
 
 class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -104,8 +106,18 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, Any] | None,
         Meta(description="how it is asked for embeddings, as below; not needed where the usual way will do"),
     ] = None
+    speech: Annotated[
+        dict[str, Any] | None,
+        Meta(description="how it is asked to read aloud, as below; without it a model does not speak"),
+    ] = None
+    transcription: Annotated[
+        dict[str, Any] | None,
+        Meta(description="how it is asked for transcripts, as below; without it a model writes none"),
+    ] = None
 
 
+# Kinds of requests whose facts have one form, whatever the dialect.
+_KINDS: Final = ("embeddings", "speech", "transcription")
 _declarations: list[Declarations] = []
 
 
@@ -114,7 +126,7 @@ def use_declarations(declarations: Declarations) -> None:
     _declarations[:] = [declarations]
     _facts_type.cache_clear()
     _image_facts_type.cache_clear()
-    _embedding_facts_type.cache_clear()
+    _kind_facts_type.cache_clear()
 
 
 def check_dialect(dialect: str, key: str) -> None:
@@ -134,8 +146,9 @@ def read_facts(stated: Any, dialect: str, entry_keys: Iterable[str]) -> msgspec.
         if not isinstance(kind, str) or _declared().of_images(kind) is None:
             raise ValueError(f"Invalid enum value {kind!r} - at `$.facts.images.dialect`")
         msgspec.convert({"facts": {"images": images}}, _image_facts_type(kind))
-    if (embeddings := facts.embeddings) is not UNSET:
-        msgspec.convert({"facts": {"embeddings": embeddings}}, _embedding_facts_type())
+    for name in _KINDS:
+        if (kind_facts := getattr(facts, name)) is not UNSET:
+            msgspec.convert({"facts": {name: kind_facts}}, _kind_facts_type(name))
     if (counting := facts.count_dialect) is not UNSET:
         check_dialect(counting, "facts.count_dialect")
     for name in () if facts.client_dialects is UNSET else facts.client_dialects:
@@ -169,9 +182,9 @@ def _image_facts_type(dialect: str) -> Any:
 
 
 @cache
-def _embedding_facts_type() -> Any:
-    hints = get_type_hints(_declared().of_embeddings, include_extras=True)
-    return _holder("facts", _holder("embeddings", _table("Embeddings", hints)))
+def _kind_facts_type(name: str) -> Any:
+    hints = get_type_hints(getattr(_declared(), f"of_{name}"), include_extras=True)
+    return _holder("facts", _holder(name, _table(name.capitalize(), hints)))
 
 
 def _holder(name: str, kind: Any) -> Any:

@@ -20,6 +20,11 @@ from apps.kernel.prices import PriceCard
 _TO_ONE_TOKEN = -6
 # What clients of OpenRouter's listing look for.
 _LISTED_AS = {"embedding": "embeddings"}
+# Of modes, for descriptions.
+_KINDS = {"chat": "Chat", "image_generation": "Image", "embedding": "Embedding"} | {
+    "audio_speech": "Speech",
+    "audio_transcription": "Transcription",
+}
 # What models are compared by: a million tokens in, as many out, and a thousand of what is paid by the piece.
 _PIECES = 1000
 _SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop")
@@ -178,7 +183,7 @@ def _fields_of(model: CatalogModel, offer: Offer) -> Iterable[str]:
 
 def _description_of(model: CatalogModel, offers: Iterable[Offer]) -> str:
     """Return the facts in two sentences, for models that nobody has described."""
-    kind = {"chat": "Chat", "image_generation": "Image", "embedding": "Embedding"}.get(model.mode, model.mode)
+    kind = _KINDS.get(model.mode, model.mode)
     reads, writes = (_and(modalities) for modalities in (model.input_modalities, model.output_modalities))
     size = f", with a context of {model.context_length:,} tokens" if model.context_length else ""
     abilities = {

@@ -40,7 +40,7 @@ _FINISH_REASONS = {
     "content_filter": "content_filter",
     "canceled": None,
 }
-_API_TYPES = {"images": "image", "embeddings": "embeddings", "rerank": "rerank"}
+_API_TYPES = {"images": "image", "embeddings": "embeddings", "rerank": "rerank", "audio": "audio"}
 
 
 def report_key(key: ApiKey, now: datetime) -> Report:

@@ -17,5 +17,9 @@ class GatewayConfig(AppConfig):
         """Let the catalog check data files against the dialects' declarations."""
         from apps.gateway.dialects.declared_facts import find_facts, find_image_facts
         from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities
+        from apps.gateway.dialects.speech.provider.abilities import SpeechAbilities
+        from apps.gateway.dialects.transcription.provider.abilities import TranscriptionAbilities
 
-        use_declarations(Declarations(find_facts, find_image_facts, EmbeddingAbilities))
+        use_declarations(
+            Declarations(find_facts, find_image_facts, EmbeddingAbilities, SpeechAbilities, TranscriptionAbilities)
+        )

@@ -65,6 +65,10 @@ class Conversation:
     # Numbers in the vector of each turn, where vectors are asked for, and whether these are to be base64.
     vector_length: int | None = None
     vectors_in_base64: bool = False
+    # Whether the last turn is to be read aloud; seconds of the recording that it was heard in; the form of the answer.
+    speaks: bool = False
+    heard: float | None = None
+    form: str = ""
 
     @property
     def question(self) -> Turn | None:
@@ -138,3 +142,7 @@ class SandboxAnswer:
     vectors: tuple[tuple[float, ...], ...] = ()
     tokens_of_inputs: tuple[int, ...] = ()
     vectors_in_base64: bool = False
+    # Sound, where a text was to be read aloud; seconds of what was listened to; the form that was asked for.
+    sound: tuple[bytes, ...] = ()
+    heard: float | None = None
+    form: str = ""

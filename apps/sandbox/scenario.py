@@ -56,6 +56,10 @@ MODELS = {
     "sketcher": "pictures=1",
     "embedder": "",
     "embedder-fast": "",
+    "speaker": "",
+    "speaker-tokens": "",
+    "listener": "",
+    "listener-tokens": "",
 }
 """Every model there is, with the directives it stands for."""
 

@@ -13,6 +13,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import anthropic, openai
 from apps.gateway.dialects.embeddings.client import openai as embeddings
 from apps.gateway.dialects.images.client import openai as images
+from apps.gateway.dialects.speech.client import openai as speech
 from apps.kernel.errors import InvalidRequest
 from gateway_project.data_directory import PROJECT
 
@@ -27,6 +28,7 @@ DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] =
         {"model": "m", "messages": [MESSAGE], "max_tokens": 9},
     ),
     "embeddings": ("embeddings.yaml", "EmbeddingRequest", embeddings.read_request, {"model": "m", "input": "a"}),
+    "speech": ("audio.yaml", "SpeechRequest", speech.read_request, {"model": "m", "input": "a", "voice": "v"}),
     "images": ("images.yaml", "Drawing", images.read_generation, {"model": "m", "prompt": "a cat"}),
 }
 # What goes with a field so that nothing but its bound is judged.

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from apps.gateway.canonical.audio import Speech, Transcription
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.canonical.preferences import RoutingPreferences
@@ -17,7 +18,7 @@ from apps.gateway.canonical.rewrites import Rewrites
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 # The kinds of requests; each is a module of `tasks`.
-TaskName = Literal["chat", "embeddings", "images"]
+TaskName = Literal["chat", "embeddings", "images", "speech", "transcription"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
@@ -231,10 +232,13 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     extra: dict[str, Any] | None = None
     dialect: str | None = None
     source: Source | None = None
-    # The kind of request, and what images or vectors are to be like where nothing but these is asked for.
+    # The kind of request, and what images, vectors, speech or a transcript are to be like where nothing but these is
+    # asked for.
     task: TaskName = "chat"
     drawing: Drawing | None = None
     embedding: Embedding | None = None
+    speech: Speech | None = None
+    transcription: Transcription | None = None
     # Previews of `dialect` that the client switched on beside the body; not part of what it said.
     betas: list[str] | None = None
     # What the client says about who shall answer, where it says anything, and what of it nobody can be told here.

@@ -97,7 +97,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     # The error of an answer that ended with so many pictures and lacks what was asked for, else None.
     find_missing_result: Callable[[int, Finished | None], ApiError | None]
     # What was used where the provider counted nothing: tokens of the prompt, tokens that were written, pictures.
-    usage_without_counts: Callable[[int, int, int, PriceCard], Usage]
+    usage_without_counts: Callable[[Chat, int, int, int, PriceCard], Usage]
 
 
 def task_of(chat: Chat) -> Task:

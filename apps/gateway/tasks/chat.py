@@ -23,7 +23,11 @@ from apps.kernel.usage import Usage
 # Searches that a model does where the client does not say how many it may.
 _USUAL_SEARCHES = 5
 # Where models are asked that do not chat.
-_PATHS = {"embedding": "/v1/embeddings"}
+_PATHS = {
+    "embedding": "/v1/embeddings",
+    "audio_speech": "/v1/audio/speech",
+    "audio_transcription": "/v1/audio/transcriptions",
+}
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -143,5 +147,5 @@ TASK = Task(
     may_bring_media=_may_bring_media,
     fetches_pictures=False,
     find_missing_result=_find_missing_result,
-    usage_without_counts=estimate_usage,
+    usage_without_counts=lambda chat, *counts: estimate_usage(*counts),
 )

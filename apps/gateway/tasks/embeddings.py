@@ -157,5 +157,5 @@ TASK = Task(
     fetches_pictures=False,
     find_missing_result=_find_missing_result,
     # Vectors are not paid for, whatever they weigh.
-    usage_without_counts=lambda prompt, written, pictures, prices: estimate_usage(prompt, 0, 0, prices),
+    usage_without_counts=lambda chat, prompt, written, pictures, prices: estimate_usage(prompt, 0, 0, prices),
 )

@@ -114,5 +114,5 @@ TASK = Task(
     may_bring_media=lambda chat, offer: True,
     fetches_pictures=True,
     find_missing_result=_find_missing_result,
-    usage_without_counts=estimate_usage,
+    usage_without_counts=lambda chat, *counts: estimate_usage(*counts),
 )

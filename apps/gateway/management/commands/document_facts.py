@@ -20,6 +20,8 @@ from apps.catalog.facts import SharedFacts
 from apps.gateway.dialects.declared_facts import find_facts
 from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities
 from apps.gateway.dialects.images.provider.abilities import Abilities
+from apps.gateway.dialects.speech.provider.abilities import SpeechAbilities
+from apps.gateway.dialects.transcription.provider.abilities import TranscriptionAbilities
 
 DOCUMENTS = ("docs/adding-a-dialect.md", "docs/adding-a-provider.md")
 _TABLE = re.compile(r"(<!-- facts: (\w+) -->\n).*?(<!-- /facts -->)", re.DOTALL)
@@ -27,6 +29,8 @@ _OTHERS: dict[str, type[msgspec.Struct]] = {
     "shared": SharedFacts,
     "images": Abilities,
     "embeddings": EmbeddingAbilities,
+    "speech": SpeechAbilities,
+    "transcription": TranscriptionAbilities,
 }
 
 
@@ -36,7 +40,7 @@ def with_tables(text: str) -> str:
 
 
 def table_of(name: str) -> str:
-    """Return the table of a dialect's facts, of the `shared` ones, or of those of `images` or `embeddings`."""
+    """Return the table of a dialect's facts, of the `shared` ones, or of those of a kind of request (`images` …)."""
     declared = _OTHERS.get(name) or find_facts(name)
     if declared is None:
         raise ValueError(f"no dialect declares facts under the name {name!r}")
