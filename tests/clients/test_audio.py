@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from io import BytesIO
 
+import httpx2
 import openai
 import pytest
 
@@ -39,6 +41,23 @@ def test_speech_whole_and_as_it_comes(client: openai.OpenAI) -> None:
     assert refused.value.param == "input"
 
 
+def test_sound_is_heard_while_it_is_made(client: openai.OpenAI) -> None:
+    asked = client.audio.speech.with_streaming_response
+    with asked.create(model="speaker", voice="alloy", input=f"{SAID} [[sandbox gap=100]]") as answer:
+        arrivals = [(time.monotonic(), piece) for piece in answer.iter_bytes()]
+    assert b"".join(piece for _, piece in arrivals) == SOUND
+    assert arrivals[-1][0] - arrivals[0][0] > 0.25
+
+
+def test_half_of_a_sound_is_never_taken_for_the_whole(client: openai.OpenAI) -> None:
+    asked = client.audio.speech.with_streaming_response
+    with (
+        pytest.raises(httpx2.RemoteProtocolError),
+        asked.create(model="speaker", voice="alloy", input=f"{SAID} [[sandbox cut=2]]") as answer,
+    ):
+        answer.read()
+
+
 def test_transcripts_of_every_kind(client: openai.OpenAI) -> None:
     plain = client.audio.transcriptions.create(model="listener", file=file())
     assert (plain.text, plain.usage.seconds) == (SAID, 2.0)  # type: ignore[union-attr]  # of seconds
@@ -57,7 +76,9 @@ def test_transcripts_of_every_kind(client: openai.OpenAI) -> None:
         chunking_strategy={"type": "server_vad", "threshold": 0.5},
     )
     assert [segment.speaker for segment in diarized.segments] == ["A", "B"]
-    english = client.audio.translations.create(model="listener", file=file())
+    # Its makers would rather have chats translate.
+    with pytest.warns(DeprecationWarning, match="deprecated"):
+        english = client.audio.translations.create(model="listener", file=file())
     assert english.text == SAID
 
 
