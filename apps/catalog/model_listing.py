@@ -124,7 +124,7 @@ def _provider_of(offer: Offer) -> dict[str, Any]:
 
 
 def _pricing_of(card: PriceCard) -> dict[str, str]:
-    """Return what one of each costs, in USD: a token, an image, a request, a search.
+    """Return what one of each costs, in USD: a token, an image, a request, a search; a minute of sound.
 
     It is what is charged: cached tokens without a price of their own cost what other prompt tokens do, and reasoning is
     part of the completion and not paid again.
@@ -138,6 +138,10 @@ def _pricing_of(card: PriceCard) -> dict[str, str]:
         "internal_reasoning": ZERO,
     }
     pieces = {"image": card.image, "request": card.request, "web_search": card.web_search}
+    # What few models are paid by is told of these alone.
+    heard = {"audio": card.audio_input, "character": card.characters}
+    tokens |= {name: price for name, price in heard.items() if price is not None}
+    pieces |= {} if card.audio_minute is None else {"audio_minute": card.audio_minute}
     return {name: plain(price.scaleb(_TO_ONE_TOKEN)) for name, price in tokens.items()} | {
         name: plain(_first(price)) for name, price in pieces.items()
     }
@@ -147,7 +151,8 @@ def _price_of(offer: Offer) -> tuple[bool, Decimal, str]:
     """Return what orders offers by price: unpriced ones last, ties by the provider's id."""
     card = offer.prices
     tokens = _first(card.input) + _first(card.output, card.image_output)
-    pieces = (_first(card.image) + _first(card.request)) * _PIECES
+    tokens += _first(card.characters)
+    pieces = (_first(card.image) + _first(card.request) + _first(card.audio_minute)) * _PIECES
     return card.unpriced, tokens + pieces, offer.provider.id
 
 

@@ -24,6 +24,10 @@ from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
 MODE: Final = "audio_speech"
+_ELSEWHERE: Final = {
+    "chat": "; chat with it at /v1/chat/completions",
+    "audio_transcription": "; ask for it at /v1/audio/transcriptions",
+}
 # Tokens of sound that a byte of text comes to, slowly read: twenty a second, and eight letters.
 _SOUND_OF_BYTE: Final = Decimal("2.5")
 # Formats whose sound is not compressed: twice the bytes of others, and more, for as much of it.
@@ -35,7 +39,7 @@ _PLACE: Final = re.compile(r"(messages\[[01]\])\.content\[0\]\.text")
 def _check_model(model: CatalogModel, chat: Chat) -> None:
     """Raise InvalidRequest unless the model reads aloud."""
     if model.mode != MODE:
-        where = {"chat": "; chat with it at /v1/chat/completions"}.get(model.mode, "")
+        where = _ELSEWHERE.get(model.mode, "")
         raise InvalidRequest(f"{model.id} is no speech model{where}", code="unsupported_feature", param="model")
 
 

@@ -28,6 +28,10 @@ from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
 MODE: Final = "audio_transcription"
+_ELSEWHERE: Final = {
+    "chat": "; chat with it at /v1/chat/completions",
+    "audio_speech": "; ask for it at /v1/audio/speech",
+}
 # Tokens that a second of sound comes to where it is paid by the token, and that are said in it, both at most; and
 # usually.
 _MOST_HEARD, _MOST_SAID, _HEARD = 20, 8, 10
@@ -36,7 +40,7 @@ _MOST_HEARD, _MOST_SAID, _HEARD = 20, 8, 10
 def _check_model(model: CatalogModel, chat: Chat) -> None:
     """Raise InvalidRequest unless the model writes transcripts."""
     if model.mode != MODE:
-        where = {"chat": "; chat with it at /v1/chat/completions"}.get(model.mode, "")
+        where = _ELSEWHERE.get(model.mode, "")
         raise InvalidRequest(f"{model.id} is no transcription model{where}", code="unsupported_feature", param="model")
 
 

@@ -47,7 +47,7 @@ class TranscriptionAbilities(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = frozenset()
     verbose: Annotated[
-        bool, fact("has the form `verbose_json` (`openai`), without which it does not tell the recording's length")
+        bool, fact("is always asked for the form `verbose_json` (`openai`), as only that tells the recording's length")
     ] = False
 
 

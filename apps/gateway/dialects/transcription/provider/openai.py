@@ -149,7 +149,7 @@ def _form_of(chat: Chat, abilities: TranscriptionAbilities) -> str:
     asked = transcription_of(chat)
     if asked.needs_speakers:
         return "diarized_json"
-    return "verbose_json" if abilities.verbose else "json"
+    return "verbose_json" if abilities.verbose or asked.needs_segments or asked.words else "json"
 
 
 def _count(value: Any) -> int:
