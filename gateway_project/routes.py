@@ -23,6 +23,7 @@ from apps.catalog import catalog_cache
 from apps.catalog import views as catalog
 from apps.catalog.offers import CatalogProvider
 from apps.gateway.endpoints import account, google_models
+from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
 from apps.gateway.endpoints.chat_completions import chat_completions
 from apps.gateway.endpoints.completions import completions
 from apps.gateway.endpoints.embeddings import embed, embeddings
@@ -81,6 +82,9 @@ _MODEL_ROUTES = [
     Route("v1/images/generations", images_generations, Family.OPENAI, "images", "POST"),
     Route("v1/images/edits", images_edits, Family.OPENAI, "images", "POST"),
     Route("v1/images/files/<str:file_id>", read_picture, Family.OPENAI, method="GET"),
+    Route("v1/audio/speech", audio_speech, Family.OPENAI, "audio", "POST"),
+    Route("v1/audio/transcriptions", audio_transcriptions, Family.OPENAI, "audio", "POST"),
+    Route("v1/audio/translations", audio_translations, Family.OPENAI, "audio", "POST"),
     Route("v1/messages", messages, Family.ANTHROPIC, "messages", "POST"),
     Route("v1/responses", create_response, Family.OPENAI, "chat", "POST"),
     Route("v1/responses/input_tokens", count_input_tokens, Family.OPENAI, method="POST"),

@@ -112,6 +112,14 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, Any] | None,
         Meta(description="how it is asked to judge content, as below; not needed where the usual way will do"),
     ] = None
+    speech: Annotated[
+        dict[str, Any] | None,
+        Meta(description="how it is asked to read aloud, as below; without it a model does not speak"),
+    ] = None
+    transcription: Annotated[
+        dict[str, Any] | None,
+        Meta(description="how it is asked for transcripts, as below; without it a model writes none"),
+    ] = None
 
 
 _declarations: list[Declarations] = []

@@ -21,8 +21,18 @@ from apps.kernel.prices import PriceCard
 
 FOLDER = Path(__file__).parent
 
-Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "x-key", "api-key", "aws-sigv4", "google-service-account"]
-Mode = Literal["chat", "image_generation", "embedding", "moderation", "rerank"]
+Auth = Literal[
+    "bearer",
+    "token",
+    "x-api-key",
+    "x-goog-api-key",
+    "x-key",
+    "xi-api-key",
+    "api-key",
+    "aws-sigv4",
+    "google-service-account",
+]
+Mode = Literal["chat", "image_generation", "embedding", "moderation", "rerank", "audio_speech", "audio_transcription"]
 Stability = Literal["stable", "beta", "unstable", "experimental"]
 Modality = Literal["text", "image", "audio", "video", "pdf", "embedding", "moderation", "rerank"]
 Feature = Literal[

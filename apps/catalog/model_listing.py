@@ -20,6 +20,16 @@ from apps.kernel.prices import PriceCard
 _TO_ONE_TOKEN = -6
 # What clients of OpenRouter's listing look for.
 _LISTED_AS = {"embedding": "embeddings"}
+# Of modes, for descriptions.
+_KINDS = {
+    "audio_speech": "Speech",
+    "audio_transcription": "Transcription",
+    "chat": "Chat",
+    "embedding": "Embedding",
+    "image_generation": "Image",
+    "moderation": "Moderation",
+    "rerank": "Reranking",
+}
 # What models are compared by: a million tokens in, as many out, and a thousand of what is paid by the piece.
 _PIECES = 1000
 _SAMPLING = ("temperature", "top_p", "frequency_penalty", "presence_penalty", "stop")
@@ -119,8 +129,8 @@ def _provider_of(offer: Offer) -> dict[str, Any]:
 
 
 def _pricing_of(card: PriceCard) -> dict[str, str]:
-    """Return what one of each costs, in USD: a token, an image, a request, a search, and a search unit where that is
-    what a model is paid by.
+    """Return what one of each costs, in USD: a token, an image, a request, a search; a search unit, a character, a
+    minute of sound where that is what a model is paid by.
 
     It is what is charged: cached tokens without a price of their own cost what other prompt tokens do, and reasoning is
     part of the completion and not paid again.
@@ -134,8 +144,11 @@ def _pricing_of(card: PriceCard) -> dict[str, str]:
         "internal_reasoning": ZERO,
     }
     pieces = {"image": card.image, "request": card.request, "web_search": card.web_search}
-    if card.search_unit is not None:
-        pieces["search_unit"] = card.search_unit
+    # What few models are paid by is told of these alone.
+    heard = {"audio": card.audio_input, "character": card.characters}
+    tokens |= {name: price for name, price in heard.items() if price is not None}
+    few = {"search_unit": card.search_unit, "audio_minute": card.audio_minute}
+    pieces |= {name: price for name, price in few.items() if price is not None}
     return {name: plain(price.scaleb(_TO_ONE_TOKEN)) for name, price in tokens.items()} | {
         name: plain(_first(price)) for name, price in pieces.items()
     }
@@ -145,7 +158,9 @@ def _price_of(offer: Offer) -> tuple[bool, Decimal, str]:
     """Return what orders offers by price: unpriced ones last, ties by the provider's id."""
     card = offer.prices
     tokens = _first(card.input) + _first(card.output, card.image_output)
-    pieces = (_first(card.image) + _first(card.request) + _first(card.search_unit)) * _PIECES
+    tokens += _first(card.characters)
+    each = (card.image, card.request, card.search_unit, card.audio_minute)
+    pieces = sum(map(_first, each), ZERO) * _PIECES
     return card.unpriced, tokens + pieces, offer.provider.id
 
 
@@ -181,7 +196,7 @@ def _fields_of(model: CatalogModel, offer: Offer) -> Iterable[str]:
 
 def _description_of(model: CatalogModel, offers: Iterable[Offer]) -> str:
     """Return the facts in two sentences, for models that nobody has described."""
-    kind = {"image_generation": "Image", "rerank": "Reranking"}.get(model.mode, model.mode.capitalize())
+    kind = _KINDS.get(model.mode, model.mode)
     reads, writes = (_and(modalities) for modalities in (model.input_modalities, model.output_modalities))
     size = f", with a context of {model.context_length:,} tokens" if model.context_length else ""
     abilities = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from apps.kernel.prices import PriceCard
 
-MODES = ("chat", "image_generation", "embedding", "moderation", "rerank")
+MODES = ("chat", "image_generation", "embedding", "moderation", "rerank", "audio_speech", "audio_transcription")
 # From the surest to the least sure; the last two are never chosen automatically.
 STABILITIES = ("stable", "beta", "unstable", "experimental")
 

@@ -40,7 +40,13 @@ _FINISH_REASONS = {
     "content_filter": "content_filter",
     "canceled": None,
 }
-_API_TYPES = {"images": "image", "embeddings": "embeddings", "rerank": "rerank", "moderations": "moderations"}
+_API_TYPES = {
+    "images": "image",
+    "embeddings": "embeddings",
+    "rerank": "rerank",
+    "moderations": "moderations",
+    "audio": "audio",
+}
 
 
 def report_key(key: ApiKey, now: datetime) -> Report:

@@ -8,7 +8,6 @@ formats begin with one) is not the last word. Knows events and amounts. Must nev
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterator
 from decimal import Decimal
 from typing import Any
@@ -33,6 +32,7 @@ from apps.gateway.canonical.events import (
     ReasoningDelta,
     RefusalDelta,
     ResultsGiven,
+    SoundDelta,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
@@ -40,7 +40,7 @@ from apps.gateway.canonical.events import (
 )
 from apps.gateway.metrics.definitions import UNRESERVED
 from apps.gateway.tasks import task_of
-from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, token_weight, tokens_from_weight
+from apps.gateway.token_estimate import WEIGHT_OF_TOKEN, cut_to_weight, token_weight, tokens_from_weight
 from apps.gateway.upstream.failover import Failover
 from apps.kernel.errors import ApiError
 from apps.kernel.money import NANO, ZERO
@@ -50,8 +50,8 @@ log = structlog.get_logger(__name__)
 
 # The least by which a hold grows, in tokens: where not even these are covered, the answer ends.
 LEAST_STEP = 64
-# Characters of base64 that a token of sound comes to: a twentieth of a second, compressed.
-_SOUND = 1_600
+# Characters of base64, and bytes, that a token of sound comes to: a twentieth of a second, compressed.
+_SOUND, _SOUND_BYTES = 1_600, 1_200
 # Weight that is never reached: nothing has to be held for what is written.
 _ENDLESS = sys.maxsize
 # Where the text of an event stands that can be cut anywhere.
@@ -148,6 +148,9 @@ class AnswerMeter(msgspec.Struct, eq=False):
 
     def _note_sound(self, event: AudioDelta) -> None:
         self.written += token_weight(event.transcript) + len(event.data) * WEIGHT_OF_TOKEN // _SOUND
+
+    def _note_bytes(self, event: SoundDelta) -> None:
+        self.written += max(len(event.data) * WEIGHT_OF_TOKEN // _SOUND_BYTES, 1)
 
     def _note_own(self, event: OpaqueDelta) -> None:
         """Weigh a provider's own blocks as they are written: what it says of the answer as a whole is not written."""
@@ -264,7 +267,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
     def _cut(self, event: Event, before: int) -> Iterator[Event]:
         """Yield what of the event is held for, and tell the client why there is no more."""
         name = _TEXTS.get(type(event))
-        text = "" if name is None else _cut_to(getattr(event, name), self._covered - before)
+        text = "" if name is None else cut_to_weight(getattr(event, name), self._covered - before)
         self.written = before + token_weight(text)
         self.attempts.notices = [
             *self.attempts.notices,
@@ -278,13 +281,6 @@ class AnswerMeter(msgspec.Struct, eq=False):
             yield replace(event, **{name: text}, **sealed)
 
 
-def _cut_to(text: str, weight: int) -> str:
-    """Return as much of a text's beginning as weighs no more."""
-    if weight <= 0:
-        return ""
-    return text[: bisect_right(range(1, len(text) + 1), weight, key=lambda length: token_weight(text[:length]))]
-
-
 # Not by `match`, which asks one kind after the other; a struct's takes four times as long to say no.
 _NOTES: dict[type[Event], Callable[[AnswerMeter, Any], None]] = {
     TextDelta: AnswerMeter._note_text,
@@ -293,6 +289,7 @@ _NOTES: dict[type[Event], Callable[[AnswerMeter, Any], None]] = {
     ToolCallDelta: AnswerMeter._note_arguments,
     ToolCallStarted: AnswerMeter._note_call,
     AudioDelta: AnswerMeter._note_sound,
+    SoundDelta: AnswerMeter._note_bytes,
     OpaqueDelta: AnswerMeter._note_own,
     ImageMade: AnswerMeter._note_picture,
     ResultsGiven: AnswerMeter._note_results,

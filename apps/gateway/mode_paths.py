@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Final
 
 _PATHS: Final = {
+    "audio_speech": "/v1/audio/speech",
+    "audio_transcription": "/v1/audio/transcriptions",
     "chat": "/v1/chat/completions",
     "embedding": "/v1/embeddings",
     "image_generation": "/v1/images/generations",

@@ -64,8 +64,9 @@ class Recorder(msgspec.Struct, eq=False):
             raise RuntimeError("The request has been recorded")
         self.kept_inputs = kept_inputs
         usage = self.meter.used
-        # An empty answer is free, whatever the provider counts.
-        empty = not self.meter.written and not usage.completion_tokens and not usage.images
+        # An empty answer is free, whatever the provider counts; a recording in which nobody speaks was listened to.
+        written = self.meter.written or usage.completion_tokens or usage.images
+        empty = not written and not usage.audio_milliseconds
         record.set_provider(self.entry, self.attempts.latest_candidate, self.entry.requested_provider)
         cost = record.set_usage_and_cost(
             self.entry, self._bill(usage, "cached" if cached else "empty" if empty else "")

@@ -143,8 +143,11 @@ def find_cache_entry(
     chat: Chat,
     client_disconnect: ClientDisconnect,
 ) -> CacheEntry | None:
-    """Return a chat's entry; None when the project keeps no answers. `provider` is the one that was named."""
-    if not seconds:
+    """Return a chat's entry; None when the project keeps no answers, and for sound, which is never held as a whole.
+
+    `provider` is the one that was named.
+    """
+    if not seconds or chat.speech is not None:
         return None
     return CacheEntry(key_of(project_id, model_id, provider, chat), seconds, model_id, client_disconnect)
 

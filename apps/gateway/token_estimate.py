@@ -6,6 +6,7 @@ estimate is always marked as one by its caller.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import assert_never
 
 import msgspec
@@ -64,6 +65,13 @@ def token_weight(text: str) -> int:
         return sum(token_weight(text[start : start + _STEP]) for start in range(0, len(text), _STEP))
     data = text.encode("utf-8", "surrogatepass")
     return len(data) * _WEIGHT_OF_BYTE + sum(len(data.translate(None, others)) * more for others, more in _OTHERS)
+
+
+def cut_to_weight(text: str, weight: int) -> str:
+    """Return as much of a text's beginning as weighs no more."""
+    if weight <= 0:
+        return ""
+    return text[: bisect_right(range(1, len(text) + 1), weight, key=lambda length: token_weight(text[:length]))]
 
 
 def estimate_tokens(text: str) -> int:

@@ -74,6 +74,10 @@ class Conversation:
     written_as: str = ""
     # The names of the categories that each turn is to be judged by.
     categories: tuple[str, ...] = ()
+    # Whether the last turn is to be read aloud; seconds of the recording that it was heard in; the form of the answer.
+    speaks: bool = False
+    heard: float | None = None
+    form: str = ""
 
     @property
     def question(self) -> Turn | None:
@@ -158,3 +162,7 @@ class SandboxAnswer:
     partial_images: int = 0
     # Where the sandbox was asked, as in `http://127.0.0.1:8001`, for formats that name addresses.
     origin: str = ""
+    # Sound, where a text was to be read aloud; seconds of what was listened to; the form that was asked for.
+    sound: tuple[bytes, ...] = ()
+    heard: float | None = None
+    form: str = ""

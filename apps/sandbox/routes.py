@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -106,7 +107,9 @@ class Sandbox:
         return SandboxReply(say(status, msgspec.json.encode(answer)), entry)
 
     def _scripted(self, form: SandboxFormat, request: SandboxRequest, entry: JournalEntry) -> Iterable[Step]:
-        conversation = form.read_request(request.path, request.body)
+        # Some formats say in the query what others say in the body.
+        query = f"?{urlencode(request.query)}" if getattr(form, "READS_QUERY", False) else ""
+        conversation = form.read_request(f"{request.path}{query}", request.body)
         entry.model, entry.streamed = conversation.model, conversation.streamed
         entry.tag = entry.tag or conversation.model
         header = f"{request.headers.get(SCENARIO_HEADER, '')} {self.weather}"

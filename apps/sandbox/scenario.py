@@ -61,6 +61,10 @@ MODELS = {
     "reranker": "",
     "moderator": "",
     "moderator-mistral": "",
+    "speaker": "",
+    "speaker-tokens": "",
+    "listener": "",
+    "listener-tokens": "",
 }
 """Every model there is, with the directives it stands for."""
 

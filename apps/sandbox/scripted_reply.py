@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
+from math import ceil
 from typing import Any
 
 import msgspec
@@ -34,12 +35,16 @@ from apps.sandbox.conversation import (
 from apps.sandbox.example import example_of
 from apps.sandbox.image_generator import paint
 from apps.sandbox.scenario import Scenario, split_directives
+from apps.sandbox.sound import spoken
 from apps.sandbox.tool_call_parser import Call, asked_calls, example_call, meant_calls, quotes_in
 from apps.sandbox.vectors import vector_of
 
 BYTES_PER_TOKEN = 4
 ATTACHMENT_TOKENS = 85
 PICTURE_TOKENS = 1_056
+AUDIO_TOKENS = 10
+"""A second of sound that is listened to."""
+
 USUAL_SIZE = "64x64"
 THOUGHTS = {"none": 0, "minimal": 4, "low": 8, "medium": 16, "high": 32, "xhigh": 64}
 """Words of reasoning at each effort."""
@@ -60,6 +65,8 @@ def answer_of(conversation: Conversation, scenario: Scenario) -> SandboxAnswer:
         return _ranking(conversation, scenario, identity)
     if conversation.categories:
         return _judgements(conversation, scenario, identity)
+    if conversation.speaks or conversation.heard is not None:
+        return _audio(conversation, scenario, identity)
     choices = tuple(_choice(conversation, scenario, identity, index) for index in range(conversation.choices))
     usage = _usage(conversation, scenario, choices)
     return SandboxAnswer(identity, conversation.model, choices, usage, conversation.picture)
@@ -108,6 +115,24 @@ def _judgements(conversation: Conversation, scenario: Scenario, identity: str) -
         _usage(conversation, scenario, ()),
         judgements=tuple(judge(turn.text, conversation.categories) for turn in turns),
         judges_pictures=any(turn.attachments for turn in turns),
+    )
+
+
+def _audio(conversation: Conversation, scenario: Scenario, identity: str) -> SandboxAnswer:
+    """Return the last turn read aloud, or written down; of a scenario that is `empty` nothing of it."""
+    asked = conversation.question.text if conversation.question else ""
+    text = "" if scenario.empty else split_directives(asked)[0]
+    sound = spoken(text) if conversation.speaks else ()
+    heard = None if conversation.heard is None else round(conversation.heard, 3)
+    read = sum(tokens_of(split_directives(turn.text)[0]) for turn in conversation.turns)
+    usage = SandboxUsage(read, len(sound))
+    if heard is not None:
+        attached = ceil(heard * AUDIO_TOKENS)
+        usage = SandboxUsage(attached + read - tokens_of(text), tokens_of(text), attached=attached)
+    choice = SandboxChoice(text, None, (), scenario.finish or "stop")
+    counted = None if scenario.no_usage else usage
+    return SandboxAnswer(
+        identity, conversation.model, (choice,), counted, sound=sound, heard=heard, form=conversation.form
     )
 
 

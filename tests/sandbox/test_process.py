@@ -158,7 +158,7 @@ def test_lists_its_models(upstream: Upstream) -> None:
     assert [model["id"] for model in listed["data"]] == [
         *("echo", "echo-fast", "tools", "reasoner", "vision", "json", "slow", "flaky", "down", "hang", "cut", "broken"),
         *("no-usage", "free", "painter", "sketcher", "embedder", "embedder-fast", "reranker", "moderator"),
-        "moderator-mistral",
+        *("moderator-mistral", "speaker", "speaker-tokens", "listener", "listener-tokens"),
     ]
 
 

@@ -140,6 +140,9 @@ def test_prices_are_decimal_strings_in_usd_per_token() -> None:
     }
     assert listing["priced-request"]["pricing"]["request"] == "0.001"
     assert listing["flux-pro-1.1"]["pricing"]["image"] == "0.04"
+    assert listing["tts-1"]["pricing"]["character"] == "0.000015"
+    assert listing["whisper-1"]["pricing"]["audio_minute"] == "0.006"
+    assert listing["gpt-4o-transcribe"]["pricing"]["audio"] == "0.0000025"
     texts = [price for entry in listing.values() for price in entry["pricing"].values()]
     assert all(price == format(Decimal(price), "f") for price in texts)
 

@@ -16,6 +16,7 @@ from apps.gateway.dialects.embeddings.client import openai as embeddings
 from apps.gateway.dialects.images.client import openai as images
 from apps.gateway.dialects.moderations.client import openai as moderations
 from apps.gateway.dialects.rerank.client import cohere as rerank
+from apps.gateway.dialects.speech.client import openai as speech
 from apps.kernel.errors import InvalidRequest
 from gateway_project.data_directory import PROJECT
 
@@ -34,6 +35,7 @@ DESCRIBED: dict[str, tuple[str, str, Callable[[bytes], Chat], dict[str, Any]]] =
     "embed": ("embeddings.yaml", "EmbedRequest", embed.read_request, {"model": "m", "texts": ["a"]}),
     "rerank": ("rerank.yaml", "RerankRequest", rerank.read_request, {"model": "m", "query": "q", "documents": ["a"]}),
     "moderations": ("moderations.yaml", "ModerationRequest", moderations.read_request, {"input": "a"}),
+    "speech": ("audio.yaml", "SpeechRequest", speech.read_request, {"model": "m", "input": "a", "voice": "v"}),
     "images": ("images.yaml", "Drawing", images.read_generation, {"model": "m", "prompt": "a cat"}),
 }
 # What goes with a field so that nothing but its bound is judged.

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from apps.gateway.canonical.audio import Speech, Transcription
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.canonical.moderation import Moderation
@@ -19,7 +20,7 @@ from apps.gateway.canonical.rewrites import Rewrites
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 # The kinds of requests; each is a module of `tasks`.
-TaskName = Literal["chat", "completions", "embeddings", "images", "moderations", "rerank"]
+TaskName = Literal["chat", "completions", "embeddings", "images", "moderations", "rerank", "speech", "transcription"]
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
@@ -239,6 +240,8 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     embedding: Embedding | None = None
     reranking: Reranking | None = None
     moderation: Moderation | None = None
+    speech: Speech | None = None
+    transcription: Transcription | None = None
     # Previews of `dialect` that the client switched on beside the body; not part of what it said.
     betas: list[str] | None = None
     # What the client says about who shall answer, where it says anything, and what of it nobody can be told here.

@@ -136,6 +136,24 @@ class AudioDelta(Event):
     expires_at: int | None = None
 
 
+class SoundDelta(Event):
+    """More sound of a text that is read aloud, as bytes of a file."""
+
+    data: bytes
+
+
+class TranscriptTimed(Event):
+    """When what was heard was said: segments and words as OpenAI writes them, more of them with each event.
+
+    `language` is the one that was spoken, `duration` the recording's in seconds.
+    """
+
+    segments: list[dict[str, Any]] = []
+    words: list[dict[str, Any]] = []
+    language: str | None = None
+    duration: float | None = None
+
+
 class OpaqueDelta(Event):
     """Fields that only the wire format `dialect` understands: of the message, of the choice, or of the whole reply.
 
@@ -191,6 +209,7 @@ class Choice(msgspec.Struct, kw_only=True):
     tool_calls: list[WholeCall] = []
     images: list[str] = []
     audio: AudioDelta | None = None
+    timing: TranscriptTimed | None = None
     annotations: list[dict[str, Any]] = []
     searches: list[str] = []
     logprobs: dict[str, Any] | None = None

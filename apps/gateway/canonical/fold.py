@@ -24,10 +24,12 @@ from apps.gateway.canonical.events import (
     Reply,
     ResultsGiven,
     Searched,
+    SoundDelta,
     Started,
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
+    TranscriptTimed,
     UsageReported,
     Waiting,
     WholeCall,
@@ -82,7 +84,7 @@ class ReplyBuilder:
         raise event.error
 
     def _nothing(self, event: Event) -> None:
-        pass
+        """Keep nothing: sound and unfinished pictures are passed on as they come, and never whole."""
 
     def reply(self) -> Reply:
         """Return the reply so far."""
@@ -106,6 +108,7 @@ _HANDLERS: dict[type[Event], Callable[[ReplyBuilder, Any], None]] = {
     Finished: ReplyBuilder._finished,
     OpaqueDelta: ReplyBuilder._opaque,
     Failed: ReplyBuilder._failed,
+    SoundDelta: ReplyBuilder._nothing,
     Waiting: ReplyBuilder._nothing,
     PartialImage: ReplyBuilder._nothing,
 }
@@ -140,6 +143,8 @@ class _ChoiceBuilder:
                 choice.images.append(event.url)
             case AudioDelta():
                 self.sounds.append(event)
+            case TranscriptTimed():
+                choice.timing = _joined_timing(choice.timing, event)
             case Annotated():
                 choice.annotations.append(event.annotation)
             case Searched():
@@ -214,3 +219,14 @@ def _last(values: Iterable[str | None]) -> str | None:
     """Return the last that is not None."""
     found = [value for value in values if value is not None]
     return found[-1] if found else None
+
+
+def _joined_timing(known: TranscriptTimed | None, more: TranscriptTimed) -> TranscriptTimed:
+    if known is None:
+        return more
+    return TranscriptTimed(
+        segments=[*known.segments, *more.segments],
+        words=[*known.words, *more.words],
+        language=more.language or known.language,
+        duration=known.duration if more.duration is None else more.duration,
+    )

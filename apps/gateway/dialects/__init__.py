@@ -30,14 +30,18 @@ class Failure(msgspec.Struct, frozen=True):
     status: int | None = None
 
 
-class ClientReplyWriter(Protocol):
+class ClientErrorWriter(Protocol):
+    """What writes errors for clients."""
+
+    def write_error(self, error: ApiError) -> bytes:
+        """Return an error's body."""
+
+
+class ClientReplyWriter(ClientErrorWriter, Protocol):
     """What writes plain answers and errors for clients: all that a client side without streams needs."""
 
     def write_reply(self, reply: Reply, summary: Summary, chat: Chat) -> bytes:
         """Return a whole answer."""
-
-    def write_error(self, error: ApiError) -> bytes:
-        """Return an error's body."""
 
 
 class ClientDialect(ClientReplyWriter, Protocol):

@@ -17,6 +17,8 @@ from apps.gateway.dialects.images.provider.abilities import Abilities
 
 # Dialects that data files may name before the gateway speaks them: their models are listed, and never asked.
 NOT_SPOKEN: Final[frozenset[str]] = frozenset()
+# Dialects of speech and transcripts alone.
+OF_AUDIO: Final = frozenset({"deepgram", "elevenlabs"})
 
 
 class NoFacts(msgspec.Struct, frozen=True):
@@ -28,7 +30,7 @@ def find_facts(dialect: str) -> type[msgspec.Struct] | None:
     """Return what a dialect declares, None when there is no such dialect."""
     module = find_dialect(dialect) if dialect.isidentifier() else None
     if module is None or not hasattr(module, "NAME"):
-        spoken = dialect in NOT_SPOKEN or (dialect.isidentifier() and find_image_format(dialect) is not None)
+        spoken = dialect in NOT_SPOKEN | OF_AUDIO or (dialect.isidentifier() and find_image_format(dialect) is not None)
         return NoFacts if spoken else None
     declared: type[msgspec.Struct] | None = optional_attribute(module, "Facts")
     return declared or NoFacts

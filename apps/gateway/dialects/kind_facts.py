@@ -12,10 +12,14 @@ import msgspec
 from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities
 from apps.gateway.dialects.moderations.provider.abilities import ModerationAbilities
 from apps.gateway.dialects.rerank.provider.abilities import RerankAbilities
+from apps.gateway.dialects.speech.provider.abilities import SpeechAbilities
+from apps.gateway.dialects.transcription.provider.abilities import TranscriptionAbilities
 
 # Those of images depend on the image dialect: `declared_facts.find_image_facts`.
 KIND_FACTS: Final[dict[str, type[msgspec.Struct]]] = {
     "embeddings": EmbeddingAbilities,
     "rerank": RerankAbilities,
     "moderations": ModerationAbilities,
+    "speech": SpeechAbilities,
+    "transcription": TranscriptionAbilities,
 }

@@ -16,7 +16,7 @@ from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
 from apps.gateway.client.http_request import ClientRequest, ClientResponse, Releasable
-from apps.gateway.dialects import ClientDialect, ClientReplyWriter
+from apps.gateway.dialects import ClientDialect, ClientErrorWriter, ClientReplyWriter
 from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
@@ -30,11 +30,10 @@ _EXHAUSTED = frozenset({502, 504})
 # Of the fields that were left out: how many a header names, with how many characters of each.
 _MAX_LOSSES, _MAX_PARAM, _PLAIN = 50, 100, "[]._-"
 
-_STREAM_HEADERS = [
-    ("Content-Type", "text/event-stream; charset=utf-8"),
-    # Proxies that buffer would hold the stream back.
-    ("X-Accel-Buffering", "no"),
-]
+_EVENTS = "text/event-stream; charset=utf-8"
+_JSON = "application/json"
+# Proxies that buffer would hold a stream back.
+_UNBUFFERED = ("X-Accel-Buffering", "no")
 
 
 class EventWriter(Protocol):
@@ -65,7 +64,7 @@ def answer_chat(
 def answer_authenticated(
     request: ClientRequest,
     route: str,
-    dialect: ClientReplyWriter,
+    dialect: ClientErrorWriter,
     answer_for: Callable[[str], ClientResponse],
 ) -> ClientResponse:
     """Answer a call for the token it presents; an error is written in the client's dialect."""
@@ -73,7 +72,7 @@ def answer_authenticated(
 
 
 def answer_with_errors(
-    request: ClientRequest, route: str, dialect: ClientReplyWriter, answer_it: Callable[[], ClientResponse]
+    request: ClientRequest, route: str, dialect: ClientErrorWriter, answer_it: Callable[[], ClientResponse]
 ) -> ClientResponse:
     """Answer a call; an error is written in the client's dialect."""
     try:
@@ -98,7 +97,7 @@ def answer_with_errors(
     return answer
 
 
-def complete_response(run: ChatRun, dialect: ClientReplyWriter) -> ClientResponse:
+def complete_response(run: ChatRun, dialect: ClientReplyWriter, content_type: str = _JSON) -> ClientResponse:
     """Run to the end and return the whole answer. Raises ApiError."""
     summary = None
     for event in run.events():
@@ -108,23 +107,29 @@ def complete_response(run: ChatRun, dialect: ClientReplyWriter) -> ClientRespons
             summary = event
     if summary is None:
         raise InternalError("The answer ended without a summary")
-    answer = json_response(dialect.write_reply(run.reply(), summary, run.chat))
+    answer = whole_response(dialect.write_reply(run.reply(), summary, run.chat), content_type)
     answer.headers += headers_about(run)
     return answer
 
 
 def json_response(body: bytes) -> ClientResponse:
     """Return a whole JSON answer."""
-    return ClientResponse(200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))], [body])
+    return whole_response(body, _JSON)
 
 
-def stream_response(run: ChatRun, dialect: EventWriter) -> ClientResponse:
+def whole_response(body: bytes, content_type: str) -> ClientResponse:
+    """Return a whole answer."""
+    return ClientResponse(200, [("Content-Type", content_type), ("Content-Length", str(len(body)))], [body])
+
+
+def stream_response(run: ChatRun, dialect: EventWriter, content_type: str = _EVENTS) -> ClientResponse:
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = dialect.write_events(events, run.chat)
     first = next(pieces, b"")
     # Of a provider that was slow to begin nothing is known yet: the answer's `metadata` has it all the same.
-    return ClientResponse(200, [*_STREAM_HEADERS, *headers_about(run)], StreamBody(first, pieces, events))
+    headers = [("Content-Type", content_type), _UNBUFFERED, *headers_about(run)]
+    return ClientResponse(200, headers, StreamBody(first, pieces, events))
 
 
 def headers_about(run: ChatRun) -> list[tuple[str, str]]:
@@ -176,7 +181,7 @@ class StreamBody:
                 self.byte_reservation.release()
 
 
-def _error_response(error: ApiError, dialect: ClientReplyWriter) -> ClientResponse:
+def _error_response(error: ApiError, dialect: ClientErrorWriter) -> ClientResponse:
     in_its_words = getattr(dialect, "error_for_clients", None)
     if in_its_words is not None:
         # Some formats have another status for the same.

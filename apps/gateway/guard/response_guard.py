@@ -25,6 +25,7 @@ from apps.gateway.canonical.events import (
     TextDelta,
     ToolCallDelta,
     ToolCallStarted,
+    TranscriptTimed,
     UsageReported,
 )
 from apps.gateway.guard.json_text import JsonText, Redaction, apply_redactions, encode_json, parse_json_text
@@ -70,11 +71,14 @@ class _Choice:
     calls: dict[int, tuple[ToolCallStarted, list[str]]] = field(default_factory=dict)
     logprobs: list[Logprobs] = field(default_factory=list)
     sounds: list[AudioDelta] = field(default_factory=list)
+    timings: list[TranscriptTimed] = field(default_factory=list)
 
-    def hold(self, event: AudioDelta | Logprobs) -> None:
+    def hold(self, event: AudioDelta | Logprobs | TranscriptTimed) -> None:
         """Keep what is only told at the end."""
         if isinstance(event, AudioDelta):
             self.sounds.append(event)
+        elif isinstance(event, TranscriptTimed):
+            self.timings.append(event)
         else:
             self.logprobs.append(event)
 
@@ -112,7 +116,7 @@ class ResponseGuard:
         match event:
             case TextDelta() | ReasoningDelta() | RefusalDelta() | ToolCallDelta() | ToolCallStarted():
                 pass
-            case Finished() | AudioDelta() | Logprobs() | Annotated() | Searched():
+            case Finished() | AudioDelta() | Logprobs() | TranscriptTimed() | Annotated() | Searched():
                 pass
             case OpaqueDelta(of="message" | "choice" | "stream"):
                 pass
@@ -140,7 +144,7 @@ class ResponseGuard:
             case ToolCallDelta():
                 if event.index in choice.calls:
                     choice.calls[event.index][1].append(event.arguments)
-            case AudioDelta() | Logprobs():
+            case AudioDelta() | Logprobs() | TranscriptTimed():
                 choice.hold(event)
             case Annotated():
                 yield from self._with_json(choice, event, event.annotation)
@@ -212,9 +216,17 @@ class ResponseGuard:
                 yield ToolCallDelta(choice=started.choice, index=started.index, arguments=arguments)
         choice.calls.clear()
         yield from self._sound(choice)
-        if not choice.blocked and not choice.masked:
-            # They tell the words of the answer.
+        if choice.timings and not choice.masked:
+            # A provider may tell other words with their times than without.
+            self._screened(choice, _words_of(choice.timings))
+        if choice.blocked:
+            return
+        # They tell the words of the answer: of one that was masked, only what tells none of them.
+        if not choice.masked:
+            yield from choice.timings
             yield from choice.logprobs
+        else:
+            yield from (replace(timing, segments=[], words=[]) for timing in choice.timings)
 
     def _sound(self, choice: _Choice) -> Iterator[Event]:
         """Yield the sound, unless there is anything in its words: what is said cannot be masked."""
@@ -253,6 +265,13 @@ class ResponseGuard:
         verdict = self._guard.screen_answer(segments)
         self._note(choice, verdict, segments)
         return redactions_of(verdict).get(0, [])
+
+
+def _words_of(timings: list[TranscriptTimed]) -> str:
+    """Return what segments tell, then what words do."""
+    segments = [str(segment.get("text") or "") for timing in timings for segment in timing.segments]
+    words = [str(word.get("word") or "") for timing in timings for word in timing.words]
+    return "\n".join((" ".join(segments), " ".join(words)))
 
 
 def _json_in(text: str) -> Any:

@@ -27,6 +27,17 @@ _FACTS: dict[str, object] = {
         "qualities": ["standard", "hd", "low", "medium", "high", "xhigh", "max"],
         "formats": ["png", "jpeg", "webp"],
     },
+    "speech": {
+        "dialect": "openai",
+        "most_characters": 100_000,
+        "formats": ["mp3", "opus", "aac", "flac", "wav", "pcm"],
+        "takes": ["instructions", "speed", "custom_voice"],
+    },
+    # Not every one of them streams transcripts, which none is asked to.
+    "transcription": {
+        "dialect": "openai",
+        "takes": ["prompt", "response_format", "segments", "speakers", "temperature", "translation", "words"],
+    },
 }
 
 

@@ -26,6 +26,7 @@ from apps.gateway.metrics.request_metrics import provider_label
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.failure_attribution import FailureEvidence, evidence_of
+from apps.gateway.tasks import task_of
 from apps.gateway.upstream.call_provider import ProviderCall
 from apps.gateway.upstream.hedge import Hedge, race
 from apps.gateway.upstream.remote_media import RemoteMedia
@@ -192,9 +193,9 @@ class Failover(msgspec.Struct, eq=False):
     def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Return the events of the current attempt, raced with a second one where the request is hedged."""
         first = self.current_call
-        one_text = self.chat.stream and (self.chat.n or 1) == 1 and self.chat.drawing is None
-        if first is None or self.hedge is None or not one_text:
-            # Several answers may be several calls, and pictures are paid each: a second round is not held.
+        is_hedged = self.chat.stream and (self.chat.n or 1) == 1 and task_of(self.chat).writes_tokens
+        if first is None or self.hedge is None or not is_hedged:
+            # What a second call costs beyond the prompt's tokens is not held: that of several answers, or of sound.
             return iter(()) if first is None else first.events()
         delay = self.hedge.delay(CIRCUIT_BREAKERS.stats(first.candidate.mapping).p95_latency)
         if delay is None or not self.hedge.allows(first.candidate, self.prompt_tokens):

@@ -37,7 +37,10 @@ class SandboxFormat(Protocol):
     """The path whose GET lists the models; formats may share it, and are then told apart by their credentials."""
 
     STREAM_TYPE: str
-    """The content type of its streams; `text/event-stream` lets a scenario play with SSE's framing."""
+    """The content type of its streams; `text/event-stream` lets a scenario play with SSE's framing.
+
+    Optional beside it: `READS_QUERY`, True where `read_request` is to get the path with its query.
+    """
 
     def __hash__(self) -> int:
         """Formats are keys of what is made once for each."""

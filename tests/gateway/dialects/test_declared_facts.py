@@ -13,9 +13,13 @@ from apps.catalog.facts import SharedFacts
 from apps.catalog.files import read_files
 from apps.gateway import dialects
 from apps.gateway.dialects import declared_facts, find_dialect
-from apps.gateway.dialects.declared_facts import NOT_SPOKEN, find_facts, find_image_facts
+from apps.gateway.dialects.declared_facts import NOT_SPOKEN, OF_AUDIO, find_facts, find_image_facts
 from apps.gateway.dialects.images import IN_CHAT, find_image_format
 from apps.gateway.dialects.images.provider.abilities import Abilities
+from apps.gateway.dialects.speech import find_speech_dialect
+from apps.gateway.dialects.speech.provider.abilities import SpeechAbilities
+from apps.gateway.dialects.transcription import find_transcription_dialect
+from apps.gateway.dialects.transcription.provider.abilities import TranscriptionAbilities
 from apps.gateway.management.commands.document_facts import DOCUMENTS, table_of, with_tables
 from gateway_project.data_directory import PROJECT
 
@@ -34,9 +38,9 @@ def named_dialects() -> set[str]:
 
 
 def test_every_dialect_that_a_data_file_names_is_spoken_or_said_not_to_be() -> None:
-    for name in named_dialects() - NOT_SPOKEN:
+    for name in named_dialects() - NOT_SPOKEN - OF_AUDIO:
         assert getattr(find_dialect(name), "NAME", None) == name or find_image_format(name) is not None, name
-    assert named_dialects() >= NOT_SPOKEN
+    assert named_dialects() >= NOT_SPOKEN | OF_AUDIO
     assert all(find_dialect(name) is None and find_image_format(name) is None for name in NOT_SPOKEN)
 
 
@@ -53,7 +57,20 @@ def test_what_is_no_dialect_declares_nothing(name: str) -> None:
     assert find_image_facts(name) is None
 
 
-@pytest.mark.parametrize("declared", [SharedFacts, Abilities, *map(find_facts, SPOKEN)])
+def test_every_audio_dialect_that_a_data_file_names_is_spoken() -> None:
+    for facts in (mapping.facts for file in PROVIDERS for mapping in file.models):
+        stated = {name: getattr(facts, name) for name in ("speech", "transcription")}
+        given = {name: dict(value) for name, value in stated.items() if value is not UNSET}
+        if "speech" in given:
+            assert find_speech_dialect(given) is not None
+        if "transcription" in given:
+            assert find_transcription_dialect(given, streamed=True) is not None
+    assert all(find_dialect(name) is None for name in OF_AUDIO)
+
+
+@pytest.mark.parametrize(
+    "declared", [SharedFacts, Abilities, SpeechAbilities, TranscriptionAbilities, *map(find_facts, SPOKEN)]
+)
 def test_every_fact_is_described(declared: Any) -> None:
     for name, kind in get_type_hints(declared, include_extras=True).items():
         [meta] = [part for part in getattr(kind, "__metadata__", ()) if isinstance(part, Meta)]

@@ -9,6 +9,7 @@ from typing import get_args
 import pytest
 from msgspec.structs import replace
 
+from apps.gateway.canonical.audio import Recording, Speech, Transcription
 from apps.gateway.canonical.chat import Chat, Message, Target, TaskName, Text
 from apps.gateway.canonical.embeddings import Embedding
 from apps.gateway.canonical.events import Finished
@@ -38,6 +39,11 @@ RERANK = Chat(
 )
 MODERATIONS = Chat(model="m", messages=SAID, task="moderations", moderation=Moderation())
 COMPLETIONS = replace(CHAT, task="completions")
+SPEECH = Chat(model="m", messages=SAID, stream=True, task="speech", speech=Speech(voice="alloy"))
+RECORDING = Recording(
+    extension="wav", media_type="audio/wav", data=b"RIFF", digest="d", milliseconds=2_000, most_milliseconds=9_000
+)
+TRANSCRIPT = Chat(model="m", messages=[], task="transcription", transcription=Transcription(recording=RECORDING))
 CHATS: dict[TaskName, Chat] = {
     "chat": CHAT,
     "completions": COMPLETIONS,
@@ -45,8 +51,11 @@ CHATS: dict[TaskName, Chat] = {
     "embeddings": EMBEDDINGS,
     "rerank": RERANK,
     "moderations": MODERATIONS,
+    "speech": SPEECH,
+    "transcription": TRANSCRIPT,
 }
 DRAWS = {"images": {"dialect": "openai", "most": 4, "inputs": 1}, "rerank": {"dialect": "jina"}}
+HEARS_AND_SPEAKS = {"speech": {"dialect": "openai"}, "transcription": {"dialect": "openai", "takes": ["stream"]}}
 DRAWS_IN_CHAT = {"images": {"dialect": "chat"}}
 
 
@@ -55,17 +64,18 @@ def test_each_kind_answers_each_question(name: TaskName) -> None:
     chat = CHATS[name]
     kind = task_of(chat)
     assert (kind.name, task_of(Chat(model="m", messages=[], task=name))) == (name, kind)
-    one = offer("painter", "m", facts=DRAWS)
+    one = offer("painter", "m", facts=DRAWS | HEARS_AND_SPEAKS)
     target = Target(model_name="m", facts=DRAWS)
     assert all(need.name and isinstance(need.is_met_by(one), bool) for need in kind.requirements_of(chat))
     assert isinstance(kind.is_served_by(model("m", one), chat), bool)
     assert kind.find_dialect(chat, one) is not None
     assert kind.list_price(chat, one) > 0
     assert kind.count_pictures(chat) >= 0
-    assert kind.usage_before_answer(chat, 7, one).prompt_tokens == 7
+    heard = 9 * 20 if name == "transcription" else 0
+    assert kind.usage_before_answer(chat, 7, one).prompt_tokens == 7 + heard
     assert isinstance(kind.adapt_request(chat, target), Chat)
     assert kind.find_missing_result(1, Finished(reason="stop")) is None
-    assert (kind.batches_of is None) == (name in {"chat", "completions"})
+    assert (kind.batches_of is None) == (name in {"chat", "completions", "speech", "transcription"})
     assert kind.usage_without_counts(chat, 7, 3, 0, PriceCard(input=Decimal(1))).estimated is True
     assert {type(answer) for answer in (kind.fits_context, kind.writes_tokens, kind.fetches_pictures)} == {bool}
 
@@ -128,6 +138,32 @@ def test_a_request_says_of_which_kind_it_is() -> None:
     assert CHAT.task == "chat"
 
 
+def test_what_speech_and_transcripts_use_before_they_are_answered_and_where_nobody_counts() -> None:
+    speech, transcript = task_of(SPEECH), task_of(TRANSCRIPT)
+    by_character, by_minute = PriceCard(characters=Decimal(15)), PriceCard(audio_minute=Decimal(1))
+    tokens = PriceCard(input=Decimal(1), audio_input=Decimal(1), output=Decimal(1))
+    aloud, timed = offer("a", "m", prices=by_character), offer("b", "m", prices=by_minute)
+    assert speech.usage_before_answer(SPEECH, 7, aloud) == Usage(characters=5)
+    assert speech.usage_without_counts(SPEECH, 7, 9, 0, by_character) == Usage(characters=5)
+    # Five letters of two and a half tokens; a half of what samples weigh.
+    assert speech.usage_before_answer(SPEECH, 7, offer("c", "m")) == Usage(input=7, audio_output=13)
+    slow = replace(SPEECH, speech=Speech(voice="a", response_format="wav", speed=0.5))
+    assert speech.usage_before_answer(slow, 7, offer("c", "m")) == Usage(input=7, audio_output=26)
+    assert speech.usage_without_counts(slow, 7, 9, 0, tokens) == Usage(input=7, audio_output=4, estimated=True)
+    assert speech.usage_without_counts(SPEECH, 7, 99, 0, tokens) == Usage(input=7, audio_output=13, estimated=True)
+    assert transcript.usage_before_answer(TRANSCRIPT, 0, timed) == Usage(audio_milliseconds=9_000)
+    assert transcript.usage_without_counts(TRANSCRIPT, 0, 3, 0, by_minute) == Usage(
+        audio_milliseconds=2_000, estimated=True
+    )
+    assert transcript.usage_without_counts(TRANSCRIPT, 4, 3, 0, tokens) == Usage(
+        input=4, audio_input=20, output=3, estimated=True
+    )
+    path_of = (speech.path_for_client, transcript.path_for_client)
+    assert [path is None for path in path_of] == [False, False]
+    assert speech.path_for_client is not None
+    assert speech.path_for_client("messages[1].content[0].text") == "instructions"
+
+
 # --- what is found at the start
 
 
@@ -148,8 +184,8 @@ OF_CHAT = "from msgspec.structs import replace\nfrom apps.gateway.tasks.chat imp
 
 
 def test_a_kind_that_nobody_has_written_stops_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(LookupError, match=r"'speech'.*kinds_of_a_test/speech\.py is missing"):
-        load(tmp_path, monkeypatch, "speech")
+    with pytest.raises(LookupError, match=r"'smell'.*kinds_of_a_test/smell\.py is missing"):
+        load(tmp_path, monkeypatch, "smell")
 
 
 @pytest.mark.parametrize("text", ["", "TASK = 1", OF_CHAT + "TASK = CHAT"], ids=["none", "no task", "another's name"])

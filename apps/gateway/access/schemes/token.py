@@ -1,0 +1,13 @@
+"""Token scheme: an API key as `Authorization: Token …`, as Deepgram takes it.
+
+Must never log a credential, nor put one into a URL.
+"""
+
+from __future__ import annotations
+
+from apps.gateway.access.schemes import SignableRequest
+
+
+def authorize(secret: str, request: SignableRequest) -> dict[str, str]:
+    """Return the header that presents the key."""
+    return {"Authorization": f"Token {secret}"}

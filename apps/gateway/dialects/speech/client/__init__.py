@@ -1,0 +1,1 @@
+"""Speech dialects, client side: reads requests, writes sound."""

@@ -1,0 +1,1 @@
+"""Speech dialects, provider side: one module a format."""

@@ -1,0 +1,71 @@
+"""Speech facts of a model (`facts.speech`): the formats of its sound, and which options it takes.
+
+Knows the facts. Must never know who states them, nor a wire format.
+docs/adding-a-provider.md explains each to those who write data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from apps.gateway.canonical.audio import SoundFormat, Speech
+from apps.gateway.canonical.chat import Chat, Message, Text
+from apps.gateway.dialects.fact import fact
+from apps.kernel.identity_cache import IdentityCache
+
+SpeechOption = Literal["instructions", "speed", "custom_voice"]
+
+
+class SpeechAbilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a data file may state under `speech`. Nothing is taken that is not stated."""
+
+    dialect: Annotated[
+        Literal["openai", "openai_events", "elevenlabs", "deepgram"],
+        fact(
+            "the speech dialect: `openai`, which answers with bytes, `openai_events`, which answers with events and "
+            "counts tokens, `elevenlabs`, `deepgram`"
+        ),
+    ]
+    most_characters: Annotated[int, fact("characters of one text", ge=1, le=100_000)] = 4096
+    formats: Annotated[
+        frozenset[SoundFormat], fact("formats of sound, in OpenAI's words: `mp3`, `opus`, `aac`, `flac`, `wav`, `pcm`")
+    ] = frozenset({"mp3"})
+    takes: Annotated[
+        frozenset[SpeechOption],
+        fact("`speed`; `custom_voice`: a voice as `{id}`; a hint that is dropped otherwise: `instructions`"),
+    ] = frozenset()
+
+
+def abilities_of(facts: Mapping[str, Any]) -> SpeechAbilities | None:
+    """Return what an offer's facts say of speech, None where they say nothing: it does not speak."""
+    stated = facts.get("speech")
+    return None if stated is None else _abilities(stated)
+
+
+def speech_of(chat: Chat) -> Speech:
+    """Return what a chat says of its speech."""
+    return chat.speech or Speech(voice="")
+
+
+def text_of(chat: Chat) -> str:
+    """Return the text to read aloud."""
+    return _text_of(chat.messages[0])
+
+
+def instructions_of(chat: Chat) -> str | None:
+    """Return how the text is to be read, in the client's words; None where it says nothing."""
+    return _text_of(chat.messages[1]) if len(chat.messages) > 1 else None
+
+
+def _text_of(message: Message) -> str:
+    return "".join(part.text for part in message.parts if isinstance(part, Text))
+
+
+def _read(stated: dict[str, Any]) -> SpeechAbilities:
+    return msgspec.convert(stated, SpeechAbilities)
+
+
+_abilities = IdentityCache(_read)

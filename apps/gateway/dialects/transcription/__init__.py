@@ -1,0 +1,29 @@
+"""Transcription dialects: wire formats of speech written down, and how a format is found by the facts of a model.
+
+A request for a transcript is a chat whose `transcription` holds the recording. A transcription dialect is a provider
+side for such chats, found by the name that the data files state under `transcription`; a model that streams is asked in
+the format of that name with `_stream` behind it where the client takes a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
+
+from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects.transcription.provider.abilities import abilities_of
+
+
+def find_transcription_dialect(facts: Mapping[str, Any], *, streamed: bool) -> ProviderDialect | None:
+    """Return the format in which an offer is asked for a transcript; None where none is stated."""
+    abilities = abilities_of(facts)
+    if abilities is None:
+        return None
+    return _find(f"{abilities.dialect}_stream" if streamed and "stream" in abilities.takes else abilities.dialect)
+
+
+@cache
+def _find(name: str) -> ProviderDialect:
+    return cast(ProviderDialect, import_module(f"{__name__}.provider.{name}"))

@@ -1,0 +1,1 @@
+"""Transcription dialects, client side: reads forms, writes transcripts."""

@@ -1,0 +1,1 @@
+"""Transcription dialects, provider side: one module a format."""

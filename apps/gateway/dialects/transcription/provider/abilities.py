@@ -1,0 +1,77 @@
+"""Transcription facts of a model (`facts.transcription`): what its transcripts tell, and which options it takes.
+
+Knows the facts and compares. Must never know who states them, nor a wire format.
+docs/adding-a-provider.md explains each to those who write data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from apps.gateway.canonical.audio import Transcription
+from apps.gateway.canonical.chat import Chat, Text
+from apps.gateway.dialects.fact import fact
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.identity_cache import IdentityCache
+
+TranscriptionOption = Literal[
+    "chunking_strategy",
+    "logprobs",
+    "prompt",
+    "response_format",
+    "segments",
+    "speakers",
+    "stream",
+    "temperature",
+    "translation",
+    "words",
+]
+
+
+class TranscriptionAbilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a data file may state under `transcription`. Nothing is taken that is not stated."""
+
+    dialect: Annotated[
+        Literal["openai", "elevenlabs", "deepgram"],
+        fact("the transcription dialect: `openai`, which Groq and Mistral follow, `elevenlabs`, `deepgram`"),
+    ]
+    takes: Annotated[
+        frozenset[TranscriptionOption],
+        fact(
+            "what it tells: `segments` and `words` with their times, `speakers`, `logprobs`; `translation` into "
+            "English; of `openai` also `stream`, and `response_format`: is told the form of its answer; hints that are "
+            "dropped otherwise: `prompt`, `temperature`, `chunking_strategy`"
+        ),
+    ] = frozenset()
+    verbose: Annotated[
+        bool, fact("is always asked for the form `verbose_json` (`openai`), as only that tells the recording's length")
+    ] = False
+
+
+def abilities_of(facts: Mapping[str, Any]) -> TranscriptionAbilities | None:
+    """Return what an offer's facts say of transcripts, None where they say nothing: it writes none."""
+    stated = facts.get("transcription")
+    return None if stated is None else _abilities(stated)
+
+
+def transcription_of(chat: Chat) -> Transcription:
+    """Return what a chat says of its transcript. Raises InvalidRequest for one that asks for none."""
+    if chat.transcription is None:
+        raise InvalidRequest("Required", param="file")
+    return chat.transcription
+
+
+def prompt_of(chat: Chat) -> str | None:
+    """Return the words that guide the model, None where there are none."""
+    texts = [part.text for message in chat.messages for part in message.parts if isinstance(part, Text)]
+    return "".join(texts) or None
+
+
+def _read(stated: dict[str, Any]) -> TranscriptionAbilities:
+    return msgspec.convert(stated, TranscriptionAbilities)
+
+
+_abilities = IdentityCache(_read)

@@ -1,0 +1,83 @@
+"""`POST /v1/audio/speech`, `/v1/audio/transcriptions` and `/v1/audio/translations`: OpenAI's audio formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Final
+
+from apps.gateway.canonical.audio import Speech
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Event
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.gateway.client.multipart import MULTIPART, read_form
+from apps.gateway.dialects.images.client.image_inputs import FormField
+from apps.gateway.dialects.speech.client import openai as speech
+from apps.gateway.dialects.transcription.client import openai as transcription
+from apps.gateway.dialects.transcription.client import write_transcript
+from apps.gateway.endpoints.answering import answer_authenticated, complete_response, stream_response
+from apps.gateway.pipeline import open_chat
+from apps.kernel.offload import offload
+
+_SPEECH: Final = "audio_speech"
+
+
+class _Sound:
+    """A writer of sound as the bytes of a file."""
+
+    def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
+        """Yield the sound."""
+        return speech.write_bytes(events)
+
+
+def audio_speech(request: ClientRequest) -> ClientResponse:
+    """Answer a request to read a text aloud, with sound as it comes."""
+
+    def read(body: bytes) -> Chat:
+        return offload(len(body), partial(speech.read_request, body))
+
+    def run_chat(token: str) -> ClientResponse:
+        run = open_chat(request, _SPEECH, token, read)
+        asked = run.chat.speech or Speech(voice="")
+        if asked.events:
+            return stream_response(run, speech)
+        return stream_response(run, _Sound(), speech.CONTENT_TYPES[asked.response_format])
+
+    return answer_authenticated(request, _SPEECH, speech, run_chat)
+
+
+def audio_transcriptions(request: ClientRequest) -> ClientResponse:
+    """Answer a request to write down what is said."""
+    return _transcribe(request, "audio_transcriptions", transcription.read_transcription)
+
+
+def audio_translations(request: ClientRequest) -> ClientResponse:
+    """Answer a request to write down in English what is said."""
+    return _transcribe(request, "audio_translations", transcription.read_translation)
+
+
+def _transcribe(
+    request: ClientRequest, route: str, read_form_fields: Callable[[list[FormField]], Chat]
+) -> ClientResponse:
+    request.accepted_content_types = (MULTIPART,)
+
+    def read(body: bytes) -> Chat:
+        return offload(len(body), lambda: read_form_fields(_form_of(request, body)))
+
+    def run_chat(token: str) -> ClientResponse:
+        run = open_chat(request, route, token, read)
+        if run.chat.stream:
+            return stream_response(run, write_transcript)
+        asked = run.chat.transcription
+        content_type = write_transcript.CONTENT_TYPES[asked.response_format if asked is not None else "json"]
+        return complete_response(run, write_transcript, content_type)
+
+    return answer_authenticated(request, route, write_transcript, run_chat)
+
+
+def _form_of(request: ClientRequest, body: bytes) -> list[FormField]:
+    """Return the parts of a form; the model of an Azure path stands for the form's."""
+    fields = read_form(body, request.content_type_header)
+    if request.deployment is None:
+        return fields
+    return [*(part for part in fields if part.name != "model"), FormField("model", None, request.deployment.encode())]

@@ -1,0 +1,129 @@
+"""Task `speech`: reads a text aloud, and nothing else.
+
+A request of this kind is a chat whose first message is the text, and whose second, where there is one, says how to read
+it. Decides over values. Must never open a socket or ask a store.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+from apps.billing.pricing import cost_of
+from apps.catalog.offers import CatalogModel, Offer
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Finished
+from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects.speech import find_speech_dialect
+from apps.gateway.dialects.speech.provider.abilities import SpeechAbilities, abilities_of, speech_of, text_of
+from apps.gateway.mode_paths import hint_of
+from apps.gateway.tasks import Requirement, Task
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.prices import PriceCard
+from apps.kernel.usage import Usage
+
+MODE: Final = "audio_speech"
+# Tokens of sound that a byte of text comes to, slowly read: twenty a second, and eight letters.
+_SOUND_OF_BYTE: Final = Decimal("2.5")
+# Formats whose sound is not compressed: twice the bytes of others, and more, for as much of it.
+_UNCOMPRESSED: Final = frozenset({"wav", "pcm"})
+_PATHS: Final = {"messages[0]": "input", "messages[1]": "instructions"}
+_PLACE: Final = re.compile(r"(messages\[[01]\])\.content\[0\]\.text")
+
+
+def _check_model(model: CatalogModel, chat: Chat) -> None:
+    """Raise InvalidRequest unless the model reads aloud."""
+    if model.mode != MODE:
+        message = f"{model.id} is no speech model{hint_of(model.mode)}"
+        raise InvalidRequest(message, code="unsupported_feature", param="model")
+
+
+def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
+    return model.mode == MODE
+
+
+def _requirements_of(chat: Chat) -> list[Requirement]:
+    """Return what an offer must take: the length of the text, the format of the sound, the voice and its speed."""
+    speech, count = speech_of(chat), len(text_of(chat))
+    form = speech.response_format
+    needs = [
+        Requirement(f"texts of {count} characters", _can(lambda model: count <= model.most_characters), "input"),
+        Requirement(f"sound as {form}", _can(lambda model: form in model.formats), "response_format"),
+    ]
+    if speech.speed not in (None, 1):
+        needs.append(Requirement("another speed", _can(lambda model: "speed" in model.takes), "speed"))
+    if speech.is_custom_voice:
+        needs.append(Requirement("voices by id", _can(lambda model: "custom_voice" in model.takes), "voice"))
+    return needs
+
+
+def _can(test: Callable[[SpeechAbilities], bool]) -> Callable[[Offer], bool]:
+    def is_met_by(offer: Offer) -> bool:
+        abilities = abilities_of(offer.facts)
+        return abilities is not None and test(abilities)
+
+    return is_met_by
+
+
+def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
+    return find_speech_dialect(offer.facts)
+
+
+def _list_price(chat: Chat, offer: Offer) -> Decimal:
+    """Return what the speech costs at most, in USD."""
+    return cost_of(_usage_before_answer(chat, 0, offer), offer.prices).total
+
+
+def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
+    """Return the characters, where these are paid for, else the tokens of a text that is read slowly."""
+    if offer.prices.characters is not None:
+        return Usage(characters=len(text_of(chat)))
+    return Usage(input=prompt_tokens, audio_output=_most_sound(chat))
+
+
+def _most_sound(chat: Chat) -> int:
+    speed = Decimal(str(min(speech_of(chat).speed or 1, 1)))
+    return int(len(text_of(chat).encode("utf-8", "replace")) * _SOUND_OF_BYTE / speed) + 1
+
+
+def _usage_without_counts(chat: Chat, prompt: int, written: int, pictures: int, prices: PriceCard) -> Usage:
+    """Return the characters, which nobody has to count, else tokens by what was said so far, which is an estimate.
+
+    `written` are tokens of sound as they weigh when compressed.
+    """
+    if prices.characters is not None:
+        return Usage(characters=len(text_of(chat)))
+    said = written // 2 if speech_of(chat).response_format in _UNCOMPRESSED else written
+    return Usage(input=prompt, audio_output=min(said, _most_sound(chat)), estimated=True)
+
+
+def _path_for_client(path: str) -> str:
+    return _PLACE.sub(lambda found: _PATHS[found[1]], path)
+
+
+def _find_missing_result(pictures: int, finish: Finished | None) -> None:
+    """Return None: an answer without sound has been refused where it was read."""
+
+
+TASK = Task(
+    name="speech",
+    requirements_of=_requirements_of,
+    check_model=_check_model,
+    is_served_by=_is_served_by,
+    find_dialect=_find_dialect,
+    list_price=_list_price,
+    count_pictures=lambda chat: 0,
+    fits_context=False,
+    usage_before_answer=_usage_before_answer,
+    writes_tokens=False,
+    files_to_screen=lambda chat: (),
+    path_for_client=_path_for_client,
+    adapt_request=lambda chat, target: chat,
+    batches_of=None,
+    may_bring_media=lambda chat, offer: True,
+    fetches_pictures=False,
+    find_missing_result=_find_missing_result,
+    usage_without_counts=_usage_without_counts,
+)

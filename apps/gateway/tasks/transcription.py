@@ -1,0 +1,132 @@
+"""Task `transcription`: writes down what is said in a recording, in its own language or in English.
+
+A request of this kind is a chat whose one message holds the words that guide the model, if there are any. Decides over
+values. Must never open a socket or ask a store.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Final
+
+from apps.billing.pricing import cost_of
+from apps.catalog.offers import CatalogModel, Offer
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Finished
+from apps.gateway.dialects import ProviderDialect
+from apps.gateway.dialects.transcription import find_transcription_dialect
+from apps.gateway.dialects.transcription.provider.abilities import (
+    TranscriptionAbilities,
+    abilities_of,
+    transcription_of,
+)
+from apps.gateway.mode_paths import hint_of
+from apps.gateway.tasks import AttachedFile, Requirement, Task
+from apps.kernel.errors import InvalidRequest
+from apps.kernel.prices import PriceCard
+from apps.kernel.usage import Usage
+
+MODE: Final = "audio_transcription"
+# Tokens that a second of sound comes to where it is paid by the token, and that are said in it, both at most; and
+# usually.
+_MOST_HEARD, _MOST_SAID, _HEARD = 20, 8, 10
+
+
+def _check_model(model: CatalogModel, chat: Chat) -> None:
+    """Raise InvalidRequest unless the model writes transcripts."""
+    if model.mode != MODE:
+        message = f"{model.id} is no transcription model{hint_of(model.mode)}"
+        raise InvalidRequest(message, code="unsupported_feature", param="model")
+
+
+def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
+    return model.mode == MODE
+
+
+def _requirements_of(chat: Chat) -> list[Requirement]:
+    """Return what an offer's transcripts must tell."""
+    asked = transcription_of(chat)
+    needs: list[Requirement] = []
+    if asked.translates:
+        needs.append(Requirement("translations", _takes("translation")))
+    if asked.needs_segments:
+        form = f"transcripts as {asked.response_format}"
+        needs.append(Requirement(form, _takes("segments"), "response_format"))
+    if asked.words:
+        needs.append(Requirement("times of words", _takes("words"), "timestamp_granularities"))
+    if asked.needs_speakers:
+        needs.append(Requirement("transcripts with speakers", _takes("speakers"), "response_format"))
+    if asked.logprobs:
+        needs.append(Requirement("logprobs", _takes("logprobs"), "include"))
+    return needs
+
+
+def _takes(option: str) -> Callable[[Offer], bool]:
+    def is_met_by(offer: Offer) -> bool:
+        abilities: TranscriptionAbilities | None = abilities_of(offer.facts)
+        return abilities is not None and option in abilities.takes
+
+    return is_met_by
+
+
+def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
+    return find_transcription_dialect(offer.facts, streamed=chat.stream)
+
+
+def _list_price(chat: Chat, offer: Offer) -> Decimal:
+    """Return what the transcript costs at most, in USD."""
+    return cost_of(_usage_before_answer(chat, 0, offer), offer.prices).total
+
+
+def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
+    """Return the length, where it is paid for, else the tokens of a recording in which much is said."""
+    milliseconds = transcription_of(chat).recording.most_milliseconds
+    if offer.prices.audio_minute is not None:
+        return Usage(audio_milliseconds=milliseconds)
+    seconds = -(-milliseconds // 1000)
+    said = min(seconds * _MOST_SAID, offer.max_output or seconds * _MOST_SAID)
+    return Usage(input=prompt_tokens, audio_input=seconds * _MOST_HEARD, output=said)
+
+
+def _usage_without_counts(chat: Chat, prompt: int, written: int, pictures: int, prices: PriceCard) -> Usage:
+    milliseconds = transcription_of(chat).recording.milliseconds
+    if prices.audio_minute is not None:
+        return Usage(audio_milliseconds=milliseconds, estimated=True)
+    return Usage(input=prompt, audio_input=-(-milliseconds * _HEARD // 1000), output=written, estimated=True)
+
+
+def _files_to_screen(chat: Chat) -> Sequence[AttachedFile]:
+    recording = transcription_of(chat).recording
+    return (AttachedFile("file", f"data:{recording.media_type};base64,{b64encode(recording.data).decode()}"),)
+
+
+def _path_for_client(path: str) -> str:
+    return "prompt" if path.startswith("messages[") else path
+
+
+def _find_missing_result(pictures: int, finish: Finished | None) -> None:
+    """Return None: where nobody speaks, a transcript is empty."""
+
+
+TASK = Task(
+    name="transcription",
+    requirements_of=_requirements_of,
+    check_model=_check_model,
+    is_served_by=_is_served_by,
+    find_dialect=_find_dialect,
+    list_price=_list_price,
+    count_pictures=lambda chat: 0,
+    fits_context=False,
+    usage_before_answer=_usage_before_answer,
+    writes_tokens=False,
+    files_to_screen=_files_to_screen,
+    path_for_client=_path_for_client,
+    adapt_request=lambda chat, target: chat,
+    batches_of=None,
+    may_bring_media=lambda chat, offer: False,
+    fetches_pictures=False,
+    find_missing_result=_find_missing_result,
+    usage_without_counts=_usage_without_counts,
+)

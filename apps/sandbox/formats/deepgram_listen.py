@@ -1,0 +1,74 @@
+"""Deepgram's transcripts: `POST /v1/listen`, whose body is the file; answers are whole."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
+from apps.sandbox.formats import Glance
+from apps.sandbox.formats.deepgram_speak import READS_QUERY, find_token, write_error, write_error_event
+from apps.sandbox.formats.openai_chat import write_models
+from apps.sandbox.formats.openai_transcriptions import timed_words
+from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import Scenario
+from apps.sandbox.sound import heard_in, seconds_of
+
+__all__ = [
+    "MODELS_PATH",
+    "PATH",
+    "READS_QUERY",
+    "STREAM_TYPE",
+    "find_token",
+    "glance",
+    "read_request",
+    "write_error",
+    "write_error_event",
+    "write_events",
+    "write_models",
+    "write_reply",
+]
+
+PATH = re.compile("/v1/listen")
+MODELS_PATH = "/v1/listen/models"
+STREAM_TYPE = "application/json"
+_KNOWN = frozenset({"model", "smart_format", "language", "detect_language", "diarize"})
+
+
+def glance(path: str, body: bytes) -> Glance | None:
+    """Return None: every request is read."""
+    return None
+
+
+def read_request(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400), as Deepgram does."""
+    query = parse_qs(urlsplit(path).query)
+    if query.keys() - _KNOWN or "model" not in query or not body:
+        raise SandboxRefusal(400, "Bad Request: failed to process audio", code="INVALID_QUERY_PARAMETER")
+    turns = (Turn("user", heard_in(body)),)
+    form = "diarized" if "diarize" in query else ""
+    return Conversation(model=query["model"][0], turns=turns, heard=seconds_of(body), form=form)
+
+
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
+    """Return the body."""
+    words: list[dict[str, Any]] = [
+        {**word, "punctuated_word": word["word"], "confidence": 0.99} for word in timed_words(answer)
+    ]
+    if answer.form:
+        words = [{**word, "speaker": place % 2} for place, word in enumerate(words)]
+    told = {"transcript": answer.choices[0].text or "", "confidence": 0.99, "words": words}
+    return msgspec.json.encode(
+        {
+            "metadata": {"request_id": answer.id, "duration": answer.heard, "channels": 1},
+            "results": {"channels": [{"alternatives": [told], "detected_language": "en"}]},
+        }
+    )
+
+
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    """Return the whole answer as one; nobody can ask for a stream, though."""
+    return [write_reply(answer, scenario)]

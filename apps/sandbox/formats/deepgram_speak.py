@@ -1,0 +1,86 @@
+"""Deepgram's speech: `POST /v1/speak`, with the voice in the model's name; answers are sound."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
+from apps.sandbox.formats import Glance
+from apps.sandbox.formats.openai_chat import write_models
+from apps.sandbox.refusal import SandboxRefusal
+from apps.sandbox.scenario import Scenario
+
+__all__ = [
+    "MODELS_PATH",
+    "PATH",
+    "READS_QUERY",
+    "STREAM_TYPE",
+    "find_token",
+    "glance",
+    "read_request",
+    "write_error",
+    "write_error_event",
+    "write_events",
+    "write_models",
+    "write_reply",
+]
+
+PATH = re.compile("/v1/speak")
+MODELS_PATH = "/v1/speak/models"
+STREAM_TYPE = "application/octet-stream"
+READS_QUERY = True
+_VOICE = re.compile(r"-[a-z]+-[a-z]{2}$")
+_SCHEME = "Token "
+
+
+class _Request(Struct, forbid_unknown_fields=True):
+    text: str
+
+
+def find_token(headers: Mapping[str, str]) -> str | None:
+    """Return the credential that the request presents, if any."""
+    presented = headers.get("authorization", "")
+    return presented.removeprefix(_SCHEME) if presented.startswith(_SCHEME) else None
+
+
+def glance(path: str, body: bytes) -> Glance | None:
+    """Return None: every request is read."""
+    return None
+
+
+def read_request(path: str, body: bytes) -> Conversation:
+    """Return what the request says. Raises Refusal (400), as Deepgram does."""
+    query = parse_qs(urlsplit(path).query)
+    try:
+        asked = msgspec.json.decode(body, type=_Request)
+    except msgspec.MsgspecError as error:
+        raise SandboxRefusal(400, f"Invalid request: {error}") from error
+    model = query.get("model", [""])[0]
+    if not _VOICE.search(model) or query.get("encoding", ["mp3"])[0] not in {"mp3", "opus", "aac", "flac", "linear16"}:
+        raise SandboxRefusal(400, "No such model/language/tier combination found.", code="INVALID_QUERY_PARAMETER")
+    return Conversation(model=_VOICE.sub("", model), turns=(Turn("user", asked.text),), streamed=True, speaks=True)
+
+
+def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
+    """Return all of the sound; nobody can ask for it as a whole, though."""
+    return b"".join(answer.sound)
+
+
+def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+    """Return the pieces of the sound."""
+    return list(answer.sound)
+
+
+def write_error(refusal: SandboxRefusal) -> bytes:
+    """Return the body of an error."""
+    return msgspec.json.encode({"err_code": refusal.code or "ERROR", "err_msg": refusal.message, "request_id": "r"})
+
+
+def write_error_event(refusal: SandboxRefusal) -> bytes:
+    """Return an error in the place of sound."""
+    return write_error(refusal)
