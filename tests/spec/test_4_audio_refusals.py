@@ -52,7 +52,7 @@ def test_a_wrong_field_is_refused_by_name_and_changes_nothing(
 def test_a_body_that_is_no_form_is_refused(caller: Caller) -> None:
     headers = {"Authorization": f"Bearer {caller.token}"}
     refused = caller.client.post("/v1/audio/transcriptions", {}, content_type="application/json", headers=headers)
-    assert refused.status_code == 415
+    assert (refused.status_code, "multipart/form-data" in refused.json()["error"]["message"]) == (415, True)
     broken = "multipart/form-data; boundary=x"
     refused = caller.client.post("/v1/audio/transcriptions", b"--x\r\n", content_type=broken, headers=headers)
     assert refused.status_code == 400

@@ -22,8 +22,8 @@ JSON, MULTIPART, FORM = "application/json", "multipart/form-data", "application/
 # The POSTs that may carry more than JSON, by prefix; an empty set takes anything (specification, section 4).
 _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
     ("/v1/images/edits", frozenset({JSON, MULTIPART})),
-    ("/v1/audio/transcriptions", frozenset({MULTIPART})),
-    ("/v1/audio/translations", frozenset({MULTIPART})),
+    ("/v1/audio/transcriptions", frozenset({JSON, MULTIPART})),
+    ("/v1/audio/translations", frozenset({JSON, MULTIPART})),
     ("/oauth/", frozenset({JSON, FORM})),
     ("/verify-email", frozenset({FORM})),
     ("/reset-password", frozenset({FORM})),
