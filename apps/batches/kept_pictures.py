@@ -25,7 +25,7 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.endpoints.picture_links import FIELD
 from apps.kernel import database
 from apps.kernel.content_encryption import is_keyed_digest, keyed_digest
-from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
 from apps.responses.public_ids import is_public_id
 
 PATH: Final = "/v1/images/files/"
@@ -73,12 +73,13 @@ class PictureStore:
 
 
 def find_picture(file_id: str, expires: str | None, signature: str | None) -> KeptPicture:
-    """Return what a link leads to. Raises NotFound for one that is over or was not made here, DatabaseError."""
+    """Return what a link leads to. Raises Unauthenticated for one that was not made here, NotFound for one that is
+    over, DatabaseError."""
     if not (expires and signature and _EXPIRY.fullmatch(expires) and _SIGNATURE.fullmatch(signature)):
-        raise _nowhere()
+        raise _unsigned()
     # Before the store is asked: whoever guesses costs it nothing.
     if not is_public_id(file_id) or not is_keyed_digest(_signed(file_id, expires), signature):
-        raise _nowhere()
+        raise _unsigned()
     expires_at, now = datetime.fromtimestamp(int(expires), UTC), timezone.now()
     if expires_at <= now:
         raise _nowhere()
@@ -100,5 +101,9 @@ def _signed(file_id: str, expires: str) -> bytes:
     return f"image link\n{file_id}\n{expires}".encode()
 
 
+def _unsigned() -> Unauthenticated:
+    return Unauthenticated("This link has no signature of this gateway's", code="invalid_signature")
+
+
 def _nowhere() -> NotFound:
-    return NotFound("There is no such image, or its link has expired")
+    return NotFound("The link to this image has expired, or the image was removed")

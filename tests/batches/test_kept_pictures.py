@@ -8,10 +8,12 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
 from apps.batches import retention
 from apps.batches.models import FileChunk, FilePurpose, StoredFile
+from apps.batches.stored_files import FileWriter
 from apps.gateway.access import policy
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
@@ -67,7 +69,7 @@ def test_a_picture_is_encrypted_and_in_nobodys_list(keeper: Caller) -> None:
     assert keeper.client.get("/v1/files", headers=headers).json()["data"] == []
     for path in (f"/v1/files/{row.pk}", f"/v1/files/{row.pk}/content"):
         assert keeper.client.get(path, headers=headers).status_code == 404
-    assert keeper.client.get(f"/v1/images/files/{row.pk}").status_code == 404
+    assert keeper.client.get(f"/v1/images/files/{row.pk}", headers=headers).status_code == 401
     assert fetch(keeper, url)[0].status_code == 200
 
 
@@ -90,8 +92,8 @@ def test_a_changed_link_leads_nowhere(keeper: Caller) -> None:
         ("file-\x00", until, signature),
     ]:
         response = keeper.client.get(f"/v1/images/files/{name}", {"expires": expires, "signature": signed})
-        assert response.status_code == 404, (name, expires, signed)
-        assert response.json()["error"]["message"] == "There is no such image, or its link has expired"
+        assert response.status_code == 401, (name, expires, signed)
+        assert response.json()["error"]["code"] == "invalid_signature"
 
 
 def test_an_expired_link_leads_nowhere_and_its_picture_is_removed(
@@ -128,3 +130,18 @@ def test_pictures_have_room_of_their_own_and_no_more(keeper: Caller, settings: A
     assert nothing_happened(keeper)
     assert StoredFile.objects.count() == 1
     assert generate(keeper).status_code == 200
+
+
+def test_paid_pictures_are_told_as_they_are_where_they_cannot_be_kept(
+    keeper: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OperationalError("the disk is full")
+
+    monkeypatch.setattr(FileWriter, "begin", refuse)
+    response = generate(keeper, response_format="url")
+    assert (response.status_code, response["x-gateway-loss"]) == (200, "response_format")
+    (image,) = response.json()["data"]
+    assert size_of(image["b64_json"]) == (1024, 1024)
+    assert settle_all() == 1
+    assert RequestLog.objects.get().completion_tokens == 1_056

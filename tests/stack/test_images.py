@@ -118,7 +118,7 @@ def test_links_lead_to_the_images(keeping_product: Product) -> None:
         assert (answer.status_code, answer.content[:4]) == (200, b"\x89PNG")
         assert answer.headers["Cache-Control"].startswith("private, max-age=35")
         assert (answer.headers["X-Content-Type-Options"], answer.headers["Content-Type"]) == ("nosniff", "image/png")
-    assert requests.get(f"{made.data[0].url}0", timeout=5).status_code == 404
+    assert requests.get(f"{made.data[0].url}0", timeout=5).status_code == 401
 
 
 def test_no_links_where_nothing_is_kept(client: openai.OpenAI) -> None:
