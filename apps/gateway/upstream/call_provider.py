@@ -131,12 +131,8 @@ class ProviderCall(msgspec.Struct, eq=False):
         check_fan_out(calls, self.candidate.offer, self.prompt_tokens)
         chat = replace(self.chat, n=None, source=None)
         branches = [replace(self, chat=chat) for _ in range(calls)]
-        answers = fan_out(
-            [branch.events for branch in branches],
-            self.prompt_tokens,
-            self.client_disconnect,
-            default_timeouts().tick,
-        )
+        runs = [branch.events for branch in branches]
+        answers = fan_out(runs, self.prompt_tokens, self.client_disconnect, default_timeouts().tick)
         try:
             for event in answers:
                 if not self.has_content and type(event) is not Waiting:

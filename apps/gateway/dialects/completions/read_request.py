@@ -58,7 +58,9 @@ def _read(wire: Record) -> Chat:
     for name in ("model", "prompt"):
         if name not in known:
             raise Malformed("Required", name)
-    _check_candidates(known.pop("best_of", None), known.get("n", 1))
+    n = known.get("n", 1)
+    if known.pop("best_of", n) != n:
+        raise _refused("best_of", f"every answer that is made is given, so it may be {n} here, as n is")
     if known.pop("suffix", None):
         raise _refused("suffix", "a chat model cannot write what comes before a given text")
     likeliest = known.pop("logprobs", None)
@@ -77,15 +79,6 @@ def _read(wire: Record) -> Chat:
         task="completions",
         **known,
     )
-
-
-def _check_candidates(best_of: int | None, n: int) -> None:
-    """Raise unless every answer that is made is given."""
-    if best_of is None or best_of == n:
-        return
-    if best_of < n:
-        raise Malformed(f"must be at least n, which is {n}", "best_of")
-    raise _refused("best_of", f"the best of more answers than are given cannot be told; it may be {n}, as n is")
 
 
 def _prompt(value: Any) -> str:

@@ -85,7 +85,7 @@ def test_what_chats_alone_have_is_told_and_never_taken() -> None:
         ({"prompt": ["a", "b"]}, "prompt", "unsupported_feature"),
         ({"suffix": "end"}, "suffix", "unsupported_feature"),
         ({"best_of": 3}, "best_of", "unsupported_feature"),
-        ({"best_of": 1, "n": 2}, "best_of", "invalid_parameters"),
+        ({"best_of": 1, "n": 2}, "best_of", "unsupported_feature"),
         ({"best_of": 21}, "best_of", "invalid_parameters"),
         ({"echo": True, "logprobs": 1}, "echo", "unsupported_feature"),
         ({"echo": 1}, "echo", "invalid_parameters"),
