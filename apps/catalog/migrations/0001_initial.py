@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
                 ('description', models.TextField(blank=True)),
                 ('family', models.CharField(max_length=80)),
                 ('owned_by', models.CharField(blank=True, max_length=40)),
-                ('mode', models.CharField(choices=[('chat', 'chat'), ('image_generation', 'image_generation'), ('embedding', 'embedding'), ('moderation', 'moderation'), ('rerank', 'rerank')], max_length=24)),
+                ('mode', models.CharField(choices=[('chat', 'chat'), ('image_generation', 'image_generation'), ('embedding', 'embedding')], max_length=24)),
                 ('aliases', models.JSONField(blank=True, default=list)),
                 ('released_on', models.DateField(blank=True, null=True)),
                 ('context_length', models.PositiveIntegerField(blank=True, null=True)),
