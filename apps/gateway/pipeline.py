@@ -122,7 +122,7 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
         chat,
         attempts.client_disconnect,
     )
-    cache = _prepare(recorder, len(body), find_entry)
+    cache = _prepare(recorder, len(body), _find_nothing if _is_paid(call) else find_entry)
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
     return ChatRun(
@@ -168,20 +168,25 @@ def _admit(
             no_fallback=call.is_header_true("x-no-fallback"),
             wishes=chat.preferences,
         )
+        if call.batch_exchange is not None:
+            ranking = call.batch_exchange.direct(ranking, chat)
         first, named = ranking.candidates[0], fitting.requested_provider
         worst = estimate_worst_case(chat, fitting, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.set_provider(entry, first, named)
-        granted = admit.admit(
-            policy,
-            catalog,
-            token,
-            worst,
-            entry,
-            record.write_ahead_note(entry),
-            rate_family=call.route.rate_family,
-            free=first.free,
-        )
+        if _is_paid(call):
+            granted: AdmissionGrant | None = AdmissionGrant()
+        else:
+            granted = admit.admit(
+                policy,
+                catalog,
+                token,
+                worst,
+                entry,
+                record.write_ahead_note(entry),
+                rate_family=call.route.rate_family,
+                free=first.free,
+            )
         if granted is not None:
             return _Admission(
                 policy=policy,
@@ -194,6 +199,16 @@ def _admit(
             )
         policy = find_policy(token)
     raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
+
+
+def _is_paid(call: ClientRequest) -> bool:
+    """Return whether a provider's batch API has answered already: that was admitted, and is held for, when it was
+    handed over."""
+    return call.batch_exchange is not None and call.batch_exchange.is_paid
+
+
+def _find_nothing() -> None:
+    """Return no cache entry: what has been paid is billed."""
 
 
 def _prepare(recorder: Recorder, size: int, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:

@@ -37,10 +37,10 @@ from apps.gateway.routing.preferences import refused_strictly
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.upstream.batches import check_results, join_batches
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
-from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
+from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.json_repair import JsonRepair
 from apps.gateway.upstream.made_pictures import fetch_pictures
-from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
+from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, ProviderResponse, open_exchange
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.response_bounds import bounds_of, check_event, read_within
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
@@ -247,7 +247,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         if self.strict and target.dropped_fields:
             raise refused_strictly(target.dropped_fields)
 
-    def _events(self, dialect: ProviderDialect, response: UpstreamResponse) -> Iterator[Event]:
+    def _events(self, dialect: ProviderDialect, response: ProviderResponse) -> Iterator[Event]:
         """Yield what the provider says; every wait for it ends when the client leaves."""
         bounds = bounds_of(self.chat, self.candidate.offer)
         if not self.chat.stream:
@@ -264,7 +264,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         except BrokenFrames as error:
             raise UpstreamFailure("network", str(error)) from error
 
-    def _interruptible(self, response: UpstreamResponse) -> Iterator[bytes]:
+    def _interruptible(self, response: ProviderResponse) -> Iterator[bytes]:
         pieces = response.iterate_body()
         while True:
             with self.client_disconnect.raise_while_waiting():
