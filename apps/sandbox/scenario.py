@@ -20,6 +20,7 @@ How often   times=K: only the first K requests of the tag fail · p=SHARE: this 
 Numbers     usage=PROMPT,COMPLETION[,CACHED[,REASONING[,CACHE_WRITE]]] · no-usage · usage-at=own|finish
 Manner      crlf · comments (SSE) · gzip (if accepted) · extra (unknown fields) · finish=REASON ·
             reasoning-field=reasoning_content|reasoning|content
+Batches     batch=missing|twice|garbage|stray|expired: of this line's result · refused|running: of its whole job
 Bookkeeping tag=NAME: the name in the journal and of the counter behind times and p; the model name unless given
 """
 
@@ -132,6 +133,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     extra: bool = False
     finish: Literal["stop", "length", "tool_calls", "content_filter"] | None = None
     reasoning_field: Literal["reasoning_content", "reasoning", "content"] = "reasoning_content"
+
+    batch: Literal["missing", "twice", "garbage", "stray", "expired", "refused", "running"] | None = None
 
     tag: str | None = None
 
