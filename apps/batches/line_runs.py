@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -22,6 +23,7 @@ from django.conf import settings
 from django.db import DatabaseError
 from gevent.event import Event as Signal
 from gevent.monkey import is_module_patched
+from redis.exceptions import RedisError
 
 from apps.batches import line_leases
 from apps.batches.batch_rows import headers_of
@@ -147,13 +149,19 @@ class LineJob:
     def _park(self, asked: HandedOver) -> None:
         """Hand the line over to its provider's batch API, with what its admission holds for it.
 
-        Without a note of that, in an outage of Valkey, its lease ends and it is tried again.
+        Without a note of that, in an outage of Valkey, it waits a little: nothing would cover it.
         """
         worker, log_id = worker_name(), self.line.log_id
-        note = None if log_id is None else reservations.find_note(worker, log_id)
-        if log_id is not None and note is not None:
-            database.write(partial(parked_lines.park, self.line, worker, asked, note))
-            # Held by the ledger from here on. Else it is by the sweeper, when this process ends.
+        try:
+            note = None if log_id is None else reservations.find_note(worker, log_id)
+        except RedisError:
+            note = None
+        if log_id is None or note is None:
+            self._insist(partial(line_leases.put_off, self.line, worker, _RETRY_AFTER, _RETRY_AFTER))
+            return
+        database.write(partial(parked_lines.park, self.line, worker, asked, note))
+        # Held by the ledger from here on; what is not released is the sweeper's, when this process ends.
+        with suppress(RedisError):
             reservations.release([(worker, log_id)])
 
     def _put_off(self, response: ClientResponse, *, turned_away: bool) -> None:
