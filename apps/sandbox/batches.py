@@ -21,7 +21,7 @@ import msgspec
 from apps.sandbox.http_framing import SandboxRequest
 from apps.sandbox.refusal import SandboxRefusal
 
-MOMENT = 0.1
+MOMENT = 0.02
 """Seconds after which a job has ended."""
 MAX_KEPT = 200
 """Files and jobs that are kept; the oldest make room."""
