@@ -299,6 +299,8 @@ IMAGE_LINK_SECONDS = env.integer("IMAGE_LINK_SECONDS", 3600, 60, 86_400)
 IMAGE_LINK_BYTES_PER_ORGANIZATION = env.integer("IMAGE_LINK_BYTES_PER_ORGANIZATION", 1024**3, 0, 1024**5)
 # Lines of batches that are answered at a time by one Celery worker, and for one organization.
 BATCH_LINES_AT_ONCE = env.integer("BATCH_LINES_AT_ONCE", 16, 1, 1000)
+# Whether lines go to providers' own batch APIs, where these are cheaper.
+NATIVE_BATCHES = env.boolean("NATIVE_BATCHES", default=True)
 # Seconds until a silent worker's background responses and lines of batches are taken over.
 BACKGROUND_LEASE = env.seconds("BACKGROUND_LEASE", 20, high=600)
 # Seconds of silence towards a streaming client before a comment line keeps the connection alive.

@@ -11,7 +11,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
+from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile
 from apps.kernel.admin import LongTableAdmin
 from apps.kernel.ids import find_id
 from apps.responses.public_ids import is_public_id
@@ -80,11 +80,31 @@ class BatchAdmin(_OwnedAdmin):
     owners = ("organization_id", "project_id", "api_key_id")
 
 
+@admin.register(NativeJob)
+class NativeJobAdmin(_OwnedAdmin):
+    """One row a job at a provider's batch API."""
+
+    list_display = (
+        "id",
+        "batch_id",
+        "provider_id",
+        "model_name",
+        "status",
+        "lines",
+        "external_id",
+        "failures",
+        "next_look_at",
+    )
+    ordering = ("-created_at",)
+    public_id = "batch_id"
+    owners = ("id", "batch__organization_id", "batch__project_id")
+
+
 @admin.register(BatchLine)
 class BatchLineAdmin(_OwnedAdmin):
     """One row a line of a batch that has not ended, with the process that answers it."""
 
-    list_display = ("id", "batch_id", "position", "outcome", "attempts", "turned_away", "lease_owner", "lease_until")
-    exclude = ("sealed_request", "sealed_result")
+    list_display = ("id", "batch_id", "position", "outcome", "native_state", "attempts", "lease_owner", "lease_until")
+    exclude = ("sealed_request", "sealed_result", "sealed_native")
     public_id = "batch_id"
     owners = ("log_id", "batch__organization_id", "batch__project_id")

@@ -20,6 +20,7 @@ from apps.batches.models import (
     BatchLine,
     BatchStatus,
     LineOutcome,
+    NativeState,
 )
 from apps.gateway.access.policy import Policy
 from apps.kernel.errors import RateLimited
@@ -101,8 +102,9 @@ def status_of(row: Batch) -> BatchStatus:
 
 
 def end_open_lines(row: Batch, outcome: LineOutcome, now: datetime) -> None:
-    """End the lines of a batch that nobody answers just now."""
-    waiting = row.lines.filter(outcome=LineOutcome.OPEN)
+    """End the lines of a batch that nobody answers just now, nor a provider's batch API has."""
+    elsewhere = (NativeState.PARKED, NativeState.ANSWERED)
+    waiting = row.lines.filter(outcome=LineOutcome.OPEN).exclude(native_state__in=elsewhere)
     waiting.filter(lease_owner="").update(outcome=outcome)
     waiting.filter(lease_until__lte=now).update(outcome=outcome)
 

@@ -14,10 +14,11 @@ from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, F
+from django.db.models import Count, Exists, F, OuterRef, Q
 from django.db.models.functions import Greatest, Now
 
-from apps.batches.models import Batch, BatchLine, BatchStatus, LineOutcome
+from apps.batches.models import RUNNING_STATUSES, Batch, BatchLine, BatchStatus, LineOutcome, NativeState
+from apps.batches.native.parked_lines import give_back
 from apps.kernel.ids import new_id
 from apps.organizations.models import Organization, RetentionLevel
 
@@ -25,12 +26,21 @@ from apps.organizations.models import Organization, RetentionLevel
 MOST_ATTEMPTS: Final = 5
 
 
+# Batches whose lines are begun, whatever is known of the lines.
+_MAY_BEGIN: Final = Q(status=BatchStatus.IN_PROGRESS, paused_until__lte=Now(), expires_at__gt=Now())
+
+
 def claimable_batches() -> list[Batch]:
-    """Return the batches whose lines may be begun now, the oldest first: of organizations that keep content."""
+    """Return the batches whose lines may be begun now, the oldest first: of organizations that keep content.
+
+    What a provider's batch API has answered is taken up whatever has become of the batch: it has been paid.
+    """
     keeping = Organization.objects.filter(retention_level=RetentionLevel.RETAIN)
     keeping = keeping.exclude(status=Organization.Status.DELETED)
-    rows = Batch.objects.filter(status=BatchStatus.IN_PROGRESS, paused_until__lte=Now(), expires_at__gt=Now())
-    return list(rows.filter(organization_id__in=keeping.values("pk")).order_by("created_at"))
+    answered = BatchLine.objects.filter(batch=OuterRef("pk"), outcome=LineOutcome.OPEN, lease_until__lte=Now())
+    has_answers = Exists(answered.filter(native_state=NativeState.ANSWERED))
+    rows = Batch.objects.filter(status__in=RUNNING_STATUSES, organization_id__in=keeping.values("pk"))
+    return list(rows.filter(_MAY_BEGIN | Q(has_answers)).order_by("created_at"))
 
 
 def lines_under_way(organizations: Collection[UUID]) -> Counter[UUID]:
@@ -48,6 +58,9 @@ def claim(batch: Batch, owner: str, most: int, answered_here: Collection[int]) -
     with transaction.atomic():
         rows = BatchLine.objects.select_for_update(skip_locked=True)
         waiting = rows.filter(batch=batch, outcome=LineOutcome.OPEN, lease_until__lte=Now())
+        waiting = waiting.exclude(native_state=NativeState.PARKED)
+        if not Batch.objects.filter(_MAY_BEGIN, pk=batch.pk).exists():
+            waiting = waiting.filter(native_state=NativeState.ANSWERED)
         lines = list(waiting.exclude(pk__in=answered_here).order_by("position")[:most])
         for line in lines:
             line.batch, line.lease_owner = batch, owner
@@ -65,29 +78,39 @@ def renew(owner: str, lines: Collection[int]) -> set[int]:
     return set(mine.values_list("pk", flat=True))
 
 
-def end(line: BatchLine, owner: str, outcome: LineOutcome, sealed_result: str) -> bool:
+def end(line: BatchLine, owner: str, outcome: LineOutcome, sealed_result: str, *, is_held: bool = False) -> bool:
     """Store how a line ended, unless somebody else has it by now or it is gone; tell whether it was.
 
-    Raises DatabaseError.
+    `is_held` tells that something is held for it that no charge takes the place of. Raises DatabaseError.
     """
-    mine = BatchLine.objects.filter(pk=line.pk, lease_owner=owner, outcome=LineOutcome.OPEN)
-    return bool(mine.update(outcome=outcome, sealed_result=sealed_result, lease_owner=""))
+    with transaction.atomic():
+        mine = BatchLine.objects.filter(pk=line.pk, lease_owner=owner, outcome=LineOutcome.OPEN)
+        was_mine = bool(mine.update(outcome=outcome, sealed_result=sealed_result, lease_owner=""))
+        if was_mine and is_held and line.log_id is not None:
+            give_back([line.log_id])
+    return was_mine
 
 
 def put_off(line: BatchLine, owner: str, seconds: float, pause: float, *, turned_away: bool = False) -> None:
     """Let a line wait for so many seconds and its whole batch for a pause; it counts as no attempt, and the next one
     has a record of its own.
 
-    `turned_away` tells that a provider refused it for its load, which is counted.
+    `turned_away` tells that a provider refused it for its load, which is counted; where that was its batch API, it is
+    asked no more. What it has answered keeps its record: it is held for.
     """
+    keeps_record = line.native_state == NativeState.ANSWERED and not turned_away
     with transaction.atomic():
-        BatchLine.objects.filter(pk=line.pk, lease_owner=owner).update(
+        mine = BatchLine.objects.filter(pk=line.pk, lease_owner=owner)
+        was_mine = mine.update(
             lease_owner="",
             lease_until=Now() + timedelta(seconds=seconds),
             attempts=F("attempts") - 1,
             turned_away=F("turned_away") + int(turned_away),
-            log_id=None,
+            **({} if keeps_record else {"log_id": None}),
+            **({"native_state": NativeState.DECLINED, "sealed_native": ""} if turned_away else {}),
         )
+        if was_mine and turned_away and line.log_id is not None:
+            give_back([line.log_id])
         paused_until = Greatest(F("paused_until"), Now() + timedelta(seconds=pause))
         Batch.objects.filter(pk=line.batch_id).update(paused_until=paused_until)
 

@@ -11,6 +11,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -22,18 +23,24 @@ from django.conf import settings
 from django.db import DatabaseError
 from gevent.event import Event as Signal
 from gevent.monkey import is_module_patched
+from redis.exceptions import RedisError
 
 from apps.batches import line_leases
 from apps.batches.batch_rows import headers_of
 from apps.batches.line_call import LineCall
 from apps.batches.line_pace import LinePace
 from apps.batches.line_rows import LineResult, request_of, seal_result
-from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome
+from apps.batches.models import Batch, BatchFormat, BatchLine, LineOutcome, NativeState
+from apps.batches.native import parked_lines
+from apps.batches.native.parked_lines import NativeRequest
+from apps.batches.native.refused_answers import record_refused
+from apps.billing import reservations
 from apps.billing.worker_leases import worker_name
 from apps.gateway.access.policy import find_policy, token_of_key
 from apps.gateway.client.http_request import ClientResponse
 from apps.gateway.dialects import anthropic, openai
 from apps.gateway.settlement import worker_lease
+from apps.gateway.upstream.batch_exchange import BatchAnswer, BatchHandover, HandedOver
 from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import ApiError, InternalError, Overloaded
@@ -111,6 +118,8 @@ class LineJob:
     def _answer(self) -> None:
         line, batch = self.line, self.line.batch
         call = LineCall(line, headers_of(batch), bytes(request_of(line).body), self.switch)
+        answered = parked_lines.find_answered(line)
+        call.batch_exchange = exchange = self._exchange_of(answered)
         try:
             response: ClientResponse = call.route.endpoint(call)
             body = b"".join(response.body)
@@ -118,11 +127,42 @@ class LineJob:
             call.release_bytes()
         if self.is_lost:
             return
+        if isinstance(exchange, BatchHandover) and exchange.taken is not None:
+            self._park(exchange.taken)
+            return
         if response.status in _WORTH_A_RETRY and (not call.is_admitted or line.turned_away < _MOST_TURNED_AWAY):
             self._put_off(response, turned_away=call.is_admitted)
             return
         PACE.answered(batch.api_key_id, settings.BATCH_LINES_AT_ONCE)
-        self._end(LineResult(response.status, msgspec.Raw(body)))
+        is_refused = answered is not None and not 200 <= response.status < 300
+        if answered is not None and is_refused and not call.is_admitted:
+            is_refused = not record_refused(answered, response.status)
+        self._end(LineResult(response.status, msgspec.Raw(body)), is_held=is_refused)
+
+    def _exchange_of(self, answered: NativeRequest | None) -> BatchHandover | BatchAnswer | None:
+        """Return how the line is exchanged with its provider, None where that is as a request's own."""
+        if answered is not None:
+            return BatchAnswer(answered.asked, answered.status, answered.answer)
+        is_new = self.line.native_state == NativeState.NONE
+        return BatchHandover(self.switch) if is_new and settings.NATIVE_BATCHES else None
+
+    def _park(self, asked: HandedOver) -> None:
+        """Hand the line over to its provider's batch API, with what its admission holds for it.
+
+        Without a note of that, in an outage of Valkey, it waits a little: nothing would cover it.
+        """
+        worker, log_id = worker_name(), self.line.log_id
+        try:
+            note = None if log_id is None else reservations.find_note(worker, log_id)
+        except RedisError:
+            note = None
+        if log_id is None or note is None:
+            self._insist(partial(line_leases.put_off, self.line, worker, _RETRY_AFTER, _RETRY_AFTER))
+            return
+        database.write(partial(parked_lines.park, self.line, worker, asked, note))
+        # Held by the ledger from here on; what is not released is the sweeper's, when this process ends.
+        with suppress(RedisError):
+            reservations.release([(worker, log_id)])
 
     def _put_off(self, response: ClientResponse, *, turned_away: bool) -> None:
         line = self.line
@@ -135,13 +175,15 @@ class LineJob:
 
     def _end_failed(self, error: ApiError) -> None:
         dialect = anthropic if self.line.batch.format == BatchFormat.ANTHROPIC else openai
-        self._end(LineResult(error.status, msgspec.Raw(dialect.write_error(error))))
+        is_held = self.line.native_state == NativeState.ANSWERED
+        self._end(LineResult(error.status, msgspec.Raw(dialect.write_error(error))), is_held=is_held)
 
-    def _end(self, result: LineResult) -> None:
+    def _end(self, result: LineResult, *, is_held: bool = False) -> None:
         outcome = LineOutcome.SUCCEEDED if 200 <= result.status < 300 else LineOutcome.ERRORED
 
         def end() -> None:
-            line_leases.end(self.line, worker_name(), outcome, seal_result(self.line, result))
+            sealed = seal_result(self.line, result)
+            line_leases.end(self.line, worker_name(), outcome, sealed, is_held=is_held)
 
         self._insist(end)
 

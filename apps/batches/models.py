@@ -6,6 +6,8 @@ people send and models answer is encrypted in every column that holds any of it 
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 from django.db import models
 from django.db.models import Q
 
@@ -154,6 +156,64 @@ class LineOutcome(models.TextChoices):
     EXPIRED = "expired"
 
 
+class NativeJobStatus(models.TextChoices):
+    """How a job at a provider's batch API stands: lines come in; it is on its way there; it is there; it is over."""
+
+    GATHERING = "gathering"
+    SUBMITTING = "submitting"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class NativeJob(models.Model):
+    """Lines of one batch that a provider's own batch API answers: of one model, path and credential."""
+
+    # Its marker at the provider, too.
+    id = models.UUIDField(primary_key=True, default=uuid4, editable=False)
+    batch = models.ForeignKey(Batch, models.CASCADE, related_name="native_jobs")
+    format = models.CharField(max_length=16)
+    provider_id = models.CharField(max_length=40)
+    model_name = models.CharField(max_length=255)
+    path = models.CharField(max_length=100)
+    # The name of what it is paid with, never the secret; an organization's own key's id.
+    credential = models.CharField(max_length=80)
+    is_own_key = models.BooleanField(default=False)
+    status = models.CharField(max_length=16, choices=NativeJobStatus.choices, default=NativeJobStatus.GATHERING)
+    # What the provider calls it, once that is known.
+    external_id = models.CharField(max_length=200, blank=True)
+    lines = models.PositiveIntegerField(default=0)
+    size = models.BigIntegerField(default=0, help_text="bytes of its requests")
+    created_at = models.DateTimeField()
+    submitted_at = models.DateTimeField(null=True)
+    cancelled_at = models.DateTimeField(null=True)
+    # Nobody looks at it before this: somebody does just now, or it is early. And how often in vain, since it began.
+    next_look_at = models.DateTimeField()
+    looks = models.PositiveIntegerField(default=0)
+    failures = models.PositiveSmallIntegerField(default=0)
+
+    class Meta:
+        db_table = "batch_native_job"
+        indexes = [
+            models.Index(
+                fields=["next_look_at"],
+                name="batch_native_job_open",
+                condition=Q(status__in=("gathering", "submitting", "running")),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} at {self.provider_id}"
+
+
+class NativeState(models.TextChoices):
+    """Where a line stands with its provider's batch API: with nobody, in a job, answered, or not to go there again."""
+
+    NONE = ""
+    PARKED = "parked"
+    ANSWERED = "answered"
+    DECLINED = "declined"
+
+
 class BatchLine(models.Model):
     """One request of a batch, with the lease of the process that answers it. The rows go once results are written."""
 
@@ -170,6 +230,10 @@ class BatchLine(models.Model):
     # Times that it was begun by a worker that was lost, and that providers turned it away for their load.
     attempts = models.PositiveSmallIntegerField(default=0)
     turned_away = models.PositiveSmallIntegerField(default=0)
+    # The job that it is in, what its provider is asked there and answered; encrypted.
+    native_job = models.ForeignKey(NativeJob, models.SET_NULL, null=True, related_name="parked_lines")
+    native_state = models.CharField(max_length=16, choices=NativeState.choices, blank=True, default=NativeState.NONE)
+    sealed_native = models.TextField(blank=True)
 
     class Meta:
         db_table = "batch_line"

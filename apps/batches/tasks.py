@@ -12,6 +12,7 @@ from django.utils import timezone
 from gevent.monkey import is_module_patched
 
 from apps.batches import retention
+from apps.batches.native import parked_lines
 from apps.batches.work import stop, work
 
 log = structlog.get_logger(__name__)
@@ -31,6 +32,8 @@ def purge() -> None:
     """Remove what is past its time or its retention. A run that is cut short is carried on by the next."""
     if removed := retention.purge(timezone.now()):
         log.info("batches.purged", rows=removed)
+    if forgotten := parked_lines.give_back_forgotten(timezone.now()):
+        log.warning("batches.holds_forgotten", holds=forgotten)
 
 
 @worker_shutting_down.connect

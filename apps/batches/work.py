@@ -17,6 +17,7 @@ from gevent.monkey import is_module_patched
 from apps.batches import line_runs
 from apps.batches.completion import complete_one
 from apps.batches.models import OPEN_STATUSES, Batch
+from apps.batches.native.jobs import advance_one
 from apps.batches.preparation import prepare_one
 from apps.kernel import database
 from apps.kernel.errors import Overloaded
@@ -59,7 +60,7 @@ def _work_until(deadline: float) -> None:
         if looks:
             if not line_runs.JOBS and not database.read(is_open):
                 return
-            advanced, looked_at = prepare_one() or complete_one(), time.monotonic()
+            advanced, looked_at = prepare_one() or complete_one() or advance_one(), time.monotonic()
         begun = line_runs.begin_lines()
         if is_module_patched("socket"):
             _wait(advanced or begun > 0)

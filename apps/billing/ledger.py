@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import Exists, F, OuterRef
 
 from apps.billing import balances
 from apps.billing.balances import Balance, Scope
@@ -37,7 +38,8 @@ class Charge(msgspec.Struct, frozen=True):
     """What a request moves, in USD: the organization's credits (0 or less) and its key's usage (0 or more).
 
     `reference` is the request's id; a request is charged once, however often it is asked for. `storage` is what the
-    credits pay besides for keeping its data (0 or more), as an entry of its own.
+    credits pay besides for keeping its data (0 or more), as an entry of its own. `is_held` tells that a hold of the
+    same reference may stand (`hold`), which the charge takes the place of.
     """
 
     organization_id: UUID
@@ -46,6 +48,7 @@ class Charge(msgspec.Struct, frozen=True):
     credits: Decimal
     usage: Decimal
     storage: Decimal = ZERO
+    is_held: bool = False
 
 
 class _Movement(NamedTuple):
@@ -64,7 +67,44 @@ def charge(charges: Sequence[Charge]) -> list[Balance]:
 
     Where the organization or the key is gone, the entry is written all the same. Raises DatabaseError.
     """
-    return _move(movement for one in charges for movement in _movements_of(one))
+    held = [one.reference for one in charges if one.is_held]
+    return _move([*(movement for one in charges for movement in _movements_of(one)), *_releases_of(held)])
+
+
+def hold(
+    reference: UUID, organization_id: UUID, api_key_id: UUID, *, credits: Decimal, usage: Decimal
+) -> list[Balance]:
+    """Hold what a request may move, for as long as it takes, inside the caller's transaction; once per reference.
+
+    For what outlives every process: others hold in Valkey. Return the balances that changed. Raises DatabaseError.
+    """
+    amounts = -storable(credits), storable(usage)
+    return _move([_Movement(LedgerEntry.Kind.HOLD, reference, organization_id, api_key_id, *amounts)])
+
+
+def give_back(references: Sequence[UUID]) -> list[Balance]:
+    """Give back what is held under these references, once each, inside the caller's transaction; return the balances
+    that changed. Raises DatabaseError."""
+    return _move(_releases_of(references))
+
+
+def find_forgotten_holds(first: UUID, before: datetime) -> list[UUID]:
+    """Return what is still held since before a moment, of references from `first` on, which bear their time."""
+    released = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD_RELEASE, reference=OuterRef("reference"))
+    held = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD, reference__gte=first, created_at__lt=before)
+    return list(held.exclude(Exists(released)).values_list("reference", flat=True))
+
+
+def _releases_of(references: Sequence[UUID]) -> list[_Movement]:
+    if not references:
+        return []
+    held = LedgerEntry.objects.filter(kind=LedgerEntry.Kind.HOLD, reference__in=references)
+    return [
+        _Movement(
+            LedgerEntry.Kind.HOLD_RELEASE, one.reference, one.organization_id, one.api_key_id, -one.credits, -one.usage
+        )
+        for one in held
+    ]
 
 
 def _movements_of(one: Charge) -> Iterator[_Movement]:

@@ -32,6 +32,8 @@ class LedgerEntry(models.Model):
         GIFT = "gift"
         REFUND = "refund"
         REFERRAL = "referral"
+        HOLD = "hold"
+        HOLD_RELEASE = "hold_release"
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     # Plain ids: the ledger outlives what it speaks of.

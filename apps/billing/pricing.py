@@ -6,7 +6,7 @@ The formulae are the specification's (section 1): a missing price counts as 0; n
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -19,6 +19,11 @@ MINUTE = Decimal(60_000)
 # A cache write that lives an hour costs 2x the input price where one of five minutes costs 1.25x (Anthropic).
 LONG_WRITE = Decimal("1.6")
 _NO_TIER = PriceTier(above_input_tokens=0)
+# Prices of tokens, which a provider's batch API has at a share.
+_TOKEN_PRICES = (
+    *("input", "output", "cached_input", "cache_write", "reasoning"),
+    *("image_input", "image_output", "audio_input", "audio_output"),
+)
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +49,8 @@ class Bill(PriceCard, frozen=True, omit_defaults=True, kw_only=True):
     """Everything that a request's cost follows from, kept with its log row: the prices in force, and what was used.
 
     `discount` is a share, `outrun` what a hedged call costs that lost its race and `outrun_saved` what a discount took
-    off it, in USD; `waived` says why nothing is charged: `failed`, `empty` or `cached`.
+    off it, in USD; `waived` says why nothing is charged: `failed`, `empty` or `cached`. `batch_share` is there where
+    the provider's batch API answered: its prices of tokens are this share of the usual ones.
     """
 
     discount: Decimal = ZERO
@@ -52,11 +58,18 @@ class Bill(PriceCard, frozen=True, omit_defaults=True, kw_only=True):
     outrun: Decimal = ZERO
     outrun_saved: Decimal = ZERO
     waived: str = ""
+    batch_share: Decimal | None = None
 
 
 def bill_at(card: PriceCard, **terms: Any) -> Bill:
     """Return a bill at a card's prices; `terms` are a bill's own fields."""
     return Bill(**dict(zip(PriceCard.__struct_fields__, msgspec.structs.astuple(card), strict=False)), **terms)
+
+
+def at_share(card: PriceCard, share: Decimal) -> PriceCard:
+    """Return the card with its prices of tokens at a share; what is paid by the piece stays as it is."""
+    tiers = tuple(_tokens_at_share(tier, share) for tier in card.tiers)
+    return msgspec.structs.replace(_tokens_at_share(card, share), tiers=tiers)
 
 
 def cost_by(bill: Bill) -> Cost:
@@ -100,6 +113,14 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
         request=parts[6],
         web_search=parts[7],
     )
+
+
+_Card = TypeVar("_Card", PriceCard, PriceTier)
+
+
+def _tokens_at_share(card: _Card, share: Decimal) -> _Card:
+    stated = {name: getattr(card, name, None) for name in _TOKEN_PRICES}
+    return msgspec.structs.replace(card, **{name: price * share for name, price in stated.items() if price is not None})
 
 
 def _cost_of_text(usage: Usage, card: PriceCard) -> Cost:

@@ -263,6 +263,12 @@ def release(reservations: Sequence[tuple[str, UUID]]) -> int:
     return int(_RELEASE(keys, [str(identifier) for _, identifier in reservations]))
 
 
+def find_note(worker: str, identifier: UUID) -> Note | None:
+    """Return a reservation's note, None where there is none. Raises RedisError."""
+    text = client().hget(notes_key(worker), ids.text_of(identifier))
+    return None if text is None else msgspec.json.decode(text, type=Note)
+
+
 def notes_of(worker: str) -> dict[UUID, Note]:
     """Return what a worker left behind. Raises RedisError."""
     notes = client().hgetall(notes_key(worker))

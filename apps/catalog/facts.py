@@ -31,6 +31,13 @@ class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     default: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
 
 
+class StatedBatchTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A batch API: its format, and its share of the usual prices of tokens, as a decimal in a text."""
+
+    format: Literal["openai", "anthropic"]
+    price_share: Annotated[str, Meta(pattern=r"^(0\.\d{1,4}|1)$")]
+
+
 class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts whatever the dialect; each is read by the catalog, by the gateway, or by all dialects alike."""
 
@@ -85,6 +92,14 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
             description="`false` where it has promised to collect nothing: `provider.data_collection: deny` is "
             "answered by nobody else",
             extra={"default": "not known"},
+        ),
+    ] = None
+    batch: Annotated[
+        StatedBatchTerms | None,
+        Meta(
+            description="its own batch API, which answers lines of batches: "
+            '`{ format = "openai", price_share = "0.5" }`; formats are `openai` and `anthropic`, the share is that of '
+            "its usual prices of tokens"
         ),
     ] = None
     moderated: Annotated[bool, Meta(description="moderates content itself and refuses some")] = False

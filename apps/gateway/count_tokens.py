@@ -26,8 +26,8 @@ from apps.gateway.routing import preferences
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.call_provider import target_of
-from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
-from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
+from apps.gateway.upstream.http_response import Timeouts
+from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, ProviderResponse, open_exchange
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.kernel.errors import ApiError
 from apps.kernel.offload import offload
@@ -91,7 +91,7 @@ def _ask(candidate: Candidate, chat: Chat, size: int) -> int | None:
         response.close()
 
 
-def _open(candidate: Candidate, request: ProviderRequest, *, new_connection: bool = False) -> UpstreamResponse:
+def _open(candidate: Candidate, request: ProviderRequest, *, new_connection: bool = False) -> ProviderResponse:
     """Return the exchange once its head is there. Raises UpstreamFailure."""
     timeouts = Timeouts(connect=PATIENCE, first_byte=PATIENCE, idle=PATIENCE, total=PATIENCE, tick=PATIENCE)
     # Who leaves meanwhile is not waited for long.

@@ -114,7 +114,8 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
         guard=guard,
         started_at=started_at,
     )
-    cache = _prepare(recorder, len(body), partial(_find_entry, policy, attempts, chat))
+    find_entry = _find_nothing if _is_paid(call) else partial(_find_entry, policy, attempts, chat)
+    cache = _prepare(recorder, len(body), find_entry)
     if ranking.probe:
         CIRCUIT_BREAKERS.start_probe(attempts.latest_candidate.mapping)
     return ChatRun(
@@ -160,20 +161,25 @@ def _admit(
             no_fallback=call.is_header_true("x-no-fallback"),
             wishes=chat.preferences,
         )
+        if call.batch_exchange is not None:
+            ranking = call.batch_exchange.direct(ranking, chat)
         first, named = ranking.candidates[0], fitting.requested_provider
         worst = estimate_worst_case(chat, fitting, profile.prompt_tokens, hedge, policy.retention)
         entry = record.open_entry(identifier, route, policy, call, chat)
         record.set_provider(entry, first, named)
-        granted = admit.admit(
-            policy,
-            catalog,
-            token,
-            worst,
-            entry,
-            record.write_ahead_note(entry),
-            rate_family=call.route.rate_family,
-            free=first.free,
-        )
+        if _is_paid(call):
+            granted: AdmissionGrant | None = AdmissionGrant()
+        else:
+            granted = admit.admit(
+                policy,
+                catalog,
+                token,
+                worst,
+                entry,
+                record.write_ahead_note(entry),
+                rate_family=call.route.rate_family,
+                free=first.free,
+            )
         if granted is not None:
             return _Admission(
                 policy=policy,
@@ -195,6 +201,16 @@ def _find_entry(policy: Policy, attempts: Failover, chat: Chat) -> CacheEntry | 
         return find_cache_entry(policy.project_id, policy.cache_seconds, *asked)
     is_of_one_model = len({candidate.model_id for candidate in attempts.candidates}) == 1
     return find_embedding_entry(policy.project_id, policy.cache_seconds, *asked, is_of_one_model=is_of_one_model)
+
+
+def _is_paid(call: ClientRequest) -> bool:
+    """Return whether a provider's batch API has answered already: that was admitted, and is held for, when it was
+    handed over."""
+    return call.batch_exchange is not None and call.batch_exchange.is_paid
+
+
+def _find_nothing() -> None:
+    """Return no cache entry: what has been paid is billed."""
 
 
 def _prepare(recorder: Recorder, size: int, find_entry: Callable[[], CacheEntry | None]) -> CacheEntry | None:

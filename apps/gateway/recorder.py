@@ -117,6 +117,7 @@ class Recorder(msgspec.Struct, eq=False):
             outrun=lost.total,
             outrun_saved=lost.discount_savings,
             waived=waived,
+            batch_share=latest.batch_share,
         )
 
     def _report_providers(self, usage: Usage | None) -> None:

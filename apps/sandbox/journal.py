@@ -87,7 +87,10 @@ class Journal:
         for name in _SECRETS:
             if name in shown:
                 shown[name] = masked(shown[name])
-        entry = JournalEntry(tag, method, path, shown, body[:MAX_BODY])
+        return self.add(JournalEntry(tag, method, path, shown, body[:MAX_BODY]))
+
+    def add(self, entry: JournalEntry) -> JournalEntry:
+        """Keep an entry."""
         self._entries.append(entry)
         self._kept += len(entry.body)
         while len(self._entries) > MAX_ENTRIES or self._kept > MAX_BODIES:

@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from apps.sandbox import flux_jobs, tokens
+from apps.sandbox.batches import LineAnswer, SandboxBatches
 from apps.sandbox.formats import SandboxFormat, find_format
 from apps.sandbox.http_framing import SandboxRequest
 from apps.sandbox.journal import Journal, JournalEntry
@@ -20,6 +21,8 @@ from apps.sandbox.scripted_reply import answer_of
 
 SCENARIO_HEADER = "x-sandbox"
 TAG_HEADER = "x-sandbox-tag"
+BATCHES_TAG = "batches"
+"""The journal's tag of requests about batches; their lines have tags of their own."""
 INVALID_TOKEN = "invalid"  # noqa: S105 - the one token that is refused
 
 
@@ -38,11 +41,14 @@ class Sandbox:
         self.journal = Journal()
         # A script that holds for every request, before what the request itself says.
         self.weather = ""
+        self._batches = SandboxBatches(self._answer_line)
 
     def reply_to(self, request: SandboxRequest) -> SandboxReply:
         """Return what to do for a request."""
         if form := find_format(request.method, request.path, request.headers):
             return self._attend(form, request)
+        if (batches := self._attend_batches(request)) is not None:
+            return batches
         match request.method, request.path:
             case "GET", "/healthz":
                 return _json(200, {"status": "ok"})
@@ -98,6 +104,35 @@ class Sandbox:
             look = self.journal.turn(f"job {request.query['id']}")
             status, told = 200, flux_jobs.status_of(job, look, f"http://{request.headers.get('host', '')}")
         return SandboxReply(say(status, msgspec.json.encode(told)), entry)
+
+    def _attend_batches(self, request: SandboxRequest) -> SandboxReply | None:
+        """Answer what is about batches; None for all else."""
+        entry = JournalEntry(BATCHES_TAG, request.method, request.path, {}, b"")
+        try:
+            body = self._batches.reply_to(request)
+            if body is None:
+                return None
+            reply = SandboxReply(say(200, body), entry)
+        except SandboxRefusal as refusal:
+            reply = _json(refusal.status, {"error": {"message": str(refusal)}})
+        self.journal.add(entry)
+        return reply
+
+    def _answer_line(self, path: str, body: bytes) -> LineAnswer:
+        """Answer a line of a batch as a request of its own, at once."""
+        headers = {"authorization": "Bearer batch", "x-api-key": "batch"}
+        form = find_format("POST", path, headers)
+        if form is None:
+            raise SandboxRefusal(400, f"{path} cannot be asked in batches.")
+        status, parts = 200, list[bytes]()
+        for step in self._attend(form, SandboxRequest("POST", path, {}, headers, body, True, True)).steps:
+            if isinstance(step, Head):
+                status = step.status
+            elif isinstance(step, Body):
+                parts.append(step.data)
+        conversation = form.read_request(path, body)
+        script = scenario_of(conversation.model, conversation.directives()).batch
+        return LineAnswer(status, b"".join(parts), script)
 
     def _give_token(self, request: SandboxRequest) -> SandboxReply:
         """Answer a service account; it is the tag in the journal, where nothing of its statement is kept."""

@@ -22,6 +22,7 @@ Manner      crlf · comments (SSE) · gzip (if accepted) · extra (unknown field
             reasoning-field=reasoning_content|reasoning|content
 Jobs        pending=N looks before it is over (1 unless given) · job=how-it-ends, as in `request-moderated` ·
             elsewhere=poll|result: that address is at somebody else's host
+Batches     batch=missing|twice|garbage|stray|expired: of this line's result · refused|running: of its whole job
 Bookkeeping tag=NAME: the name in the journal and of the counter behind times and p; the model name unless given
 """
 
@@ -146,6 +147,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pending: Annotated[int, Meta(ge=0)] = 1
     job: Literal["ready", "request-moderated", "content-moderated", "error", "task-not-found"] = "ready"
     elsewhere: Literal["poll", "result"] | None = None
+    batch: Literal["missing", "twice", "garbage", "stray", "expired", "refused", "running"] | None = None
 
     tag: str | None = None
 

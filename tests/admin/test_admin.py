@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from knox.models import AuthToken
 
-from apps.batches.models import Batch, BatchLine, FileChunk, StoredFile
+from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile
 from apps.billing import ledger
 from apps.billing.models import (
     BillingAccount,
@@ -204,7 +204,16 @@ def batch_rows(world: World) -> list[Row]:
         FileChunk.objects.create(file=file, position=0, sealed_content=SECRET),
         batch,
         BatchLine.objects.create(
-            batch=batch, position=0, sealed_request=SECRET, sealed_result=SECRET, lease_owner="w", lease_until=now
+            batch=batch,
+            position=0,
+            sealed_request=SECRET,
+            sealed_result=SECRET,
+            sealed_native=SECRET,
+            lease_owner="w",
+            lease_until=now,
+        ),
+        NativeJob.objects.create(
+            batch=batch, format="openai", provider_id="p", model_name="m", created_at=now, next_look_at=now
         ),
     ]
 
@@ -246,12 +255,15 @@ class TestEveryTable:
 
     @pytest.mark.parametrize(
         "model",
-        [StoredResponse, BackgroundRun, Conversation, ConversationItem, StoredFile, FileChunk, Batch, BatchLine],
+        [
+            *(StoredResponse, BackgroundRun, Conversation, ConversationItem, StoredFile, FileChunk),
+            *(Batch, BatchLine, NativeJob),
+        ],
     )
     def test_stored_state_is_found_by_its_own_id_and_by_its_owner(
         self, operator: Client, rows: dict[type[Row], Row], world: World, model: type[Row]
     ) -> None:
-        others = {ConversationItem: "msg_1", FileChunk: "file-1", BatchLine: "batch_1"}
+        others = {ConversationItem: "msg_1", FileChunk: "file-1", BatchLine: "batch_1", NativeJob: "batch_1"}
         own = others.get(model, str(rows[model].pk))
         for words, count in ((own, 1), (str(world.acme.id), 1), ("resp_other", 0), (str(new_id()), 0)):
             assert len(operator.get(page(model, "changelist"), {"q": words}).context["cl"].result_list) == count

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.billing.pricing import FREE, Cost, cost_of
+from apps.billing.pricing import FREE, Cost, at_share, cost_of
 from apps.kernel.prices import PriceCard, PriceTier
 from apps.kernel.usage import Usage
 
@@ -206,3 +206,20 @@ def test_what_a_discount_saves_and_what_is_paid_make_the_full_price(
 
 def _doubled(usage: Usage) -> Usage:
     return Usage(**{name: 2 * getattr(usage, name) for name in Usage.__struct_fields__ if name != "estimated"})
+
+
+def test_a_batch_apis_share_is_that_of_tokens_in_every_tier_and_of_nothing_paid_by_the_piece() -> None:
+    card = PriceCard(
+        input=Decimal(3),
+        cache_write=Decimal("3.75"),
+        request=Decimal("0.01"),
+        web_search=Decimal("0.02"),
+        tiers=(PriceTier(above_input_tokens=10, input=Decimal(6)),),
+    )
+    assert at_share(card, Decimal("0.5")) == PriceCard(
+        input=Decimal("1.5"),
+        cache_write=Decimal("1.875"),
+        request=Decimal("0.01"),
+        web_search=Decimal("0.02"),
+        tiers=(PriceTier(above_input_tokens=10, input=Decimal(3)),),
+    )

@@ -54,6 +54,9 @@ class ClientRequest:
     log_id: UUID | None = None
     # The state of a response that the gateway itself asks for, on somebody's behalf (`endpoints/response_state.py`).
     response_state: Any = None
+    # How a line of a batch is exchanged with its provider, where that is by the provider's own batch API
+    # (`upstream/batch_exchange.py`).
+    batch_exchange: Any = None
 
     def __init__(self, environ: dict[str, Any], route: Route, parameters: Mapping[str, str] | None = None) -> None:
         """Take the environment, the route that the request was sent to, and what its path says beside the route's."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import Any
 
 import msgspec
 
@@ -49,6 +50,10 @@ class Candidate:
     credential: Credential
     model_name: str
     discount: Decimal = ZERO
+    # Where its batch API answers: the share of the usual prices that `offer` has, and what carries the exchange
+    # (`upstream/batch_exchange.py`).
+    batch_share: Decimal | None = None
+    exchange: Any = field(default=None, compare=False)
     # The provider's id, the catalog's id of the model, and the name under which their standing is kept.
     provider_id: str = field(init=False, compare=False)
     model_id: str = field(init=False, compare=False)

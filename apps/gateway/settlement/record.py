@@ -5,6 +5,7 @@ Knows the names of what is logged and what each retention level forbids. Must ne
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -163,7 +164,14 @@ def charge_of(entry: Entry) -> Charge:
         credits=-cost if entry.used_mode == CREDITS else ZERO,
         usage=cost,
         storage=entry.data_storage_cost or ZERO,
+        is_held=_is_of_batch(entry.prices),
     )
+
+
+def _is_of_batch(prices: Any) -> bool:
+    """Return whether a provider's batch API answered; prices are a bill, or what JSON made of one."""
+    share = prices.get("batch_share") if isinstance(prices, dict) else getattr(prices, "batch_share", None)
+    return share is not None
 
 
 def _unified_of(error: ApiError) -> str:

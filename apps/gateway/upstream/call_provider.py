@@ -37,9 +37,9 @@ from apps.gateway.routing.preferences import refused_strictly
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.upstream.batches import join_batches
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
-from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
+from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.json_repair import JsonRepair
-from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, open_exchange
+from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, ProviderResponse, open_exchange
 from apps.gateway.upstream.picture_calls import make_pictures
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.response_bounds import bounds_of, check_event
@@ -266,7 +266,7 @@ class ProviderCall(msgspec.Struct, eq=False):
         except BrokenFrames as error:
             raise UpstreamFailure("network", str(error)) from error
 
-    def _interruptible(self, response: UpstreamResponse) -> Iterator[bytes]:
+    def _interruptible(self, response: ProviderResponse) -> Iterator[bytes]:
         pieces = response.iterate_body()
         while True:
             with self.client_disconnect.raise_while_waiting():

@@ -7,8 +7,9 @@ who is next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
+from typing import Protocol
 
 import msgspec
 
@@ -38,10 +39,27 @@ class ProviderRequest(msgspec.Struct, frozen=True):
     method: str = "POST"
 
 
+class ProviderResponse(Protocol):
+    """What a provider answered, whatever way it came."""
+
+    status: int
+    headers: dict[str, str]
+    bytes_received: int
+
+    def read(self, limit: int, report_size: Callable[[int], object] | None = None) -> bytes:
+        """Return the whole body. Raises UpstreamFailure, also where it is longer than so many bytes."""
+
+    def iterate_body(self) -> Iterator[bytes]:
+        """Yield the body as it is asked for."""
+
+    def close(self) -> None:
+        """Be done with it."""
+
+
 class OpenExchange(msgspec.Struct, frozen=True):
     """The exchange with a provider that answered 2xx, and the credential and headers that were presented to it."""
 
-    response: UpstreamResponse
+    response: ProviderResponse
     secret: str
     presented: dict[str, str]
     # Where it was asked.
@@ -69,7 +87,13 @@ def open_exchange(
 
     `cdn_loop` lists the deployments that the request has passed (`loop_detection.py`); `new_connection` is for one that
     may not use an idle connection of the pool. Raises UpstreamFailure without secrets in it, and ClientGone.
+    A candidate that has an exchange of its own is asked through that.
     """
+    if candidate.exchange is not None:
+        opened: OpenExchange = yield from candidate.exchange.open(
+            candidate, request, timeouts, client_disconnect, cdn_loop=cdn_loop, new_connection=new_connection
+        )
+        return opened
     provider, credential = candidate.offer.provider, candidate.credential
     secret, own_address = credential.secret(), credential.base_url
     presented: dict[str, str] = {}
@@ -97,7 +121,7 @@ def open_exchange(
                 yield Waiting()
         if 200 <= response.status < 300:
             return OpenExchange(response, secret, presented, url)
-        raise _refusal(request.dialect, response)
+        raise refusal_of(request.dialect, response)
     except UpstreamFailure as failure:
         failure.redact(collect_secrets(secret, presented))
         raise
@@ -113,7 +137,7 @@ def _headers_of(request: ProviderRequest) -> dict[str, str]:
     }
 
 
-def _refusal(dialect: ProviderDialect, response: UpstreamResponse) -> UpstreamFailure:
+def refusal_of(dialect: ProviderDialect, response: ProviderResponse) -> UpstreamFailure:
     """Return the failure that a response other than 2xx means; close it. Raises UpstreamFailure if it breaks off."""
     with closing(response):
         refusal = dialect.read_failure(response.status, response.read(_MAX_ERROR_BYTES))

@@ -1,0 +1,263 @@
+"""Native jobs: gathered, handed to a provider's batch API, looked at until they have ended, and fetched.
+
+What a job waits for stands in its row; whoever looks at it keeps others away until its lease ends. That it is on its
+way is written before it is sent: where nobody wrote that it arrived, it is looked for there before it is sent again.
+Knows the order. Must never know a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from itertools import islice
+from typing import Final
+
+import gevent
+import structlog
+from django.db import DatabaseError, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+from gevent.monkey import is_module_patched
+
+from apps.batches.models import BatchLine, BatchStatus, LineOutcome, NativeJob, NativeJobStatus, NativeState
+from apps.batches.native import parked_lines
+from apps.batches.native.formats import JobState, NativeFormat, NativeLine, NotSure, SentJob, format_of
+from apps.batches.native.job_credential import NoCredential, api_of, is_key_revoked
+from apps.batches.native.parked_lines import MOST_BYTES, MOST_LINES, NativeAnswer
+from apps.batches.native.provider_api import LONGEST_CALL, ProviderApi
+from apps.gateway.failures import UpstreamFailure
+from apps.kernel import database
+from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.errors import Overloaded, is_final
+
+log = structlog.get_logger(__name__)
+
+# How long a job that somebody looks at is kept from others: longer than the two calls that sending takes.
+LEASE: Final = timedelta(seconds=2 * LONGEST_CALL + 60)
+# Between two looks at one that is gathered, and that runs: at first, and at most.
+GATHERING, FIRST_LOOK, LATEST_LOOK = timedelta(seconds=1), timedelta(seconds=10), timedelta(minutes=5)
+# After which a job that may have been sent is listed by its provider.
+_LISTED: Final = timedelta(seconds=60)
+# It is sent after so long, though lines of its batch are still to be looked at.
+LONGEST_GATHERING: Final = timedelta(minutes=15)
+# Looks in vain after which its lines are run as others are; over a day, as they are ever farther apart.
+MOST_FAILURES: Final = 300
+# And so many where the provider refuses to show it.
+MOST_REFUSALS: Final = 10
+# Answers that are stored by one transaction, and jobs that one process looks at together.
+_TOGETHER: Final = 100
+_AT_ONCE: Final = 4
+# Characters of a failure that are logged.
+_WORDS: Final = 200
+_OPEN: Final = (NativeJobStatus.GATHERING, NativeJobStatus.SUBMITTING, NativeJobStatus.RUNNING)
+_under_way = 0
+
+
+def advance_one() -> bool:
+    """Look at the job whose turn it is, in the background where there is one; tell whether there was one.
+
+    Raises DatabaseError.
+    """
+    job = database.write(_claim) if _under_way < _AT_ONCE else None
+    if job is None:
+        return False
+    if is_module_patched("socket"):
+        gevent.spawn(_look_at, job)
+    else:
+        _look_at(job)
+    return True
+
+
+def _claim() -> NativeJob | None:
+    rows = NativeJob.objects.select_for_update(skip_locked=True, of=("self",)).select_related("batch")
+    now = timezone.now()
+    job = rows.filter(status__in=_OPEN, next_look_at__lte=now).order_by("next_look_at").first()
+    if job is not None:
+        job.next_look_at = now + LEASE
+        job.save(update_fields=["next_look_at"])
+    return job
+
+
+def _look_at(job: NativeJob) -> None:
+    global _under_way
+    _under_way += 1
+    try:
+        _advance(job)
+    except (UpstreamFailure, NotSure) as failure:
+        _note_failure(job, failure)
+    except NoCredential:
+        log.warning("batches.native_without_credential", job=str(job.pk), provider=job.provider_id)
+        _end(job)
+    except (DatabaseError, Overloaded) as error:
+        # Its lease ends, and somebody looks again.
+        log.warning("batches.native_not_stored", job=str(job.pk), error=type(error).__name__)
+    except Exception as error:
+        log.exception("batches.native_failed", job=str(job.pk))
+        _note_failure(job, error)
+    finally:
+        _under_way -= 1
+
+
+def _advance(job: NativeJob) -> None:
+    if job.status == NativeJobStatus.GATHERING:
+        if _is_over(job):
+            _end(job)
+        elif _is_gathered(job):
+            _submit(job)
+        else:
+            _wait(job, GATHERING)
+        return
+    api, form = api_of(job), format_of(job.format)
+    if job.status == NativeJobStatus.SUBMITTING:
+        found = form.find(api, _sent(job))
+        if found is not None:
+            _note_running(job, found)
+        elif _is_over(job):
+            _end(job)
+        else:
+            _send(job, api, form)
+        return
+    state = form.look(api, job.external_id)
+    if state.is_ended:
+        _fetch(job, api, form, state)
+        return
+    if job.cancelled_at is None and (_is_over(job) or is_key_revoked(job)):
+        form.cancel(api, job.external_id)
+        job.cancelled_at, job.looks = timezone.now(), 0
+    job.looks, job.failures = job.looks + 1, 0
+    _wait(job, min(FIRST_LOOK * 1.5 ** min(job.looks, 20), LATEST_LOOK))
+
+
+def _is_over(job: NativeJob) -> bool:
+    """Return whether nobody wants the answers any more: the batch was cancelled, or its window has ended."""
+    return job.batch.status != BatchStatus.IN_PROGRESS or job.batch.expires_at <= timezone.now()
+
+
+def _is_gathered(job: NativeJob) -> bool:
+    """Return whether no line will come any more, or has to be waited for."""
+    if job.lines >= MOST_LINES or job.size > MOST_BYTES - MOST_BYTES // 16:
+        return True
+    if timezone.now() - job.created_at > LONGEST_GATHERING:
+        return True
+    others = BatchLine.objects.filter(batch=job.batch, outcome=LineOutcome.OPEN, native_state=NativeState.NONE)
+    return not database.read(others.exists)
+
+
+def _submit(job: NativeJob) -> None:
+    """Send a job for the first time, once it stands that it is on its way. Raises UpstreamFailure, NoCredential."""
+    api, form = api_of(job), format_of(job.format)
+
+    def begin() -> bool:
+        row = NativeJob.objects.select_for_update().get(pk=job.pk)
+        if row.status != NativeJobStatus.GATHERING:
+            return False
+        row.status, row.submitted_at = NativeJobStatus.SUBMITTING, timezone.now()
+        row.save(update_fields=["status", "submitted_at"])
+        # Lines may have come in meanwhile; none do from now on.
+        job.status, job.submitted_at, job.lines = row.status, row.submitted_at, row.lines
+        return True
+
+    if database.write(begin):
+        _send(job, api, form)
+
+
+def _send(job: NativeJob, api: ProviderApi, form: NativeFormat) -> None:
+    try:
+        external_id = form.submit(api, _sent(job), list(_lines_of(job)))
+    except UpstreamFailure as failure:
+        if failure.status is None or not is_final(failure.status):
+            raise
+        # The provider will not have it: nothing is there, and nothing will be.
+        log.warning("batches.native_refused", job=str(job.pk), status=failure.status, words=failure.message)
+        _end(job)
+        return
+    _note_running(job, external_id)
+
+
+def _note_running(job: NativeJob, external_id: str) -> None:
+    job.status, job.external_id, job.failures = NativeJobStatus.RUNNING, external_id, 0
+    _wait(job, FIRST_LOOK)
+    log.info("batches.native_submitted", job=str(job.pk), provider=job.provider_id, lines=job.lines)
+
+
+def _fetch(job: NativeJob, api: ProviderApi, form: NativeFormat, state: JobState) -> None:
+    """Keep what lines were answered, and have the others run as usual. Raises UpstreamFailure."""
+    answered = 0
+    for path in state.results:
+        answers = _own(job, form.read_answers(api.lines(path)))
+        for together in iter(partial(lambda rest: list(islice(rest, _TOGETHER)), answers), []):
+            # Of those that come twice the first counts.
+            first = dict(reversed(together))
+            answered += database.write(partial(parked_lines.store_answers, job, first))
+    log.info("batches.native_answered", job=str(job.pk), lines=job.lines, answered=answered)
+    _end(job)
+    for path in state.files:
+        try:
+            api.call("DELETE", path)
+        except UpstreamFailure as failure:
+            log.warning("batches.native_not_deleted", job=str(job.pk), status=failure.status)
+
+
+def _own(job: NativeJob, answers: Iterator[tuple[str, NativeAnswer]]) -> Iterator[tuple[int, NativeAnswer]]:
+    """Yield the answers to lines of a job, by position; of what is not its own nothing."""
+    for custom_id, answer in answers:
+        marker, _, position = custom_id.partition("_")
+        if marker == job.pk.hex and position.isdecimal() and len(position) <= len(str(MOST_LINES)):
+            yield int(position), answer
+
+
+def _lines_of(job: NativeJob) -> Iterator[NativeLine]:
+    """Yield the lines of a job; one that cannot be read any more is not sent, and is put back with the unanswered."""
+    parked = BatchLine.objects.filter(native_job=job, native_state=NativeState.PARKED).order_by("position")
+    after = -1
+    while lines := _read(parked.filter(position__gt=after)):
+        for line in lines:
+            after, line.batch = line.position, job.batch
+            with suppress(UnreadableSecretError):
+                body = parked_lines.request_of(line).asked.body
+                yield NativeLine(f"{job.pk.hex}_{line.position}", body)
+
+
+def _read(rows: QuerySet[BatchLine]) -> list[BatchLine]:
+    return database.read(lambda: list(rows[:_TOGETHER]))
+
+
+def _sent(job: NativeJob) -> SentJob:
+    return SentJob(job.pk, job.path, job.lines, job.submitted_at or job.created_at)
+
+
+def _wait(job: NativeJob, pause: timedelta) -> None:
+    job.next_look_at = timezone.now() + pause
+    columns = ["status", "external_id", "next_look_at", "looks", "failures", "cancelled_at"]
+    if job.status == NativeJobStatus.GATHERING:
+        columns = ["next_look_at"]
+    database.write(partial(job.save, update_fields=columns))
+
+
+def _end(job: NativeJob) -> None:
+    """Put back what was not answered, and end the job."""
+
+    try:
+        # It may be of many lines, and nobody waits for it.
+        with transaction.atomic():
+            NativeJob.objects.filter(pk=job.pk).update(status=NativeJobStatus.ENDED)
+            if put_back := parked_lines.put_back(job):
+                log.info("batches.native_put_back", job=str(job.pk), lines=put_back)
+    finally:
+        database.release_connection()
+
+
+def _note_failure(job: NativeJob, failure: Exception) -> None:
+    job.failures += 1
+    log.warning("batches.native_not_seen", job=str(job.pk), failures=job.failures, error=str(failure)[:_WORDS])
+    try:
+        is_closed = isinstance(failure, UpstreamFailure) and is_final(failure.status or 0)
+        if job.failures > (MOST_REFUSALS if is_closed else MOST_FAILURES):
+            _end(job)
+        else:
+            pause = min(FIRST_LOOK * 1.5 ** min(job.failures, 20), LATEST_LOOK)
+            _wait(job, max(pause, _LISTED) if job.status == NativeJobStatus.SUBMITTING else pause)
+    except (DatabaseError, Overloaded) as error:
+        log.warning("batches.native_not_stored", job=str(job.pk), error=type(error).__name__)

@@ -1,0 +1,186 @@
+"""Parked lines: handed over to a provider's batch API under a hold, answered later, or put back to be run as others.
+
+A line is parked, with what it may cost at most held in the ledger, in one transaction; it is answered once, whatever
+comes twice. Knows rows and holds. Must never know a provider's format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Final
+from uuid import UUID
+
+import msgspec
+from django.db import transaction
+from django.db.models import F
+from django.db.models.functions import Now
+
+from apps.batches.models import (
+    Batch,
+    BatchLine,
+    LineOutcome,
+    NativeJob,
+    NativeJobStatus,
+    NativeState,
+)
+from apps.billing import balances, ledger
+from apps.billing.holds import Note
+from apps.gateway.upstream.batch_exchange import HandedOver
+from apps.kernel.encryption import UnreadableSecretError
+from apps.kernel.money import NANO, ZERO
+from apps.responses.sealed_json import open_bytes, seal_bytes
+
+# Lines of a job, and bytes of its requests: OpenAI takes 50,000 lines and 200 MB, Anthropic 100,000 and 256 MB. It is
+# sent from memory, and so kept smaller.
+MOST_LINES: Final = 50_000
+MOST_BYTES: Final = 32 * 1024 * 1024
+# A parked line is claimed by nobody, and its batch not expired under it, before its job has ended.
+_FAR: Final = timedelta(days=30)
+# No line is held for longer: its batch's window is a day, and its provider's as long.
+_LONGEST_HOLD: Final = timedelta(days=4)
+
+
+class NativeRequest(msgspec.Struct, frozen=True):
+    """What a parked line asks its provider, and the note that its admission left; then the answer, as HTTP has it."""
+
+    asked: HandedOver
+    note: str
+    status: int = 0
+    answer: bytes = b""
+
+
+class NativeAnswer(msgspec.Struct, frozen=True):
+    """What a provider answered to a line: a status of HTTP and a body."""
+
+    status: int
+    body: bytes
+
+
+def park(line: BatchLine, owner: str, asked: HandedOver, note: Note) -> bool:
+    """Put a line into a job, and hold what it may cost at most; tell whether it was still its owner's.
+
+    Raises DatabaseError.
+    """
+    amount = Decimal(note.amount) / NANO
+    of_credits = any(name.startswith(balances.CREDITS) for name in note.holds)
+    of_key = any(not name.startswith(balances.CREDITS) for name in note.holds)
+    with transaction.atomic():
+        mine = BatchLine.objects.select_for_update().filter(
+            pk=line.pk, lease_owner=owner, outcome=LineOutcome.OPEN, native_state=NativeState.NONE
+        )
+        if not mine.exists() or line.log_id is None:
+            return False
+        job = _gathering_job(line.batch, asked)
+        sealed = _seal(line, NativeRequest(asked, note.payload))
+        BatchLine.objects.filter(pk=line.pk).update(
+            native_job=job,
+            native_state=NativeState.PARKED,
+            sealed_native=sealed,
+            lease_owner="",
+            lease_until=Now() + _FAR,
+            attempts=0,
+        )
+        NativeJob.objects.filter(pk=job.pk).update(lines=F("lines") + 1, size=F("size") + len(asked.body))
+        changed = ledger.hold(
+            line.log_id,
+            line.batch.organization_id,
+            line.batch.api_key_id,
+            credits=amount if of_credits else ZERO,
+            usage=amount if of_key else ZERO,
+        )
+        transaction.on_commit(partial(balances.publish, changed))
+    return True
+
+
+def _gathering_job(batch: Batch, asked: HandedOver) -> NativeJob:
+    """Return the job of a batch that takes in such lines just now, with room for one more."""
+    group = {
+        "batch": batch,
+        "format": asked.format,
+        "provider_id": asked.provider_id,
+        "model_name": asked.model_name,
+        "path": asked.path,
+        "credential": asked.credential,
+        "is_own_key": asked.is_own_key,
+        "status": NativeJobStatus.GATHERING,
+    }
+    rows = NativeJob.objects.select_for_update().filter(**group, lines__lt=MOST_LINES)
+    job = rows.filter(size__lte=MOST_BYTES - len(asked.body)).order_by("created_at").first()
+    return job or NativeJob.objects.create(**group, created_at=Now(), next_look_at=Now())
+
+
+def request_of(line: BatchLine) -> NativeRequest:
+    """Return what a parked line asks its provider. Raises UnreadableSecretError."""
+    data = open_bytes(line.sealed_native, line.batch.project_id, _place(line))
+    return msgspec.json.decode(data, type=NativeRequest)
+
+
+def find_answered(line: BatchLine) -> NativeRequest | None:
+    """Return what a provider's batch API answered to a line, with what it was asked; None where none did.
+
+    Raises UnreadableSecretError.
+    """
+    return request_of(line) if line.native_state == NativeState.ANSWERED else None
+
+
+def store_answers(job: NativeJob, answers: Mapping[int, NativeAnswer]) -> int:
+    """Keep what lines of a job were answered, by position; return to how many that was news. Raises DatabaseError."""
+    kept_lines = list[BatchLine]()
+    with transaction.atomic():
+        rows = BatchLine.objects.select_for_update(of=("self",)).select_related("batch")
+        lines = list(rows.filter(native_job=job, native_state=NativeState.PARKED, position__in=list(answers)))
+        for line in lines:
+            try:
+                asked, answer = request_of(line), answers[line.position]
+            except UnreadableSecretError:
+                # Encrypted with a key that is gone: put back with what was not answered, it says so.
+                continue
+            kept = msgspec.structs.replace(
+                asked,
+                asked=msgspec.structs.replace(asked.asked, body=b""),
+                status=answer.status,
+                answer=answer.body,
+            )
+            line.sealed_native, line.native_state, line.lease_until = _seal(line, kept), NativeState.ANSWERED, Now()
+            kept_lines.append(line)
+        BatchLine.objects.bulk_update(kept_lines, ["sealed_native", "native_state", "lease_until"])
+    return len(kept_lines)
+
+
+def put_back(job: NativeJob) -> int:
+    """Have the lines of a job that were not answered run as others are, and give back what was held for them; return
+    how many. Raises DatabaseError."""
+    with transaction.atomic():
+        rows = BatchLine.objects.select_for_update().filter(native_job=job, native_state=NativeState.PARKED)
+        held = dict(rows.values_list("pk", "log_id"))
+        BatchLine.objects.filter(pk__in=held).update(
+            native_state=NativeState.DECLINED, sealed_native="", lease_until=Now(), log_id=None
+        )
+        give_back(log_id for log_id in held.values() if log_id is not None)
+    return len(held)
+
+
+def give_back(references: Iterable[UUID]) -> None:
+    """Give back what is held for lines, by the ids of their records, when the caller's transaction commits."""
+    changed = ledger.give_back(list(references))
+    transaction.on_commit(partial(balances.publish, changed))
+
+
+def give_back_forgotten(now: datetime) -> int:
+    """Give back what is held for lines that went with their batch; return for how many. Raises DatabaseError."""
+    first = UUID(int=int((now - _FAR).timestamp() * 1000) << 80)
+    forgotten = ledger.find_forgotten_holds(first, now - _LONGEST_HOLD)
+    with transaction.atomic():
+        give_back(forgotten)
+    return len(forgotten)
+
+
+def _seal(line: BatchLine, request: NativeRequest) -> str:
+    return seal_bytes(msgspec.json.encode(request), line.batch.project_id, _place(line))
+
+
+def _place(line: BatchLine) -> str:
+    return f"batch:{line.batch_id}:{line.position}:native"

@@ -1,0 +1,126 @@
+"""Provider's batch API over HTTP: JSON, uploads, and lines of results that are read as they come, within bounds.
+
+Every call is made once, over a connection of its own. Knows addresses and the credential. Must never know a format, nor
+log what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, NoReturn
+
+import msgspec
+import structlog
+
+from apps.catalog.offers import CatalogProvider
+from apps.gateway.access.credentials import Credential
+from apps.gateway.access.schemes import SignableRequest, authorize, collect_secrets, fill_base_url
+from apps.gateway.failures import UpstreamFailure, error_type_for_status, parse_retry_after
+from apps.gateway.upstream import connection_pool
+from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
+from apps.gateway.upstream.timeouts import default_timeouts
+
+log = structlog.get_logger(__name__)
+
+# Seconds that one call may take: less than a job's lease, so that nobody takes a job over in the middle of one.
+LONGEST_CALL: Final = 120.0
+# Bytes of an answer that is not results, of a refusal's words, and of one line of results.
+_ANSWER: Final = 4 * 1024 * 1024
+_WORDS: Final = 300
+_LONGEST_LINE: Final = 40 * 1024 * 1024
+
+
+class ProviderApi:
+    """A provider's batch API, for one credential."""
+
+    def __init__(self, provider: CatalogProvider, credential: Credential, headers: Mapping[str, str] = {}) -> None:
+        """`headers` belong to the format."""
+        self._provider, self._credential, self._headers = provider, credential, headers
+
+    def with_headers(self, headers: Mapping[str, str]) -> ProviderApi:
+        """Return the same API, asked with these headers."""
+        return ProviderApi(self._provider, self._credential, headers)
+
+    def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """Return the object that is answered to JSON, or to nothing. Raises UpstreamFailure."""
+        data = b"" if body is None else msgspec.json.encode(body)
+        return self.send(method, path, data, "application/json")
+
+    def send(self, method: str, path: str, data: bytes, content_type: str) -> dict[str, Any]:
+        """Return the object that is answered to data of a type. Raises UpstreamFailure."""
+        with self._exchange(method, path, data, content_type) as response:
+            answered = response.read(_ANSWER)
+        try:
+            return msgspec.json.decode(answered, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            raise UpstreamFailure("upstream_error", "the answer is no JSON object") from None
+
+    def lines(self, path: str) -> Iterator[bytes]:
+        """Yield the lines of results as they come; one that is too long is left out. Raises UpstreamFailure."""
+        with self._exchange("GET", path, b"", "application/json") as response:
+            rest = bytearray()
+            is_skipping = False
+            for piece in response.iterate_body():
+                *ends, last = piece.split(b"\n")
+                for end in ends:
+                    if not is_skipping:
+                        yield bytes(rest) + end
+                    rest.clear()
+                    is_skipping = False
+                rest += last
+                if len(rest) > _LONGEST_LINE:
+                    rest.clear()
+                    is_skipping = True
+            if rest and not is_skipping:
+                yield bytes(rest)
+
+    @contextmanager
+    def _exchange(self, method: str, path: str, data: bytes, content_type: str) -> Iterator[UpstreamResponse]:
+        provider, secret = self._provider, self._credential.secret()
+        presented: dict[str, str] = {}
+        response: UpstreamResponse | None = None
+        try:
+            own = self._credential.own is not None
+            url = fill_base_url(provider.auth, secret, provider.base_url, own=own) + path
+            headers = {
+                "Content-Type": content_type,
+                "Accept": "application/json",
+                "User-Agent": "model-gateway",
+                **self._headers,
+            }
+            presented = authorize(provider.auth, secret, SignableRequest(method, url, headers, data))
+            sending = connection_pool.send(method, url, headers | presented, data, _timeouts(), new_connection=True)
+            response = _result_of(sending)
+            if not 200 <= response.status < 300:
+                _refuse(response)
+            yield response
+        except UpstreamFailure as failure:
+            failure.redact(collect_secrets(secret, presented))
+            raise
+        finally:
+            if response is not None:
+                response.close()
+
+
+def _result_of(sending: Generator[None, None, UpstreamResponse]) -> UpstreamResponse:
+    while True:
+        try:
+            next(sending)
+        except StopIteration as done:
+            response: UpstreamResponse = done.value
+            return response
+
+
+def _refuse(response: UpstreamResponse) -> NoReturn:
+    words = response.read(_ANSWER)[:_WORDS].decode("utf-8", "replace")
+    raise UpstreamFailure(
+        error_type_for_status(response.status),
+        words,
+        status=response.status,
+        retry_after=parse_retry_after(response.headers.get("retry-after")),
+    )
+
+
+def _timeouts() -> Timeouts:
+    return msgspec.structs.replace(default_timeouts(), total=LONGEST_CALL)

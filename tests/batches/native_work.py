@@ -1,0 +1,86 @@
+"""Native batches at the sandbox: handed over, looked at and fetched by a worker of this process.
+
+Knows how. Asserts only that what was held was given back.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from django.utils import timezone
+from openai import OpenAI
+
+from apps.batches.models import NativeJob
+from apps.billing import balances, reservations
+from apps.billing.models import LedgerEntry
+from apps.billing.pricing import Bill
+from apps.billing.worker_leases import worker_name
+from apps.catalog.models import ModelProvider, Provider
+from apps.kernel import generation
+from apps.kernel.redis import client as valkey
+from apps.logs.models import RequestLog
+from apps.organizations.models import Organization
+from tests.batches.batch_work import create, line, work_all
+from tests.support.upstream import Caller
+
+OPENAI, ANTHROPIC = "sandbox/echo-batch", "messages/echo-batch"
+MODELS = [OPENAI, ANTHROPIC]
+
+
+@pytest.fixture
+def anthropic_provider(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that speaks Anthropic's formats, with their batch API; it is the sandbox."""
+    monkeypatch.setenv("MESSAGES_API_KEY", "secret")
+    monkeypatch.setenv("MESSAGES_BASE_URL", f"{caller.sandbox_url}/v1")
+    given = {"dialect": "anthropic", "auth": "x-api-key", "base_url": "http://x", "api_key_env": "MESSAGES_API_KEY"}
+    Provider.objects.create(id="messages", name="Messages", **given)
+    row = ModelProvider.objects.get(provider_id="sandbox", model_id="echo-batch")
+    row.pk, row.provider_id = None, "messages"
+    row.facts = {"batch": {"format": "anthropic", "price_share": "0.5"}}
+    row._state.adding = True
+    row.save()
+    generation.bump(generation.CATALOG)
+
+
+def look() -> None:
+    """Look at every job now, as a worker does whose time has come; and do what follows from it."""
+    time.sleep(0.03)
+    NativeJob.objects.exclude(status="ended").update(next_look_at=timezone.now())
+    work_all()
+
+
+def run_natively(openai: OpenAI, lines: list[Any]) -> Any:
+    """Create a batch, have it handed over and fetched, and return what is told of it then."""
+    made = create(openai, lines)
+    for _ in range(2):
+        look()
+    return openai.batches.retrieve(made.id)
+
+
+def asked(model: str, custom_id: str, words: str = "", **fields: Any) -> dict[str, Any]:
+    """Return a line for a model, with directives for the sandbox."""
+    return line(custom_id, f"hello [[sandbox {words}]]" if words else "hello", model=model, **fields)
+
+
+def bill_of(row: RequestLog) -> Bill:
+    """Return what a row's cost follows from."""
+    return msgspec.convert(row.prices, Bill, strict=False)
+
+
+def nothing_is_held(caller: Caller) -> bool:
+    """Tell whether each hold was given back, and the credits are 100 USD less what the log says."""
+    spent = sum(row.cost + (row.data_storage_cost or 0) for row in RequestLog.objects.all())
+    held = LedgerEntry.objects.filter(kind="hold")
+    released = LedgerEntry.objects.filter(kind="hold_release")
+    assert {one.reference: -one.credits for one in held} == {one.reference: one.credits for one in released}
+    organization = Organization.objects.get(pk=caller.organization_id)
+    in_valkey = valkey().hget(balances.key("organization", caller.organization_id), "held")
+    return (organization.credits, in_valkey, reservations.notes_of(worker_name())) == (100 - spent, "0", {})
+
+
+def api_calls(caller: Caller, path: str) -> list[str]:
+    """Return the methods of what the sandbox was asked under a path of its batch APIs."""
+    return [one["method"] for one in caller.sent("batches") if one["path"] == path]
