@@ -27,7 +27,7 @@ from apps.kernel.usage import Usage
 
 MODE: Final = "rerank"
 # A search unit is a query over so many documents; a document that has more tokens, the query's among them, counts as
-# several (cohere.com/pricing and aws.amazon.com/bedrock/pricing, read 2026-11-23: 500 and 512 tokens).
+# several (500 tokens, as others quote cohere.com/pricing; for holds and estimates alone).
 UNIT_DOCUMENTS: Final = 100
 UNIT_TOKENS: Final = 500
 # However long a query is, so much of a document goes with it.

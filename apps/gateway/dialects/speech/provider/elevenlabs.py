@@ -1,6 +1,6 @@
 """ElevenLabs speech, provider side: `/v1/text-to-speech/{voice}/stream`, answered with the bytes of a file.
 
-Source: elevenlabs.io/docs/api-reference/text-to-speech/stream, read 2026-11-23. Knows the wire. Must never know a
+Source: elevenlabs.io/docs/api-reference/text-to-speech/stream. Knows the wire. Must never know a
 model by name.
 """
 
