@@ -13,17 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Image, Message, Target, Text
-from apps.gateway.canonical.events import (
-    Event,
-    Failed,
-    Finished,
-    ImageMade,
-    OpaqueDelta,
-    PartialImage,
-    Started,
-    UsageReported,
-    Waiting,
-)
+from apps.gateway.canonical.events import Event, Failed, Finished, ImageMade, OpaqueDelta, Started, UsageReported
 from apps.gateway.canonical.images import Drawing
 from apps.gateway.client.multipart import read_form
 from apps.gateway.dialects.images import find_image_dialect, prepare_for_target
@@ -238,52 +228,6 @@ json_values = st.recursive(
 def test_no_answer_is_too_strange_to_be_read(dialect: Any, value: Any) -> None:
     for event in dialect.read_reply(json.dumps(value).encode()):
         assert isinstance(event, Event)
-
-
-@given(values=st.lists(json_values, max_size=3))
-def test_no_stream_is_too_strange_to_be_read(values: list[Any]) -> None:
-    *_, last = openai.read_events([json.dumps(value).encode() for value in values])
-    assert isinstance(last, Event)
-
-
-def test_a_stream_gives_unfinished_pictures_and_adds_its_counts_up() -> None:
-    usage = {"input_tokens": 5, "output_tokens": 1156, "input_tokens_details": {"image_tokens": 2, "text_tokens": 3}}
-    told = {"b64_json": "AA", "created_at": 1767225600, "output_format": "webp", "size": "1024x1024"}
-    frames = [
-        b"",
-        json.dumps({**told, "type": "image_generation.partial_image", "partial_image_index": 1}).encode(),
-        json.dumps({**told, "type": "image_generation.new_event"}).encode(),
-        json.dumps({**told, "type": "image_edit.completed", "usage": usage}).encode(),
-        json.dumps({**told, "type": "image_edit.completed", "usage": usage}).encode(),
-        b"[DONE]",
-        b"nothing is read behind the end",
-    ]
-    echo = OpaqueDelta(dialect="images", data={"output_format": "webp", "size": "1024x1024"}, of="reply")
-    assert list(openai.read_events(frames)) == [
-        Waiting(),
-        Started(created=1767225600),
-        PartialImage(url="data:image/webp;base64,AA", index=1),
-        echo,
-        ImageMade(url="data:image/webp;base64,AA"),
-        Finished(reason="stop"),
-        echo,
-        ImageMade(choice=1, url="data:image/webp;base64,AA"),
-        Finished(choice=1, reason="stop"),
-        UsageReported(usage=Usage(input=6, image_input=4, image_output=2312, images=2)),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("frames", "code"),
-    [
-        ([], "upstream_cut"),
-        ([b"<html>"], "upstream_broken"),
-        ([b'{"type": "image_generation.completed"}'], "upstream_cut"),
-        ([b'{"type": "error", "error": {"message": "no", "code": "moderation_blocked"}}'], "moderation_blocked"),
-    ],
-)
-def test_a_stream_without_its_picture_is_a_failure(frames: list[bytes], code: str) -> None:
-    assert [told(event) for event in openai.read_events(frames)] == [("Failed", 502, code)]
 
 
 @pytest.mark.parametrize(
