@@ -57,10 +57,13 @@ class PictureStore:
             raise refusals.no_room_for_pictures(most, FIELD)
 
     def keep(self, policy: Policy, data_url: str) -> str:
-        """Keep a picture and return its link. Raises DatabaseError."""
+        """Keep a picture and return its link; one of a type that is never served is returned as it is. Raises
+        DatabaseError."""
         head, _, data = data_url.partition(",")
         media_type = head.removeprefix("data:").partition(";")[0]
-        name = next(name for name, known in _MEDIA_TYPES.items() if known == media_type)
+        name = next((name for name, known in _MEDIA_TYPES.items() if known == media_type), None)
+        if name is None:
+            return data_url
         expires_at = timezone.now() + timedelta(seconds=settings.IMAGE_LINK_SECONDS)
         owner = FileOwner(policy.organization_id, policy.project_id)
         writer = FileWriter(owner, name, FilePurpose.IMAGE_LINK, expires_at)

@@ -12,6 +12,7 @@ from django.db import OperationalError
 from django.utils import timezone
 
 from apps.batches import retention
+from apps.batches.kept_pictures import PictureStore
 from apps.batches.models import FileChunk, FilePurpose, StoredFile
 from apps.batches.stored_files import FileWriter
 from apps.gateway.access import policy
@@ -145,3 +146,9 @@ def test_paid_pictures_are_told_as_they_are_where_they_cannot_be_kept(
     assert size_of(image["b64_json"]) == (1024, 1024)
     assert settle_all() == 1
     assert RequestLog.objects.get().completion_tokens == 1_056
+
+
+def test_a_picture_of_a_type_that_is_never_served_is_given_as_it_is(keeper: Caller) -> None:
+    drawing = "data:image/svg+xml;base64,PHN2Zy8+"
+    assert PictureStore().keep(policy.find_policy(keeper.token), drawing) == drawing
+    assert not StoredFile.objects.exists()
