@@ -39,4 +39,4 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
 
 def _pieces(exchange: Any) -> Iterable[bytes]:
     with closing(exchange):
-        yield from exchange.pieces()
+        yield from exchange.iterate_body()
