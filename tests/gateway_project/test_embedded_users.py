@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway_project import server
 from gateway_project.embedded import postgres
-from gateway_project.server_config import ServerConfig, StartError
+from gateway_project.server_config import ServerConfig, StartError, refuse_shared_database
 
 
 def known_users(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
@@ -56,6 +55,6 @@ def test_production_started_by_root_brings_no_database_along(
     place = ServerConfig(Path("/nowhere"), mode, "127.0.0.1", 8000)
     if refused:
         with pytest.raises(StartError, match="set DATABASE_URL, or start the server as a user of its own"):
-            server._refuse_shared_database(place)
+            refuse_shared_database(place)
     else:
-        server._refuse_shared_database(place)
+        refuse_shared_database(place)

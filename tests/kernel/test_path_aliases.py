@@ -42,6 +42,8 @@ def test_another_form_of_a_path_leads_to_its_route(path: str, expected: str) -> 
         ("/openai/deployments/openai/gpt-5/chat/completions/", CHAT, "openai/gpt-5"),
         ("/openai/deployments/d/images/generations", "/v1/images/generations", "d"),
         ("/openai/deployments/d/messages", "/v1/messages", "d"),
+        ("/openai/deployments/d/completions", "/v1/completions", "d"),
+        ("/openai/deployments/chat/completions", "/v1/completions", "chat"),
         ("/openai/deployments/caf\u00c3\u00a9/chat/completions", CHAT, "caf\u00e9"),
     ],
 )
@@ -67,7 +69,6 @@ def test_azures_form_names_the_model(path: str, expected: str, deployment: str) 
         "/v1/v1/v1/chat/completions",
         "/api/chat/completions",
         "/api/v1/api/v1/chat/completions",
-        "/openai/deployments/chat/completions",
         "/openai/deployments/d/keys/api",
         # Dots lead nowhere, and what is percent-encoded twice stays so.
         "/v1/x/../chat/completions",
