@@ -17,8 +17,8 @@ def test_every_file_that_tests_a_client_is_named() -> None:
         "test_matrix.py",
         # Clients of other gateways: their own fields are tried, over one format.
         "test_routers.py",
-        # Not chats: embeddings, rankings, judgements and sound are asked for over one format; and a format that no client
-        # of today begins with.
+        # Not chats: embeddings, rankings, judgements and sound are asked for over one format; and a format that no
+        # client of today begins with.
         "test_embeddings.py",
         "test_cohere_and_voyage.py",
         "test_embeddings_frameworks.py",

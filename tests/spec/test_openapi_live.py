@@ -42,7 +42,7 @@ MORE_THAN_A_SCHEMA = (
     *("postVerifyEmail", "postResetPassword", "postConfirmTwoFactor", "postDisableTwoFactor"),
     *("postProviderKeys", "chatCompletions", "messages", "countTokens", "generateImages", "editImages", "explainRoute"),
     *("createResponse", "countInputTokens", "createEmbeddings", "embed", "rerank", "rerankAtV2", "createModeration"),
-    "createCompletion",
+    *("createCompletion", "createSpeech", "createTranscription", "createTranslation"),
     *GOOGLES,
     # A cursor is something that is listed; a batch's file is one of requests.
     *("createFile", "listFiles", "createBatch", "listBatches", "createMessageBatch", "listMessageBatches"),
@@ -73,6 +73,10 @@ include-operation-id = [{more}]
 checks.positive_data_acceptance.expected-statuses = [{taken}, 400, 413, 415]
 [[operations]]
 include-operation-id = [{googles}]
+checks.negative_data_rejection.enabled = false
+[[operations]]
+# A header that is empty is none.
+include-operation-id = ["createCompletion"]
 checks.negative_data_rejection.enabled = false
 [[operations]]
 # One address that asks too often is told so before it is looked at who it is.

@@ -254,7 +254,10 @@ def test_http_2_without_asking_is_told_that_it_is_not_spoken(product: Product) -
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/v1/chat/completion", "There is nothing at this path; did you mean `/v1/chat/completions`?"),
+        (
+            "/v1/chat/completion",
+            "There is nothing at this path; did you mean `/v1/chat/completions` or `/v1/completions`?",
+        ),
         ("/v1/message", "There is nothing at this path; did you mean `/v1/messages` or `/v1/messages/batches`?"),
         ("/v1/zzz", "There is nothing at this path"),
     ],

@@ -15,11 +15,14 @@ REASONS = frozenset(
 )
 # How Anthropic's clients, who get no codes, are told that a request is malformed.
 MALFORMED = "Invalid request format"
-# A picture must be one; a cursor must be of the list; a model takes some kinds of input alone; Google's methods share
-# one schema.
+# A picture must be one, and so must sound; a cursor must be of the list; a model takes some kinds of input alone;
+# Google's methods share one schema; a voice's name is printable.
 BEYOND_A_SCHEMA = frozenset(
     {
         "POST /v1/images/edits",
+        "POST /v1/audio/speech",
+        "POST /v1/audio/transcriptions",
+        "POST /v1/audio/translations",
         "GET /v1/conversations/{conversationId}/items",
         "POST /v1/embeddings",
         "POST /v2/embed",
