@@ -56,7 +56,7 @@ _WORTH_A_RETRY: Final = frozenset({429, 503, 529})
 _RETRY_AFTER: Final = 5.0
 _LONGEST_WAIT: Final = 600.0
 # Times that providers may turn a line away before that is its result; each is a record, at no cost.
-_MOST_TURNED_AWAY: Final = 10
+MOST_TURNED_AWAY: Final = 10
 # Seconds that a result waits for PostgreSQL, and between two tries.
 _PATIENCE: Final = 600.0
 _PAUSE: Final = 1.0
@@ -105,7 +105,7 @@ class LineJob:
             if self.line.attempts > line_leases.MOST_ATTEMPTS:
                 self._end_failed(InternalError("The workers that answered this line were lost"))
             else:
-                self._answer()
+                self.answer()
         except UnreadableSecretError:
             self._end_failed(InternalError("This line was encrypted with a key that is gone"))
         except Exception:
@@ -115,7 +115,8 @@ class LineJob:
             JOBS.pop(self.line.pk, None)
             ENDED.set()
 
-    def _answer(self) -> None:
+    def answer(self) -> None:
+        """Answer the line, or put it off where it is not its turn, or hand it over to a provider's batch API."""
         line, batch = self.line, self.line.batch
         call = LineCall(line, headers_of(batch), bytes(request_of(line).body), self.switch)
         answered = parked_lines.find_answered(line)
@@ -130,7 +131,7 @@ class LineJob:
         if isinstance(exchange, BatchHandover) and exchange.taken is not None:
             self._park(exchange.taken)
             return
-        if response.status in _WORTH_A_RETRY and (not call.is_admitted or line.turned_away < _MOST_TURNED_AWAY):
+        if response.status in _WORTH_A_RETRY and (not call.is_admitted or line.turned_away < MOST_TURNED_AWAY):
             self._put_off(response, turned_away=call.is_admitted)
             return
         PACE.answered(batch.api_key_id, settings.BATCH_LINES_AT_ONCE)

@@ -198,16 +198,18 @@ def test_batches_are_listed_from_the_newest(openai: OpenAI) -> None:
     assert ([batch.id for batch in page.data], page.has_more) == ([made[1], made[0]], False)
 
 
-def test_a_cancelled_batch_keeps_what_was_done(keeper: Caller, openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_batch_keeps_what_was_done(
+    keeper: Caller, openai: OpenAI, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = create(openai, [line("a"), line("b"), line("c")])
-    monkeypatch.setattr("apps.batches.line_runs._most_at_once", lambda _: 1)
-    answer = LineJob._answer
+    settings.BATCH_LINES_AT_ONCE = 1
+    answer = LineJob.answer
 
     def answer_and_cancel(job: LineJob) -> None:
         answer(job)
         openai.batches.cancel(made.id)
 
-    monkeypatch.setattr(LineJob, "_answer", answer_and_cancel)
+    monkeypatch.setattr(LineJob, "answer", answer_and_cancel)
     work_all()
     told = openai.batches.retrieve(made.id)
     assert told.status == "cancelled"

@@ -43,7 +43,7 @@ def die(*_: Any, **__: Any) -> Any:
     ("place", "name", "sent"),
     [
         # Claimed and nothing more; reserved and not answered; recorded, and its result not stored.
-        (LineJob, "_answer", 1),
+        (LineJob, "answer", 1),
         (ChatRun, "_complete", 2),
         (LineJob, "_end", 2),
     ],
@@ -74,16 +74,16 @@ def test_a_lost_workers_line_is_answered_by_another_and_charged_once(
 
 def test_a_line_that_another_has_by_now_is_not_answered_twice(openai: OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
     made = create(openai, [line("a")])
-    answer = LineJob._answer
+    answer = LineJob.answer
 
     def answer_too_late(job: LineJob) -> None:
         BatchLine.objects.update(lease_owner="another")
         answer(job)
 
-    monkeypatch.setattr(LineJob, "_answer", answer_too_late)
+    monkeypatch.setattr(LineJob, "answer", answer_too_late)
     work_all()
     assert (BatchLine.objects.get().outcome, BatchLine.objects.get().sealed_result) == ("", "")
-    monkeypatch.setattr(LineJob, "_answer", answer)
+    monkeypatch.setattr(LineJob, "answer", answer)
     become_another_worker()
     work_all()
     assert len(lines_in(openai, openai.batches.retrieve(made.id).output_file_id)) == 1
@@ -93,7 +93,7 @@ def test_a_line_that_another_has_by_now_is_not_answered_twice(openai: OpenAI, mo
 def test_a_line_that_takes_its_workers_down_is_given_up(openai: OpenAI) -> None:
     made = create(openai, [line("a")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LineJob, "_answer", die)
+        patch.setattr(LineJob, "answer", die)
         for _ in range(line_leases.MOST_ATTEMPTS):
             with pytest.raises(GreenletExit):
                 work(30)
@@ -107,7 +107,7 @@ def test_a_line_that_takes_its_workers_down_is_given_up(openai: OpenAI) -> None:
 def test_what_a_worker_hands_over_is_taken_at_once_and_counts_as_no_attempt(openai: OpenAI) -> None:
     create(openai, [line("a")])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LineJob, "_answer", die)
+        patch.setattr(LineJob, "answer", die)
         with pytest.raises(GreenletExit):
             work(30)
     line_leases.hand_over(worker_name())

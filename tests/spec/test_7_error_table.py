@@ -19,7 +19,7 @@ from django.db import OperationalError
 from apps.catalog.models import ModelProvider
 from apps.gateway.access import policy
 from apps.gateway.routing import preferences
-from apps.kernel import generation
+from apps.kernel import database, generation
 from apps.keys.models import ApiKey, IamRule
 from apps.organizations.models import Organization
 from tests.support.model_routes import PATHS, ROUTES, error_of, post
@@ -258,10 +258,10 @@ def test_500_says_nothing_of_the_inside(caller: Caller, monkeypatch: pytest.Monk
 
 
 def test_503_while_nobody_can_tell_whose_key_it_is(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    def be_away(_token: str, _organization_id: Any) -> None:
+    def be_away(*_: Any, **__: Any) -> None:
         raise OperationalError("connection to 10.1.2.3 refused")
 
-    monkeypatch.setattr(policy._cache, "_read", be_away)
+    monkeypatch.setattr(database, "read", be_away)
     words = "The gateway cannot check API keys right now; try again shortly"
     refused_everywhere(caller, 503, "api_error", "overloaded", words, None)
 

@@ -84,7 +84,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     clock = Clock()
     for module in (circuit_breaker, credentials, failure_attribution):
         monkeypatch.setattr(module, "time", clock)
-    monkeypatch.setattr(failover, "_backoff", lambda *_: 0)
+    monkeypatch.setattr(failover, "backoff", lambda *_: 0)
     monkeypatch.setattr(circuit_breaker, "CIRCUIT_BREAKERS", _Unsynced())
     failure_attribution._counted.clear()
     yield clock

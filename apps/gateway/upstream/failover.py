@@ -134,7 +134,7 @@ class Failover(msgspec.Struct, eq=False):
                 if provider_call.has_content or not queue or retries == MOST_RETRIES:
                     raise failed from failure
                 with self.client_disconnect.raise_while_waiting():
-                    gevent.sleep(_backoff(retries, failure.retry_after))
+                    gevent.sleep(backoff(retries, failure.retry_after))
             except InvalidRequest:
                 # This provider's format cannot say what is asked, or all of it; it was not called. Another's may.
                 self._drop_provider(queue, self.current_call.candidate, None)
@@ -293,7 +293,7 @@ def _attempt_entry(candidate: Candidate, status: int | None, error_type: str, *,
     }
 
 
-def _backoff(retry: int, retry_after: float | None) -> float:
+def backoff(retry: int, retry_after: float | None) -> float:
     """Return seconds to wait: exponential with full jitter, or what the provider asks for, up to the cap."""
     if retry_after is not None:
         return min(retry_after, _BACKOFF_CAP)
