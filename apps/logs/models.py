@@ -146,6 +146,7 @@ class RequestLog(models.Model):
 
     class Meta:
         db_table = "request_log"
+        permissions = [("view_content", "Can see what was said")]
         # The key in the database is (created_at, id), which also serves what only asks for a time.
         indexes = [
             models.Index(fields=["project_id", "created_at", "id"], name="log_project"),

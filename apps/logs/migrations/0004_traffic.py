@@ -51,6 +51,10 @@ class Migration(migrations.Migration):
                 'verbose_name_plural': 'traffic',
             },
         ),
+        migrations.AlterModelOptions(
+            name='requestlog',
+            options={'permissions': [('view_content', 'Can see what was said')]},
+        ),
         migrations.AddIndex(
             model_name='activityday',
             index=models.Index(condition=models.Q(('api_key_id', uuid.UUID('00000000-0000-0000-0000-000000000000')), ('project_id', uuid.UUID('00000000-0000-0000-0000-000000000000'))), fields=['date', 'id'], name='activity_day_newest'),
