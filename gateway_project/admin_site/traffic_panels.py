@@ -101,7 +101,7 @@ def figures_of(report: TrafficReport) -> list[Figure]:
             as_text.share(total.cache_hits, total.requests),
             f"of requests; of input tokens {as_text.share(total.cached_tokens, total.input_tokens)}, by providers",
         ),
-        Figure("Latency, median", duration[0], f"95 % within {duration[1]}"),
+        Figure("Latency", duration[0], f"median; 95 % within {duration[1]}"),
         Figure(
             "First token, median", first_token[0], f"95 % within {first_token[1]}; {as_text.count(streams)} streams"
         ),

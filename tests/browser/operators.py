@@ -18,7 +18,7 @@ from tests.logs.entries import entry, id_at, write
 from tests.support.cast import PASSWORD, World, make_key
 from tests.support.chromium import Browser
 
-_MODELS = [("gpt-5", "openai"), ("claude-sonnet-4-5", "anthropic"), ("gemini-2.5-pro", "google"), ("gpt-5", "azure")]
+_MODELS = [("gpt-5", "openai"), ("claude-sonnet-4-5", "anthropic"), ("gemini-2.5-pro", "google")]
 
 
 def sign_in_operator(browser: Browser, url: str, email: str = "op@example.com") -> None:
@@ -49,7 +49,12 @@ def write_traffic(world: World, count: int = 200) -> list[Entry]:
                 completion_tokens=20 + number * 17 % 600,
                 cached_tokens=number % 5 * 40,
                 cached=number % 11 == 0,
+                total_tokens=220 + number * 48 % 3_600,
                 routing_metadata=_routing(model, provider, failed),
+                retention_level="retain",
+                messages=[{"role": "user", "content": "What is the capital of France?"}],
+                content=None if failed else "Paris.",
+                temperature=0.7,
                 streamed=bool(number % 2),
             )
         )
@@ -72,5 +77,18 @@ def _outcome(failed: bool) -> dict[str, Any]:
 
 
 def _routing(model: str, provider: str, failed: bool) -> dict[str, Any]:
-    del model, provider, failed
-    return {}
+    figures = {"price": 5.25, "uptime": 99.8, "latency": 412.0, "throughput": 88.5}
+    first = {"provider": "azure", "model": model, "status_code": 503, "error_type": "overloaded", "succeeded": False}
+    last = {"provider": provider, "model": model, "status_code": 502, "error_type": "upstream_error"}
+    if not failed:
+        last |= {"status_code": 200, "error_type": "none"}
+    return {
+        "availableProviders": ["azure", provider],
+        "selectedProvider": "azure",
+        "selectionReason": "weighted-score",
+        "providerScores": [
+            {"providerId": "azure", "score": 0.93, **figures, "uptime": 97.5},
+            {"providerId": provider, "score": 0.88, **figures},
+        ],
+        "routing": [first, {**last, "succeeded": not failed}],
+    }

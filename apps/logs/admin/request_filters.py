@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.contrib.admin import SimpleListFilter
 from django.contrib.admin.views.main import ChangeList
-from django.db.models import Max, Min, QuerySet, Sum
+from django.db.models import Max, Min, Q, QuerySet, Sum
 from django.http import HttpRequest
 from django.utils import timezone
 
@@ -30,6 +30,13 @@ _OFFERED = 12
 _LOOKED_UP = timedelta(days=7)
 TIMES = {"1h": timedelta(hours=1), "24h": timedelta(days=1), "7d": timedelta(days=7), "30d": timedelta(days=30)}
 USUAL_TIME, ALL_TIME = "24h", "all"
+TIME_TITLES = {
+    "1h": "Last hour",
+    "24h": "Last 24 hours",
+    "7d": "Last 7 days",
+    "30d": "Last 30 days",
+    ALL_TIME: "All that is kept",
+}
 
 
 class TimeFilter(SimpleListFilter):
@@ -39,8 +46,7 @@ class TimeFilter(SimpleListFilter):
 
     def lookups(self, request: HttpRequest, model_admin: ModelAdmin[Any]) -> list[tuple[str, str]]:
         """Return the stretches of time."""
-        names = {"1h": "Last hour", "24h": "Last 24 hours", "7d": "Last 7 days", "30d": "Last 30 days"}
-        return [*names.items(), (ALL_TIME, "All that is kept")]
+        return list(TIME_TITLES.items())
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
         """Yield each stretch; there is none that stands for no choice."""
@@ -165,4 +171,8 @@ def within_hours(rows: QuerySet[Any], aspect: TrafficCounts.Aspect, names: list[
         return rows.filter(created_at__lt=counting)
     rows = rows.filter(created_at__lt=found["last"] + timedelta(hours=1))
     # What was there when counting began may have been there before.
-    return rows if found["first"] <= counting else rows.exclude(created_at__range=(counting, found["first"]))
+    return (
+        rows
+        if found["first"] <= counting
+        else rows.filter(Q(created_at__gte=found["first"]) | Q(created_at__lt=counting))
+    )

@@ -23,6 +23,9 @@ from apps.kernel.admin import LongTableAdmin
 from apps.kernel.ids import find_id
 from apps.keys.models import ApiKey, ProviderKey
 from apps.logs.admin.request_filters import (
+    ALL_TIME,
+    TIME_TITLES,
+    USUAL_TIME,
     EndingFilter,
     ModelFilter,
     OrganizationFilter,
@@ -66,6 +69,7 @@ class RequestLogAdmin(LongTableAdmin):
     search_help_text = "A model or provider, a request id, or any exact id"
     owners = ("organization_id", "project_id", "api_key_id")
     change_form_template = "admin/logs/request.html"
+    list_before_template = "admin/logs/request_list_note.html"
 
     def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
         """Return newest first: the order of ids, as the partitions have it."""
@@ -97,7 +101,7 @@ class RequestLogAdmin(LongTableAdmin):
         try:
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
-                response = super().changelist_view(request, extra_context)
+                response = super().changelist_view(request, {**(extra_context or {}), "shown": _shown(request)})
                 return response.render() if isinstance(response, TemplateResponse) else response
         except OperationalError:
             if request.GET.get("time") == "1h":
@@ -204,6 +208,15 @@ class RequestLogAdmin(LongTableAdmin):
             return str(row.organization_id)
         url = reverse("admin:organizations_organization_change", args=[row.organization_id])
         return format_html('<a class="board-link" href="{}">{}</a>', url, row.owner_name)
+
+
+def _shown(request: HttpRequest) -> list[str]:
+    """Return in words what the filters leave."""
+    names = ("ended", "status", "model", "provider", "organization")
+    chosen = [f"{name}: {value.replace('_', ' ')}" for name in names if (value := request.GET.get(name))]
+    if "time" not in request.GET and find_id(request.GET.get("q", "").strip()) is not None:
+        return [TIME_TITLES[ALL_TIME], *chosen]
+    return [TIME_TITLES.get(request.GET.get("time", ""), TIME_TITLES[USUAL_TIME]), *chosen]
 
 
 def _names_like(aspect: TrafficCounts.Aspect, words: str) -> list[str]:
