@@ -88,6 +88,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "django_prometheus",
     "apps.kernel",
+    "apps.console",
     "apps.organizations",
     "apps.keys",
     "apps.billing",
@@ -114,6 +115,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
+CSRF_FAILURE_VIEW = "apps.kernel.rest.handlers.forged"
 ROOT_URLCONF = "gateway_project.urls"
 WSGI_APPLICATION = "gateway_project.wsgi.application"
 TEMPLATES = [
