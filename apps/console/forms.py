@@ -79,13 +79,13 @@ def read_form(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]]
     return dict(serializer.validated_data)
 
 
-def body_of(posted: QueryDict, shape: type[serializers.BaseSerializer[Any]], prefix: str = "") -> dict[str, Any]:
+def body_of(posted: QueryDict, shape: Any, prefix: str = "") -> dict[str, Any]:
     """Return the JSON object that a form stands for: of a shape's fields, those that the form has.
 
     A field of a field is written `outer.inner`; an empty text is null where the shape takes null, else absent.
     """
     body: dict[str, Any] = {}
-    for name, kind in shape().fields.items():  # type: ignore[attr-defined]
+    for name, kind in shape().fields.items():
         path = f"{prefix}{name}"
         if isinstance(kind, serializers.Serializer):
             if any(key.startswith(f"{path}.") for key in posted):
