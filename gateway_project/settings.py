@@ -14,12 +14,14 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from apps.organizations.plans import PLANS
-from gateway_project import data_directory, env, metric_files
+from gateway_project import data_directory, env, gc_tuning, metric_files
 from gateway_project.cors_origins import CorsOrigins
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
 from gateway_project.passkey_domain import PasskeyDomain
 
+# Before the apps are loaded.
+gc_tuning.collect_less_often()
 # Before any app makes a metric.
 metric_files.install()
 
