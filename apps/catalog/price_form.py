@@ -39,7 +39,9 @@ UNITS = {
     "audio_minute": "USD per minute listened to",
     "search_unit": "USD per search unit of reranking",
 }
-OVERRIDES = tuple(f"override_{name}" for name in UNITS)
+_NAMES = [f"override_{name}" for name in UNITS]
+# Three on a line of the form.
+OVERRIDES = tuple(tuple(_NAMES[first : first + 3]) for first in range(0, len(_NAMES), 3))
 
 
 def _field(name: str) -> PlainDecimalField:

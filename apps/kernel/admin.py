@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from django.core.paginator import Paginator
 from django.db.models import Field, Model, QuerySet, URLField
 from django.http import HttpRequest
+from django.utils.functional import cached_property
 from unfold.widgets import UnfoldAdminDecimalFieldWidget
 
 from apps.kernel.admin_fields import PlainDecimalField
@@ -123,7 +124,21 @@ class _Newest(_Paginator):
     """The newest rows alone: nobody counts a table of millions, or pages through it."""
 
     def __init__(self, object_list: QuerySet[Any], *args: Any, **kwargs: Any) -> None:
-        super().__init__(object_list[:SHOWN], *args, **kwargs)
+        super().__init__(object_list[: SHOWN + 1], *args, **kwargs)
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows are shown."""
+        return min(self._found, SHOWN)
+
+    @property
+    def told(self) -> str:
+        """How many there are, as far as that is known."""
+        return f"more than {SHOWN:,}" if self._found > SHOWN else f"{self._found:,}"
+
+    @cached_property
+    def _found(self) -> int:
+        return int(cast(Any, self.object_list).count())
 
 
 class LongTableAdmin(RecordAdmin):

@@ -136,7 +136,7 @@ class SignOutQuestion(ButtonQuestion):
         ]
 
 
-@button("Sign out", permission="organizations.change_user", icon="logout", question=SignOutQuestion)
+@button("Sign out", permission="knox.delete_authtoken", icon="logout", question=SignOutQuestion)
 def end_sessions_of(page: Any, user: User, fields: Mapping[str, Any]) -> Done:
     """End every session of a user."""
     count = sign_out(user=user)

@@ -37,7 +37,7 @@ from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.logs import partitions
-from apps.logs.models import ActivityDay, ActivityDelta, LogRetention, RequestLog
+from apps.logs.models import ActivityDay, ActivityDelta, LogRetention, RequestLog, TrafficDelta, TrafficSlot
 from apps.organizations import attempt_rate_limiter
 from apps.organizations.actions import create_operator
 from apps.organizations.invitations import invite
@@ -94,7 +94,7 @@ def rows(world: World) -> dict[type[Row], Row]:
         *(LedgerEntry.objects.all()[:1]),
         *(Transaction.objects.all()[:1]),
         LedgerEpoch.objects.create(number=1, reason="a backup was restored"),
-        Group.objects.create(name="support"),
+        Group.objects.create(name="night shift"),
         IamRule.objects.create(api_key=key, rule_type="deny_models", rule_value={"models": []}),
         ProviderKey.objects.create(
             organization=world.acme, provider="acme-ai", encrypted_token=encrypt_credential(SECRET), last_four="tial"
@@ -133,6 +133,8 @@ def rows(world: World) -> dict[type[Row], Row]:
         ),
         ActivityDay.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
         ActivityDelta.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
+        TrafficSlot.objects.create(starts_at=now, minutes=60, aspect="model", name="acme-1"),
+        TrafficDelta.objects.create(starts_at=now, aspect="model", name="acme-1"),
         LogRetention.objects.create(organization=world.acme, days=30),
         invite(email="nina@example.com", organization=world.acme),
         Passkey.objects.create(user=world.olivia, name="laptop", credential_id=b"id", public_key=SECRET.encode()),
@@ -410,4 +412,4 @@ class TestLongTables:
             operator.get(page(RequestLog, "changelist"))
         counts = [query["sql"] for query in captured if "COUNT(" in query["sql"] and "request_log" in query["sql"]]
         assert len(counts) == 1
-        assert "LIMIT 1000" in counts[0]
+        assert "LIMIT 1001" in counts[0]
