@@ -78,6 +78,12 @@ def number(value: int | float | None) -> str:
 
 
 @register.filter
+def seconds(milliseconds: int | None) -> str:
+    """Write milliseconds as seconds."""
+    return _NOTHING if milliseconds is None else f"{milliseconds / 1000:,.2f}"
+
+
+@register.filter
 def share(value: float | None) -> str:
     """Write a share of one as percent."""
     return _NOTHING if value is None else f"{value * 100:.1f} %"
