@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 from django.conf import settings
@@ -118,6 +119,14 @@ def do_once(request: HttpRequest, user: User, work: Callable[[], dict[str, Any]]
             if error.code != "idempotency_key_in_use" or time.monotonic() > end:
                 raise
         time.sleep(_PAUSE)
+
+
+def once_key(request: HttpRequest, user: User) -> str:
+    """Return what a row is found by when the same form is sent again, for work that asks outside and so cannot be in
+    the transaction of `do_once`. Raises InvalidRequest for a form without its token.
+    """
+    claim = _claim_of(request, user)
+    return sha256("\n".join((str(claim.user_id), claim.route, claim.key)).encode()).hexdigest()
 
 
 def _read(shape: type[serializers.BaseSerializer[Any]], body: Mapping[str, Any], problem: str) -> dict[str, Any]:

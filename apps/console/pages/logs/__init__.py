@@ -137,7 +137,8 @@ def _keys(workspace: Workspace) -> list[tuple[UUID, str]]:
 
 def _shown(said: QueryDict) -> dict[str, Any]:
     """Return the filters that are set, as their fields show them."""
-    return {name: value for name, value in said.items() if value.strip() and name not in {"cursor", "orgId"}}
+    filters = {name: str(value) for name, value in said.items() if name not in {"cursor", "orgId"}}
+    return {name: value for name, value in filters.items() if value.strip()}
 
 
 def _query_with(said: QueryDict, **changes: str) -> str:
