@@ -30,6 +30,8 @@ Result = TypeVar("Result")
 # The hidden field that tells one sending of a form from another, and its most characters.
 ONCE: Final = "once"
 _MAX_ONCE: Final = 100
+# In the names of fields that are passwords or credentials.
+_SECRETS: Final = ("password", "token", "secret")
 # Seconds that the second click waits for what the first began, and between looks.
 _PATIENCE, _PAUSE = 10.0, 0.1
 
@@ -57,8 +59,8 @@ def attempt(request: HttpRequest, work: Callable[[], Result]) -> tuple[Result | 
 
 
 def refused(posted: QueryDict, error: ApiError) -> Form:
-    """Return the form as it was sent, with the error beside its field; passwords are not shown again."""
-    values = {name: values[-1] for name, values in posted.lists() if "password" not in name.lower() and values}
+    """Return the form as it was sent, with the error beside its field; secrets are not shown again."""
+    values = {name: values[-1] for name, values in posted.lists() if values and not _is_secret(name)}
     if isinstance(error, InvalidFields):
         issues = [(issue.path, issue.message) for issue in error.issues]
     else:
@@ -151,6 +153,10 @@ def _result_of(response: Any) -> dict[str, Any]:
     if isinstance(response, HttpResponse) and not isinstance(response, Response):
         return dict(json.loads(response.content))
     return dict(response.data)
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.lower() for word in _SECRETS)
 
 
 def _is_field(path: str, posted: QueryDict) -> bool:

@@ -12,7 +12,6 @@ from decimal import Decimal
 from functools import reduce
 from operator import or_
 from typing import Final, Literal
-from uuid import UUID
 
 from django.db import connection
 from django.db.models import Q
@@ -109,6 +108,12 @@ def find_tag_usage(scope: LogScope, window: ActivityWindow) -> TagUsage:
         ),
     )
     rows = RequestLog.objects.filter(seen, created_at__gte=begin, created_at__lt=end)
+    narrowed = {
+        "project_id": scope.project_id,
+        "api_key_id": scope.api_key_id,
+        "provider_key_id": scope.provider_key_id,
+    }
+    rows = rows.filter(**{name: value for name, value in narrowed.items() if value is not None})
     rows = rows.filter(Q(custom_headers__isnull=False) | Q(source__isnull=False)).order_by("-created_at", "-id")
     text, values = rows.values(
         *("custom_headers", "source", "has_error", "prompt_tokens", "completion_tokens", "cost", "data_storage_cost")
@@ -132,8 +137,3 @@ def find_tag_usage(scope: LogScope, window: ActivityWindow) -> TagUsage:
         )
         found = cursor.fetchall()
     return TagUsage([Usage(None, *row[:-1]) for row in found], is_cut=bool(found) and found[0][-1] >= MOST_ROWS)
-
-
-def id_of(usage: Usage) -> UUID:
-    """Return the id that a usage by project or key is of."""
-    return UUID(usage.name)
