@@ -17,7 +17,19 @@ from django.db.models import Q
 
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.money import MoneyField
+from apps.logs.refusal_model import RefusedHour
 from apps.organizations.models import Organization, RetentionLevel
+
+__all__ = [
+    "ActivityDay",
+    "ActivityDelta",
+    "ActivitySums",
+    "LogRetention",
+    "RefusedHour",
+    "RequestLog",
+    "RequestLogQuerySet",
+    "find_time",
+]
 
 
 def find_time(identifier: UUID) -> datetime | None:

@@ -6,7 +6,7 @@ import structlog
 from celery import shared_task
 from django.utils import timezone
 
-from apps.logs import archiving, partitions, retention, rollup
+from apps.logs import archiving, partitions, refusals, retention, rollup
 
 log = structlog.get_logger(__name__)
 
@@ -44,3 +44,9 @@ def move() -> None:
 def roll_up() -> None:
     """Fold what batches of rows added into their days. As above."""
     log.info("activity.rolled_up", notes=rollup.roll_up())
+
+
+@shared_task(name="logs.roll_up_refusals", time_limit=60)
+def roll_up_refusals() -> None:
+    """Move the counts of refused requests to their table."""
+    log.info("refusals.rolled_up", rows=refusals.roll_up(timezone.now()))
