@@ -1,4 +1,4 @@
-"""The admin's pages of customers and rules in a real browser: no violation of accessibility, no error in the console."""
+"""The admin's pages of customers and rules in a real browser: accessible, and no error in the console."""
 
 from __future__ import annotations
 
