@@ -38,6 +38,11 @@ app.conf.beat_schedule = {
         "schedule": crontab(),
         "options": {"expires": 60},
     },
+    "roll-up-refusals": {
+        "task": "logs.roll_up_refusals",
+        "schedule": crontab(),
+        "options": {"expires": 60},
+    },
     "blank-logs": {
         "task": "logs.blank",
         "schedule": crontab(minute="*/10"),

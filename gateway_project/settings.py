@@ -261,6 +261,12 @@ STRIPE_PUBLISHABLE_KEY = str(env.env.str("STRIPE_PUBLISHABLE_KEY", default=""))
 STRIPE_WEBHOOK_SECRETS = env.words("STRIPE_WEBHOOK_SECRET")
 # The price (49 USD a month) of the pro plan there.
 STRIPE_PRO_PRICE = str(env.env.str("STRIPE_PRO_PRICE", default=""))
+# Who the invoices are from, and the first part of their numbers.
+INVOICE_ISSUER_NAME = str(env.env.str("INVOICE_ISSUER_NAME", default="Model gateway"))
+INVOICE_ISSUER_ADDRESS = str(env.env.str("INVOICE_ISSUER_ADDRESS", default="")).replace("\\n", "\n")
+INVOICE_ISSUER_EMAIL = str(env.env.str("INVOICE_ISSUER_EMAIL", default=""))
+INVOICE_ISSUER_TAX_ID = str(env.env.str("INVOICE_ISSUER_TAX_ID", default=""))
+INVOICE_NUMBER_PREFIX = str(env.env.str("INVOICE_NUMBER_PREFIX", default="INV-"))
 # Where it is asked, when that is not Stripe itself.
 STRIPE_API_BASE = str(env.env.str("STRIPE_API_BASE", default="")).rstrip("/")
 # Who may make an account: everybody, whom somebody has invited, or nobody.

@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any, Final, TypeVar
 
 from django.conf import settings
@@ -29,6 +30,8 @@ Result = TypeVar("Result")
 # The hidden field that tells one sending of a form from another, and its most characters.
 ONCE: Final = "once"
 _MAX_ONCE: Final = 100
+# In the names of fields that are passwords or credentials.
+_SECRETS: Final = ("password", "token", "secret")
 # Seconds that the second click waits for what the first began, and between looks.
 _PATIENCE, _PAUSE = 10.0, 0.1
 
@@ -56,8 +59,8 @@ def attempt(request: HttpRequest, work: Callable[[], Result]) -> tuple[Result | 
 
 
 def refused(posted: QueryDict, error: ApiError) -> Form:
-    """Return the form as it was sent, with the error beside its field; passwords are not shown again."""
-    values = {name: values[-1] for name, values in posted.lists() if "password" not in name.lower() and values}
+    """Return the form as it was sent, with the error beside its field; secrets are not shown again."""
+    values = {name: values[-1] for name, values in posted.lists() if values and not _is_secret(name)}
     if isinstance(error, InvalidFields):
         issues = [(issue.path, issue.message) for issue in error.issues]
     else:
@@ -72,11 +75,16 @@ def read_form(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]]
 
     Raises InvalidFields.
     """
-    body = {**body_of(request.POST, shape), **given}
-    serializer: Any = shape(data=body)
-    if not serializer.is_valid():
-        raise find_error(ValidationError(serializer.errors)) or InvalidRequest("This form is not valid")
-    return dict(serializer.validated_data)
+    return _read(shape, {**body_of(request.POST, shape), **given}, "This form is not valid")
+
+
+def read_query(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
+    """Return what a page's address asks for, as the shape reads it; a form of filters sends empty fields, which ask for
+    nothing. `given` as in `read_form`. Raises InvalidFields.
+    """
+    fields: Any = shape().fields  # type: ignore[attr-defined]
+    said = {name: request.GET[name] for name in fields if request.GET.get(name, "").strip()}
+    return _read(shape, {**said, **given}, "This address is not valid")
 
 
 def body_of(posted: QueryDict, shape: Any, prefix: str = "") -> dict[str, Any]:
@@ -115,6 +123,21 @@ def do_once(request: HttpRequest, user: User, work: Callable[[], dict[str, Any]]
         time.sleep(_PAUSE)
 
 
+def once_key(request: HttpRequest, user: User) -> str:
+    """Return what a row is found by when the same form is sent again, for work that asks outside and so cannot be in
+    the transaction of `do_once`. Raises InvalidRequest for a form without its token.
+    """
+    claim = _claim_of(request, user)
+    return sha256("\n".join((str(claim.user_id), claim.route, claim.key)).encode()).hexdigest()
+
+
+def _read(shape: type[serializers.BaseSerializer[Any]], body: Mapping[str, Any], problem: str) -> dict[str, Any]:
+    serializer: Any = shape(data=body)
+    if not serializer.is_valid():
+        raise find_error(ValidationError(serializer.errors)) or InvalidRequest(problem)
+    return dict(serializer.validated_data)
+
+
 def _claim_of(request: HttpRequest, user: User) -> idempotency.Claim:
     token = request.POST.get(ONCE, "")
     if not 0 < len(token) <= _MAX_ONCE or not token.isascii():
@@ -130,6 +153,10 @@ def _result_of(response: Any) -> dict[str, Any]:
     if isinstance(response, HttpResponse) and not isinstance(response, Response):
         return dict(json.loads(response.content))
     return dict(response.data)
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.lower() for word in _SECRETS)
 
 
 def _is_field(path: str, posted: QueryDict) -> bool:

@@ -40,15 +40,15 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
         (
             PageLink("API keys", "keys"),
             PageLink("Projects", "projects"),
-            PageLink("Provider keys", "provider_keys"),
+            PageLink("Provider keys", "provider_keys", Role.ADMIN),
         ),
     ),
-    ("Safety", (PageLink("Guardrails", "guardrails"), PageLink("Audit log", "audit", Role.ADMIN))),
+    ("Safety", (PageLink("Guardrails", "guardrails", Role.ADMIN), PageLink("Audit log", "audit", Role.ADMIN))),
     (
         "Organization",
         (
             PageLink("Members", "members"),
-            PageLink("Billing", "billing"),
+            PageLink("Billing", "billing", Role.ADMIN),
             PageLink("Settings", "organization_settings", Role.ADMIN),
         ),
     ),

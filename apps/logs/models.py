@@ -17,6 +17,7 @@ from django.db.models import Q
 
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.money import MoneyField
+from apps.logs.refusal_model import RefusedHour
 from apps.logs.traffic_model import TrafficCounts, TrafficDelta, TrafficSlot
 from apps.organizations.models import Organization, RetentionLevel
 
@@ -25,6 +26,7 @@ __all__ = [
     "ActivityDelta",
     "ActivitySums",
     "LogRetention",
+    "RefusedHour",
     "RequestLog",
     "RequestLogQuerySet",
     "TrafficCounts",

@@ -29,7 +29,7 @@ from apps.billing.models import (
     ProcessorEvent,
     Transaction,
 )
-from apps.catalog.models import Model, ModelProvider, Provider
+from apps.catalog.models import Model, ModelProvider, PriceChange, Provider
 from apps.gateway.models import Difference, Reconciliation
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel import generation
@@ -109,6 +109,7 @@ def rows(world: World) -> dict[type[Row], Row]:
             organization_id=world.acme.id, log_id=new_id(), rule_name="rule", category="pii", matched_content=SAID
         ),
         ModelProvider.objects.create(provider=provider, model=model, model_name="acme-one"),
+        PriceChange.objects.create(provider="acme-ai", model="acme-1", old={}, new={"input": "1"}, author="op"),
         *(AuditEntry.objects.all()[:1]),
         IdempotentAnswer.objects.create(
             user_id=world.olivia.id,
@@ -313,11 +314,12 @@ class TestWhatMayBeDone:
         data = {name: value for name, value in form.initial.items() if value is not None and name in form.fields}
         response = operator.post(
             page(Organization, "change", world.acme.pk),
-            {**data, "plan": "pro", "credits": "1000", "referral_earnings": "9"},
+            {**data, "billing_company": "Acme Inc", "plan": "pro", "credits": "1000", "referral_earnings": "9"},
         )
         assert response.status_code == 302, response.context["errors"]
         world.acme.refresh_from_db()
-        assert (world.acme.plan, world.acme.credits, world.acme.referral_earnings) == (Plan.PRO, Decimal(5), Decimal(0))
+        assert (world.acme.billing_company, world.acme.plan) == ("Acme Inc", Plan.FREE)
+        assert (world.acme.credits, world.acme.referral_earnings) == (Decimal(5), Decimal(0))
 
     def test_a_change_makes_policies_stale(
         self, operator: Client, rows: dict[type[Row], Row], world: World, django_capture_on_commit_callbacks: Any
@@ -335,7 +337,7 @@ class TestWhatMayBeDone:
     def test_the_facts_of_a_file_are_the_files(self, operator: Client, rows: dict[type[Row], Row]) -> None:
         Provider.objects.update(file_owned=True)
         fields = operator.get(page(Provider, "change", "acme-ai")).context["adminform"].form.fields
-        assert set(fields) == {"active", "priority"}
+        assert set(fields) == {"priority"}
         assert operator.post(page(Provider, "delete", "acme-ai"), {"post": "yes"}).status_code == 403
         Provider.objects.update(file_owned=False)
         assert operator.get(page(Provider, "delete", "acme-ai")).status_code == 200

@@ -51,30 +51,42 @@ def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str,
 
 
 @register.filter
-def usd(amount: Decimal | None) -> str:
+def usd(value: Decimal | None) -> str:
     """Write an amount of USD: at least two digits after the point, and as many as it has."""
-    if amount is None:
+    if value is None:
         return _NOTHING
-    text = plain(abs(amount))
+    text = plain(abs(value))
     whole, _, fraction = text.partition(".")
-    sign = "-" if amount < 0 else ""
+    sign = "-" if value < 0 else ""
     return f"{sign}${int(whole):,}.{fraction.ljust(2, '0')}"
 
 
 @register.filter
-def cents(amount: Decimal | None) -> str:
+def amount(value: Decimal | None) -> str:
+    """Write an amount of USD as a field takes it: `12.5`."""
+    return "" if value is None else plain(value)
+
+
+@register.filter
+def cents(value: Decimal | None) -> str:
     """Write an amount of USD rounded to cents; less than a cent as `<$0.01`."""
-    if amount is None:
+    if value is None:
         return _NOTHING
-    if 0 < amount < _CENT:
+    if 0 < value < _CENT:
         return "<$0.01"
-    return f"{'-' if amount < 0 else ''}${abs(amount):,.2f}"
+    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
 
 
 @register.filter
 def number(value: int | float | None) -> str:
     """Write a whole number with separators of thousands."""
     return _NOTHING if value is None else f"{value:,.0f}"
+
+
+@register.filter
+def seconds(milliseconds: int | None) -> str:
+    """Write milliseconds as seconds."""
+    return _NOTHING if milliseconds is None else f"{milliseconds / 1000:,.2f}"
 
 
 @register.filter
