@@ -29,7 +29,7 @@ PAGES = [
 
 
 def test_pages_are_accessible_and_work_under_their_policy(live_server: Any, world: World, tmp_path: Path) -> None:
-    failed = next(one for one in write_traffic(world, 40) if one.has_error)
+    failed = next(one for one in write_traffic(world, 12) if one.has_error)
     with chromium(tmp_path) as browser:
         sign_in_operator(browser, live_server.url)
         for page in (*PAGES, f"/admin/logs/requestlog/{failed.id}/change/"):
