@@ -80,7 +80,7 @@ class BatchHandover:
     def direct(self, ranking: Ranking, chat: Chat) -> Ranking:
         """Return the ranking, its first candidate to be asked through this where it has a batch API."""
         first, *rest = ranking.candidates
-        is_plain = not chat.stream and chat.n in (None, 1) and chat.embedding is None
+        is_plain = not chat.stream and chat.answers == 1 and chat.embedding is None
         if not is_plain or ranking.probe or find_terms(first.offer) is None or first.credential.base_url:
             return ranking
         return msgspec.structs.replace(ranking, candidates=(replace(first, exchange=self), *rest))
