@@ -56,6 +56,12 @@ def test_what_each_is_sent() -> None:
     assert (path, body) == ("/v1/speak?model=m-1-alloy&encoding=opus&container=ogg", {"text": "The fox."})
 
 
+def test_an_address_names_the_version_where_a_data_file_does() -> None:
+    half = import_module("apps.gateway.dialects.speech.provider.openai")
+    target = Target(model_name="m", facts={"speech": {"dialect": "openai", "api_version": "preview"}})
+    assert half.path(CHAT, target) == "/audio/speech?api-version=preview"
+
+
 def test_voices_by_id_and_by_whole_names() -> None:
     own = replace(CHAT, speech=Speech(voice="voice_1", is_custom_voice=True))
     assert written("openai", ALL, own)[1]["voice"] == {"id": "voice_1"}

@@ -37,6 +37,14 @@ class SpeechAbilities(msgspec.Struct, frozen=True, kw_only=True):
         frozenset[SpeechOption],
         fact("`speed`; `custom_voice`: a voice as `{id}`; a hint that is dropped otherwise: `instructions`"),
     ] = frozenset()
+    api_version: Annotated[
+        str,
+        fact(
+            "what the address names as `api-version` (`openai`; Azure wants it)",
+            default="none",
+            pattern=r"^[a-z0-9-]{0,40}$",
+        ),
+    ] = ""
 
 
 def abilities_of(facts: Mapping[str, Any]) -> SpeechAbilities | None:
