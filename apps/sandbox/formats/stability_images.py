@@ -5,7 +5,6 @@ Every model of theirs is the sandbox's `painter`. Fields are read as strictly as
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from typing import Annotated, Literal
 
@@ -13,31 +12,12 @@ import msgspec
 from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.openai_chat import find_token, write_models
+from apps.sandbox.formats import SpecialistFormat
+from apps.sandbox.formats.openai_chat import find_token
 from apps.sandbox.forms import read_parts
 from apps.sandbox.image_generator import size_of
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
-
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/v2beta/stable-image/generate/(sd3|core|ultra)")
-# They list no models.
-MODELS_PATH = "/v1/models"
-STREAM_TYPE = "text/event-stream"
 
 
 class _Asked(Struct, forbid_unknown_fields=True):
@@ -48,11 +28,6 @@ class _Asked(Struct, forbid_unknown_fields=True):
     aspect_ratio: Literal["16:9", "1:1", "21:9", "2:3", "3:2", "4:5", "5:4", "9:16", "9:21"] | None = None
     seed: Annotated[int, Meta(ge=0, le=4_294_967_294)] = 0
     output_format: Literal["png", "jpeg", "webp"] = "png"
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: no benchmark asks for pictures."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -83,16 +58,11 @@ def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     return msgspec.json.encode(reply)
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
-    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
-
-
 def write_error(refusal: SandboxRefusal) -> bytes:
     """Return the body of an error."""
     return msgspec.json.encode({"id": "r", "name": refusal.code or "bad_request", "errors": [refusal.message]})
 
 
-def write_error_event(refusal: SandboxRefusal) -> bytes:
-    """Return an error as it would appear within a stream."""
-    return b"data: " + write_error(refusal) + b"\n\n"
+FORMAT = SpecialistFormat(
+    "/v2beta/stable-image/generate/(sd3|core|ultra)", find_token, read_request, write_reply, write_error
+)
