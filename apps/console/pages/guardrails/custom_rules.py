@@ -97,7 +97,7 @@ def _config(said: QueryDict, kind: str) -> dict[str, Any]:
             config[name] = [line.strip() for line in text.splitlines() if line.strip()]
         elif how == "flag":
             config[name] = text == "true"
-        else:
+        elif text:
             config[name] = text
     return config
 
