@@ -78,6 +78,20 @@ def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
 
 
 @transaction.atomic
+def rotate_api_key(*, key: ApiKey) -> CreatedKey:
+    """Give a key another secret; the one before is unknown from now on. Limits, usage, rules and log stay the key's.
+
+    Raises NotFound when it was deleted meanwhile.
+    """
+    row = _locked(key)
+    token, before = new_token(), row.masked_token
+    row.digest, row.prefix, row.last_four = digest_of(token), prefix(), token[-4:]
+    _record("api_key.rotate", row, {"description": row.description, "from": before, "to": row.masked_token})
+    row.save(update_fields=["digest", "prefix", "last_four", "updated_at"])
+    return CreatedKey(row, token)
+
+
+@transaction.atomic
 def delete_api_key(*, key: ApiKey) -> None:
     """End a key for good. Raises NotFound when it already is."""
     end_api_key(_locked(key))

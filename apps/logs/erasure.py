@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from apps.logs import archiving
+from apps.logs import archiving, traffic
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
 from apps.logs.refusal_model import RefusedHour
 
@@ -22,3 +22,4 @@ def erase(organization_id: UUID) -> None:
     # In the order in which a fold moves them: none slips through between the two.
     ActivityDelta.objects.filter(organization_id=organization_id).delete()
     ActivityDay.objects.filter(organization_id=organization_id).delete()
+    traffic.erase(organization_id)

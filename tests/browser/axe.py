@@ -17,6 +17,8 @@ from tests.support.chromium import Browser
 _AXE = (Path(__file__).parent / "axe.min.js").read_text()
 WIDE, NARROW = (1440, 900), (375, 812)
 LOOKS = tuple((scheme, size) for scheme in ("light", "dark") for size in (WIDE, NARROW))
+# The admin's theme looks at the colour scheme but once, when a page is loaded.
+_THEME = "document.documentElement.matches('[x-data^=theme]') && document.documentElement.classList.toggle('dark', %s)"
 # Every rule that is no experiment: WCAG 2.0 to 2.2 A and AA, and best practice (landmarks, headings).
 _RUN = """
     (async () => {
@@ -36,6 +38,7 @@ def look(browser: Browser, scheme: str, size: tuple[int, int]) -> None:
     browser.ask(
         "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=size == NARROW
     )
+    browser.run(_THEME % ("true" if scheme == "dark" else "false"))
     # What scripts and transitions change because of it is drawn.
     browser.run("new Promise((done) => setTimeout(done, 200))")
 

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('logs', '0003_rare_values'),
+        ('logs', '0004_traffic'),
     ]
 
     operations = [
