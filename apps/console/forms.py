@@ -82,8 +82,8 @@ def read_query(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]
     """Return what a page's address asks for, as the shape reads it; a form of filters sends empty fields, which ask for
     nothing. `given` as in `read_form`. Raises InvalidFields.
     """
-    fields: Any = shape().fields  # type: ignore[attr-defined]
-    said = {name: request.GET[name] for name in fields if request.GET.get(name, "").strip()}
+    empty: Any = shape()
+    said = {name: request.GET[name] for name in empty.fields if request.GET.get(name, "").strip()}
     return _read(shape, {**said, **given}, "This address is not valid")
 
 

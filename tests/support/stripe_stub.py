@@ -170,8 +170,7 @@ class StripeStub:
     def enter_card(self, page_id: str, kind: str = "good") -> str:
         """Let somebody enter a card on a page of the processor's own; return where that leads."""
         page = self.things[page_id]
-        entered = self.make_card(kind, page["customer"])
-        page["setup_intent"] = {"id": f"seti_{page_id}", "payment_method": entered}
+        page["setup_intent"] = {"payment_method": self.make_card(kind, page["customer"])}
         return str(page["success_url"]).replace("{CHECKOUT_SESSION_ID}", page_id)
 
     def _attach(self, fields: Found, card: Found) -> Found:
@@ -282,8 +281,7 @@ def _handler_of(stub: StripeStub) -> type[BaseHTTPRequestHandler]:
                 self.send_response(303)
                 self.send_header("Location", stub.enter_card(path.removeprefix("/pay/")))
                 self.send_header("Content-Length", "0")
-                self.end_headers()
-                return
+                return self.end_headers()
             with stub.lock:
                 fault = next((one for one in stub.faults if re.fullmatch(one[0], path)), None)
                 if fault:
