@@ -22,6 +22,7 @@ from apps.billing import webhooks
 from apps.catalog import catalog_cache
 from apps.catalog import views as catalog
 from apps.catalog.offers import CatalogProvider
+from apps.console import urls as console
 from apps.gateway.endpoints import account, google_models
 from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
 from apps.gateway.endpoints.chat_completions import chat_completions
@@ -218,6 +219,8 @@ _LOG_ROUTES = [
     _logs("logs/export", logs.LogsExport.as_view()),
     _logs("logs/unique-models", logs.UniqueModels.as_view()),
     _logs("logs/<str:log_id>", logs.Log.as_view()),
+    Route("app", RedirectView.as_view(url="/app/"), Family.PAGES),
+    Route("app/", (console.PATTERNS, "console", "console"), Family.PAGES),
     _logs("admin", RedirectView.as_view(url="/admin/")),
     _logs("admin/", admin.site.urls),
 ]

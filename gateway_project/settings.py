@@ -13,13 +13,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from apps.organizations.plans import PLANS
-from gateway_project import data_directory, env, metric_files
+from gateway_project import data_directory, env, gc_tuning, metric_files
 from gateway_project.admin_site import navigation
 from gateway_project.cors_origins import CorsOrigins
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
 from gateway_project.passkey_domain import PasskeyDomain
 
+# Before the apps are loaded.
+gc_tuning.collect_less_often()
 # Before any app makes a metric.
 metric_files.install()
 
@@ -88,6 +90,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "django_prometheus",
     "apps.kernel",
+    "apps.console",
     "apps.organizations",
     "apps.keys",
     "apps.billing",
@@ -114,6 +117,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_prometheus.middleware.PrometheusAfterMiddleware",
 ]
+CSRF_FAILURE_VIEW = "apps.kernel.rest.handlers.forged"
 ROOT_URLCONF = "gateway_project.urls"
 WSGI_APPLICATION = "gateway_project.wsgi.application"
 TEMPLATES = [

@@ -22,6 +22,8 @@ class Family(Enum):
     # Logs, health, metrics, and what lies outside of every API.
     LOGS = "logs"
     MANAGEMENT = "management"
+    # People with a browser: errors are pages.
+    PAGES = "pages"
 
 
 class Issue(NamedTuple):
@@ -89,7 +91,7 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
             return {"type": "error", "error": detail, "status": error.status, "message": error.message}
         case Family.GOOGLE:
             return {"error": _google_error(error)}
-        case Family.LOGS:
+        case Family.LOGS | Family.PAGES:
             return {"error": True, "status": error.status, "message": error.message}
         case Family.MANAGEMENT if isinstance(error, InvalidFields):
             return {"message": error.message, "issues": [issue._asdict() for issue in error.issues]}

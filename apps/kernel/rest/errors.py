@@ -19,6 +19,7 @@ from rest_framework.response import Response
 from apps.kernel import errors
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import Family, InvalidFields, Issue, body_of
+from apps.kernel.rest.error_pages import show_error
 from apps.kernel.rest.routes import family_of
 
 log = structlog.get_logger(__name__)
@@ -29,7 +30,11 @@ BAD_METHOD = "This path does not take this method"
 
 def answer(request: HttpRequest, error: ApiError) -> HttpResponse:
     """Return the error as the request's family of clients expects it."""
-    response = JsonResponse(body_of(family_of_request(request), error), status=error.status)
+    family = family_of_request(request)
+    if is_for_people(request, family):
+        response: HttpResponse = show_error(request, error)
+    else:
+        response = JsonResponse(body_of(family, error), status=error.status)
     for name, value in _headers_of(error).items():
         response[name] = value
     return response
@@ -52,6 +57,11 @@ def family_of_request(request: HttpRequest) -> Family:
     who sends Anthropic's version is one of its clients."""
     family = family_of(request.path)
     return Family.ANTHROPIC if family is Family.OPENAI and "anthropic-version" in request.headers else family
+
+
+def is_for_people(request: HttpRequest, family: Family) -> bool:
+    """Tell whether a person reads the answer: on the path of a page, or on no API's path with a browser."""
+    return family is Family.PAGES or (family is Family.LOGS and "text/html" in request.headers.get("Accept", ""))
 
 
 def find_error(exception: Exception) -> ApiError | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from django.http import HttpRequest, HttpResponse
-from django.views import defaults
+from django.views import csrf, defaults
 
 from apps.kernel import errors
 from apps.kernel.rest.errors import NO_ROUTE, answer, find_error, is_admin, unexpected
@@ -44,3 +44,10 @@ def failed(request: HttpRequest) -> HttpResponse:
     exception = sys.exc_info()[1]
     known = find_error(exception) if isinstance(exception, Exception) else None
     return answer(request, known or unexpected(exception))
+
+
+def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """Answer 403 for a form without its token against forgery."""
+    if is_admin(request):
+        return csrf.csrf_failure(request, reason)
+    return answer(request, errors.Forbidden("This form is too old, or came from another site; reload the page"))

@@ -29,6 +29,7 @@ _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
     ("/reset-password", frozenset({FORM})),
     ("/mcp", frozenset()),
     ("/admin/", frozenset()),
+    ("/app/", frozenset({FORM, MULTIPART})),
 )
 _NOT_MODIFIED = 304
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -78,8 +79,9 @@ class RequestMiddleware:
 
 
 def _changes(view: Any) -> bool:
-    """Tell whether the view may take more than reading: a class says so, a function looks after forgery itself."""
-    return hasattr(view, "view_class") or bool(getattr(view, "csrf_exempt", False))
+    """Tell whether the view may take more than reading: a class or a page says so, a function looks after forgery
+    itself."""
+    return hasattr(view, "view_class") or any(getattr(view, name, False) for name in ("csrf_exempt", "is_page"))
 
 
 def _takes_posts(view: Any) -> bool:

@@ -1,0 +1,1 @@
+"""The console: pages for people who use the gateway, made of the same actions and doors as the API."""

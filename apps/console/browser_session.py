@@ -1,0 +1,62 @@
+"""Browser sessions: the session token of the API in a cookie, so that both end together.
+
+Knows the cookie. Must never know passwords, nor what a visitor may do.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import rotate_token
+from knox.settings import knox_settings
+
+from apps.organizations.models import User
+from apps.organizations.sessions import extend, find_session, start_session
+
+# With the prefix, browsers take the cookie from this host alone, over TLS alone.
+COOKIE: Final = "__Host-gateway-session" if settings.SESSION_COOKIE_SECURE else "gateway-session"
+
+
+class BrowserSession(NamedTuple):
+    """Who visits, and the session that says so."""
+
+    user: User
+    session: Any
+
+
+def find_browser_session(request: HttpRequest) -> BrowserSession | None:
+    """Return the visitor's session, and move its end; None without one that is live."""
+    token = request.COOKIES.get(COOKIE)
+    session = find_session(token) if token else None
+    if session is None:
+        return None
+    extend(session)
+    return BrowserSession(session.user, session)
+
+
+def begin(request: HttpRequest, response: HttpResponse, user: User) -> None:
+    """Sign the visitor in: end the session they came with, and give the response the cookie of a new one."""
+    token = request.COOKIES.get(COOKIE)
+    before = find_session(token) if token else None
+    if before is not None:
+        before.delete()
+    response.set_cookie(
+        COOKIE,
+        start_session(user),
+        max_age=knox_settings.TOKEN_TTL,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        # A link in a mail may open a page; no form of another site is sent with the cookie.
+        samesite="Lax",
+    )
+    rotate_token(request)
+
+
+def end(request: HttpRequest, response: HttpResponse) -> None:
+    """Sign the visitor out: end the session, and take the cookie back."""
+    found = find_browser_session(request)
+    if found is not None:
+        found.session.delete()
+    response.delete_cookie(COOKIE, samesite="Lax")

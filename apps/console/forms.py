@@ -1,0 +1,158 @@
+"""Forms: what a page's form sends, read by the same shapes as the API's bodies, and done once however often it is sent.
+
+Knows how words of a form become the values of a shape. Must never have a rule of its own about what is allowed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, QueryDict
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.response import Response
+
+from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.rest.envelopes import InvalidFields
+from apps.kernel.rest.errors import find_error
+from apps.kernel.rest.serializers import BooleanField, IntegerField
+from apps.organizations import idempotency
+from apps.organizations.models import User
+
+Result = TypeVar("Result")
+# The hidden field that tells one sending of a form from another, and its most characters.
+ONCE: Final = "once"
+_MAX_ONCE: Final = 100
+# Seconds that the second click waits for what the first began, and between looks.
+_PATIENCE, _PAUSE = 10.0, 0.1
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a form shows: its values by field, and what is wrong with them; `problem` is of no one field."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+    errors: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+    @property
+    def status(self) -> int:
+        """The status of the page that shows the form."""
+        return 400 if self.errors or self.problem else 200
+
+
+def attempt(request: HttpRequest, work: Callable[[], Result]) -> tuple[Result | None, Form]:
+    """Do what a form asks for; return its result, or None and the form with what was sent and what is wrong with it."""
+    try:
+        return work(), Form()
+    except ApiError as error:
+        return None, refused(request.POST, error)
+
+
+def refused(posted: QueryDict, error: ApiError) -> Form:
+    """Return the form as it was sent, with the error beside its field; passwords are not shown again."""
+    values = {name: values[-1] for name, values in posted.lists() if "password" not in name.lower() and values}
+    if isinstance(error, InvalidFields):
+        issues = [(issue.path, issue.message) for issue in error.issues]
+    else:
+        issues = [(error.param or "", error.message)]
+    errors = {path: message for path, message in reversed(issues) if path and _is_field(path, posted)}
+    others = [f"{path}: {message}" if path else message for path, message in issues if path not in errors]
+    return Form(values, errors, "; ".join(others))
+
+
+def read_form(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
+    """Return what a form says as the shape reads it; `given` are fields, by wire name, that no form may choose.
+
+    Raises InvalidFields.
+    """
+    body = {**body_of(request.POST, shape), **given}
+    serializer: Any = shape(data=body)
+    if not serializer.is_valid():
+        raise find_error(ValidationError(serializer.errors)) or InvalidRequest("This form is not valid")
+    return dict(serializer.validated_data)
+
+
+def body_of(posted: QueryDict, shape: Any, prefix: str = "") -> dict[str, Any]:
+    """Return the JSON object that a form stands for: of a shape's fields, those that the form has.
+
+    A field of a field is written `outer.inner`; an empty text is null where the shape takes null, else absent.
+    """
+    body: dict[str, Any] = {}
+    for name, kind in shape().fields.items():
+        path = f"{prefix}{name}"
+        if isinstance(kind, serializers.Serializer):
+            if any(key.startswith(f"{path}.") for key in posted):
+                inner = body_of(posted, type(kind), f"{path}.")
+                body[name] = inner if any(value is not None for value in inner.values()) else None
+        elif path in posted:
+            value = _value_of(posted, path, kind)
+            if value is not None or kind.allow_null:
+                body[name] = value
+    return body
+
+
+def do_once(request: HttpRequest, user: User, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do what a form asks for once, however often it is sent: return the result of the first time, which is JSON.
+
+    The work runs in a transaction together with the note that it was done. Raises what the work raises; InvalidRequest
+    for a form without its token, and when the first sending takes too long.
+    """
+    claim = _claim_of(request, user)
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return _result_of(idempotency.answer_once(claim, lambda: Response(work())))
+        except InvalidRequest as error:
+            if error.code != "idempotency_key_in_use" or time.monotonic() > end:
+                raise
+        time.sleep(_PAUSE)
+
+
+def _claim_of(request: HttpRequest, user: User) -> idempotency.Claim:
+    token = request.POST.get(ONCE, "")
+    if not 0 < len(token) <= _MAX_ONCE or not token.isascii():
+        raise InvalidRequest("This form is incomplete; reload the page and send it again")
+    said = sorted((name, values) for name, values in request.POST.lists() if name != "csrfmiddlewaretoken")
+    text = json.dumps([request.path, said])
+    return idempotency.Claim(
+        user.id, request.path[:200], token, hmac.digest(settings.SECRET_KEY.encode(), text.encode(), "sha256")
+    )
+
+
+def _result_of(response: Any) -> dict[str, Any]:
+    if isinstance(response, HttpResponse) and not isinstance(response, Response):
+        return dict(json.loads(response.content))
+    return dict(response.data)
+
+
+def _is_field(path: str, posted: QueryDict) -> bool:
+    return path in posted
+
+
+def _value_of(posted: QueryDict, path: str, kind: Any) -> Any:
+    """Return one field's value as JSON would have it; what cannot be one stays text, which the shape refuses."""
+    # Of a checkbox there are two: a hidden `false`, and `true` when it is ticked.
+    text = posted.getlist(path)[-1]
+    if isinstance(kind, serializers.ListField | serializers.ManyRelatedField | serializers.MultipleChoiceField):
+        lines = posted.getlist(path) if len(posted.getlist(path)) > 1 else text.splitlines()
+        return [line.strip() for line in lines if line.strip()]
+    if isinstance(kind, serializers.DictField | serializers.JSONField):
+        try:
+            return json.loads(text) if text.strip() else None
+        except (ValueError, RecursionError):
+            return text
+    if isinstance(kind, BooleanField | serializers.BooleanField):
+        return {"true": True, "on": True, "false": False}.get(text, text)
+    if text.strip() == "" and not getattr(kind, "allow_blank", False):
+        return None
+    if isinstance(kind, IntegerField | serializers.IntegerField):
+        digits = text.strip()
+        return int(digits) if digits.lstrip("-").isdecimal() and len(digits) < 20 else text
+    return text

@@ -1,0 +1,21 @@
+"""Guardrails: configuration, rules, try-out, violations."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+from apps.console.rendering import show
+from apps.console.visit import workspace_page
+from apps.console.workspace import Workspace
+
+
+@workspace_page()
+def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Show the page."""
+    return show(request, "pending", workspace, entry="guardrails")
+
+
+PATHS = [
+    path("o/<str:organization_id>/guardrails", guardrails, name="guardrails"),
+]

@@ -1,0 +1,21 @@
+"""The overview of an organization: spend, errors, latest failures; the first steps while there is nothing."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+from apps.console.rendering import show
+from apps.console.visit import workspace_page
+from apps.console.workspace import Workspace
+
+
+@workspace_page()
+def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Show the page."""
+    return show(request, "pending", workspace, entry="overview")
+
+
+PATHS = [
+    path("o/<str:organization_id>/", overview, name="overview"),
+]

@@ -1,0 +1,21 @@
+"""The playground: a chat with any model, as a page."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+from apps.console.rendering import show
+from apps.console.visit import workspace_page
+from apps.console.workspace import Workspace
+
+
+@workspace_page()
+def playground(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Show the page."""
+    return show(request, "pending", workspace, entry="playground")
+
+
+PATHS = [
+    path("o/<str:organization_id>/playground", playground, name="playground"),
+]

@@ -1,0 +1,21 @@
+"""Refused requests, by key and reason."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+from apps.console.rendering import show
+from apps.console.visit import workspace_page
+from apps.console.workspace import Workspace
+
+
+@workspace_page()
+def refusals(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Show the page."""
+    return show(request, "pending", workspace, entry="refusals")
+
+
+PATHS = [
+    path("o/<str:organization_id>/refusals", refusals, name="refusals"),
+]

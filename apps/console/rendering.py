@@ -1,0 +1,87 @@
+"""Rendering: a page inside the console's frame, with the way to all others.
+
+Knows the frame: title, navigation, which entry is open. Must never query what a page shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+
+from apps.console.workspace import Workspace
+from apps.organizations.models import Role
+
+
+class PageLink(NamedTuple):
+    """An entry of the navigation: its words, the route it opens, and the role that sees it."""
+
+    words: str
+    route: str
+    needs: Role = Role.DEVELOPER
+
+
+# In groups, as they are shown.
+NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
+    ("", (PageLink("Overview", "overview"), PageLink("Playground", "playground"))),
+    (
+        "Monitor",
+        (
+            PageLink("Logs", "logs"),
+            PageLink("Refused requests", "refusals"),
+            PageLink("Usage", "usage"),
+        ),
+    ),
+    (
+        "Access",
+        (
+            PageLink("API keys", "keys"),
+            PageLink("Projects", "projects"),
+            PageLink("Provider keys", "provider_keys"),
+        ),
+    ),
+    ("Safety", (PageLink("Guardrails", "guardrails"), PageLink("Audit log", "audit", Role.ADMIN))),
+    (
+        "Organization",
+        (
+            PageLink("Members", "members"),
+            PageLink("Billing", "billing"),
+            PageLink("Settings", "organization_settings", Role.ADMIN),
+        ),
+    ),
+)
+
+
+def show(
+    request: HttpRequest,
+    template: str,
+    workspace: Workspace | None = None,
+    *,
+    entry: str = "",
+    status: int = 200,
+    **context: Any,
+) -> HttpResponse:
+    """Return a page: `console/<template>.html` in the frame; `entry` is the route of the navigation that is open."""
+    whole: Mapping[str, Any] = {**context, "workspace": workspace, "navigation": _navigation(workspace, entry)}
+    return render(request, f"console/{template}.html", dict(whole), status=status)
+
+
+def _navigation(workspace: Workspace | None, entry: str) -> list[dict[str, Any]]:
+    if workspace is None:
+        return []
+    groups = []
+    for words, entries in NAVIGATION:
+        seen = [one for one in entries if one.needs is not Role.ADMIN or workspace.is_admin]
+        shown = [
+            {
+                "words": one.words,
+                "url": reverse(f"console:{one.route}", kwargs={"organization_id": workspace.organization.id}),
+                "is_open": one.route == entry,
+            }
+            for one in seen
+        ]
+        groups.append({"words": words, "entries": shown})
+    return groups

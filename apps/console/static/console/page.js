@@ -1,0 +1,66 @@
+// What every page does with scripts on: moments in the reader's zone, copying, menus, confirmations, one sending a form.
+
+const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+
+function showMoments(root) {
+  for (const time of root.querySelectorAll("time[datetime]:not([data-shown])")) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    time.title = time.textContent;
+    time.textContent = moment.format(at);
+    time.dataset.shown = "";
+  }
+}
+
+async function copy(button) {
+  const source = document.getElementById(button.dataset.copy);
+  await navigator.clipboard.writeText(source.value ?? source.textContent);
+  const words = button.textContent;
+  button.textContent = "Copied";
+  setTimeout(() => { button.textContent = words; }, 1500);
+}
+
+function switchTheme() {
+  const isDark = document.documentElement.dataset.theme
+    ? document.documentElement.dataset.theme === "dark"
+    : matchMedia("(prefers-color-scheme: dark)").matches;
+  const theme = isDark ? "light" : "dark";
+  document.documentElement.dataset.theme = theme;
+  try { localStorage.setItem("theme", theme); } catch { /* Storage is off. */ }
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button");
+  if (button?.dataset.copy) copy(button);
+  else if (button && "themeSwitch" in button.dataset) switchTheme();
+  else if (button && "menu" in button.dataset) {
+    const isOpen = document.body.classList.toggle("menu-open");
+    button.setAttribute("aria-expanded", String(isOpen));
+  } else if (button?.dataset.opens) document.getElementById(button.dataset.opens).showModal();
+  else if (button && "closes" in button.dataset) button.closest("dialog").close();
+  for (const open of document.querySelectorAll("details.switcher[open]")) {
+    if (!open.contains(event.target)) open.open = false;
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape") return;
+  for (const open of document.querySelectorAll("details.switcher[open]")) {
+    open.open = false;
+    open.querySelector("summary").focus();
+  }
+});
+
+// A second click sends nothing; the server would do it once all the same.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.dataset.sent !== undefined && !form.hasAttribute("hx-post")) event.preventDefault();
+  if (form.method === "post") form.dataset.sent = "";
+});
+addEventListener("pageshow", () => {
+  for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
+});
+
+for (const hidden of document.querySelectorAll("[data-menu][hidden], [data-needs-script][hidden]")) hidden.hidden = false;
+showMoments(document);
+document.addEventListener("htmx:afterSwap", (event) => showMoments(event.target));

@@ -1,0 +1,94 @@
+"""Tags and filters of pages: fields of forms, amounts, moments.
+
+Knows how values are written for people. Must never query.
+"""
+
+from __future__ import annotations
+
+import secrets
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from django import template
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from apps.console.forms import ONCE, Form
+from apps.kernel.money import plain
+
+register = template.Library()
+_CENT = Decimal("0.01")
+# What stands where there is no value: an en dash.
+_NOTHING = "\N{EN DASH}"
+
+
+@register.simple_tag
+def once() -> SafeString:
+    """Write the hidden field by which a form that is sent twice is done once."""
+    return format_html('<input type="hidden" name="{}" value="{}">', ONCE, secrets.token_urlsafe(16))
+
+
+@register.inclusion_tag("console/parts/field.html")
+def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str, Any]:
+    """Write a labelled field: `kind` (text, password, email, number, date, textarea, select, checkbox), `help`,
+    `choices` as pairs of value and words, and attributes (`required`, `autocomplete`, `placeholder`, `maxlength`,
+    `rows`, `inputmode`, `autofocus`).
+
+    The value is what was sent, else `value`.
+    """
+    form = form or Form()
+    sent = form.values.get(name)
+    return {
+        "kind": "text",
+        **options,
+        "name": name,
+        "id": f"field-{name.replace('.', '-')}",
+        "label": label,
+        "value": options.get("value", "") if sent is None else sent,
+        "error": form.errors.get(name, ""),
+    }
+
+
+@register.filter
+def usd(amount: Decimal | None) -> str:
+    """Write an amount of USD: at least two digits after the point, and as many as it has."""
+    if amount is None:
+        return _NOTHING
+    text = plain(abs(amount))
+    whole, _, fraction = text.partition(".")
+    sign = "-" if amount < 0 else ""
+    return f"{sign}${int(whole):,}.{fraction.ljust(2, '0')}"
+
+
+@register.filter
+def cents(amount: Decimal | None) -> str:
+    """Write an amount of USD rounded to cents; less than a cent as `<$0.01`."""
+    if amount is None:
+        return _NOTHING
+    if 0 < amount < _CENT:
+        return "<$0.01"
+    return f"{'-' if amount < 0 else ''}${abs(amount):,.2f}"
+
+
+@register.filter
+def number(value: int | float | None) -> str:
+    """Write a whole number with separators of thousands."""
+    return _NOTHING if value is None else f"{value:,.0f}"
+
+
+@register.filter
+def share(value: float | None) -> str:
+    """Write a share of one as percent."""
+    return _NOTHING if value is None else f"{value * 100:.1f} %"
+
+
+@register.filter
+def when(moment: datetime | None) -> str | SafeString:
+    """Write a moment, which the page's script puts into the reader's zone and language; UTC without it."""
+    if moment is None:
+        return _NOTHING
+    utc = moment.astimezone(UTC)
+    return format_html(
+        '<time datetime="{}">{}</time>', utc.isoformat(timespec="seconds"), utc.strftime("%Y-%m-%d %H:%M UTC")
+    )

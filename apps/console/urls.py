@@ -1,0 +1,40 @@
+"""The console's paths, beneath `/app/`; each module of pages has its own."""
+
+from __future__ import annotations
+
+from apps.console.pages import (
+    account,
+    audit,
+    billing,
+    guardrails,
+    keys,
+    logs,
+    members,
+    organizations,
+    overview,
+    playground,
+    projects,
+    provider_keys,
+    refusals,
+    sign_in,
+    usage,
+)
+
+# Under the namespace `console`.
+PATTERNS = [
+    *sign_in.PATHS,
+    *account.PATHS,
+    *organizations.PATHS,
+    *overview.PATHS,
+    *keys.PATHS,
+    *projects.PATHS,
+    *members.PATHS,
+    *audit.PATHS,
+    *logs.PATHS,
+    *refusals.PATHS,
+    *usage.PATHS,
+    *provider_keys.PATHS,
+    *guardrails.PATHS,
+    *billing.PATHS,
+    *playground.PATHS,
+]
