@@ -79,6 +79,12 @@ def read_form(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]]
     return dict(serializer.validated_data)
 
 
+def require_typed(request: HttpRequest, name: str, expected: str) -> None:
+    """See that somebody typed the name of what they are about to destroy. Raises InvalidRequest."""
+    if " ".join(request.POST.get(name, "").split()) != " ".join(expected.split()):
+        raise InvalidRequest("This is not its name; nothing was deleted", param=name)
+
+
 def body_of(posted: QueryDict, shape: type[serializers.BaseSerializer[Any]], prefix: str = "") -> dict[str, Any]:
     """Return the JSON object that a form stands for: of a shape's fields, those that the form has.
 

@@ -6,6 +6,7 @@ Knows how values are written for people. Must never query.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -81,6 +82,22 @@ def number(value: int | float | None) -> str:
 def share(value: float | None) -> str:
     """Write a share of one as percent."""
     return _NOTHING if value is None else f"{value * 100:.1f} %"
+
+
+@register.filter
+def chart_rows(chart: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of the table beside a chart: for each label what each series has, the last label first."""
+    write = usd_of if chart["unit"] == "USD" else number
+    rows = [
+        {"label": label, "texts": [write(series["values"][index]) for series in chart["series"]]}
+        for index, label in enumerate(chart["labels"])
+    ]
+    return rows[::-1]
+
+
+def usd_of(value: float | None) -> str:
+    """Write USD that a chart shows, to a millionth."""
+    return _NOTHING if value is None else usd(Decimal(str(round(value, 6))))
 
 
 @register.filter
