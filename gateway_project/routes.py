@@ -194,6 +194,7 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api", keys.ApiKeys.as_view()),
     _management("keys/api/<str:key_id>", keys.OneApiKey.as_view()),
     _management("keys/api/limit/<str:key_id>", keys.ApiKeyLimit.as_view()),
+    _management("keys/api/<str:key_id>/rotate", keys.RotateApiKey.as_view()),
     _management("keys/api/<str:key_id>/iam", keys.IamRules.as_view()),
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
     _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),

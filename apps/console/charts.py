@@ -46,5 +46,5 @@ def stack_by_day(days: Sequence[date], values: Mapping[date, Mapping[str, Value]
     series: dict[str, list[Value]] = {name: [values.get(day, {}).get(name, 0) for day in days] for name in shown}
     if len(shown) < len(largest):
         rest = largest[len(shown) :]
-        series[OTHERS] = [sum(values.get(day, {}).get(name, 0) for name in rest) for day in days]  # type: ignore[misc]
+        series[OTHERS] = [sum(values.get(day, {}).get(name, 0) for name in rest) for day in days]
     return chart([day.isoformat() for day in days], series, unit=unit, stacked=True)

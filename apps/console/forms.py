@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
@@ -67,13 +67,25 @@ def refused(posted: QueryDict, error: ApiError) -> Form:
     return Form(values, errors, "; ".join(others))
 
 
-def read_form(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
+def read_form(
+    request: HttpRequest,
+    shape: type[serializers.BaseSerializer[Any]],
+    *,
+    leave_out: Collection[str] = (),
+    **given: Any,
+) -> dict[str, Any]:
     """Return what a form says as the shape reads it; `given` are fields, by wire name, that no form may choose.
+
+    `leave_out` are fields of the form that count as absent.
 
     Raises InvalidFields.
     """
-    body = {**body_of(request.POST, shape), **given}
-    serializer: Any = shape(data=body)
+    body = {name: value for name, value in body_of(request.POST, shape).items() if name not in leave_out} | given
+    return _read(shape, body)
+
+
+def _read(shape: type[serializers.BaseSerializer[Any]], said: Mapping[str, Any]) -> dict[str, Any]:
+    serializer: Any = shape(data=said)
     if not serializer.is_valid():
         raise find_error(ValidationError(serializer.errors)) or InvalidRequest("This form is not valid")
     return dict(serializer.validated_data)
@@ -83,6 +95,15 @@ def require_typed(request: HttpRequest, name: str, expected: str) -> None:
     """See that somebody typed the name of what they are about to destroy. Raises InvalidRequest."""
     if " ".join(request.POST.get(name, "").split()) != " ".join(expected.split()):
         raise InvalidRequest("This is not its name; nothing was deleted", param=name)
+
+
+def query_of(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
+    """Return what a page's address asks for as the shape reads it; fields left empty are absent. Raises InvalidFields.
+
+    `given` are fields, by wire name, that no address may choose.
+    """
+    asked = {name: value for name, value in request.GET.dict().items() if value and name in shape().fields}  # type: ignore[attr-defined]
+    return _read(shape, asked | given)
 
 
 def body_of(posted: QueryDict, shape: type[serializers.BaseSerializer[Any]], prefix: str = "") -> dict[str, Any]:

@@ -168,13 +168,20 @@ def _latest_failures(workspace: Workspace) -> list[LogRow]:
     """Return the latest requests that failed, of those that the log has."""
     scope = LogScope(visible_to([workspace.organization.id], timezone.now()))
     rows = [
-        {**row, "failure": _FAILURES[kind]}
+        {**row, "failure": _words_of(kind, row["error_details"])}
         for kind in _FAILURES
         for row in find_page(
             scope, LogFilters(unified_finish_reason=kind), count=LATEST_FAILURES, after=None, ascending=False
         )
     ]
     return sorted(rows, key=lambda row: row["id"], reverse=True)[:LATEST_FAILURES]
+
+
+def _words_of(kind: str, details: str | None) -> str:
+    """Return who failed, and how as far as it was kept."""
+    kept = json.loads(details) if details else {}
+    how = kept.get("message") or str(kept.get("code") or "").replace("_", " ")
+    return f"{_FAILURES[kind]}: {how[:200]}" if how else _FAILURES[kind]
 
 
 PATHS = [

@@ -33,8 +33,8 @@ def once() -> SafeString:
 @register.inclusion_tag("console/parts/field.html")
 def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str, Any]:
     """Write a labelled field: `kind` (text, password, email, number, date, textarea, select, checkbox), `help`,
-    `choices` as pairs of value and words, and attributes (`required`, `autocomplete`, `placeholder`, `maxlength`,
-    `rows`, `inputmode`, `autofocus`).
+    `choices` as pairs of value and words, `id_suffix` where a page has the field twice, and attributes (`required`,
+    `autocomplete`, `placeholder`, `maxlength`, `rows`, `inputmode`, `autofocus`).
 
     The value is what was sent, else `value`.
     """
@@ -44,7 +44,7 @@ def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str,
         "kind": "text",
         **options,
         "name": name,
-        "id": f"field-{name.replace('.', '-')}",
+        "id": "-".join(filter(None, ("field", name.replace(".", "-"), options.get("id_suffix", "")))),
         "label": label,
         "value": options.get("value", "") if sent is None else sent,
         "error": form.errors.get(name, ""),
@@ -70,6 +70,24 @@ def cents(amount: Decimal | None) -> str:
     if 0 < amount < _CENT:
         return "<$0.01"
     return f"{'-' if amount < 0 else ''}${abs(amount):,.2f}"
+
+
+@register.filter
+def amount(value: Decimal | None) -> str:
+    """Write an amount as a field holds it: as it is typed."""
+    return "" if value is None or isinstance(value, str) else plain(value)
+
+
+@register.filter
+def day(moment: datetime | None) -> str:
+    """Write the day of a moment (UTC) as a field for dates holds it."""
+    return moment.astimezone(UTC).date().isoformat() if moment else ""
+
+
+@register.filter
+def is_past(moment: datetime) -> bool:
+    """Tell whether a moment is past."""
+    return moment <= datetime.now(UTC)
 
 
 @register.filter
