@@ -72,20 +72,23 @@ def read_form(
     shape: type[serializers.BaseSerializer[Any]],
     *,
     leave_out: Collection[str] = (),
+    about: Mapping[str, Any] | None = None,
     **given: Any,
 ) -> dict[str, Any]:
     """Return what a form says as the shape reads it; `given` are fields, by wire name, that no form may choose.
 
-    `leave_out` are fields of the form that count as absent.
+    `leave_out` are fields of the form that count as absent; `about` is the shape's context.
 
     Raises InvalidFields.
     """
     body = {name: value for name, value in body_of(request.POST, shape).items() if name not in leave_out} | given
-    return _read(shape, body)
+    return _read(shape, body, about)
 
 
-def _read(shape: type[serializers.BaseSerializer[Any]], said: Mapping[str, Any]) -> dict[str, Any]:
-    serializer: Any = shape(data=said)
+def _read(
+    shape: type[serializers.BaseSerializer[Any]], said: Mapping[str, Any], about: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    serializer: Any = shape(data=said, context=dict(about or {}))
     if not serializer.is_valid():
         raise find_error(ValidationError(serializer.errors)) or InvalidRequest("This form is not valid")
     return dict(serializer.validated_data)

@@ -30,7 +30,8 @@ from apps.organizations.models import (
     User,
 )
 from apps.organizations.sessions import end_sessions
-from apps.organizations.sign_in_methods import MAX_ANSWER, read_answer, sign_in_methods
+from apps.organizations.sign_in_method_forms import MAX_ANSWER, read_answer
+from apps.organizations.sign_in_methods import sign_in_methods
 
 if TYPE_CHECKING:
     from django.contrib.admin.forms import AdminAuthenticationForm as SignInForm

@@ -19,7 +19,7 @@ from apps.organizations import entrance, invitations, passkeys, step_up, two_fac
 from apps.organizations.account_serializers import PasswordResetRequestShape
 from apps.organizations.models import User
 from apps.organizations.serializers import SignInShape, SignUpShape
-from apps.organizations.sign_in_methods import read_answer
+from apps.organizations.sign_in_method_forms import read_answer
 
 
 @public_page("GET", "POST")
