@@ -43,9 +43,8 @@ def words_of(rule: IamRule, catalog: catalog_cache.Catalog) -> dict[str, Any]:
     effect, _, kind = rule.rule_type.partition("_")
     value = rule.rule_value
     if kind == "pricing":
-        bounds = [
-            f"{words} at most ${value[name]} per million" for name, words in _PRICES if value.get(name) is not None
-        ]
+        prices = [(words, value[name]) for name, words in _PRICES if value.get(name) is not None]
+        bounds = [f"{words} at most ${price} per million tokens" for words, price in prices]
         things = [", ".join([f"{value['pricingType']} models", *bounds])]
         unknown: list[str] = []
     else:

@@ -45,13 +45,13 @@ class NewPasswordShape(CamelSerializer):
 
     new_password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False)
 
-    def validate_new_password(self, value: str) -> str:
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Hold it to the rules for passwords. Raises ValidationError."""
         try:
-            validate_password(value, self.context.get("user"))
+            validate_password(attrs["new_password"], self.context.get("user"))
         except InvalidPassword as error:
-            raise serializers.ValidationError(error.messages) from error
-        return value
+            raise serializers.ValidationError({"newPassword": error.messages}) from error
+        return attrs
 
 
 @signed_in_page("GET", "POST")
