@@ -6,10 +6,13 @@ Knows a plan's limit of keys. Must never keep or log the token: it is returned o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
 from apps.kernel.errors import Gone, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields
@@ -78,7 +81,7 @@ def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
 
 
 @transaction.atomic
-def rotate_api_key(*, key: ApiKey) -> CreatedKey:
+def renew_secret(*, key: ApiKey) -> CreatedKey:
     """Give a key another secret; the one before is unknown from now on. Limits, usage, rules and log stay the key's.
 
     Raises NotFound when it was deleted meanwhile.
@@ -86,9 +89,41 @@ def rotate_api_key(*, key: ApiKey) -> CreatedKey:
     row = _locked(key)
     token, before = new_token(), row.masked_token
     row.digest, row.prefix, row.last_four = digest_of(token), prefix(), token[-4:]
-    _record("api_key.rotate", row, {"description": row.description, "from": before, "to": row.masked_token})
+    _record("api_key.renew_secret", row, {"description": row.description, "from": before, "to": row.masked_token})
     row.save(update_fields=["digest", "prefix", "last_four", "updated_at"])
     return CreatedKey(row, token)
+
+
+@transaction.atomic
+def rotate_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKey:
+    """Create a key in the place of another, with its project, limits and rules; the other ends after `overlap`.
+
+    Of a usage limit the new key has what the other has left. Raises as `create_api_key` does, NotFound for a key that
+    was deleted meanwhile, InvalidRequest for one that has expired.
+    """
+    row = _locked(key)
+    now = timezone.now()
+    if row.expires_at is not None and row.expires_at <= now:
+        raise InvalidRequest("This key has expired; create a new one", code="api_key_expired")
+    left = None if row.usage_limit is None else max(row.usage_limit - row.usage, Decimal(0))
+    names = ("period_limit", "period", "expires_at", "requests_per_minute", "allowed_origins")
+    kept = {name: getattr(row, name) for name in names}
+    if overlap:
+        ends = now + overlap
+        change_api_key(key=row, changes={"expires_at": min(row.expires_at or ends, ends)})
+    else:
+        end_api_key(row)
+    created = create_api_key(
+        user=user,
+        project_id=row.project_id,
+        description=row.description,
+        usage_limit=left,
+        **kept,
+    )
+    for rule in row.iam_rules.order_by("created_at", "id"):
+        create_rule(key=created.key, rule_type=rule.rule_type, rule_value=rule.rule_value, status=rule.status)
+    _record("api_key.rotate", row, {"newApiKeyId": created.key.id, "maskedToken": created.key.masked_token})
+    return created
 
 
 @transaction.atomic

@@ -34,7 +34,10 @@ OPEN = {
     "auth/reset-password": "takes a token that was sent by e-mail; throttled",
     "verify-email": "a form for a token that was sent by e-mail; throttled",
     "reset-password": "a form for a token that was sent by e-mail; throttled",
+    "auth/change-email/confirm": "takes a token that was sent by e-mail; throttled",
+    "change-email": "a form for a token that was sent by e-mail; throttled",
     "admin": "leads to the sign-in",
+    "app": "leads to the console, which leads to its sign-in",
     "webhooks/stripe": "signed by the processor",
 }
 # Of these, some ask for a session all the same.

@@ -18,7 +18,7 @@ from gateway_project.routes import TABLE
 from tests.support.cast import Caller, World, signed_in
 
 # Pages for people, not programs: of the admin, and those that links of e-mails open.
-PAGES = ("admin", "verify-email", "reset-password")
+PAGES = ("admin", "app", "verify-email", "reset-password", "change-email")
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
     for (path, method), security in asked.items():
         public = {"/", "/openapi.json", "/docs", "/auth/verify-email", "/auth/request-password-reset"}
         # A link is its own key.
-        public |= {"/auth/reset-password", "/v1/images/files/{fileId}"}
+        public |= {"/auth/reset-password", "/auth/change-email/confirm", "/v1/images/files/{fileId}"}
         if path in public or path.startswith(("/auth/sign-up", "/auth/sign-in")):
             assert security == [], path
         elif path.startswith("/v1beta") or "generateContent" in path or "publishers" in path or ":" in path:

@@ -27,6 +27,7 @@ _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
     ("/oauth/", frozenset({JSON, FORM})),
     ("/verify-email", frozenset({FORM})),
     ("/reset-password", frozenset({FORM})),
+    ("/change-email", frozenset({FORM})),
     ("/mcp", frozenset()),
     ("/admin/", frozenset()),
     ("/app/", frozenset({FORM, MULTIPART})),
