@@ -21,11 +21,12 @@ from apps.kernel.rest.pages import write_cursor
 from apps.keys.models import ApiKey
 from apps.logs import writer
 from apps.logs.models import RequestLog
+from apps.organizations.actions import create_operator
 from apps.organizations.models import Organization, Project, User
 from bench import log_rows
 from bench.log_rows import Cast
 from tests.logs.entries import entry, id_at
-from tests.support.cast import Caller, signed_in
+from tests.support.cast import PASSWORD, Caller, signed_in
 
 RUNS = 3
 WRITTEN, BATCH = 5_000, 500
@@ -66,9 +67,9 @@ def measure(cast: Cast, only: str, plans: Path | None, tell: Callable[[str], Non
             answer = question.caller.get(question.path, **question.query)
             body = answer.getvalue() if answer.streaming else answer.content
             times.append((time.perf_counter() - started) * 1000)
-            assert answer.status_code in {200, 404}, body
+            assert answer.status_code in {200, 302, 404}, body
             size = len(body)
-            rows = body.count(b"\n") if answer.streaming else len(answer.json().get("logs", [0]))
+            rows = body.count(b"\n") if answer.streaming else _rows_of(answer)
             if times[0] > 5_000:
                 break
         figures.append(
@@ -87,6 +88,13 @@ def measure(cast: Cast, only: str, plans: Path | None, tell: Callable[[str], Non
     if only in "write":
         figures.append({"question": f"write {WRITTEN} rows in batches of {BATCH}", **write(cast), "rows": WRITTEN})
     return figures
+
+
+def _rows_of(answer: Any) -> int:
+    """Return how many rows a page has, of the API or of the admin."""
+    if answer["Content-Type"].startswith("text/html"):
+        return len(answer.context["cl"].result_list) if "cl" in answer.context else 0
+    return len(answer.json().get("logs", [0]))
 
 
 def questions(cast: Cast) -> Iterator[Question]:
@@ -119,12 +127,36 @@ def questions(cast: Cast) -> Iterator[Question]:
     for name in ("large", "large's project", "a key"):
         yield Question(f"activity of a year, {name}", session, "/activity", {**scopes[name], "days": "365"})
     yield Question("activity of a year, 20 organizations", session, "/activity", {"days": "365"})
+    yield from _pages_of_operators(large, project)
     now = datetime.now(UTC)
     window = {"startDate": (now - timedelta(days=10)).isoformat(), "endDate": (now - timedelta(days=9)).isoformat()}
     for form in ("jsonl", "csv"):
         yield Question(
             f"export of a day as {form}", session, "/logs/export", {**window, "format": form, **scopes["middling"]}
         )
+
+
+def _pages_of_operators(large: Organization, project: Project) -> Iterator[Question]:
+    operator = Caller()
+    operator.client.force_login(
+        User.objects.filter(is_superuser=True).first() or create_operator(email="op@example.com", password=PASSWORD)
+    )
+    for window in ("1h", "24h", "7d"):
+        yield Question(f"admin: dashboard, {window}", operator, "/admin/", {"window": window})
+    logs, days = "/admin/logs/requestlog/", "/admin/logs/activityday/"
+    for name, query in {
+        "the last day": {},
+        "large": {"q": str(large.id)},
+        "words": {"q": "model-0"},
+        "errors of a week": {"ended": "upstream_error", "time": "7d"},
+        "rare errors of a month": {"ended": "gateway_error", "time": "30d"},
+        "a provider's of a week": {"provider": "provider-8", "time": "7d"},
+        "rare model of all time": {"model": log_rows.RARE_MODEL, "time": "all"},
+    }.items():
+        yield Question(f"admin: log, {name}", operator, logs, query)
+    yield Question("admin: activity", operator, days, {})
+    yield Question("admin: activity, large", operator, days, {"q": str(large.id)})
+    yield Question("admin: activity, large's project", operator, days, {"q": str(project.id)})
 
 
 def _filters() -> list[tuple[str, dict[str, str]]]:

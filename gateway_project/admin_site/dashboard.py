@@ -5,6 +5,7 @@ Knows which panels there are, and who may see which. Must never know how a numbe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.utils import timezone
 from apps.kernel import number_formats as as_text
 from apps.logs.traffic_report import WINDOWS, TrafficReport, TrafficWindow, read_report
 from gateway_project.admin_site import system_panels, traffic_panels
+from gateway_project.admin_site.traffic_panels import Table
 
 _USUAL = "24h"
 
@@ -24,19 +26,22 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     now, may = timezone.now(), request.user.has_perm
     context |= {"title": "Dashboard", "now": as_text.moment(now), "windows": WINDOWS.values(), "window": window}
     if may("logs.view_trafficslot"):
-        report: TrafficReport | None = system_panels.ask(partial(read_report, window, now))
+        report: TrafficReport | None = system_panels.ask_database(partial(read_report, window, now))
         pages = {"requestlog": "logs.view_requestlog", "organization": "organizations.view_organization"}
         links = frozenset(page for page, permission in pages.items() if may(permission))
         context |= {
             "shows_traffic": True,
-            "traffic": system_panels.ask(partial(_traffic, report, window, links)),
+            "traffic": system_panels.ask_database(partial(_traffic, report, window, links)),
             "board": system_panels.ask(partial(system_panels.provider_board, report)),
             "board_minutes": system_panels.BOARD_MINUTES,
         }
-    tables = {
+    tables: dict[str, tuple[str, Callable[[], Table | None]]] = {
         "Stores": ("gateway.view_reconciliation", system_panels.stores),
         "Scheduled tasks": ("gateway.view_reconciliation", system_panels.tasks),
-        "Low balances": ("organizations.view_organization", system_panels.low_balances),
+        "Low balances": (
+            "organizations.view_organization",
+            partial(system_panels.ask_database, system_panels.low_balances),
+        ),
     }
     context["tables"] = [
         (title, system_panels.ask(read)) for title, (permission, read) in tables.items() if may(permission)

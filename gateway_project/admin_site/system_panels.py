@@ -23,6 +23,7 @@ from apps.gateway.routing.circuit_breaker import WINDOW_SECONDS, CircuitBreakers
 from apps.gateway.routing.provider_stats import ProviderStats
 from apps.gateway.settlement import outbox
 from apps.kernel import number_formats as as_text
+from apps.kernel.database import release_connection
 from apps.kernel.ids import find_id
 from apps.logs.traffic_report import Traffic, TrafficReport, spent_lately
 from apps.organizations.models import Organization
@@ -45,21 +46,36 @@ _AWAY = "Not reachable"
 def ask(panel: Callable[[], Found]) -> Found | None:
     """Return what a panel has to show; None where a store does not answer, or takes too long."""
     try:
-        with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
-            return panel()
+        return panel()
     except (DatabaseError, RedisError, OSError) as error:
         log.warning("dashboard.panel_failed", panel=getattr(panel, "__name__", ""), error=type(error).__name__)
         return None
 
 
+def ask_database(panel: Callable[[], Found]) -> Found | None:
+    """Return what a panel reads from the database, which may take two seconds for each statement; else None."""
+
+    def bounded() -> Found:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
+            return panel()
+
+    return ask(bounded)
+
+
 def stores() -> Table:
     """Return whether each store answers, and how many records wait for settlement."""
+    release_connection()
     rows = []
     for name, found in health.check_stores().items():
         told = str(found.get("error") or found.get("warning") or "Reachable")
         rows.append([Cell(_NAMES.get(name, name)), Cell(told, tone="good" if told == "Reachable" else "bad")])
-    return Table("Stores", ["Store", "State"], [*rows, *_outbox(), *_reconciliation()], words=True)
+    return Table(
+        "Stores", ["Store", "State"], [*rows, *_outbox(), *(ask_database(_reconciliation) or _NOT_READ)], words=True
+    )
+
+
+_NOT_READ = [[Cell("Reconciliation"), Cell(_AWAY, tone="bad")]]
 
 
 def _outbox() -> list[list[Cell]]:
@@ -88,7 +104,7 @@ def tasks() -> Table:
     rows = []
     for one in sorted(task_metrics.read_states(), key=lambda state: not state.late):
         ago = f"{as_text.seconds(one.age)} ago" if one.succeeded else f"not yet, for {as_text.seconds(one.age)}"
-        words = one.name.partition(".")[2].replace("_", " ").capitalize()
+        words = one.name.replace(".", ": ").replace("_", " ").capitalize()
         rows.append(
             [
                 Cell(words),
@@ -106,6 +122,7 @@ def provider_board(report: TrafficReport | None) -> list[dict[str, object]]:
 
     Raises RedisError.
     """
+    release_connection()
     breakers = CircuitBreakers()
     breakers.sync()
     known: dict[str, list[tuple[str, ProviderStats]]] = defaultdict(list)

@@ -103,7 +103,7 @@ def figures_of(report: TrafficReport) -> list[Figure]:
         ),
         Figure("Latency", duration[0], f"median; 95 % within {duration[1]}"),
         Figure(
-            "First token, median", first_token[0], f"95 % within {first_token[1]}; {as_text.count(streams)} streams"
+            "First token", first_token[0], f"median of {as_text.count(streams)} streams; 95 % within {first_token[1]}"
         ),
     ]
 

@@ -98,7 +98,7 @@ class TestSystem:
         Reconciliation.objects.create(finished_at=datetime.now(UTC) - timedelta(hours=2), compared=5, counts={"a": 1})
         outbox.push("worker", b"{}")
         tables = dict(operator.get("/admin/").context["tables"])
-        assert [row[0].text for row in tables["Scheduled tasks"].rows] == ["Reconcile", "Roll up"]
+        assert [row[0].text for row in tables["Scheduled tasks"].rows] == ["Gateway: reconcile", "Logs: roll up"]
         states = {row[0].text: row[1] for row in tables["Stores"].rows}
         assert {states[name].text for name in ("PostgreSQL", "Valkey")} == {"Reachable"}
         assert states["Outbox"].text.startswith("1 waiting")
