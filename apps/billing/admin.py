@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from apps.billing.models import (
     BillingAccount,
     Discount,
+    Invoice,
     LedgerEntry,
     LedgerEpoch,
     PaymentMethod,
@@ -30,6 +31,16 @@ class LedgerEntryAdmin(LongTableAdmin):
     list_display = ("created_at", "kind", "credits", "usage", "organization_id", "api_key_id")
     list_filter = ("kind",)
     owners = ("organization_id", "api_key_id")
+
+
+@admin.register(Invoice)
+class InvoiceAdmin(RecordAdmin):
+    """Invoices as they were issued."""
+
+    list_display = ("number", "transaction", "issued_at")
+    list_select_related = ("transaction",)
+    search_fields = ("number",)
+    ordering = ("-number",)
 
 
 @admin.register(LedgerEpoch)

@@ -26,6 +26,7 @@ UNFOLD: Final[dict[str, Any]] = {
 GROUPS: Final[dict[str, dict[str, str]]] = {
     "Monitor": {
         "logs.requestlog": "receipt_long",
+        "logs.refusedhour": "block",
         "logs.activityday": "calendar_month",
         "guardrails.violation": "shield_question",
         "batches.batch": "stacks",
@@ -46,6 +47,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
     },
     "Money": {
         "billing.transaction": "payments",
+        "billing.invoice": "request_quote",
         "billing.ledgerentry": "account_balance",
         "billing.billingaccount": "account_balance_wallet",
         "billing.paymentmethod": "credit_card",
@@ -58,6 +60,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "catalog.provider": "cloud",
         "catalog.model": "neurology",
         "catalog.modelprovider": "sell",
+        "catalog.pricechange": "price_change",
     },
     "System": {
         "auth.group": "badge",
@@ -74,6 +77,8 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "batches.nativejob": "cloud_queue",
         "billing.ledgerepoch": "event_repeat",
         "logs.activitydelta": "pending",
+        "logs.trafficslot": "bar_chart",
+        "logs.trafficdelta": "pending_actions",
         "organizations.idempotentanswer": "repeat",
     },
 }
@@ -94,7 +99,10 @@ PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
     "knox.authtoken": ("session", "sessions"),
     "logs.activityday": ("activity by day", "activity by day"),
     "logs.activitydelta": ("activity not yet added up", "activity not yet added up"),
+    "logs.refusedhour": ("refused requests of an hour", "refused requests"),
     "logs.requestlog": ("request", "request log"),
+    "logs.trafficdelta": ("traffic not yet added up", "traffic not yet added up"),
+    "logs.trafficslot": ("traffic", "traffic"),
     "organizations.auditentry": ("audit log entry", "audit log"),
     "organizations.idempotentanswer": ("kept answer", "answers kept for repeated requests"),
     "organizations.twofactor": ("authenticator app", "authenticator apps"),

@@ -23,6 +23,7 @@ from apps.billing import ledger
 from apps.billing.models import (
     BillingAccount,
     Discount,
+    Invoice,
     LedgerEntry,
     LedgerEpoch,
     PaymentMethod,
@@ -37,7 +38,15 @@ from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.logs import partitions
-from apps.logs.models import ActivityDay, ActivityDelta, LogRetention, RequestLog, TrafficDelta, TrafficSlot
+from apps.logs.models import (
+    ActivityDay,
+    ActivityDelta,
+    LogRetention,
+    RefusedHour,
+    RequestLog,
+    TrafficDelta,
+    TrafficSlot,
+)
 from apps.organizations import attempt_rate_limiter
 from apps.organizations.actions import create_operator
 from apps.organizations.invitations import invite
@@ -93,6 +102,7 @@ def rows(world: World) -> dict[type[Row], Row]:
         *(AuthToken.objects.all()[:1]),
         *(LedgerEntry.objects.all()[:1]),
         *(Transaction.objects.all()[:1]),
+        Invoice.objects.create(transaction=Transaction.objects.get(), number=1, issuer={}, recipient={}),
         LedgerEpoch.objects.create(number=1, reason="a backup was restored"),
         Group.objects.create(name="night shift"),
         IamRule.objects.create(api_key=key, rule_type="deny_models", rule_value={"models": []}),
@@ -133,6 +143,9 @@ def rows(world: World) -> dict[type[Row], Row]:
         ),
         ActivityDay.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
         ActivityDelta.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
+        RefusedHour.objects.create(
+            organization_id=world.acme.id, api_key_id=new_id(), hour=now, status=402, code="x", count=1, last_at=now
+        ),
         TrafficSlot.objects.create(starts_at=now, minutes=60, aspect="model", name="acme-1"),
         TrafficDelta.objects.create(starts_at=now, aspect="model", name="acme-1"),
         LogRetention.objects.create(organization=world.acme, days=30),

@@ -12,7 +12,15 @@ from apps.kernel import number_formats as as_text
 from apps.kernel.admin import LongTableAdmin
 from apps.kernel.ids import find_id
 from apps.keys.models import ApiKey
-from apps.logs.models import ActivityDay, ActivityDelta, ActivitySums, LogRetention, TrafficDelta, TrafficSlot
+from apps.logs.models import (
+    ActivityDay,
+    ActivityDelta,
+    ActivitySums,
+    LogRetention,
+    RefusedHour,
+    TrafficDelta,
+    TrafficSlot,
+)
 from apps.organizations.audited_admin import AuditedAdmin
 from apps.organizations.models import Project
 
@@ -116,6 +124,25 @@ class TrafficSlotAdmin(TrafficAdmin):
 @admin.register(TrafficDelta)
 class TrafficDeltaAdmin(TrafficAdmin):
     """What is still to be folded into slots: empty but for the last minute, while the worker runs."""
+
+
+@admin.register(RefusedHour)
+class RefusedHourAdmin(LongTableAdmin):
+    """Requests that were refused, which the request log does not have: how many of a key, by reason and hour."""
+
+    list_display = ("hour", "status", "code", "count", "last_at", "organization_id", "api_key_id")
+    sortable_by = ()
+    search_fields = ("organization_id",)
+    search_help_text = "The exact id of an organization"
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Look an organization up."""
+        if not search_term:
+            return queryset, False
+        organization_id = find_id(search_term.strip())
+        return queryset.filter(organization_id=organization_id) if organization_id else queryset.none(), False
 
 
 @admin.register(LogRetention)
