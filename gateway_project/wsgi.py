@@ -18,6 +18,7 @@ from apps.kernel.rest.page_preference import prefers_page  # noqa: E402
 from apps.responses import background  # noqa: E402
 from gateway_project.checks import refuse_unsafe  # noqa: E402
 from gateway_project.cors import Cors  # noqa: E402
+from gateway_project.request_lines import RequestLines  # noqa: E402
 from gateway_project.routes import TABLE  # noqa: E402
 
 refuse_unsafe()
@@ -53,6 +54,9 @@ def _begin() -> None:
     warm_up_soon()
     background.start()
 
+
+if settings.REQUEST_LINES:
+    application = RequestLines(application)
 
 # What a worker does beside answering; its server calls it once (`gunicorn.py`).
 application.begin = _begin  # type: ignore[attr-defined] # functions have attributes
