@@ -14,7 +14,7 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from apps.kernel.errors import Gone, InvalidRequest, NotFound
+from apps.kernel.errors import Forbidden, Gone, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields
 from apps.keys.access import NO_KEY, NO_RULE
 from apps.keys.models import ApiKey, IamRule
@@ -25,6 +25,8 @@ from apps.organizations.access import access_project, require_verified
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
 
+# What a playground's key shows in the place of a token's beginning; it has no token that anybody could send.
+PLAYGROUND = "playground"
 # All of a key's active rules are looked at with every request.
 MAX_RULES = 100
 
@@ -66,6 +68,36 @@ def create_api_key(*, user: User, project_id: UUID | str, description: str, **li
     told = {"description": description, "maskedToken": key.masked_token, "projectId": project.id, **limits}
     _record("api_key.create", key, told)
     return CreatedKey(key, token)
+
+
+@transaction.atomic
+def open_playground_key(*, user: User, project_id: UUID | str) -> ApiKey:
+    """Return the key by which a user's playground asks in a project's name, made on first use.
+
+    It is listed, limited and switched off like any other and counts towards no plan. Its token is thrown away as it is
+    made: only the gateway itself can use it, by its id.
+    Raises NotFound, Forbidden, also for one that was switched off, Gone for a project that is archived.
+    """
+    project, _ = access_project(user, project_id)
+    require_verified(user)
+    # Of two that begin at once, the second finds the first's.
+    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    if project.status != Project.Status.ACTIVE:
+        raise Gone(f"This project has been {project.status}")
+    mine = ApiKey.objects.filter(project=project, created_by=user, prefix=PLAYGROUND)
+    key = mine.exclude(status=ApiKey.Status.DELETED).first()
+    if key is None:
+        key = ApiKey.objects.create(
+            project=project,
+            created_by=user,
+            description="Playground",
+            digest=digest_of(new_token()),
+            prefix=PLAYGROUND,
+        )
+        _record("api_key.create", key, {"description": key.description, "projectId": project.id})
+    if key.status != ApiKey.Status.ACTIVE:
+        raise Forbidden("Your playground's API key in this project is switched off; the page API keys shows it")
+    return key
 
 
 @transaction.atomic
@@ -176,8 +208,9 @@ def delete_rule(*, rule: IamRule) -> None:
 
 
 def count_of_keys(project: Project) -> int:
-    """Return how many keys count towards the plan's limit; deleted ones do not."""
-    return ApiKey.objects.filter(project=project).exclude(status=ApiKey.Status.DELETED).count()
+    """Return how many keys count towards the plan's limit; deleted ones and playgrounds' do not."""
+    keys = ApiKey.objects.filter(project=project).exclude(status=ApiKey.Status.DELETED)
+    return keys.exclude(prefix=PLAYGROUND).count()
 
 
 def _record(action: str, row: ApiKey | IamRule, details: Mapping[str, Any]) -> None:

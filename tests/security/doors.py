@@ -16,7 +16,12 @@ OPEN = {
     "": "the health check; no configuration",
     "metrics": "for Prometheus; behind METRICS_TOKEN where it is set",
     "openapi.json": "the document",
-    "docs": "the document, to read",
+    "docs": "leads to the document",
+    "docs/api": "the document, to read",
+    "favicon.ico": "leads to the icon",
+    "models": "the catalog, as a page",
+    "models/<path:model_id>": "the catalog, as a page",
+    "app": "leads to the console",
     "v1/models": "the catalog",
     "v1/models/<path:model_id>": "the catalog",
     "v1/model/info": "the catalog",
@@ -37,7 +42,6 @@ OPEN = {
     "auth/change-email/confirm": "takes a token that was sent by e-mail; throttled",
     "change-email": "a form for a token that was sent by e-mail; throttled",
     "admin": "leads to the sign-in",
-    "app": "leads to the console, which leads to its sign-in",
     "webhooks/stripe": "signed by the processor",
 }
 # Of these, some ask for a session all the same.

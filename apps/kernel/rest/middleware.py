@@ -30,7 +30,7 @@ _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
     ("/change-email", frozenset({FORM})),
     ("/mcp", frozenset()),
     ("/admin/", frozenset()),
-    ("/app/", frozenset({FORM, MULTIPART})),
+    ("/app/", frozenset({FORM, MULTIPART, JSON})),
 )
 _NOT_MODIFIED = 304
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
