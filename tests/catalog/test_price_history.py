@@ -28,7 +28,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def mapping(loaded: None) -> ModelProvider:
     """A mapping of a data file with a price for input."""
-    row: ModelProvider = ModelProvider.objects.filter(prices__has_key="input", prices__input="0.05").first()
+    row = ModelProvider.objects.filter(prices__input="0.05").first()
+    assert isinstance(row, ModelProvider)
     return row
 
 
