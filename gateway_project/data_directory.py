@@ -73,7 +73,7 @@ def find_lock_holder(home: Path) -> int | None:
 
 
 def write_store_urls(home: Path, urls: Mapping[str, str]) -> None:
-    """Tell other processes where this process's stores are: `database_url`, `redis_url`."""
+    """Tell other processes where this server and its stores are: `database_url`, `redis_url`, `server_url`."""
     record = _record(home)
     draft = record.with_suffix(".new")
     draft.write_text(json.dumps({**urls, "pid": os.getpid()}))
@@ -87,7 +87,7 @@ def remove_store_urls(home: Path) -> None:
 
 
 def read_store_urls() -> dict[str, str]:
-    """Return the URLs of the stores that a live server started on this home, or nothing."""
+    """Return the URLs of a live server on this home and of the stores that it started, or nothing."""
     try:
         told = json.loads(_record(path()).read_text())
         os.kill(told.pop("pid"), 0)

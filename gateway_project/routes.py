@@ -10,6 +10,7 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import admin
+from django.templatetags.static import static
 from django.views.generic import RedirectView
 
 from apps.batches import batch_endpoints as batches
@@ -23,6 +24,7 @@ from apps.catalog import catalog_cache
 from apps.catalog import views as catalog
 from apps.catalog.offers import CatalogProvider
 from apps.console import urls as console
+from apps.console.pages import models as model_pages
 from apps.gateway.endpoints import account, google_models
 from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
 from apps.gateway.endpoints.chat_completions import chat_completions
@@ -52,6 +54,7 @@ from apps.responses import conversation_endpoints as conversations
 from apps.responses.compact_endpoint import compact_response
 from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
 from gateway_project import health
+from gateway_project.front_door import front_door
 from gateway_project.openapi import views as openapi
 
 
@@ -151,6 +154,8 @@ _MANAGEMENT_ROUTES = [
     _management("auth/request-password-reset", accounts.RequestPasswordReset.as_view()),
     _management("auth/reset-password", accounts.ResetPassword.as_view()),
     _management("auth/send-verification-email", accounts.SendVerificationEmail.as_view()),
+    _management("auth/change-email", accounts.ChangeEmail.as_view()),
+    _management("auth/change-email/confirm", accounts.ConfirmEmailChange.as_view()),
     _management("auth/two-factor", two_factor.TwoFactorEndpoint.as_view()),
     _management("auth/two-factor/confirm", two_factor.ConfirmTwoFactor.as_view()),
     _management("auth/two-factor/disable", two_factor.DisableTwoFactor.as_view()),
@@ -192,6 +197,7 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api", keys.ApiKeys.as_view()),
     _management("keys/api/<str:key_id>", keys.OneApiKey.as_view()),
     _management("keys/api/limit/<str:key_id>", keys.ApiKeyLimit.as_view()),
+    _management("keys/api/<str:key_id>/rotate", keys.RotateApiKey.as_view()),
     _management("keys/api/<str:key_id>/iam", keys.IamRules.as_view()),
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
     _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
@@ -209,16 +215,22 @@ _MANAGEMENT_ROUTES = [
     _management("activity/export", logs.ActivityExport.as_view()),
 ]
 _LOG_ROUTES = [
-    _logs("", health.health),
+    _logs("", front_door),
+    _logs("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
     _logs("metrics", health.metrics),
     _logs("openapi.json", openapi.openapi),
-    _logs("docs", openapi.docs),
+    _logs("docs", RedirectView.as_view(url="/docs/api")),
+    _logs("docs/api", openapi.docs),
     _logs("verify-email", mail_pages.verify_email),
     _logs("reset-password", mail_pages.reset_password),
+    _logs("change-email", mail_pages.change_email),
     _logs("logs", logs.Logs.as_view()),
     _logs("logs/export", logs.LogsExport.as_view()),
     _logs("logs/unique-models", logs.UniqueModels.as_view()),
     _logs("logs/<str:log_id>", logs.Log.as_view()),
+    # For browsers; programs that ask here mean `/v1/models`.
+    Route("models", model_pages.models, Family.PAGES),
+    Route("models/<path:model_id>", model_pages.model, Family.PAGES),
     Route("app", RedirectView.as_view(url="/app/"), Family.PAGES),
     Route("app/", (console.PATTERNS, "console", "console"), Family.PAGES),
     _logs("admin", RedirectView.as_view(url="/admin/")),

@@ -20,6 +20,7 @@ from types import FrameType
 
 from gateway_project import data_directory, embedded
 from gateway_project.embedded.child_process import spawn
+from gateway_project.first_steps import first_steps
 from gateway_project.graceful_reload import WebProcess, WebProcesses, request_reload
 from gateway_project.process_supervisor import ProcessSpec, SupervisedProcess, forward_output, stop_processes
 from gateway_project.server_config import (
@@ -73,7 +74,7 @@ class Server:
             signal.signal(signal.SIGHUP, self._on_signal if has_terminal() else self._on_reload)
         try:
             self._start_everything()
-            print_line(f"ready {self._config.url}")
+            print_line("\n".join([f"ready {self._config.url}", *first_steps(self._config)]))
             while True:
                 self._turn(0.2)
                 for child in self._children:
@@ -112,9 +113,8 @@ class Server:
             self._stores.append(self._start(ProcessSpec(flusher.name, flusher.start), shown=False))
         urls = {store.url_variable: store.url for store in stores}
         self._environment |= urls
-        data_directory.write_store_urls(
-            self._config.data_directory, {variable.lower(): url for variable, url in urls.items()}
-        )
+        told = {variable.lower(): url for variable, url in urls.items()} | {"server_url": self._config.url}
+        data_directory.write_store_urls(self._config.data_directory, told)
 
     def _check_settings(self) -> None:
         """Raise StartError when the environment is not fit to serve with; each problem has been told."""
@@ -283,6 +283,8 @@ def main(procfile: Path = data_directory.PROJECT / "Procfile", prepare: Sequence
 def _environment(config: ServerConfig) -> dict[str, str]:
     """Return what every process is told, besides the stores."""
     return {
+        # For people, where there is a terminal that they read.
+        "REQUEST_LINES": str(config.mode == "development" and sys.stdout.isatty()),
         **os.environ,
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
         "PYTHONUNBUFFERED": "1",

@@ -44,7 +44,10 @@ ENCRYPTION_KEYS = env.secret("ENCRYPTION_KEYS", GATEWAY_MODE, GATEWAY_HOME, env.
 DEBUG = False
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", "testserver") if DEVELOPMENT else ())
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
-PUBLIC_URL = str(env.env.str("PUBLIC_URL", default=f"http://127.0.0.1:{PORT}")).rstrip("/")
+# What a command asks for beside a running server is that server's own, unless PORT says otherwise.
+_stores = data_directory.read_store_urls()
+_own_url = f"http://127.0.0.1:{PORT}" if env.env.str("PORT", default="") else _stores.get("server_url", "")
+PUBLIC_URL = str(env.env.str("PUBLIC_URL", default=_own_url or f"http://127.0.0.1:{PORT}")).rstrip("/")
 # Of which domain passkeys are, and on which origins they are asked for.
 PASSKEY_DOMAIN = PasskeyDomain.of_environment(PUBLIC_URL)
 _BEHIND_TLS = urlsplit(PUBLIC_URL).scheme == "https"
@@ -153,7 +156,6 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 UNFOLD = navigation.UNFOLD
 
 # --- stores -------------------------------------------------------------------------------------------------------
-_stores = data_directory.read_store_urls()
 DATABASE_URL = str(env.env.str("DATABASE_URL", default=_stores.get("database_url", "")))
 REDIS_URL = str(env.env.str("REDIS_URL", default=_stores.get("redis_url", "")))
 # Whether an answer waits until the store has its record, and has it on the disk.
@@ -315,6 +317,9 @@ BACKGROUND_LEASE = env.seconds("BACKGROUND_LEASE", 20, high=600)
 HEARTBEAT_INTERVAL = env.seconds("HEARTBEAT_INTERVAL", 10, high=300)
 # Lifts the address guard for URLs that tenants give.
 GATEWAY_ALLOW_PRIVATE_ADDRESSES = env.boolean("GATEWAY_ALLOW_PRIVATE_ADDRESSES", default=False)
+
+# Whether the terminal is told of each request: where a server was started in one.
+REQUEST_LINES = env.boolean("REQUEST_LINES", default=False)
 
 LOGGING_CONFIG = None
 logging_config(development=DEVELOPMENT)

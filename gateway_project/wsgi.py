@@ -14,15 +14,18 @@ _django = get_wsgi_application()
 
 from apps.gateway.endpoints.serving import respond  # noqa: E402 - models need the apps above
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
+from apps.kernel.rest.page_preference import prefers_page  # noqa: E402
 from apps.responses import background  # noqa: E402
 from gateway_project.checks import refuse_unsafe  # noqa: E402
 from gateway_project.cors import Cors  # noqa: E402
+from gateway_project.request_lines import RequestLines  # noqa: E402
 from gateway_project.routes import TABLE  # noqa: E402
 
 refuse_unsafe()
 
 # Model endpoints whose paths are whole, which nearly every request is for.
 _EXACT = TABLE.exact
+_SAFE = frozenset({"GET", "HEAD"})
 _CORS = Cors(settings.CORS_ORIGINS)
 
 
@@ -38,6 +41,8 @@ def _serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[
     route = _EXACT.get((method, environ["PATH_INFO"]))
     if route is not None:
         return respond(route, environ, start_response)
+    if method in _SAFE and prefers_page(environ.get("HTTP_ACCEPT", "")) and TABLE.is_page(environ["PATH_INFO"]):
+        return _django(environ, start_response)
     TABLE.normalize(environ)
     found = TABLE.find(method, environ["PATH_INFO"])
     if found is not None:
@@ -49,6 +54,9 @@ def _begin() -> None:
     warm_up_soon()
     background.start()
 
+
+if settings.REQUEST_LINES:
+    application = RequestLines(application)
 
 # What a worker does beside answering; its server calls it once (`gunicorn.py`).
 application.begin = _begin  # type: ignore[attr-defined] # functions have attributes

@@ -22,8 +22,8 @@ from apps.billing.payment_processor_types import (
     Card,
     Declined,
     Forged,
-    Invoice,
     Missing,
+    PaidInvoice,
     Payment,
     ProcessorAway,
     ProcessorOff,
@@ -215,7 +215,7 @@ def end_subscription(identifier: str) -> None:
         _ask(lambda client: client.v1.subscriptions.cancel(identifier))
 
 
-def paid_invoices(subscription: str) -> list[Invoice]:
+def paid_invoices(subscription: str) -> list[PaidInvoice]:
     """Return what was paid for a subscription, oldest first; nothings left out."""
     fields: Any = {"subscription": subscription, "limit": 24}
     found = _list(lambda client: client.v1.invoices.list(fields))

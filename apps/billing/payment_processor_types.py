@@ -98,7 +98,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Invoice:
+class PaidInvoice:
     """A paid invoice of a subscription."""
 
     id: str
@@ -176,9 +176,9 @@ def subscription_of(found: Mapping[str, Any]) -> Subscription:
     )
 
 
-def invoice_of(found: Mapping[str, Any]) -> Invoice:
+def invoice_of(found: Mapping[str, Any]) -> PaidInvoice:
     """Return a paid invoice."""
-    return Invoice(found["id"], _usd(found["amount_paid"]), str(found["currency"]).upper())
+    return PaidInvoice(found["id"], _usd(found["amount_paid"]), str(found["currency"]).upper())
 
 
 def event_of(event: Any) -> ProcessorWebhook:

@@ -20,7 +20,14 @@ from apps.billing import payment_processor
 from apps.billing.accounts import account_of, locked_account
 from apps.billing.cards import default_card, refuse_card_testing
 from apps.billing.models import BillingAccount, Transaction
-from apps.billing.payment_processor_types import Invoice, Missing, ProcessorAway, ProcessorOff, Refused, Subscription
+from apps.billing.payment_processor_types import (
+    Missing,
+    PaidInvoice,
+    ProcessorAway,
+    ProcessorOff,
+    Refused,
+    Subscription,
+)
 from apps.billing.topup import FRESH, MAX_DESCRIPTION
 from apps.kernel.errors import InvalidRequest, NotFound, PaymentRequired
 from apps.kernel.ids import find_id
@@ -159,7 +166,7 @@ def _find(account: BillingAccount) -> Subscription | None:
     return None
 
 
-def _take_over(account: BillingAccount, found: Subscription | None, invoices: list[Invoice]) -> bool:
+def _take_over(account: BillingAccount, found: Subscription | None, invoices: list[PaidInvoice]) -> bool:
     """Bring rows, account and plan to what was found; False when somebody else did meanwhile."""
     with transaction.atomic():
         current = locked_account(account.organization_id)
@@ -220,7 +227,7 @@ def _change(organization: Organization, changes: dict[str, object]) -> None:
         actions.change_organization(organization=organization, changes=changes)
 
 
-def _book(account: BillingAccount, found: Subscription, invoice: Invoice) -> None:
+def _book(account: BillingAccount, found: Subscription, invoice: PaidInvoice) -> None:
     """Write a paid invoice down, once: the first completes the row that it was begun with."""
     rows = Transaction.objects.filter(organization=account.organization_id, type=Transaction.Type.SUBSCRIPTION_START)
     if rows.filter(processor_invoice_id=invoice.id).exists():

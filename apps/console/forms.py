@@ -8,7 +8,7 @@ from __future__ import annotations
 import hmac
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Final, TypeVar
@@ -70,21 +70,46 @@ def refused(posted: QueryDict, error: ApiError) -> Form:
     return Form(values, errors, "; ".join(others))
 
 
-def read_form(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
+def read_form(
+    request: HttpRequest,
+    shape: type[serializers.BaseSerializer[Any]],
+    *,
+    leave_out: Collection[str] = (),
+    about: Mapping[str, Any] | None = None,
+    **given: Any,
+) -> dict[str, Any]:
     """Return what a form says as the shape reads it; `given` are fields, by wire name, that no form may choose.
+
+    `leave_out` are fields of the form that count as absent; `about` is the shape's context.
 
     Raises InvalidFields.
     """
-    return _read(shape, {**body_of(request.POST, shape), **given}, "This form is not valid")
+    body = {name: value for name, value in body_of(request.POST, shape).items() if name not in leave_out} | given
+    return _read(shape, body, about)
+
+
+def _read(
+    shape: type[serializers.BaseSerializer[Any]], said: Mapping[str, Any], about: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    serializer: Any = shape(data=said, context=dict(about or {}))
+    if not serializer.is_valid():
+        raise find_error(ValidationError(serializer.errors)) or InvalidRequest("This form is not valid")
+    return dict(serializer.validated_data)
+
+
+def require_typed(request: HttpRequest, name: str, expected: str) -> None:
+    """See that somebody typed the name of what they are about to destroy. Raises InvalidRequest."""
+    if " ".join(request.POST.get(name, "").split()) != " ".join(expected.split()):
+        raise InvalidRequest("This is not its name; nothing was deleted", param=name)
 
 
 def read_query(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
     """Return what a page's address asks for, as the shape reads it; a form of filters sends empty fields, which ask for
     nothing. `given` as in `read_form`. Raises InvalidFields.
     """
-    fields: Any = shape().fields  # type: ignore[attr-defined]
-    said = {name: request.GET[name] for name in fields if request.GET.get(name, "").strip()}
-    return _read(shape, {**said, **given}, "This address is not valid")
+    empty: Any = shape()
+    said = {name: request.GET[name] for name in empty.fields if request.GET.get(name, "").strip()}
+    return _read(shape, {**said, **given})
 
 
 def body_of(posted: QueryDict, shape: Any, prefix: str = "") -> dict[str, Any]:
@@ -129,13 +154,6 @@ def once_key(request: HttpRequest, user: User) -> str:
     """
     claim = _claim_of(request, user)
     return sha256("\n".join((str(claim.user_id), claim.route, claim.key)).encode()).hexdigest()
-
-
-def _read(shape: type[serializers.BaseSerializer[Any]], body: Mapping[str, Any], problem: str) -> dict[str, Any]:
-    serializer: Any = shape(data=body)
-    if not serializer.is_valid():
-        raise find_error(ValidationError(serializer.errors)) or InvalidRequest(problem)
-    return dict(serializer.validated_data)
 
 
 def _claim_of(request: HttpRequest, user: User) -> idempotency.Claim:

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, Final, cast
 from urllib.parse import urlencode
+from uuid import UUID
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.http.response import HttpResponseBase
 from django.urls import reverse
@@ -29,6 +31,9 @@ POLICY: Final = (
     "frame-ancestors 'none'"
 )
 NEXT: Final = "next"
+# The cookie that says which organization was visited last, and for how many seconds.
+LAST_VISITED: Final = "gateway-organization"
+_REMEMBERED: Final = 90 * 24 * 3_600
 # Characters of a path that a visitor is led back to.
 _MAX_NEXT: Final = 2_000
 _View = Callable[..., HttpResponseBase]
@@ -46,6 +51,8 @@ def public_page(*methods: str) -> Callable[[_PublicView], _View]:
             with audit.acting():
                 response = view(request, **names)
             response.headers.setdefault("Content-Security-Policy", POLICY)
+            # What stands on it is for this visitor, and not for whoever comes to the machine after them.
+            response.headers.setdefault("Cache-Control", "private, no-store")
             return response
 
         page: Any = require_http_methods(["HEAD", *(methods or ("GET",))])(serve)
@@ -86,11 +93,19 @@ def workspace_page(*methods: str, needs: Role = Role.DEVELOPER) -> Callable[[_Wo
         def serve(
             request: HttpRequest, visitor: BrowserSession, organization_id: str, **names: Any
         ) -> HttpResponseBase:
-            return view(request, open_workspace(visitor.user, organization_id, needs), **names)
+            workspace = open_workspace(visitor.user, organization_id, needs)
+            response = view(request, workspace, **names)
+            _remember(request, response, str(workspace.organization.id))
+            return response
 
         return serve
 
     return decorate
+
+
+def lead_to(route: str, organization_id: UUID | str, **names: Any) -> HttpResponse:
+    """Return the way to a page of an organization."""
+    return HttpResponseRedirect(reverse(f"console:{route}", kwargs={"organization_id": organization_id, **names}))
 
 
 def lead_to_sign_in(request: HttpRequest) -> HttpResponse:
@@ -101,6 +116,20 @@ def lead_to_sign_in(request: HttpRequest) -> HttpResponse:
     if "HX-Request" in request.headers:
         return HttpResponse(status=401, headers={"HX-Redirect": target})
     return HttpResponseRedirect(target)
+
+
+def _remember(request: HttpRequest, response: HttpResponseBase, organization_id: str) -> None:
+    """Let the browser bring back which organization was visited last; it says nothing about what may be seen."""
+    if request.COOKIES.get(LAST_VISITED) != organization_id:
+        response.set_cookie(
+            LAST_VISITED,
+            organization_id,
+            max_age=_REMEMBERED,
+            secure=settings.SESSION_COOKIE_SECURE,
+            httponly=True,
+            samesite="Lax",
+            path="/app/",
+        )
 
 
 def next_path(request: HttpRequest, otherwise: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from apps.organizations.access import access_organization, reaches
+from apps.organizations.access import access_organization, is_verified, reaches
 from apps.organizations.models import Organization, Project, Role, User
 
 
@@ -31,6 +31,11 @@ class Workspace:
         """The organization's projects, archived ones too, oldest first."""
         rows = self.organization.projects.exclude(status=Project.Status.DELETED)
         return list(rows.order_by("created_at", "id"))
+
+    @property
+    def must_verify(self) -> bool:
+        """Whether the visitor has yet to confirm their e-mail address before they can make anything."""
+        return not is_verified(self.user)
 
     @property
     def is_admin(self) -> bool:

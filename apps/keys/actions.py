@@ -6,12 +6,15 @@ Knows a plan's limit of keys. Must never keep or log the token: it is returned o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
-from apps.kernel.errors import Gone, InvalidRequest, NotFound
+from apps.kernel.errors import Forbidden, Gone, InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields
 from apps.keys.access import NO_KEY, NO_RULE
 from apps.keys.models import ApiKey, IamRule
@@ -22,6 +25,8 @@ from apps.organizations.access import access_project, require_verified
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
 
+# What a playground's key shows in the place of a token's beginning; it has no token that anybody could send.
+PLAYGROUND = "playground"
 # All of a key's active rules are looked at with every request.
 MAX_RULES = 100
 
@@ -66,6 +71,36 @@ def create_api_key(*, user: User, project_id: UUID | str, description: str, **li
 
 
 @transaction.atomic
+def open_playground_key(*, user: User, project_id: UUID | str) -> ApiKey:
+    """Return the key by which a user's playground asks in a project's name, made on first use.
+
+    It is listed, limited and switched off like any other and counts towards no plan. Its token is thrown away as it is
+    made: only the gateway itself can use it, by its id.
+    Raises NotFound, Forbidden, also for one that was switched off, Gone for a project that is archived.
+    """
+    project, _ = access_project(user, project_id)
+    require_verified(user)
+    # Of two that begin at once, the second finds the first's.
+    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    if project.status != Project.Status.ACTIVE:
+        raise Gone(f"This project has been {project.status}")
+    mine = ApiKey.objects.filter(project=project, created_by=user, prefix=PLAYGROUND)
+    key = mine.exclude(status=ApiKey.Status.DELETED).first()
+    if key is None:
+        key = ApiKey.objects.create(
+            project=project,
+            created_by=user,
+            description="Playground",
+            digest=digest_of(new_token()),
+            prefix=PLAYGROUND,
+        )
+        _record("api_key.create", key, {"description": key.description, "projectId": project.id})
+    if key.status != ApiKey.Status.ACTIVE:
+        raise Forbidden("Your playground's API key in this project is switched off; the page API keys shows it")
+    return key
+
+
+@transaction.atomic
 def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
     """Set status, description or limits of a key. Raises NotFound when it was deleted meanwhile."""
     row = _locked(key)
@@ -78,7 +113,7 @@ def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
 
 
 @transaction.atomic
-def rotate_api_key(*, key: ApiKey) -> CreatedKey:
+def renew_secret(*, key: ApiKey) -> CreatedKey:
     """Give a key another secret; the one before is unknown from now on. Limits, usage, rules and log stay the key's.
 
     Raises NotFound when it was deleted meanwhile.
@@ -86,9 +121,41 @@ def rotate_api_key(*, key: ApiKey) -> CreatedKey:
     row = _locked(key)
     token, before = new_token(), row.masked_token
     row.digest, row.prefix, row.last_four = digest_of(token), prefix(), token[-4:]
-    _record("api_key.rotate", row, {"description": row.description, "from": before, "to": row.masked_token})
+    _record("api_key.renew_secret", row, {"description": row.description, "from": before, "to": row.masked_token})
     row.save(update_fields=["digest", "prefix", "last_four", "updated_at"])
     return CreatedKey(row, token)
+
+
+@transaction.atomic
+def rotate_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKey:
+    """Create a key in the place of another, with its project, limits and rules; the other ends after `overlap`.
+
+    Of a usage limit the new key has what the other has left. Raises as `create_api_key` does, NotFound for a key that
+    was deleted meanwhile, InvalidRequest for one that has expired.
+    """
+    row = _locked(key)
+    now = timezone.now()
+    if row.expires_at is not None and row.expires_at <= now:
+        raise InvalidRequest("This key has expired; create a new one", code="api_key_expired")
+    left = None if row.usage_limit is None else max(row.usage_limit - row.usage, Decimal(0))
+    names = ("period_limit", "period", "expires_at", "requests_per_minute", "allowed_origins")
+    kept = {name: getattr(row, name) for name in names}
+    if overlap:
+        ends = now + overlap
+        change_api_key(key=row, changes={"expires_at": min(row.expires_at or ends, ends)})
+    else:
+        end_api_key(row)
+    created = create_api_key(
+        user=user,
+        project_id=row.project_id,
+        description=row.description,
+        usage_limit=left,
+        **kept,
+    )
+    for rule in row.iam_rules.order_by("created_at", "id"):
+        create_rule(key=created.key, rule_type=rule.rule_type, rule_value=rule.rule_value, status=rule.status)
+    _record("api_key.rotate", row, {"newApiKeyId": created.key.id, "maskedToken": created.key.masked_token})
+    return created
 
 
 @transaction.atomic
@@ -141,8 +208,9 @@ def delete_rule(*, rule: IamRule) -> None:
 
 
 def count_of_keys(project: Project) -> int:
-    """Return how many keys count towards the plan's limit; deleted ones do not."""
-    return ApiKey.objects.filter(project=project).exclude(status=ApiKey.Status.DELETED).count()
+    """Return how many keys count towards the plan's limit; deleted ones and playgrounds' do not."""
+    keys = ApiKey.objects.filter(project=project).exclude(status=ApiKey.Status.DELETED)
+    return keys.exclude(prefix=PLAYGROUND).count()
 
 
 def _record(action: str, row: ApiKey | IamRule, details: Mapping[str, Any]) -> None:

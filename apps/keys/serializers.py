@@ -121,6 +121,16 @@ class KeyLimitShape(CamelSerializer):
     usage_limit = DecimalTextField(allow_null=True)
 
 
+# Hours that a key may go on beside the one in its place: a week.
+MAX_OVERLAP = 168
+
+
+class RotationShape(CamelSerializer):
+    """Body of `POST /keys/api/{id}/rotate`."""
+
+    overlap_hours = IntegerField(low=0, high=MAX_OVERLAP, default=0)
+
+
 class NewRuleShape(CamelSerializer):
     """Body of `POST /keys/api/{id}/iam`."""
 

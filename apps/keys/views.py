@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,6 +21,7 @@ from apps.keys.serializers import (
     NewKeyShape,
     NewRuleShape,
     PlanLimitsShape,
+    RotationShape,
     RuleChangesShape,
     shape_of_new,
 )
@@ -76,6 +79,18 @@ class OneApiKey(MemberEndpoint):
         """Delete an API key; it stops working."""
         actions.delete_api_key(key=access_key(self.user, key_id))
         return Response({"message": "API key deleted"})
+
+
+class RotateApiKey(MemberEndpoint):
+    """`POST /keys/api/{id}/rotate`."""
+
+    @described({"message": message_field(), "apiKey": NewApiKeyShape()}, body=RotationShape, refuses=(403, 404, 410))
+    def post(self, request: Request, key_id: str) -> Response:
+        """Create a key with the same limits and rules in the place of an API key, which ends now or in some hours."""
+        key = access_key(self.user, key_id)
+        overlap = timedelta(hours=self.read(RotationShape)["overlap_hours"])
+        created = actions.rotate_api_key(key=key, user=self.user, overlap=overlap)
+        return Response({"message": "API key rotated", "apiKey": shape_of_new(created)})
 
 
 class ApiKeyLimit(MemberEndpoint):

@@ -99,6 +99,12 @@ def find_days(scope: ActivityScope, window: ActivityWindow) -> list[ActivityTota
         ]
 
 
+def has_any(organization_id: UUID) -> bool:
+    """Tell whether an organization ever had a request, as far back as activity is kept."""
+    # Notes first: one that is folded meanwhile is then in its day.
+    return any(rows.objects.filter(organization_id=organization_id).exists() for rows in (ActivityDelta, ActivityDay))
+
+
 _WANTED = "organization_id = ANY(%(organizations)s) AND date BETWEEN %(first)s AND %(last)s"
 _COLUMNS = f"date, model, provider, {', '.join(SUMS)}"
 _OF_DAY = ", ".join(f"trim_scale(sum({name}))::text AS {name}" for name in SUMS)

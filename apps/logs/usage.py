@@ -26,7 +26,7 @@ MOST_ROWS, MOST_TAGS = 100_000, 200
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class UsageSum:
     """What a model, project, key or tag did on a day; amounts in USD. Of tags, `date` is None: it is of all days."""
 
     date: date | None
@@ -42,7 +42,7 @@ class Usage:
 class TagUsage:
     """The usage of tags, dearest first, and whether there were more rows than are looked at."""
 
-    rows: list[Usage]
+    rows: list[UsageSum]
     is_cut: bool
 
 
@@ -55,7 +55,7 @@ _DAYS_OF: Final = {
 }
 
 
-def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension) -> list[Usage]:
+def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension) -> list[UsageSum]:
     """Return the usage of each day and model, project or key (their ids), oldest day first, dearest first within it.
 
     Of a scope with one key, days of that key alone are asked for: by model or by key.
@@ -90,7 +90,7 @@ def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension) -> l
                 "last": window.last,
             },
         )
-        return [Usage(*row) for row in cursor.fetchall()]
+        return [UsageSum(*row) for row in cursor.fetchall()]
 
 
 def find_tag_usage(scope: LogScope, window: ActivityWindow) -> TagUsage:
@@ -136,4 +136,4 @@ def find_tag_usage(scope: LogScope, window: ActivityWindow) -> TagUsage:
             values,
         )
         found = cursor.fetchall()
-    return TagUsage([Usage(None, *row[:-1]) for row in found], is_cut=bool(found) and found[0][-1] >= MOST_ROWS)
+    return TagUsage([UsageSum(None, *row[:-1]) for row in found], is_cut=bool(found) and found[0][-1] >= MOST_ROWS)

@@ -8,13 +8,14 @@ than who has the mailbox.
 from __future__ import annotations
 
 from smtplib import SMTPException
+from urllib.parse import urlencode
 
 import structlog
 from django.conf import settings
 from django.core.mail import EmailMessage
 from django.utils import timezone
 
-from apps.organizations.email_tokens import invitation_token, reset_token, verification_token
+from apps.organizations.email_tokens import email_change_token, invitation_token, reset_token, verification_token
 from apps.organizations.invitations import waiting
 from apps.organizations.models import Invitation, User
 
@@ -48,9 +49,31 @@ or send
 
 If it was not you, there is nothing to do: the password stays as it is.
 """
+_CHANGE = """Somebody, hopefully you, wants this to be the e-mail address of their account at {place}.
+
+To confirm that it is yours, within 24 hours, open
+
+    {place}/change-email?token={token}
+
+or send
+
+    POST {place}/auth/change-email/confirm
+    {{"token": "{token}"}}
+
+If it was not you, there is nothing to do.
+"""
+_CHANGE_ASKED = """The account of this e-mail address at {place} is to get another address: {wanted}.
+
+It does once that address is confirmed. If it was not you who asked, choose another password now:
+whoever did knows yours.
+"""
 _INVITED = """You are invited to {what} at {place}.
 
-To sign up, within 7 days, send
+To sign up, within 7 days, open
+
+    {place}/app/sign-up?{query}
+
+or send
 
     POST {place}/auth/sign-up/email
     {{"name": "…", "email": "{email}", "password": "…", "invitation": "{token}"}}
@@ -58,7 +81,11 @@ To sign up, within 7 days, send
 If you do not know why, there is nothing to do.
 """
 _MEMBER = """
-With an account there already, sign in and send
+With an account there already, open
+
+    {place}/app/invitations/{organization}/{identifier}
+
+or sign in and send
 
     POST {place}/organization/{organization}/invitations/{identifier}/accept
 """
@@ -80,6 +107,11 @@ def send_pending_emails() -> int:
             asked = user.password_reset_wanted_at
             User.objects.filter(pk=user.pk, password_reset_wanted_at=asked).update(password_reset_wanted_at=None)
             sent += 1
+    for user in User.objects.exclude(email_change_wanted_at=None)[:_AT_ONCE]:
+        if not user.is_active or _send_email_change(user):
+            asked = user.email_change_wanted_at
+            User.objects.filter(pk=user.pk, email_change_wanted_at=asked).update(email_change_wanted_at=None)
+            sent += 1
     for invitation in waiting().filter(sent_at=None).select_related("organization")[:_AT_ONCE]:
         if _send("You are invited", _invitation(invitation), invitation.email):
             Invitation.objects.filter(pk=invitation.pk).update(sent_at=timezone.now())
@@ -95,6 +127,17 @@ def _reset(user: User) -> str:
     return _RESET.format(place=settings.PUBLIC_URL, token=reset_token(user))
 
 
+def _send_email_change(user: User) -> bool:
+    """Ask at the new address, unless it has an account, and tell the old one; whether both went out."""
+    text = _CHANGE.format(place=settings.PUBLIC_URL, token=email_change_token(user))
+    if not user.wanted_email or User.objects.filter(email=user.wanted_email).exists():
+        return True
+    told = _CHANGE_ASKED.format(place=settings.PUBLIC_URL, wanted=user.wanted_email)
+    return _send("Your e-mail address is to change", told, user.email) and _send(
+        "Confirm your new e-mail address", text, user.wanted_email
+    )
+
+
 def _invitation(invitation: Invitation) -> str:
     organization = invitation.organization
     # A name is somebody's words: on one line, and not so long as to tell a story.
@@ -104,11 +147,13 @@ def _invitation(invitation: Invitation) -> str:
         if organization is None
         else _MEMBER.format(place=settings.PUBLIC_URL, organization=organization.id, identifier=invitation.id)
     )
+    token = invitation_token(invitation)
     return _INVITED.format(
         what=f"join the organization “{name}”" if name else "sign up",
         place=settings.PUBLIC_URL,
         email=invitation.email,
-        token=invitation_token(invitation),
+        token=token,
+        query=urlencode({"invitation": token, "email": invitation.email}),
         member=member,
     )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.errors import InvalidRequest
 from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import Nothing
-from apps.organizations import actions, attempt_rate_limiter, invitations
-from apps.organizations.access import access_organization, identify, require, require_verified
+from apps.organizations import account_actions, actions, attempt_rate_limiter, entrance, invitations, step_up
+from apps.organizations.access import access_organization, require_verified
 from apps.organizations.account_serializers import (
     InvitationShape,
     NewInvitationShape,
@@ -20,7 +20,9 @@ from apps.organizations.account_serializers import (
     VerificationShape,
 )
 from apps.organizations.email_tokens import find_unverified
-from apps.organizations.models import Role, User
+from apps.organizations.models import Role
+from apps.organizations.passkey_shapes import EmailChangeShape, proof
+from apps.organizations.passkey_views import holder_of
 from apps.organizations.serializers import MemberShape
 from apps.organizations.sessions import MemberEndpoint
 
@@ -54,12 +56,7 @@ class RequestPasswordReset(Endpoint):
     @described({"message": message_field()}, body=PasswordResetRequestShape, refuses=(429,))
     def post(self, request: Request) -> Response:
         """Send a token to an address, if an account has it: the answer is the same either way."""
-        email = self.read(PasswordResetRequestShape)["email"]
-        attempt_rate_limiter.count_attempt(
-            (attempt_rate_limiter.RESET_PER_ADDRESS, address_of(request)),
-            (attempt_rate_limiter.RESET_PER_ACCOUNT, User.normalize_username(email)),
-        )
-        actions.want_password_reset(email=email)
+        entrance.request_password_reset(address=address_of(request), **self.read(PasswordResetRequestShape))
         return Response({"message": "If there is an account with this address, a message is on its way"})
 
 
@@ -89,9 +86,39 @@ class SendVerificationEmail(MemberEndpoint):
     def post(self, request: Request) -> Response:
         """Send a new confirmation token to the signed-in user's e-mail address."""
         self.read(Nothing)
-        attempt_rate_limiter.count_attempt((attempt_rate_limiter.MESSAGES_PER_USER, str(self.user.id)))
-        actions.want_verification(user=self.user)
+        entrance.send_verification(self.user)
         return Response({"message": "A message is on its way"})
+
+
+class ChangeEmail(MemberEndpoint):
+    """`POST /auth/change-email`."""
+
+    @described({"message": message_field()}, body=EmailChangeShape, refuses=(401, 429))
+    def post(self, request: Request) -> Response:
+        """Send a token to the address that you want, with proof of who asks; it counts once it is confirmed."""
+        fields = self.read(EmailChangeShape)
+        step_up.require(holder_of(self), proof(fields))
+        entrance.request_email_change(user=self.user, email=fields["new_email"])
+        return Response({"message": "A message is on its way to the new address"})
+
+
+class ConfirmEmailChange(Endpoint):
+    """`POST /auth/change-email/confirm`."""
+
+    authentication_classes = []
+    permission_classes = []
+
+    @described({"message": message_field()}, body=VerificationShape, refuses=(429,))
+    def post(self, request: Request) -> Response:
+        """Change an account's e-mail address by the token that was sent to the new one."""
+        attempt_rate_limiter.count_attempt((attempt_rate_limiter.VERIFY_PER_ADDRESS, address_of(request)))
+        if not account_actions.change_email(**self.read(VerificationShape)):
+            raise InvalidRequest(
+                "This token was used or is too old: POST /auth/change-email sends another",
+                code="invalid_token",
+                param="token",
+            )
+        return Response({"message": "The e-mail address was changed"})
 
 
 class Invitations(MemberEndpoint):
@@ -112,12 +139,7 @@ class Invitations(MemberEndpoint):
         organization, role = access_organization(self.user, organization_id, Role.ADMIN)
         require_verified(self.user)
         fields = self.read(NewInvitationShape)
-        require(role, fields["role"])
-        attempt_rate_limiter.count_attempt(
-            (attempt_rate_limiter.INVITATIONS_PER_ORGANIZATION, str(organization.id)),
-            (attempt_rate_limiter.INVITATIONS_PER_ACCOUNT, fields["email"].lower()),
-        )
-        created = invitations.invite(organization=organization, by=self.user, **fields)
+        created = entrance.invite_member(by=self.user, own_role=role, organization=organization, **fields)
         return Response({"message": "Invitation sent", "invitation": InvitationShape(created).data})
 
 
@@ -128,10 +150,7 @@ class OneInvitation(MemberEndpoint):
     def delete(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Withdraw an invitation."""
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
-        identifier = identify(invitation_id, invitations.NO_INVITATION)
-        found = invitations.waiting(organization).filter(pk=identifier).first()
-        if found is None:
-            raise NotFound(invitations.NO_INVITATION)
+        found = entrance.find_invitation(organization, invitation_id)
         invitations.withdraw(organization=organization, invitation=found)
         return Response({"message": "Invitation withdrawn"})
 
@@ -143,11 +162,7 @@ class AcceptInvitation(MemberEndpoint):
     def post(self, request: Request, organization_id: str, invitation_id: str) -> Response:
         """Accept an invitation that was sent to your own, confirmed e-mail address."""
         self.read(Nothing)
-        require_verified(self.user)
-        identifier = identify(invitation_id, invitations.NO_INVITATION)
-        owner = identify(organization_id, invitations.NO_INVITATION)
-        found = invitations.waiting().filter(pk=identifier, organization_id=owner).first()
-        if found is None:
-            raise NotFound(invitations.NO_INVITATION)
-        membership = invitations.accept(invitation=found, user=self.user)
+        membership = entrance.accept_invitation(
+            user=self.user, organization_id=organization_id, identifier=invitation_id
+        )
         return Response({"message": "Invitation accepted", "member": MemberShape(membership).data})

@@ -24,7 +24,8 @@ from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done,
 from apps.organizations.models import AuditEntry, Invitation, Membership, Passkey, TwoFactor, User
 from apps.organizations.organization_tabs import link_to
 from apps.organizations.sessions import end_sessions
-from apps.organizations.sign_in_methods import MAX_ANSWER, read_answer, sign_in_methods
+from apps.organizations.sign_in_method_forms import MAX_ANSWER, read_answer
+from apps.organizations.sign_in_methods import sign_in_methods
 
 if TYPE_CHECKING:
     from django.contrib.admin.forms import AdminAuthenticationForm as SignInForm

@@ -1,4 +1,4 @@
-"""Buttons of the admin that act: each asks what it needs on a page of its own, and is done once however often clicked.
+"""Admin buttons that act: each asks what it needs on a page of its own, and is done once however often clicked.
 
 A button is a function of the page, the row and what was answered; it calls the same actions as the API, in one
 transaction with its audit entries and with the note that it was done (`idempotency.py`). What has to be asked of

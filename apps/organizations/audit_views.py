@@ -14,7 +14,7 @@ from apps.kernel.ids import find_id
 from apps.kernel.rest.describe import PaginationShape, described
 from apps.kernel.rest.pages import Page, page_of
 from apps.organizations.access import access_organization
-from apps.organizations.models import AuditEntry, Role
+from apps.organizations.models import AuditEntry, Organization, Role
 from apps.organizations.plans import limits_of
 from apps.organizations.serializers import AuditEntryShape, AuditQuery
 from apps.organizations.sessions import MemberEndpoint
@@ -31,10 +31,14 @@ class AuditLogs(MemberEndpoint):
         organization, _ = access_organization(self.user, organization_id, Role.ADMIN)
         if not limits_of(organization.plan).audit_logs:
             raise Forbidden("Audit logs require an enterprise plan")
-        query = self.read_query(AuditQuery)
-        rows = AuditEntry.objects.filter(_wanted(query), organization_id=organization.id).order_by("-id")
-        page: Page[AuditEntry] = page_of(list(rows[: query["limit"] + 1]), query["limit"], lambda row: row.id)
+        page = find_entries(organization, self.read_query(AuditQuery))
         return Response({"auditLogs": AuditEntryShape(page.rows, many=True).data, "pagination": page.pagination})
+
+
+def find_entries(organization: Organization, query: Mapping[str, Any]) -> Page[AuditEntry]:
+    """Return the page of an organization's entries that a query asks for, newest first."""
+    rows = AuditEntry.objects.filter(_wanted(query), organization_id=organization.id).order_by("-id")
+    return page_of(list(rows[: query["limit"] + 1]), query["limit"], lambda row: row.id)
 
 
 def _wanted(query: Mapping[str, Any]) -> Q:

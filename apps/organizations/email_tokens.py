@@ -21,7 +21,7 @@ RESET_LASTS = timedelta(hours=1)
 # Characters; longer ones are none.
 MAX_TOKEN = 500
 _VERIFY, _INVITE = "organizations.verify-email", "organizations.invitation"
-_RESET = "organizations.password-reset"
+_RESET, _CHANGE = "organizations.password-reset", "organizations.email-change"
 
 
 def verification_token(user: User) -> str:
@@ -56,6 +56,26 @@ def find_user_to_reset(token: str, *, lock: bool = False) -> User | None:
     users = User.objects.select_for_update(no_key=True) if lock else User.objects.all()
     user = users.filter(pk=identifier, is_active=True).first()
     good = user is not None and constant_time_compare(_fingerprint(f"{user.email} {user.password}"), fingerprint)
+    return user if good else None
+
+
+def email_change_token(user: User) -> str:
+    """Return what makes the address that a user wants theirs, brought back by who reads its mail."""
+    return signing.dumps([str(user.id), _fingerprint(f"{user.email} {user.wanted_email}")], salt=_CHANGE)
+
+
+def find_email_change(token: str, *, lock: bool = False) -> User | None:
+    """Return the user whose address a token changes; None when it is none, is too old, was used, or another is wanted.
+
+    With `lock`, which needs a transaction, nobody else changes the user until it ends.
+    """
+    try:
+        identifier, fingerprint = signing.loads(token, salt=_CHANGE, max_age=VERIFICATION_LASTS)
+    except (signing.BadSignature, ValueError, TypeError):
+        return None
+    users = User.objects.select_for_update(no_key=True) if lock else User.objects.all()
+    user = users.filter(pk=identifier, is_active=True).exclude(wanted_email="").first()
+    good = user is not None and constant_time_compare(_fingerprint(f"{user.email} {user.wanted_email}"), fingerprint)
     return user if good else None
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
 from apps.organizations import audit
+from apps.organizations.access import is_verified
 from apps.organizations.email_tokens import INVITATION_LASTS, invitation_in
 from apps.organizations.models import Invitation, Membership, Organization, Role, User
 
@@ -26,6 +27,12 @@ def waiting(organization: Organization | None = None) -> QuerySet[Invitation]:
     rows = Invitation.objects.filter(accepted_at=None, expires_at__gt=timezone.now())
     rows = rows.exclude(organization__status=Organization.Status.DELETED)
     return rows if organization is None else rows.filter(organization=organization)
+
+
+def addressed_to(user: User) -> QuerySet[Invitation]:
+    """Return the invitations into organizations that were sent to a user's address, which is confirmed."""
+    rows = waiting().filter(email=user.email).exclude(organization=None).select_related("organization", "invited_by")
+    return rows if is_verified(user) else rows.none()
 
 
 @transaction.atomic

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods
 
 from apps.kernel.errors import RateLimited
 from apps.kernel.rest.address import address_of
-from apps.organizations import actions, attempt_rate_limiter
+from apps.organizations import account_actions, actions, attempt_rate_limiter
 from apps.organizations.email_tokens import MAX_TOKEN, find_unverified, find_user_to_reset
 from apps.organizations.serializers import MAX_PASSWORD
 
@@ -85,6 +85,21 @@ def reset_password(request: HttpRequest) -> HttpResponse:
     if not actions.reset_password(token=form.cleaned_data["token"], password=form.cleaned_data["password"]):
         return _page(request, title, text=_NOT_GOOD, status=400)
     return _page(request, title, text="The password was changed, and every session ended. You can close this page.")
+
+
+@csrf_exempt
+@require_http_methods(["GET", "HEAD", "POST"])
+def change_email(request: HttpRequest) -> HttpResponse:
+    """Confirm the e-mail address that an account is to have."""
+    title, button = "Confirm your new e-mail address", "Confirm"
+    if request.method != "POST":
+        return _page(request, title, _begun(request, TokenForm), button)
+    if refused := _throttled(request, attempt_rate_limiter.VERIFY_PER_ADDRESS, title):
+        return refused
+    form = TokenForm(request.POST)
+    if not form.is_valid() or not account_actions.change_email(token=form.cleaned_data["token"]):
+        return _page(request, title, text=_NOT_GOOD, status=400)
+    return _page(request, title, text="Your e-mail address was changed. Sign in with it from now on.")
 
 
 def _begun(request: HttpRequest, form: type[TokenForm]) -> TokenForm:

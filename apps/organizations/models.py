@@ -32,6 +32,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     verification_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
     # Since when a message that lets them choose another password is.
     password_reset_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
+    # The address that they want instead, until it is confirmed, and since when a message to it is yet to be sent.
+    wanted_email = models.EmailField(max_length=254, blank=True, default="", db_default="", editable=False)
+    email_change_wanted_at = models.DateTimeField(null=True, editable=False, db_index=True)
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, ChoiceField, TextField
+from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, ChoiceField, EmailField, TextField
 from apps.organizations.ceremonies import MAX_ID
 from apps.organizations.models import Passkey
 from apps.organizations.passkeys import MAX_NAME, Answered
@@ -70,6 +70,12 @@ class ProofShape(CamelSerializer):
     password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False, required=False)
     code = TextField(max_length=MAX_CODE, required=False)
     passkey = PasskeyAnswerShape(required=False)
+
+
+class EmailChangeShape(ProofShape):
+    """Body of `POST /auth/change-email`: the address to be, and proof of who asks."""
+
+    new_email = EmailField(max_length=254)
 
 
 class SignInWithPasskeyShape(SignInShape):

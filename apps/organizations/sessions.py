@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, cast
+from hashlib import sha256
+from typing import Any, NamedTuple, cast
 
 from django.contrib.auth import SESSION_KEY
 from django.contrib.sessions.models import Session
@@ -70,6 +71,36 @@ def end_browser_sessions(user: User) -> int:
     mine = [one.pk for one in live if one.get_decoded().get(SESSION_KEY) == str(user.pk)]
     Session.objects.filter(pk__in=mine).delete()
     return len(mine)
+
+
+class ListedSession(NamedTuple):
+    """A session as its user sees it: under a name that tells nothing of its token, and when it was last used, to the
+    hour."""
+
+    name: str
+    created_at: datetime
+    last_used_at: datetime
+
+
+def sessions_of(user: User) -> list[ListedSession]:
+    """Return a user's live sessions, the one used last first."""
+    live = AuthToken.objects.filter(user=user, expiry__gt=timezone.now()).order_by("-expiry", "digest")
+    return [
+        ListedSession(name_of(one), one.created, max(one.created, one.expiry - knox_settings.TOKEN_TTL)) for one in live
+    ]
+
+
+def name_of(session: Any) -> str:
+    """Return a session's name: what a page may show."""
+    return sha256(str(session.digest).encode()).hexdigest()[:16]
+
+
+def end_session(user: User, name: str) -> bool:
+    """End a user's session by its name; False when there is none."""
+    found = [one for one in AuthToken.objects.filter(user=user) if name_of(one) == name]
+    for one in found:
+        one.delete()
+    return bool(found)
 
 
 class SessionAuthentication(BaseAuthentication):

@@ -13,7 +13,7 @@ from apps.kernel.rest.address import address_of
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.endpoint import Endpoint
 from apps.kernel.rest.serializers import DecimalTextField, Nothing
-from apps.organizations import actions, attempt_rate_limiter, step_up
+from apps.organizations import actions, entrance
 from apps.organizations.access import (
     access_membership,
     access_organization,
@@ -49,12 +49,7 @@ class SignUp(Endpoint):
     @described({"token": serializers.CharField(), "user": UserShape()}, body=SignUpShape, refuses=(409, 429))
     def post(self, request: Request) -> Response:
         """Create an account and sign in."""
-        fields = self.read(SignUpShape)
-        attempt_rate_limiter.count_attempt(
-            (attempt_rate_limiter.SIGN_UP_PER_ADDRESS, address_of(request)),
-            (attempt_rate_limiter.SIGN_UP_PER_ACCOUNT, User.normalize_username(fields["email"])),
-        )
-        return _signed_in(actions.sign_up(**fields))
+        return _signed_in(entrance.sign_up(address=address_of(request), **self.read(SignUpShape)))
 
 
 class SignIn(Endpoint):
@@ -67,12 +62,10 @@ class SignIn(Endpoint):
     def post(self, request: Request) -> Response:
         """Sign in with e-mail address and password; the answer has a session token."""
         fields = self.read(SignInWithPasskeyShape)
-        account, address = User.normalize_username(fields["email"]), address_of(request)
-        attempt_rate_limiter.count_sign_in(account, address)
-        code, passkey = fields.pop("code", None), fields.pop("passkey", None)
-        user = actions.sign_in(**fields)
-        step_up.require_second_factor(user=user, code=code, passkey=answered(passkey) if passkey else None)
-        attempt_rate_limiter.remember_address(account, address)
+        address, code, passkey = address_of(request), fields.pop("code", None), fields.pop("passkey", None)
+        user = entrance.check_password(address=address, **fields)
+        answer = answered(passkey) if passkey else None
+        entrance.check_second_factor(user, code=code, passkey=answer, address=address)
         return _signed_in(user)
 
 

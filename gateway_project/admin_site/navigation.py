@@ -18,7 +18,10 @@ UNFOLD: Final[dict[str, Any]] = {
     "SITE_HEADER": "Model gateway",
     "DASHBOARD_CALLBACK": "gateway_project.admin_site.dashboard.dashboard",
     "STYLES": [lambda request: static("admin_site/admin_site.css")],
-    "SCRIPTS": [lambda request: static("admin_site/admin_site.js")],
+    "SCRIPTS": [
+        lambda request: static("admin_site/admin_site.js"),
+        lambda request: static("admin_site/combobox_names.js"),
+    ],
     "ACCOUNT": {"navigation": [{"title": title, "link": reverse_lazy(page)} for title, page in _ACCOUNT.items()]},
     "SIDEBAR": {"show_search": True, "navigation": "gateway_project.admin_site.navigation.groups"},
 }
@@ -89,6 +92,7 @@ PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
     "billing.ledgerepoch": ("restart of the ledger's copies", "restarts of the ledger's copies"),
     "billing.processorevent": ("message of the payment processor", "messages of the payment processor"),
     "catalog.modelprovider": ("offer and price", "offers and prices"),
+    "catalog.pricechange": ("price change", "price history"),
     "gateway.reconciliation": ("nightly reconciliation", "nightly reconciliations"),
     "gateway.difference": ("difference found by reconciliation", "differences found by reconciliation"),
     "guardrails.guardrailconfig": ("guardrail setting", "guardrail settings"),

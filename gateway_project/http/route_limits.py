@@ -20,9 +20,12 @@ _LIMITS: tuple[tuple[str, int | None], ...] = (
     ("/auth/", SMALLEST),
     ("/verify-email", SMALLEST),
     ("/reset-password", SMALLEST),
+    ("/change-email", SMALLEST),
     ("/mcp", 4 * _MEGABYTE),
     # A text to try guardrails on: a million characters, each written in up to six bytes.
     ("/guardrails/test/", 8 * _MEGABYTE),
+    # The playground's pictures.
+    ("/app/o/", 8 * _MEGABYTE),
 )
 
 

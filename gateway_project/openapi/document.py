@@ -25,8 +25,11 @@ from apps.kernel.rest.routes import family_of
 from gateway_project.openapi import extensions
 from gateway_project.openapi.log_entry import log_schemas
 from gateway_project.openapi.system_rule_schemas import add_system_rules
+from gateway_project.openapi.tags import tag_of, tags
 
 PARTS = Path(__file__).parent / "parts"
+# Bodies to begin with, by operation.
+EXAMPLES = Path(__file__).parent / "examples.yaml"
 METHODS = ("get", "put", "post", "patch", "delete")
 Record = dict[str, Any]
 _SHAPE = re.compile(r"Shape(?=\"|Request\")")
@@ -84,8 +87,27 @@ def document() -> Record:
     for path, name in whole.pop(_OTHER_PATHS).items():
         whole["paths"][path] = {"post": _at_another_path(whole["paths"][_GENERATES]["post"], path, name)}
     whole["paths"] = dict(sorted(whole["paths"].items()))
+    whole["tags"] = tags()
+    _illustrate(whole["paths"])
     whole["info"]["version"] = settings.VERSION
     return whole
+
+
+def _illustrate(paths: Record) -> None:
+    """Give each operation its tag, and its JSON body an example."""
+    examples: Record = yaml.safe_load(EXAMPLES.read_text())
+    for path, operations in paths.items():
+        for method in METHODS:
+            operation = operations.get(method)
+            if operation is None:
+                continue
+            operation["tags"] = [tag_of(path)]
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if body is not None and operation["operationId"] in examples:
+                # Operations share what is the same for them.
+                content = {**operation["requestBody"]["content"]}
+                content["application/json"] = {**body, "example": examples[operation["operationId"]]}
+                operation["requestBody"] = {**operation["requestBody"], "content": content}
 
 
 def _named(made: Record) -> Record:

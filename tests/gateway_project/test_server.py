@@ -152,7 +152,12 @@ def test_starts_in_order_says_ready_and_stops_in_order(start: Callable[..., Serv
     ]
     said = "settler | settler knows DATABASE_URL REDIS_URL GATEWAY_HOME"
     assert said in server.lines or server.read_until("settler knows") == said
-    assert set(json.loads((server.home / "run" / "stores.json").read_text())) == {"database_url", "redis_url", "pid"}
+    assert set(json.loads((server.home / "run" / "stores.json").read_text())) == {
+        "server_url",
+        "database_url",
+        "redis_url",
+        "pid",
+    }
 
     server.process.send_signal(signal.SIGTERM)
     assert server.end() == 0

@@ -1,62 +1,81 @@
-"""`manage.py rotate_provider_keys`."""
+"""Rotation: a key in the place of another, with its limits and rules; the other ends now or later."""
 
 from __future__ import annotations
 
-from io import StringIO
-from typing import Any
+from datetime import timedelta
+from decimal import Decimal
 
 import pytest
-from cryptography.fernet import Fernet
-from django.core.management import CommandError, call_command
+from django.utils import timezone
 
-from apps.kernel import generation
-from apps.keys.models import ProviderKey
-from apps.keys.secrets import decrypt_credential, encrypt_credential
-from tests.support.cast import World
-
-
-def add(world: World, sealed: bytes, **fields: Any) -> ProviderKey:
-    """Create a provider key of Acme."""
-    return ProviderKey.objects.create(organization=world.acme, provider="openai", encrypted_token=sealed, **fields)
+from apps.keys.models import ApiKey
+from apps.keys.secrets import digest_of
+from apps.organizations.models import AuditEntry
+from tests.support.cast import World, make_key, signed_in
 
 
-def rotate() -> str:
-    """Run the command and return what it says."""
-    said = StringIO()
-    call_command("rotate_provider_keys", stdout=said)
-    return said.getvalue()
+@pytest.fixture
+def key(world: World) -> ApiKey:
+    made = make_key(world.dana, world.project, "bot", Decimal(10)).key
+    ApiKey.objects.filter(pk=made.pk).update(
+        usage=Decimal("4.5"), period="day", period_limit=2, requests_per_minute=7, allowed_origins=["https://a.example"]
+    )
+    made.iam_rules.create(rule_type="deny_models", rule_value={"models": ["gpt-5"]}, status="inactive")
+    return made
 
 
-def test_afterwards_the_newest_key_opens_everything(
-    world: World, settings: Any, django_capture_on_commit_callbacks: Any
-) -> None:
-    old, new = (Fernet.generate_key().decode() for _ in range(2))
-    settings.ENCRYPTION_KEYS = [old]
-    first, second = add(world, encrypt_credential("first")), add(world, encrypt_credential("second"), status="inactive")
-    gone = add(world, b"", status=ProviderKey.Status.DELETED)
-    scope = generation.organization(world.acme.id)
-    word = generation.read_generation_token(scope)
-    settings.ENCRYPTION_KEYS = [new, old]
-    with django_capture_on_commit_callbacks(execute=True):
-        assert rotate() == "2 provider keys are sealed with the newest encryption key\n"
-    settings.ENCRYPTION_KEYS = [new]
-    for row, secret in ((first, "first"), (second, "second")):
-        row.refresh_from_db()
-        assert decrypt_credential(bytes(row.encrypted_token)) == secret
-    gone.refresh_from_db()
-    assert bytes(gone.encrypted_token) == b""
-    assert generation.read_generation_token(scope) != word
+def test_the_new_key_has_limits_rules_and_what_is_left(world: World, key: ApiKey) -> None:
+    answer = signed_in(world.dana).post(f"/keys/api/{key.id}/rotate")
+    assert answer.status_code == 200
+    shown = answer.json()["apiKey"]
+    new = ApiKey.objects.get(pk=shown["id"])
+    assert bytes(new.digest) == digest_of(shown["token"])
+    assert (new.description, new.usage_limit, new.usage) == ("bot", Decimal("5.5"), 0)
+    assert (new.period, new.period_limit, new.requests_per_minute) == ("day", 2, 7)
+    assert new.allowed_origins == ["https://a.example"]
+    assert list(new.iam_rules.values_list("rule_type", "rule_value", "status")) == [
+        ("deny_models", {"models": ["gpt-5"]}, "inactive")
+    ]
+    key.refresh_from_db()
+    assert key.status == "deleted"
+    actions = AuditEntry.objects.filter(organization_id=world.acme.id, resource_id=str(key.id)).order_by("id")
+    assert [one.action for one in actions][-2:] == ["api_key.delete", "api_key.rotate"]
 
 
-def test_what_no_key_opens_is_named_and_left(world: World, settings: Any) -> None:
-    settings.ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
-    lost = add(world, encrypt_credential("lost"))
-    sealed = bytes(lost.encrypted_token)
-    settings.ENCRYPTION_KEYS = [Fernet.generate_key().decode()]
-    kept = add(world, encrypt_credential("kept"))
-    with pytest.raises(CommandError) as raised:
-        rotate()
-    assert str(raised.value) == f"No encryption key opens these provider keys: {lost.id}"
-    lost.refresh_from_db()
-    kept.refresh_from_db()
-    assert (bytes(lost.encrypted_token), decrypt_credential(bytes(kept.encrypted_token))) == (sealed, "kept")
+def test_for_some_hours_both_work(world: World, key: ApiKey) -> None:
+    before = timezone.now()
+    answer = signed_in(world.dana).post(f"/keys/api/{key.id}/rotate", {"overlapHours": 24})
+    assert answer.status_code == 200
+    key.refresh_from_db()
+    assert key.status == "active"
+    assert key.expires_at is not None
+    assert before + timedelta(hours=24) <= key.expires_at <= timezone.now() + timedelta(hours=24)
+    assert ApiKey.objects.get(pk=answer.json()["apiKey"]["id"]).expires_at is None
+
+
+def test_an_end_that_comes_sooner_stays(world: World, key: ApiKey) -> None:
+    ends = timezone.now() + timedelta(hours=1)
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=ends)
+    answer = signed_in(world.dana).post(f"/keys/api/{key.id}/rotate", {"overlapHours": 24})
+    key.refresh_from_db()
+    assert key.expires_at == ends
+    assert ApiKey.objects.get(pk=answer.json()["apiKey"]["id"]).expires_at == ends
+
+
+def test_a_refusal_ends_nothing(world: World, key: ApiKey) -> None:
+    path = f"/keys/api/{key.id}/rotate"
+    assert signed_in(world.sam).post(path).status_code == 403
+    assert signed_in(world.dana).post(path, {"overlapHours": 169}).status_code == 400
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert signed_in(world.dana).post(path).json()["message"].startswith("This key has expired")
+    key.refresh_from_db()
+    assert (key.status, ApiKey.objects.count()) == ("active", 1)
+
+
+def test_at_the_plans_limit_there_is_room_for_a_key_in_the_place_of_another(world: World, key: ApiKey) -> None:
+    for _ in range(4):
+        make_key(world.dana, world.project)
+    assert signed_in(world.dana).post(f"/keys/api/{key.id}/rotate", {"overlapHours": 1}).status_code == 400
+    key.refresh_from_db()
+    assert (key.status, key.expires_at) == ("active", None)
+    assert signed_in(world.dana).post(f"/keys/api/{key.id}/rotate").status_code == 200

@@ -11,7 +11,7 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client
 
-from apps.organizations import sign_in_methods
+from apps.organizations import sign_in_method_forms
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, Passkey, Role, TwoFactor, User
 from tests.support.authenticator import app_code, enrol
@@ -81,9 +81,9 @@ class TestThePage:
 
     def test_a_proof_is_good_for_five_minutes(self, browser: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         assert 'id="add-passkey"' in prove(browser).content.decode()
-        now = sign_in_methods.time.time()
+        now = sign_in_method_forms.time.time()
         for later, good in ((290.0, True), (310.0, False), (-10.0, False)):
-            monkeypatch.setattr(sign_in_methods.time, "time", lambda later=later: now + later)
+            monkeypatch.setattr(sign_in_method_forms.time, "time", lambda later=later: now + later)
             assert ('id="add-passkey"' in browser.get(PAGE).content.decode()) == good
 
     def test_an_app_is_turned_on_and_its_secrets_are_shown_once(self, operator: User, browser: Client) -> None:

@@ -4,6 +4,8 @@ It honours idempotency keys, which no other stand-in does, and loses requests or
 product asks of Stripe. Must never import the product.
 """
 
+# length: one processor, whose books, answers and page are one thing
+
 from __future__ import annotations
 
 import hashlib
@@ -170,8 +172,7 @@ class StripeStub:
     def enter_card(self, page_id: str, kind: str = "good") -> str:
         """Let somebody enter a card on a page of the processor's own; return where that leads."""
         page = self.things[page_id]
-        entered = self.make_card(kind, page["customer"])
-        page["setup_intent"] = {"id": f"seti_{page_id}", "payment_method": entered}
+        page["setup_intent"] = {"payment_method": self.make_card(kind, page["customer"])}
         return str(page["success_url"]).replace("{CHECKOUT_SESSION_ID}", page_id)
 
     def _attach(self, fields: Found, card: Found) -> Found:
@@ -267,7 +268,15 @@ def _handler_of(stub: StripeStub) -> type[BaseHTTPRequestHandler]:
         wbufsize = 65_536
 
         def do_GET(self) -> None:
-            self._serve(urlsplit(self.path).query)
+            address = urlsplit(self.path)
+            if not address.path.startswith("/pay/"):
+                self._serve(address.query)
+                return
+            # The processor's own page: whoever opens it has a card.
+            self.send_response(303)
+            self.send_header("Location", stub.enter_card(address.path.removeprefix("/pay/")))
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def do_POST(self) -> None:
             self._serve(self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode())
@@ -277,13 +286,6 @@ def _handler_of(stub: StripeStub) -> type[BaseHTTPRequestHandler]:
 
         def _serve(self, text: str) -> None:
             path = urlsplit(self.path).path
-            if path.startswith("/pay/"):
-                # The processor's own page: whoever opens it has a card.
-                self.send_response(303)
-                self.send_header("Location", stub.enter_card(path.removeprefix("/pay/")))
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-                return
             with stub.lock:
                 fault = next((one for one in stub.faults if re.fullmatch(one[0], path)), None)
                 if fault:

@@ -1,20 +1,167 @@
-"""The visitor's own account: name, e-mail address, password, second factor, sessions."""
+"""The visitor's own account: name, e-mail address, password, sign-in methods, sessions."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from collections.abc import Callable
+from typing import Any, Final
 
+from django.contrib import messages
+from django.contrib.auth.password_validation import password_validators_help_texts, validate_password
+from django.core.exceptions import ValidationError as InvalidPassword
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path, reverse
+from rest_framework import serializers
+
+from apps.console.browser_session import BrowserSession, begin
+from apps.console.forms import Form, attempt, read_form
 from apps.console.rendering import show
-from apps.console.visit import public_page
+from apps.console.visit import signed_in_page
+from apps.kernel.errors import ApiError, InvalidRequest, NotFound
+from apps.kernel.rest.serializers import CamelSerializer, EmailField, TextField
+from apps.organizations import account_actions, entrance, step_up
+from apps.organizations.access import is_verified
+from apps.organizations.ceremonies import Holder
+from apps.organizations.serializers import MAX_PASSWORD
+from apps.organizations.sessions import end_session, name_of, sessions_of
+from apps.organizations.sign_in_method_forms import act, answer_question, state_of
+
+_Action = Callable[[HttpRequest, BrowserSession], str]
 
 
-@public_page()
-def account(request: HttpRequest) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending_plain")
+class NameShape(CamelSerializer):
+    """The form of a name."""
 
+    name = TextField(max_length=255)
+
+
+class EmailShape(CamelSerializer):
+    """The form of another e-mail address."""
+
+    new_email = EmailField(max_length=254)
+
+
+class NewPasswordShape(CamelSerializer):
+    """The form of another password."""
+
+    new_password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Hold it to the rules for passwords. Raises ValidationError."""
+        try:
+            validate_password(attrs["new_password"], self.context.get("user"))
+        except InvalidPassword as error:
+            raise serializers.ValidationError({"newPassword": error.messages}) from error
+        return attrs
+
+
+@signed_in_page("GET", "POST")
+def account(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
+    """Show the account, and do what one of the page's forms says."""
+    form, name = Form(), request.POST.get("action", "")
+    if request.method == "POST":
+        if name == "password":
+            done, form = attempt(request, lambda: _change_password(request, visitor))
+            if done is not None:
+                return done
+        else:
+            words, form = attempt(request, lambda: _act(request, visitor, name))
+            if words is not None:
+                messages.success(request, words)
+                return HttpResponseRedirect(reverse("console:account"))
+        visitor.user.refresh_from_db()
+    context: dict[str, Any] = {
+        "form": form,
+        "visitor": visitor.user,
+        "is_verified": is_verified(visitor.user),
+        "password_rules": " ".join(password_validators_help_texts()),
+        "sessions": sessions_of(visitor.user),
+        "this_session": name_of(visitor.session),
+        "second_factor_on": state_of(request, _holder(visitor))["second_factor_on"],
+    }
+    return show(request, "account", status=form.status, **context)
+
+
+@signed_in_page("GET", "POST")
+def sign_in_methods(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
+    """Show authenticator app, passkeys and recovery codes; change them for who proves who they are."""
+    holder, shown = _holder(visitor), None
+    if request.method == "POST":
+        name = request.POST.get("action", "")
+        if (answer := answer_question(request, holder, name)) is not None:
+            return answer
+        try:
+            shown = act(request, holder, name)
+        except ApiError as error:
+            messages.error(request, error.message)
+        if shown is None:
+            return HttpResponseRedirect(reverse("console:sign_in_methods"))
+    context: dict[str, Any] = {**state_of(request, holder), "visitor": visitor.user, **(shown or {})}
+    return show(request, "sign_in_methods", **context)
+
+
+def _act(request: HttpRequest, visitor: BrowserSession, name: str) -> str:
+    """Do it; return what was done. Raises InvalidRequest, and what the action raises."""
+    action = _ACTIONS.get(name)
+    if action is None:
+        raise InvalidRequest("There is no such action here")
+    return action(request, visitor)
+
+
+def _rename(request: HttpRequest, visitor: BrowserSession) -> str:
+    account_actions.rename(user=visitor.user, **read_form(request, NameShape))
+    return "Saved."
+
+
+def _change_email(request: HttpRequest, visitor: BrowserSession) -> str:
+    fields = read_form(request, EmailShape)
+    _require_proof(request, visitor)
+    entrance.request_email_change(user=visitor.user, email=fields["new_email"])
+    return f"A message is on its way to {fields['new_email']}. The address counts once you open the link in it."
+
+
+def _end_session(request: HttpRequest, visitor: BrowserSession) -> str:
+    if not end_session(visitor.user, request.POST.get("session", "")):
+        raise NotFound("This session has ended already")
+    return "The session was ended."
+
+
+def _end_others(request: HttpRequest, visitor: BrowserSession) -> str:
+    mine = name_of(visitor.session)
+    others = [one.name for one in sessions_of(visitor.user) if one.name != mine]
+    for name in others:
+        end_session(visitor.user, name)
+    return f"Sessions ended: {len(others)}."
+
+
+def _change_password(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
+    """Give the visitor another password and, since every session ends, a new session."""
+    fields = read_form(request, NewPasswordShape, about={"user": visitor.user})
+    _require_proof(request, visitor)
+    account_actions.change_password(user=visitor.user, password=fields["new_password"])
+    response = HttpResponseRedirect(reverse("console:account"))
+    begin(request, response, visitor.user)
+    messages.success(request, "The password was changed. Every other session was ended.")
+    return response
+
+
+def _require_proof(request: HttpRequest, visitor: BrowserSession) -> None:
+    password = request.POST.get("password", "")[:MAX_PASSWORD]
+    code = request.POST.get("code", "").strip()[:32]
+    step_up.require(_holder(visitor), step_up.Proof(password=password or None, code=code or None))
+
+
+def _holder(visitor: BrowserSession) -> Holder:
+    return Holder(visitor.user, str(visitor.session.pk))
+
+
+_ACTIONS: Final[dict[str, _Action]] = {
+    "rename": _rename,
+    "email": _change_email,
+    "end": _end_session,
+    "end-others": _end_others,
+}
 
 PATHS = [
     path("account", account, name="account"),
+    path("account/sign-in-methods", sign_in_methods, name="sign_in_methods"),
 ]

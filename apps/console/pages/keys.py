@@ -1,21 +1,168 @@
-"""API keys: list, create, limit, access rules, rotate, revoke."""
+"""API keys: list, create, change, rotate, revoke. Their access rules are in `access_rules`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final
+
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
+from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.pages import access_rules
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
+from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel.errors import InvalidRequest, NotFound
+from apps.keys import actions
+from apps.keys.access import NO_KEY, access_key, access_keys
+from apps.keys.models import ApiKey
+from apps.keys.serializers import KeyChangesShape, KeyLimitShape, NewKeyShape, RotationShape
+from apps.organizations.models import Project
+from apps.organizations.plans import limits_of
+
+PERIODS: Final = (("", "No such limit"), *((value, f"per {words.lower()}") for value, words in ApiKey.Period.choices))
+OVERLAPS: Final = (
+    (0, "Now"),
+    (1, "In an hour"),
+    (24, "In a day"),
+    (72, "In three days"),
+    (168, "In a week"),
+)
 
 
 @workspace_page()
 def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending", workspace, entry="keys")
+    """List the visitor's keys, or everyone's for admins."""
+    everyones = workspace.is_admin and request.GET.get("show") != "mine"
+    rows = access_keys(workspace.user, project_id=None, everyones=everyones).keys
+    rows = rows.filter(project__organization=workspace.organization).select_related("project")
+    context: dict[str, Any] = {"keys": rows, "everyones": everyones, "can_create": bool(_open_projects(workspace))}
+    return show(request, "keys", workspace, entry="keys", **context)
+
+
+@workspace_page("GET", "POST")
+def new_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Create a key, and show it this once."""
+    projects = _open_projects(workspace)
+    form = Form(values={"projectId": request.GET.get("project", "")})
+    if request.method == "POST":
+
+        def create() -> dict[str, Any]:
+            fields = read_form(request, NewKeyShape)
+            if fields["project_id"] not in {str(one.id) for one in projects}:
+                raise InvalidRequest("Choose one of the projects", param="projectId")
+            created = actions.create_api_key(user=workspace.user, **fields)
+            return {"id": str(created.key.id), "token": created.token}
+
+        made, form = attempt(request, lambda: do_once(request, workspace.user, create))
+        if made is not None:
+            return show(request, "key_made", workspace, entry="keys", made=made, rotated=False)
+    context: dict[str, Any] = {
+        "form": form,
+        "projects": [(one.id, one.name) for one in projects],
+        "periods": PERIODS,
+        "most_keys": limits_of(workspace.organization.plan).api_keys_per_project,
+    }
+    return show(request, "new_key", workspace, entry="keys", status=form.status, **context)
+
+
+@workspace_page("GET", "POST")
+def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResponse:
+    """Show a key, and do what one of the page's forms says."""
+    form, name = Form(), request.POST.get("action", "")
+    if name == "rotate":
+        # Before the key is looked for: it is gone when the same form comes a second time.
+        made, form = attempt(
+            request, lambda: do_once(request, workspace.user, lambda: _rotate(request, workspace, key_id))
+        )
+        if made is not None:
+            return show(request, "key_made", workspace, entry="keys", made=made, rotated=True)
+    key = _key_of(workspace, key_id)
+    if request.method == "POST" and name != "rotate":
+        done, form = attempt(request, lambda: _act(request, name, key))
+        if done is not None:
+            messages.success(request, done)
+            if name == "revoke":
+                return lead_to("keys", workspace.organization.id)
+            return lead_to("key", workspace.organization.id, key_id=key.id)
+    context: dict[str, Any] = {
+        "form": form,
+        "key": key,
+        "periods": PERIODS,
+        "overlaps": OVERLAPS,
+        "origins": "\n".join(key.allowed_origins),
+        **access_rules.shown(key),
+    }
+    return show(request, "key", workspace, entry="keys", status=form.status, **context)
+
+
+def _key_of(workspace: Workspace, key_id: str) -> ApiKey:
+    """Return a key of the organization that the visitor may manage. Raises NotFound, Forbidden."""
+    key = access_key(workspace.user, key_id)
+    if key.project.organization_id != workspace.organization.id:
+        raise NotFound(NO_KEY)
+    return key
+
+
+def _act(request: HttpRequest, name: str, key: ApiKey) -> str:
+    """Do it; return what was done. Raises InvalidRequest and what the action raises."""
+    action = _ACTIONS.get(name)
+    if action is None:
+        raise InvalidRequest("There is no such action here")
+    return action(request, key)
+
+
+def _change(request: HttpRequest, key: ApiKey) -> str:
+    # A date stands for its end: one that was left as it is must not move the moment, nor be refused as past.
+    same = key.expires_at is not None and request.POST.get("expiresAt") == key.expires_at.date().isoformat()
+    changes = read_form(request, KeyChangesShape, leave_out=("status", *(("expiresAt",) if same else ())))
+    limit = read_form(request, KeyLimitShape)
+    actions.change_api_key(key=key, changes={**changes, **limit})
+    return "Saved."
+
+
+def _deactivate(request: HttpRequest, key: ApiKey) -> str:
+    actions.change_api_key(key=key, changes={"status": ApiKey.Status.INACTIVE})
+    return "The key is off: requests with it are refused until you turn it on again."
+
+
+def _activate(request: HttpRequest, key: ApiKey) -> str:
+    actions.change_api_key(key=key, changes={"status": ApiKey.Status.ACTIVE})
+    return "The key is on."
+
+
+def _revoke(request: HttpRequest, key: ApiKey) -> str:
+    actions.delete_api_key(key=key)
+    return f"The key “{key.description}” was revoked."
+
+
+def _rotate(request: HttpRequest, workspace: Workspace, key_id: str) -> dict[str, Any]:
+    key = _key_of(workspace, key_id)
+    overlap = timedelta(hours=read_form(request, RotationShape)["overlap_hours"])
+    created = actions.rotate_api_key(key=key, user=workspace.user, overlap=overlap)
+    return {"id": str(created.key.id), "token": created.token}
+
+
+_ACTIONS: Final[dict[str, Callable[[HttpRequest, ApiKey], str]]] = {
+    "change": _change,
+    "deactivate": _deactivate,
+    "activate": _activate,
+    "revoke": _revoke,
+    "add-rule": access_rules.add,
+    "switch-rule": access_rules.switch,
+    "remove-rule": access_rules.remove,
+}
+
+
+def _open_projects(workspace: Workspace) -> list[Project]:
+    return [one for one in workspace.projects if one.status == Project.Status.ACTIVE]
 
 
 PATHS = [
     path("o/<str:organization_id>/keys", keys, name="keys"),
+    path("o/<str:organization_id>/keys/new", new_key, name="new_key"),
+    path("o/<str:organization_id>/keys/<str:key_id>", one_key, name="key"),
 ]

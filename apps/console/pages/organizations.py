@@ -1,35 +1,125 @@
-"""Home, new organizations, and the settings of one."""
+"""Home, the list of organizations, a new one, and the settings of one."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from typing import Any, Final
 
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path, reverse
+
+from apps.console.browser_session import BrowserSession, find_browser_session
+from apps.console.forms import Form, attempt, do_once, read_form, require_typed
 from apps.console.rendering import show
-from apps.console.visit import public_page, workspace_page
-from apps.console.workspace import Workspace
+from apps.console.visit import LAST_VISITED, lead_to, public_page, signed_in_page, workspace_page
+from apps.console.workspace import Workspace, organizations_of
+from apps.organizations import actions, invitations
+from apps.organizations.access import needed_to_change, require, roles_of
+from apps.organizations.models import Organization, OutagePolicy, RetentionLevel, Role
+from apps.organizations.plans import limits_of
+from apps.organizations.serializers import NewOrganizationShape, OrganizationChangesShape
+
+RETENTION: Final = (
+    (RetentionLevel.NONE, "Only what the bill needs: model, provider, tokens, cost, status and times"),
+    (RetentionLevel.METADATA, "Also how a request was asked and routed: parameters, tags, finish reason, attempts"),
+    (RetentionLevel.RETAIN, "Also the conversation: messages, answers, reasoning and tools"),
+)
+OUTAGES: Final = (
+    (OutagePolicy.OPEN, "Serve requests within a small allowance, never beyond what is known to be left"),
+    (OutagePolicy.CLOSED, "Refuse requests until it is back"),
+)
 
 
 @public_page()
 def home(request: HttpRequest) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending_plain")
+    """Lead to the organization that was visited last, to the only one, or to where one is chosen or made."""
+    visitor = find_browser_session(request)
+    if visitor is None:
+        return HttpResponseRedirect(reverse("console:sign_in"))
+    mine = organizations_of(visitor.user)
+    last = request.COOKIES.get(LAST_VISITED, "")
+    chosen = mine if len(mine) == 1 else [one for one in mine if str(one.id) == last]
+    if chosen:
+        return lead_to("overview", chosen[0].id)
+    return HttpResponseRedirect(reverse("console:organizations" if mine else "console:new_organization"))
 
 
-@public_page()
-def new_organization(request: HttpRequest) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending_plain")
+@signed_in_page()
+def organizations(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
+    """List the visitor's organizations, and the invitations into others."""
+    roles = roles_of(visitor.user)
+    rows = [{"organization": one, "role": roles[one.id]} for one in organizations_of(visitor.user)]
+    invited = invitations.addressed_to(visitor.user).order_by("created_at", "id")
+    return show(request, "organizations", rows=rows, invitations=invited, visitor=visitor.user)
 
 
-@workspace_page()
+@signed_in_page("GET", "POST")
+def new_organization(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
+    """Create an organization."""
+    form = Form()
+    if request.method == "POST":
+
+        def create() -> dict[str, Any]:
+            fields = read_form(request, NewOrganizationShape)
+            return {"id": str(actions.create_further_organization(owner=visitor.user, **fields).id)}
+
+        done, form = attempt(request, lambda: do_once(request, visitor.user, create))
+        if done is not None:
+            return lead_to("overview", done["id"])
+    invited = invitations.addressed_to(visitor.user).order_by("created_at", "id")
+    first = not organizations_of(visitor.user)
+    context: dict[str, Any] = {"form": form, "first": first, "invitations": invited, "visitor": visitor.user}
+    return show(request, "new_organization", status=form.status, **context)
+
+
+@workspace_page("GET", "POST", needs=Role.ADMIN)
 def organization_settings(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending", workspace, entry="organization_settings")
+    """Show the settings, and change those that the visitor's role may."""
+    form = Form()
+    if request.method == "POST":
+        changed, form = attempt(request, lambda: _change(request, workspace))
+        if changed is not None:
+            messages.success(request, "Saved.")
+            return lead_to("organization_settings", changed.id)
+    context: dict[str, Any] = {
+        "form": form,
+        "retention_levels": RETENTION,
+        "outage_policies": OUTAGES,
+        "log_days": limits_of(workspace.organization.plan).log_days,
+    }
+    return show(
+        request, "organization_settings", workspace, entry="organization_settings", status=form.status, **context
+    )
+
+
+@workspace_page("GET", "POST", needs=Role.OWNER)
+def delete_organization(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Ask for the organization's name, then delete it."""
+    form = Form()
+    if request.method == "POST":
+
+        def delete() -> bool:
+            require_typed(request, "name", workspace.organization.name)
+            actions.delete_organization(organization=workspace.organization)
+            return True
+
+        done, form = attempt(request, delete)
+        if done:
+            messages.success(request, f"{workspace.organization.name} was deleted.")
+            return HttpResponseRedirect(reverse("console:home"))
+    return show(request, "delete_organization", workspace, entry="organization_settings", status=form.status, form=form)
+
+
+def _change(request: HttpRequest, workspace: Workspace) -> Organization:
+    changes = read_form(request, OrganizationChangesShape)
+    require(workspace.role, needed_to_change(changes))
+    return actions.change_organization(organization=workspace.organization, changes=changes)
 
 
 PATHS = [
     path("", home, name="home"),
+    path("organizations", organizations, name="organizations"),
     path("organizations/new", new_organization, name="new_organization"),
     path("o/<str:organization_id>/settings", organization_settings, name="organization_settings"),
+    path("o/<str:organization_id>/settings/delete", delete_organization, name="delete_organization"),
 ]

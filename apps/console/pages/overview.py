@@ -2,20 +2,190 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
+from django.utils import timezone
 
+from apps.catalog import catalog_cache
+from apps.console.charts import stack_by_day
+from apps.console.forms import Form, attempt, do_once
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
+from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
+from apps.keys.access import access_keys
+from apps.keys.actions import create_api_key
+from apps.logs.access import LogScope
+from apps.logs.activity import ActivityScope, ActivityTotals, ActivityWindow, find_days, has_any, window_of
+from apps.logs.query import LogFilters, LogRow
+from apps.logs.retention import visible_to
+from apps.logs.search import find_page
+from apps.organizations.models import Project
+
+RANGES: Final = (7, 30)
+# What the bars are of: words, the unit, and the field of a model's day.
+MEASURES: Final = {
+    "cost": ("Spend", "USD", "cost"),
+    "requests": ("Requests", "requests", "requestCount"),
+    "tokens": ("Tokens", "tokens", "totalTokens"),
+}
+LATEST_FAILURES: Final = 5
+FIRST_KEY: Final = "First key"
+_FAILURES: Final = {
+    "upstream_error": "The provider",
+    "client_error": "The request",
+    "gateway_error": "The gateway",
+}
+# What an account without credits can ask.
+_FREE_MODEL, _FREE_PROVIDER, _ANY_MODEL = "sandbox/free", "sandbox", "auto"
 
 
 @workspace_page()
 def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending", workspace, entry="overview")
+    """Show the organization's days, or the first steps where there was no request yet."""
+    organization_id = workspace.organization.id
+    if not has_any(organization_id):
+        return _show_first_steps(request, workspace, Form())
+    wanted = request.GET.get("days", "")
+    days = int(wanted) if wanted in {str(one) for one in RANGES} else RANGES[0]
+    measure = request.GET.get("by", "") if request.GET.get("by", "") in MEASURES else "cost"
+    window = window_of(timezone.now(), days=days)
+    found = find_days(ActivityScope(frozenset({organization_id})), window)
+    words, unit, field = MEASURES[measure]
+    context: dict[str, Any] = {
+        "days": days,
+        "ranges": RANGES,
+        "measure": measure,
+        "measures": [(name, one[0]) for name, one in MEASURES.items()],
+        "chart": stack_by_day(_days_of(window), _by_model(found, field), unit=unit),
+        "chart_title": f"{words} by model and day (UTC)",
+        "totals": _totals(found),
+        "failures": _latest_failures(workspace),
+    }
+    return show(request, "overview", workspace, entry="overview", **context)
+
+
+@workspace_page("POST")
+def create_first_key(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Create a key by one button, and show it once among the first steps."""
+
+    def create() -> dict[str, Any]:
+        project = next(one for one in workspace.projects if one.status == Project.Status.ACTIVE)
+        return {"token": create_api_key(user=workspace.user, project_id=project.id, description=FIRST_KEY).token}
+
+    if not any(one.status == Project.Status.ACTIVE for one in workspace.projects):
+        return lead_to("projects", workspace.organization.id)
+    made, form = attempt(request, lambda: do_once(request, workspace.user, create))
+    return _show_first_steps(request, workspace, form, made["token"] if made else None)
+
+
+@workspace_page()
+def first_request(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Show, as a part of the page, whether the first request has come; asked for again every two seconds until then.
+
+    Each time is a request of its own, so that nothing is held in between.
+    """
+    return show(request, "parts/first_request", workspace, arrived=has_any(workspace.organization.id))
+
+
+def _show_first_steps(request: HttpRequest, workspace: Workspace, form: Form, token: str | None = None) -> HttpResponse:
+    catalog = catalog_cache.current()
+    model = _FREE_MODEL if _FREE_PROVIDER in catalog.providers else _ANY_MODEL
+    mine = access_keys(workspace.user, project_id=None, everyones=False).keys
+    context: dict[str, Any] = {
+        "form": form,
+        "token": token,
+        "has_key": mine.filter(project__organization=workspace.organization).exists(),
+        "examples": examples(settings.PUBLIC_URL, token or "$KEY", model),
+        "model": model,
+    }
+    return show(request, "first_steps", workspace, entry="overview", status=form.status, **context)
+
+
+def examples(base_url: str, key: str, model: str) -> list[dict[str, str]]:
+    """Return the same first request in the languages that people have at hand."""
+    messages = [{"role": "user", "content": "Hello!"}]
+    body = json.dumps({"model": model, "messages": messages})
+    return [
+        {
+            "name": "curl",
+            "code": f"curl {base_url}/v1/chat/completions \\\n"
+            f'  -H "Authorization: Bearer {key}" \\\n'
+            '  -H "Content-Type: application/json" \\\n'
+            f"  -d '{body}'",
+        },
+        {
+            "name": "Python",
+            "code": "from openai import OpenAI\n\n"
+            f'client = OpenAI(base_url="{base_url}/v1", api_key="{key}")\n'
+            "answer = client.chat.completions.create(\n"
+            f'    model="{model}", messages={json.dumps(messages)}\n)\n'
+            "print(answer.choices[0].message.content)",
+        },
+        {
+            "name": "JavaScript",
+            "code": 'import OpenAI from "openai";\n\n'
+            f'const client = new OpenAI({{ baseURL: "{base_url}/v1", apiKey: "{key}" }});\n'
+            "const answer = await client.chat.completions.create({\n"
+            f'  model: "{model}", messages: {json.dumps(messages)},\n}});\n'
+            "console.log(answer.choices[0].message.content);",
+        },
+    ]
+
+
+def _days_of(window: ActivityWindow) -> list[date]:
+    return [window.first + timedelta(days=index) for index in range((window.last - window.first).days + 1)]
+
+
+def _by_model(found: Sequence[ActivityTotals], field: str) -> dict[date, dict[str, Decimal]]:
+    """Return what each model did on each day, over all its providers."""
+    values: dict[date, dict[str, Decimal]] = {}
+    for day in found:
+        parts = values.setdefault(day.date, {})
+        for model in json.loads(day.models, parse_float=Decimal, parse_int=Decimal):
+            parts[model["id"]] = parts.get(model["id"], Decimal(0)) + model[field]
+    return values
+
+
+def _totals(found: Sequence[ActivityTotals]) -> dict[str, Any]:
+    names = ("request_count", "error_count", "cache_count", "total_tokens", "cost")
+    sums = {name: sum((Decimal(day.sums[name]) for day in found), Decimal(0)) for name in names}
+    requests = sums["request_count"]
+    return {
+        **sums,
+        "error_share": sums["error_count"] / requests if requests else None,
+        "cache_share": sums["cache_count"] / requests if requests else None,
+    }
+
+
+def _latest_failures(workspace: Workspace) -> list[LogRow]:
+    """Return the latest requests that failed, of those that the log has."""
+    scope = LogScope(visible_to([workspace.organization.id], timezone.now()))
+    rows = [
+        {**row, "failure": _words_of(kind, row["error_details"])}
+        for kind in _FAILURES
+        for row in find_page(
+            scope, LogFilters(unified_finish_reason=kind), count=LATEST_FAILURES, after=None, ascending=False
+        )
+    ]
+    return sorted(rows, key=lambda row: row["id"], reverse=True)[:LATEST_FAILURES]
+
+
+def _words_of(kind: str, details: str | None) -> str:
+    """Return who failed, and how as far as it was kept."""
+    kept = json.loads(details) if details else {}
+    how = kept.get("message") or str(kept.get("code") or "").replace("_", " ")
+    return f"{_FAILURES[kind]}: {how[:200]}" if how else _FAILURES[kind]
 
 
 PATHS = [
     path("o/<str:organization_id>/", overview, name="overview"),
+    path("o/<str:organization_id>/first-key", create_first_key, name="create_first_key"),
+    path("o/<str:organization_id>/first-request", first_request, name="first_request"),
 ]

@@ -1,21 +1,164 @@
-"""The playground: a chat with any model, as a page."""
+"""The playground: a chat with any model, as a page; its requests are the API's own, asked with the visitor's session.
+
+A request of the page goes to the very endpoint that the API has for it, in the name of an API key of the visitor's
+that no token opens (docs/adr/0168): limits, guardrails, budgets and logs are those of any other request. Must never put
+a key into a page, nor hold a database connection while a model answers.
+"""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
+import os
+from decimal import Decimal
+from typing import Any, Final
 
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import path, reverse
+
+from apps.console.browser_session import BrowserSession
+from apps.console.model_cards import FEATURES, ModelCard, current_cards
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
-from apps.console.workspace import Workspace
+from apps.console.visit import signed_in_page, workspace_page
+from apps.console.workspace import Workspace, organizations_of
+from apps.gateway.access.policy import token_of_key
+from apps.gateway.access.schemes import service_secrets
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.kernel import database
+from apps.kernel.errors import NotFound
+from apps.kernel.money import plain
+from apps.kernel.rest.routes import Route, route_table
+from apps.keys.actions import open_playground_key
+from apps.keys.models import ProviderKey
+from apps.organizations.models import Project
+
+# What the page may ask, and where the API answers that.
+_ASKED_AT: Final = {
+    "chat": "/v1/chat/completions",
+    "images": "/v1/images/generations",
+    "explain": "/v1/route/explain",
+}
+_TALKING: Final = frozenset({"chat", "image_generation"})
+_SOURCE: Final = "playground"
+_FREE: Final = "free"
+
+
+class PlaygroundRequest(ClientRequest):
+    """A request of the page, in the name of the visitor in one of the organization's projects."""
+
+    def __init__(self, environ: dict[str, Any], route: Route, workspace: Workspace, project_id: str) -> None:
+        super().__init__(environ, route)
+        self._workspace, self._project_id = workspace, project_id
+
+    @property
+    def presented_key(self) -> str:
+        """What stands for the visitor's own playground key in this process; no header is looked at.
+
+        Raises NotFound for a project of another organization, and as `open_playground_key` does.
+        """
+        if self._project_id not in {str(project.id) for project in self._workspace.projects}:
+            raise NotFound("Project not found")
+        key = open_playground_key(user=self._workspace.user, project_id=self._project_id)
+        # A model may take minutes to answer.
+        database.release_connection()
+        return token_of_key(key.id)
+
+    @property
+    def source(self) -> str | None:
+        """Where the request comes from, for the log."""
+        return _SOURCE
+
+
+@signed_in_page()
+def enter(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
+    """Lead to the playground of the visitor's first organization, with the same query."""
+    organizations = organizations_of(visitor.user)
+    if not organizations:
+        return redirect("console:home")
+    query = f"?{request.META['QUERY_STRING']}" if request.META.get("QUERY_STRING") else ""
+    return redirect(reverse("console:playground", kwargs={"organization_id": organizations[0].id}) + query)
 
 
 @workspace_page()
 def playground(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending", workspace, entry="playground")
+    """Show the page; `model` in the query is the one to begin with, `other` one beside it."""
+    usable = _usable_providers(workspace)
+    models = [_choice(card, usable) for card in current_cards() if card.model.mode in _TALKING]
+    models.sort(key=lambda one: (not one["usable"], one["id"]))
+    free = next((one["id"] for one in models if one["usable"] and one["price"] == _FREE), "auto")
+    return show(
+        request,
+        "playground",
+        workspace,
+        entry="playground",
+        models=models,
+        projects=[project for project in workspace.projects if project.status == Project.Status.ACTIVE],
+        first=request.GET.get("model", "")[:255] or free,
+        other=request.GET.get("other", "")[:255],
+        base_url=settings.PUBLIC_URL,
+    )
+
+
+@workspace_page("POST")
+def ask(request: HttpRequest, workspace: Workspace, asked: str) -> HttpResponseBase:
+    """Answer a request of the page as the API would, whole or streamed."""
+    if asked not in _ASKED_AT:
+        raise NotFound("There is nothing at this path")
+    route = route_table().exact["POST", _ASKED_AT[asked]]
+    sent = PlaygroundRequest(request.META, route, workspace, request.GET.get("project", ""))
+    answer: ClientResponse = route.endpoint(sent)
+    response: HttpResponseBase
+    if isinstance(answer.body, list):
+        response = HttpResponse(b"".join(answer.body), status=answer.status)
+    else:
+        response = StreamingHttpResponse(answer.body, status=answer.status)
+    for name, value in answer.headers:
+        # Of the connection, the server itself has the word.
+        if name.lower() != "connection":
+            response[name] = value
+    return response
+
+
+def _usable_providers(workspace: Workspace) -> set[str]:
+    """Return the providers for which there is a credential, the gateway's or the organization's: a hint, no rule."""
+    own = ProviderKey.objects.filter(organization=workspace.organization, status=ProviderKey.Status.ACTIVE)
+    providers = {offer.provider.id: offer.provider for card in current_cards() for offer in card.offers}
+    served = {one.id for one in providers.values() if service_secrets(one.auth, one.api_key_env, os.environ)}
+    return served | set(own.values_list("provider", flat=True))
+
+
+def _choice(card: ModelCard, usable: set[str]) -> dict[str, Any]:
+    is_usable = any(name in usable for name in card.providers)
+    words = _price_words(card) if is_usable else f"{_price_words(card)}; no credential for its providers"
+    return {
+        "id": card.model.id,
+        "name": card.model.name,
+        "mode": card.model.mode,
+        "usable": is_usable,
+        "price": words,
+        "context": card.context_length,
+        "features": ", ".join(FEATURES[name] for name in card.features if name != "streaming"),
+        "efforts": ",".join(card.efforts),
+        "draws": "image" in card.model.output_modalities,
+        "sees": "image" in card.model.input_modalities,
+    }
+
+
+def _price_words(card: ModelCard) -> str:
+    if card.is_free:
+        return _FREE
+    if card.input_price is None:
+        return "; ".join(card.pieces) or "no price stated"
+    return f"${_short(card.input_price)} in, ${_short(card.output_price or Decimal(0))} out per million tokens"
+
+
+def _short(price: Decimal) -> str:
+    return plain(price.quantize(Decimal("0.0001")))
 
 
 PATHS = [
+    path("playground", enter, name="enter_playground"),
     path("o/<str:organization_id>/playground", playground, name="playground"),
+    path("o/<str:organization_id>/playground/<str:asked>", ask, name="playground_ask"),
 ]

@@ -1,36 +1,183 @@
-"""Signing up, signing in and out, and another password."""
+"""Signing up, signing in and out, another password, and accepting an invitation."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from typing import Any
 
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.password_validation import password_validators_help_texts
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path, reverse
+
+from apps.console.browser_session import BrowserSession, begin, end, find_browser_session
+from apps.console.forms import Form, attempt, read_form
 from apps.console.rendering import show
-from apps.console.visit import public_page
+from apps.console.visit import next_path, public_page, signed_in_page
+from apps.kernel.rest.address import address_of
+from apps.organizations import entrance, invitations, passkeys, step_up, two_factor
+from apps.organizations.account_serializers import PasswordResetRequestShape
+from apps.organizations.models import User
+from apps.organizations.serializers import SignInShape, SignUpShape
+from apps.organizations.sign_in_method_forms import read_answer
 
 
-@public_page()
+@public_page("GET", "POST")
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending_plain")
+    """Sign in: with a password, then a second factor where there is one; or with a passkey alone."""
+    form = Form()
+    if request.method == "POST":
+        if request.POST.get("step"):
+            return _second_step(request, request.POST["step"])
+        user, form = attempt(request, lambda: _first_step(request))
+        if user is not None and not request.POST.get("passkey") and two_factor.is_on(user):
+            return _ask_for_second_factor(request, entrance.second_step_token(user), user)
+        if user is not None:
+            return _enter(request, user)
+    elif find_browser_session(request) is not None:
+        return HttpResponseRedirect(_way_on(request))
+    context: dict[str, Any] = {
+        "form": form,
+        "next": next_path(request, ""),
+        "passkeys_on": passkeys.are_on(),
+        "sign_up_open": settings.SIGN_UP != invitations.CLOSED,
+    }
+    return show(request, "sign_in", status=form.status, **context)
 
 
-@public_page()
+@public_page("GET", "POST")
 def sign_up(request: HttpRequest) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending_plain")
+    """Create an account, with the invitation of a link where sign-up asks for one."""
+    form = Form(values={name: request.GET.get(name, "") for name in ("email", "invitation")})
+    if request.method == "POST":
+        user, form = attempt(
+            request, lambda: entrance.sign_up(address=address_of(request), **read_form(request, SignUpShape))
+        )
+        if user is not None:
+            return _enter(request, user)
+    elif find_browser_session(request) is not None:
+        return HttpResponseRedirect(_way_on(request))
+    invited = bool(form.values.get("invitation"))
+    context: dict[str, Any] = {
+        "form": form,
+        "next": next_path(request, ""),
+        "invited": invited,
+        "closed": settings.SIGN_UP == invitations.CLOSED,
+        "invitation_missing": settings.SIGN_UP == invitations.INVITE and not invited,
+        "password_rules": " ".join(password_validators_help_texts()),
+    }
+    response = show(request, "sign_up", status=form.status, **context)
+    # The token of a link is told to nobody.
+    response["Referrer-Policy"] = "same-origin"
+    return response
 
 
-@public_page()
+@public_page("POST")
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending_plain")
+    """End the session."""
+    response = HttpResponseRedirect(reverse("console:sign_in"))
+    end(request, response)
+    messages.success(request, "You are signed out.")
+    return response
 
 
-@public_page()
+@public_page("GET", "POST")
 def forgot_password(request: HttpRequest) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending_plain")
+    """Ask for a message that lets one choose another password."""
+    form, sent = Form(), False
+    if request.method == "POST":
+        done, form = attempt(request, lambda: _ask_for_reset(request))
+        sent = done is not None
+    return show(request, "forgot_password", status=form.status, form=form, sent=sent)
+
+
+@signed_in_page("POST")
+def send_verification(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
+    """Send another message that confirms the e-mail address."""
+    _, form = attempt(request, lambda: entrance.send_verification(visitor.user))
+    if form.problem:
+        messages.error(request, form.problem)
+    else:
+        messages.success(request, f"A message is on its way to {visitor.user.email}.")
+    return HttpResponseRedirect(_way_on(request))
+
+
+@signed_in_page("GET", "POST")
+def accept_invitation(
+    request: HttpRequest, visitor: BrowserSession, organization_id: str, invitation_id: str
+) -> HttpResponse:
+    """Show an invitation that was sent to the visitor's address, and accept it."""
+    form = Form()
+    if request.method == "POST":
+        membership, form = attempt(
+            request,
+            lambda: entrance.accept_invitation(
+                user=visitor.user, organization_id=organization_id, identifier=invitation_id
+            ),
+        )
+        if membership is not None:
+            messages.success(request, f"You are now {membership.role} of {membership.organization.name}.")
+            return HttpResponseRedirect(reverse("console:overview", args=[membership.organization_id]))
+    found = invitations.addressed_to(visitor.user).filter(pk=invitation_id, organization_id=organization_id).first()
+    status = form.status if found is not None or form.problem else 404
+    return show(request, "invitation", status=status, form=form, invitation=found, user=visitor.user)
+
+
+def _first_step(request: HttpRequest) -> User:
+    """Return who signs in, whose second factor may still be asked for."""
+    address = address_of(request)
+    if answer := request.POST.get("passkey"):
+        return step_up.sign_in_with_passkey(read_answer(answer), address=address)
+    fields = read_form(request, SignInShape)
+    user = entrance.check_password(email=fields["email"], password=fields["password"], address=address)
+    if not two_factor.is_on(user):
+        entrance.check_second_factor(user, code=None, passkey=None, address=address)
+    return user
+
+
+def _second_step(request: HttpRequest, token: str) -> HttpResponse:
+    user, form = attempt(request, lambda: entrance.find_second_step(token))
+    if user is None:
+        return show(request, "sign_in", status=400, form=form, next=next_path(request, ""), sign_up_open=False)
+    answer = request.POST.get("passkey")
+    done, form = attempt(request, lambda: _finish(request, user, answer))
+    if done:
+        return _enter(request, user)
+    return _ask_for_second_factor(request, token, user, form)
+
+
+def _finish(request: HttpRequest, user: User, answer: str | None) -> bool:
+    passkey = read_answer(answer) if answer else None
+    code = request.POST.get("code", "").strip()[:32]
+    entrance.check_second_factor(user, code=code or None, passkey=passkey, address=address_of(request))
+    return True
+
+
+def _ask_for_second_factor(request: HttpRequest, token: str, user: User, form: Form | None = None) -> HttpResponse:
+    form = form or Form()
+    context: dict[str, Any] = {
+        "form": form,
+        "step": token,
+        "next": next_path(request, ""),
+        "has_app": two_factor.has_app(user),
+        "passkeys_on": passkeys.are_on() and user.passkeys.exists(),
+    }
+    return show(request, "second_factor", status=form.status, **context)
+
+
+def _ask_for_reset(request: HttpRequest) -> bool:
+    entrance.request_password_reset(address=address_of(request), **read_form(request, PasswordResetRequestShape))
+    return True
+
+
+def _enter(request: HttpRequest, user: User) -> HttpResponse:
+    response = HttpResponseRedirect(_way_on(request))
+    begin(request, response, user)
+    return response
+
+
+def _way_on(request: HttpRequest) -> str:
+    return next_path(request, reverse("console:home"))
 
 
 PATHS = [
@@ -38,4 +185,6 @@ PATHS = [
     path("sign-up", sign_up, name="sign_up"),
     path("sign-out", sign_out, name="sign_out"),
     path("forgot-password", forgot_password, name="forgot_password"),
+    path("send-verification", send_verification, name="send_verification"),
+    path("invitations/<uuid:organization_id>/<uuid:invitation_id>", accept_invitation, name="accept_invitation"),
 ]

@@ -26,7 +26,7 @@ from apps.logs.activity import KEPT_DAYS, ActivityWindow, window_of
 from apps.logs.activity_access import access_activity
 from apps.logs.activity_serializers import ActivityQuery
 from apps.logs.serializers import requested_ids_of
-from apps.logs.usage import Usage, find_tag_usage, find_usage
+from apps.logs.usage import UsageSum, find_tag_usage, find_usage
 from apps.logs.views import download
 
 DIMENSIONS: Final = {"model": "Model", "project": "Project", "key": "API key", "tag": "Tag"}
@@ -52,7 +52,7 @@ class UsageQuery(ActivityQuery):
 def usage(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     """Show what was used."""
     form, query = Form(_said(request)), _defaults()
-    found: list[Usage] = []
+    found: list[UsageSum] = []
     is_cut, window = False, window_of(timezone.now(), days=query["days"])
     try:
         query = read_query(request, UsageQuery, orgId=str(workspace.organization.id))
@@ -79,7 +79,7 @@ def usage(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         rows=[(name_of(one.name), one, _link(by, one.name)) for one in totals],
         sums=_sum("", totals),
         chart=None if by == "tag" or not found else _chart(found, totals, window, query["show"], name_of),
-        chart_title=f"{MEASURES[query['show']]} by day and {DIMENSIONS[by]}",
+        chart_title=f"{MEASURES[query['show']]} by day and {by if by != 'key' else DIMENSIONS[by]}",
         is_cut=is_cut,
         csv=_address(request, format="csv"),
     )
@@ -108,7 +108,7 @@ def export(request: HttpRequest, workspace: Workspace) -> HttpResponseBase:
     return download(f"usage-by-{query['by']}", query["format"], _FIELDS, pages)
 
 
-def _find(workspace: Workspace, query: dict[str, Any], window: ActivityWindow) -> tuple[list[Usage], bool]:
+def _find(workspace: Workspace, query: dict[str, Any], window: ActivityWindow) -> tuple[list[UsageSum], bool]:
     """Return the usage that a query asks for, and whether it is cut. Raises NotFound, Forbidden."""
     organization_id = str(workspace.organization.id)
     if query["by"] == "tag":
@@ -153,17 +153,17 @@ def _link(by: str, name: str) -> str:
     return ""
 
 
-def _totals(found: list[Usage]) -> list[Usage]:
+def _totals(found: list[UsageSum]) -> list[UsageSum]:
     """Return the usage of all days together, dearest first."""
-    by_name: defaultdict[str, list[Usage]] = defaultdict(list)
+    by_name: defaultdict[str, list[UsageSum]] = defaultdict(list)
     for one in found:
         by_name[one.name].append(one)
     totals = [_sum(name, rows) for name, rows in by_name.items()]
     return sorted(totals, key=lambda one: (-one.cost, -one.requests, one.name))
 
 
-def _sum(name: str, rows: list[Usage]) -> Usage:
-    return Usage(
+def _sum(name: str, rows: list[UsageSum]) -> UsageSum:
+    return UsageSum(
         None,
         name,
         sum(one.requests for one in rows),
@@ -175,7 +175,7 @@ def _sum(name: str, rows: list[Usage]) -> Usage:
 
 
 def _chart(
-    found: list[Usage], totals: list[Usage], window: ActivityWindow, measure: str, name_of: Callable[[str], str]
+    found: list[UsageSum], totals: list[UsageSum], window: ActivityWindow, measure: str, name_of: Callable[[str], str]
 ) -> dict[str, Any]:
     """Return the chart of the days: the largest series, and the others as one."""
     days = [window.first + timedelta(days=number) for number in range((window.last - window.first).days + 1)]
@@ -208,7 +208,7 @@ def _chart(
     }
 
 
-def _measured(one: Usage, measure: str) -> Decimal:
+def _measured(one: UsageSum, measure: str) -> Decimal:
     if measure == "cost":
         return one.cost
     return Decimal(one.requests if measure == "requests" else one.input_tokens + one.output_tokens)

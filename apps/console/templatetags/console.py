@@ -6,6 +6,7 @@ Knows how values are written for people. Must never query.
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -32,8 +33,8 @@ def once() -> SafeString:
 @register.inclusion_tag("console/parts/field.html")
 def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str, Any]:
     """Write a labelled field: `kind` (text, password, email, number, date, textarea, select, checkbox), `help`,
-    `choices` as pairs of value and words, and attributes (`required`, `autocomplete`, `placeholder`, `maxlength`,
-    `rows`, `inputmode`, `autofocus`).
+    `choices` as pairs of value and words, `id_suffix` where a page has the field twice, and attributes (`required`,
+    `autocomplete`, `placeholder`, `maxlength`, `rows`, `inputmode`, `autofocus`).
 
     The value is what was sent, else `value`.
     """
@@ -43,7 +44,7 @@ def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str,
         "kind": "text",
         **options,
         "name": name,
-        "id": f"field-{name.replace('.', '-')}",
+        "id": "-".join(filter(None, ("field", name.replace(".", "-"), options.get("id_suffix", "")))),
         "label": label,
         "value": options.get("value", "") if sent is None else sent,
         "error": form.errors.get(name, ""),
@@ -62,12 +63,6 @@ def usd(value: Decimal | None) -> str:
 
 
 @register.filter
-def amount(value: Decimal | None) -> str:
-    """Write an amount of USD as a field takes it: `12.5`."""
-    return "" if value is None else plain(value)
-
-
-@register.filter
 def cents(value: Decimal | None) -> str:
     """Write an amount of USD rounded to cents; less than a cent as `<$0.01`."""
     if value is None:
@@ -75,6 +70,24 @@ def cents(value: Decimal | None) -> str:
     if 0 < value < _CENT:
         return "<$0.01"
     return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
+
+
+@register.filter
+def amount(value: Decimal | str | None) -> str:
+    """Write an amount of USD as a field takes it: `12.5`."""
+    return "" if value is None or isinstance(value, str) else plain(value)
+
+
+@register.filter
+def day(moment: datetime | None) -> str:
+    """Write the day of a moment (UTC) as a field for dates holds it."""
+    return moment.astimezone(UTC).date().isoformat() if moment else ""
+
+
+@register.filter
+def is_past(moment: datetime) -> bool:
+    """Tell whether a moment is past."""
+    return moment <= datetime.now(UTC)
 
 
 @register.filter
@@ -93,6 +106,22 @@ def seconds(milliseconds: int | None) -> str:
 def share(value: float | None) -> str:
     """Write a share of one as percent."""
     return _NOTHING if value is None else f"{value * 100:.1f} %"
+
+
+@register.filter
+def chart_rows(chart: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of the table beside a chart: for each label what each series has, the last label first."""
+    write = usd_of if chart["unit"] == "USD" else number
+    rows = [
+        {"label": label, "texts": [write(series["values"][index]) for series in chart["series"]]}
+        for index, label in enumerate(chart["labels"])
+    ]
+    return rows[::-1]
+
+
+def usd_of(value: float | None) -> str:
+    """Write USD that a chart shows, to a millionth."""
+    return _NOTHING if value is None else usd(Decimal(str(round(value, 6))))
 
 
 @register.filter

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from apps.gateway.metrics.buffer import add, labeled_child, observe
 from apps.gateway.metrics.definitions import COST, DURATION, FIRST_TOKEN, REQUESTS, TOKENS, UNPRICED
 from apps.logs.entry import Entry
+
+_listeners: list[Callable[[Entry], None]] = []
+
+
+def tell(listener: Callable[[Entry], None]) -> None:
+    """Have a listener told of every finished request of this process."""
+    _listeners.append(listener)
 
 
 def provider_label(provider_id: str) -> str:
@@ -14,6 +23,8 @@ def provider_label(provider_id: str) -> str:
 
 def record_request_metrics(entry: Entry) -> None:
     """Count a finished request."""
+    for listener in _listeners:
+        listener(entry)
     model, provider = entry.used_model, entry.used_provider
     if provider_label(provider) != provider:
         model = provider = provider_label(provider)

@@ -27,9 +27,10 @@ _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
     ("/oauth/", frozenset({JSON, FORM})),
     ("/verify-email", frozenset({FORM})),
     ("/reset-password", frozenset({FORM})),
+    ("/change-email", frozenset({FORM})),
     ("/mcp", frozenset()),
     ("/admin/", frozenset()),
-    ("/app/", frozenset({FORM, MULTIPART})),
+    ("/app/", frozenset({FORM, MULTIPART, JSON})),
 )
 _NOT_MODIFIED = 304
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})

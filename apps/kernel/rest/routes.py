@@ -77,7 +77,10 @@ class RouteTable:
         api_rows = [row for row in self.rows if row.prefix[:1] and row.prefix[0] in VERSIONS]
         self._api_paths = {f"/{row.path}" for row in api_rows if not row.has_parameters}
         self._api_patterns = [_pattern_of(row.path) for row in api_rows if row.has_parameters]
-        self._other_roots = frozenset(row.prefix[0] for row in self.rows if row.prefix) - frozenset(VERSIONS)
+        # Pages are for browsers alone: what a program asks there may still be another form of an API's path.
+        others = [row for row in self.rows if row.prefix and row.family is not Family.PAGES]
+        self._other_roots = frozenset(row.prefix[0] for row in others) - frozenset(VERSIONS)
+        self._page_roots = frozenset(row.prefix[0] for row in self.rows if row.prefix and row.family is Family.PAGES)
         self._otherwise = otherwise
         self._families = {tuple(prefix.split("/")): family for prefix, family in unknown.items()}
         for prefix, family in _families_of_prefixes(self.rows):
@@ -102,6 +105,10 @@ class RouteTable:
     def is_api_path(self, path: str) -> bool:
         """Return whether a route of a model API has the path, whatever its method."""
         return path in self._api_paths or any(pattern.fullmatch(path) for pattern in self._api_patterns)
+
+    def is_page(self, path: str) -> bool:
+        """Return whether pages are at the path, or below its first segment."""
+        return path.lstrip("/").partition("/")[0] in self._page_roots
 
     def canonical(self, path: str) -> CanonicalPath | None:
         """Return what another form of a model API's path stands for; None for any other path."""

@@ -17,7 +17,7 @@ from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
 from apps.logs.activity import ActivityScope
-from apps.logs.usage import Usage, find_usage
+from apps.logs.usage import UsageSum, find_usage
 from apps.organizations.models import Role
 
 
@@ -70,12 +70,12 @@ def statement(request: HttpRequest, workspace: Workspace, month: str) -> HttpRes
     )
 
 
-def _by_name(found: list[Usage]) -> list[Usage]:
+def _by_name(found: list[UsageSum]) -> list[UsageSum]:
     """Return the usage of a month's models, dearest first."""
-    whole: dict[str, Usage] = {}
+    whole: dict[str, UsageSum] = {}
     for one in found:
-        before = whole.get(one.name) or Usage(None, one.name, 0, 0, 0, 0, Decimal(0))
-        whole[one.name] = Usage(
+        before = whole.get(one.name) or UsageSum(None, one.name, 0, 0, 0, 0, Decimal(0))
+        whole[one.name] = UsageSum(
             None,
             one.name,
             before.requests + one.requests,

@@ -57,7 +57,7 @@ _REASONS: Final = {
 
 
 @dataclass(frozen=True)
-class Message:
+class SaidMessage:
     """Something said: by whom, and what; `pieces` are (kind, text), where kind is `text` or what else it is."""
 
     role: str
@@ -78,7 +78,7 @@ class Told:
     reason: str
     losses: list[str]
     error: Mapping[str, Any]
-    messages: list[Message] = field(default_factory=list)
+    messages: list[SaidMessage] = field(default_factory=list)
     left_out: int = 0
 
 
@@ -115,21 +115,21 @@ def _objects(value: Any) -> list[Mapping[str, Any]]:
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
-def _messages(said: Any) -> Iterator[Message]:
+def _messages(said: Any) -> Iterator[SaidMessage]:
     """Yield what was said, in OpenAI's, Anthropic's and Gemini's words alike; what is none of them as it is."""
     if isinstance(said, str):
-        yield Message("user", [("text", _short(said))])
+        yield SaidMessage("user", [("text", _short(said))])
     elif isinstance(said, list):
         for one in said:
             if isinstance(one, dict):
                 content = next((one[name] for name in ("content", "parts", "output", "arguments") if name in one), None)
                 pieces = list(_pieces(content))
                 pieces += [("tool call", _short(_text(call))) for call in one.get("tool_calls") or ()]
-                yield Message(str(one.get("role") or one.get("type") or "input"), pieces)
+                yield SaidMessage(str(one.get("role") or one.get("type") or "input"), pieces)
             else:
-                yield Message("input", [("text", _short(_text(one)))])
+                yield SaidMessage("input", [("text", _short(_text(one)))])
     elif said is not None:
-        yield Message("input", [("JSON", _short(_text(said)))])
+        yield SaidMessage("input", [("JSON", _short(_text(said)))])
 
 
 def _pieces(content: Any) -> Iterator[tuple[str, str]]:

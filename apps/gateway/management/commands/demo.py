@@ -36,6 +36,7 @@ CREDITS = Decimal(100)
 
 _TEXT = """\
 Demo account
+  console    {baseUrl}/app/
   admin      {baseUrl}/admin/
   operator   {operator[email]}  {operator[password]}
   owner      {owner[email]}  {owner[password]}
@@ -54,6 +55,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Read how to show it."""
         parser.add_argument("--json", action="store_true", help="print JSON alone")
+        parser.add_argument("--key", action="store_true", help="print the API key alone")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Make what is missing, and show it."""
@@ -62,6 +64,9 @@ class Command(BaseCommand):
         with _kept(settings.GATEWAY_HOME / "demo.json") as kept, transaction.atomic():
             kept |= _made(kept)
         shown = {"baseUrl": settings.PUBLIC_URL, **kept}
+        if options["key"]:
+            self.stdout.write(kept["apiKey"])
+            return
         self.stdout.write(json.dumps(shown) if options["json"] else _TEXT.format_map(shown))
 
 

@@ -70,7 +70,7 @@ def test_each_of_several_prompts_is_a_message() -> None:
     assert [message.parts for message in chat.messages] == [[Text(text="Hi")], [Text(text="Ho")]]
     assert {message.role for message in chat.messages} == {"user"}
     assert chat.answers == 4
-    assert read(n=3).answers == 3
+    assert (read(n=3).answers, read(prompt=["Hi", "Ho"], n=None).answers) == (3, 2)
 
 
 def test_what_chats_alone_have_is_told_and_never_taken() -> None:

@@ -1,0 +1,214 @@
+"""Model cards: the catalog as pages show it: one card a model, found by words, features and providers, and sorted.
+
+Made once for each catalog and day, so that a page costs no query. Pure but for the catalog it is given. Must never know
+who asks, nor decide which provider is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any, Final
+
+from apps.catalog import catalog_cache
+from apps.catalog.model_listing import build_entry
+from apps.catalog.offers import Catalog, CatalogModel, Offer
+from apps.kernel.money import plain
+
+# What a card can be asked to have, with its words; in the order in which it is shown.
+FEATURES: Final = {
+    "tools": "Tools",
+    "reasoning": "Reasoning",
+    "vision": "Vision",
+    "structured_outputs": "Structured outputs",
+    "json_output": "JSON mode",
+    "web_search": "Web search",
+    "prompt_cache": "Prompt cache",
+    "streaming": "Streaming",
+}
+# What models are for, with its words.
+MODES: Final = {
+    "chat": "Chat",
+    "image_generation": "Images",
+    "embedding": "Embeddings",
+    "rerank": "Reranking",
+    "audio_speech": "Speech",
+    "audio_transcription": "Transcription",
+    "moderation": "Moderation",
+}
+SORTS: Final = {"newest": "Newest", "name": "Name", "price": "Price, lowest first", "context": "Context, largest first"}
+# What a price is for, and how many of what it buys, by the names of a price card.
+_PRICES: Final = {
+    "input": ("Input", "per million"),
+    "output": ("Output", "per million"),
+    "cached_input": ("Cached input", "per million"),
+    "cache_write": ("Cache write", "per million"),
+    "image_input": ("Picture input", "per million"),
+    "image_output": ("Picture output", "per million"),
+    "audio_input": ("Sound input", "per million"),
+    "audio_output": ("Sound output", "per million"),
+    "image": ("Picture", "each"),
+    "request": ("Request", "each"),
+    "web_search": ("Web search", "each"),
+    "characters": ("Characters", "per million"),
+    "audio_minute": ("Sound", "per minute"),
+    "search_unit": ("Search unit", "each"),
+}
+_MOST_WORDS = 12
+_NEVER_LAST = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCard:
+    """A model as pages show it; prices are the cheapest provider's, in USD per million tokens, None where it has none.
+
+    `pieces` are prices that are not for tokens, in words.
+    """
+
+    model: CatalogModel
+    offers: tuple[Offer, ...]
+    description: str
+    input_price: Decimal | None
+    output_price: Decimal | None
+    pieces: tuple[str, ...]
+    is_free: bool
+    context_length: int | None
+    max_output: int | None
+    features: tuple[str, ...]
+    efforts: tuple[str, ...]
+    created: date | None
+    words: str
+
+    @property
+    def mode(self) -> str:
+        """What the model is for, in words."""
+        return MODES.get(self.model.mode, self.model.mode)
+
+    @property
+    def is_pretended(self) -> bool:
+        """Whether it is there for development alone."""
+        return all(offer.provider.facts.get("development_only") for offer in self.offers)
+
+    @property
+    def feature_words(self) -> list[str]:
+        """The features in words, but for streaming, which nearly every model has."""
+        return [FEATURES[name] for name in self.features if name != "streaming"]
+
+    @property
+    def providers(self) -> list[str]:
+        """The ids of the providers that serve it."""
+        return [offer.provider.id for offer in self.offers]
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What a visitor looks for; empty values ask for nothing."""
+
+    words: str = ""
+    mode: str = ""
+    features: tuple[str, ...] = ()
+    provider: str = ""
+    is_free: bool = False
+    sort: str = "newest"
+
+    def finds(self, card: ModelCard) -> bool:
+        """Tell whether a card is what is looked for."""
+        return (
+            all(word in card.words for word in self.words.lower().split()[:_MOST_WORDS])
+            and self.mode in ("", card.model.mode)
+            and set(self.features) <= set(card.features)
+            and (not self.provider or self.provider in card.providers)
+            and (card.is_free or not self.is_free)
+        )
+
+
+def current_cards() -> tuple[ModelCard, ...]:
+    """Return a card for each model that is served today, by name."""
+    return _cards_of(catalog_cache.current(), datetime.now(UTC).date())
+
+
+def find_card(model_id: str) -> ModelCard | None:
+    """Return a model's card, by its id or an alias; None for none that is served."""
+    catalog = catalog_cache.current()
+    wanted = catalog.aliases.get(model_id, model_id)
+    return next((card for card in current_cards() if card.model.id == wanted), None)
+
+
+def search(cards: Iterable[ModelCard], wanted: Search) -> list[ModelCard]:
+    """Return the cards that are looked for, in the order that is asked for."""
+    found = [card for card in cards if wanted.finds(card)]
+    if wanted.sort == "name":
+        return found
+    if wanted.sort == "price":
+        return sorted(found, key=_price_of)
+    if wanted.sort == "context":
+        return sorted(found, key=lambda card: -(card.context_length or 0))
+    return sorted(found, key=lambda card: (not card.is_pretended, card.created or date.min), reverse=True)
+
+
+def price_rows(offer: Offer) -> list[tuple[str, Decimal, str]]:
+    """Return what an offer is paid by: what it is for, USD, and for how much of it."""
+    stated: Mapping[str, Any] = {name: getattr(offer.prices, name) for name in _PRICES}
+    return [(_PRICES[name][0], price, _PRICES[name][1]) for name, price in stated.items() if price is not None]
+
+
+@lru_cache(maxsize=2)
+def _cards_of(catalog: Catalog, today: date) -> tuple[ModelCard, ...]:
+    cards = [
+        _card_of(model, live)
+        for model in catalog.models.values()
+        if (live := tuple(offer for offer in model.offers if offer.is_live(today)))
+    ]
+    return tuple(sorted(cards, key=lambda card: (card.model.name.lower(), card.model.id)))
+
+
+def _card_of(model: CatalogModel, offers: tuple[Offer, ...]) -> ModelCard:
+    entry = build_entry(model, offers)
+    has_output = any(offer.prices.output is not None for offer in offers)
+    has_tokens = has_output or any(offer.prices.input is not None for offer in offers)
+    prompt, completion = (Decimal(entry["pricing"][name]) * 1_000_000 for name in ("prompt", "completion"))
+    names = (model.id, model.name, model.owned_by, model.family, *model.aliases)
+    served = tuple(name for offer in offers for name in (offer.provider.id, offer.provider.name))
+    return ModelCard(
+        model=model,
+        offers=tuple(sorted(offers, key=lambda offer: _sum_of(offer))),
+        description=entry["description"],
+        input_price=prompt if has_tokens else None,
+        output_price=completion if has_output else None,
+        pieces=() if has_tokens else _pieces_of(offers),
+        is_free=entry["free"],
+        context_length=entry["context_length"] or None,
+        max_output=entry["top_provider"]["max_completion_tokens"],
+        features=tuple(name for name in FEATURES if any(getattr(offer, name) for offer in offers)),
+        efforts=_efforts_of(offers),
+        created=datetime.fromtimestamp(model.created, UTC).date() if model.created else None,
+        words=" ".join((*names, *served, entry["description"])).lower(),
+    )
+
+
+def _pieces_of(offers: Sequence[Offer]) -> tuple[str, ...]:
+    rows = price_rows(min(offers, key=_sum_of))
+    return tuple(f"${plain(price)} {words}" for _, price, words in rows if price)[:2]
+
+
+def _efforts_of(offers: Sequence[Offer]) -> tuple[str, ...]:
+    """Return the efforts of reasoning that a provider is known to tell apart; the usual ones where none says."""
+    if not any(offer.reasoning for offer in offers):
+        return ()
+    stated = [tuple(offer.facts.get("reasoning_efforts", ())) for offer in offers]
+    return max(stated, key=len) or ("low", "medium", "high")
+
+
+def _sum_of(offer: Offer) -> Decimal:
+    if offer.prices.unpriced:
+        return Decimal(_NEVER_LAST)
+    return sum((price for _, price, _ in price_rows(offer)[:2]), Decimal(0))
+
+
+def _price_of(card: ModelCard) -> Decimal:
+    if card.input_price is None:
+        return Decimal(_NEVER_LAST)
+    return card.input_price + (card.output_price or Decimal(0))

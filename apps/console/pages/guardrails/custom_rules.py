@@ -1,0 +1,143 @@
+"""Rules of one's own: list, add, change, remove; a form of its own for each type."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import path
+
+from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.pages.guardrails.frame import back_to, guarded_page, show_tab
+from apps.console.workspace import Workspace
+from apps.guardrails import actions
+from apps.guardrails.access import access_custom_rule
+from apps.guardrails.configuration.load_config import list_custom_rules
+from apps.guardrails.custom.topic_restriction import name_of
+from apps.guardrails.matching.stemming import LANGUAGES
+from apps.guardrails.models import Action, CustomRule
+from apps.guardrails.serializers import CustomRuleChangesShape, NewCustomRuleShape
+from apps.kernel.errors import NotFound
+
+TYPES: Final = {
+    "blocked_terms": "Blocked terms",
+    "custom_regex": "Regular expression",
+    "topic_restriction": "Topics",
+}
+# Of each type: the fields of its configuration, and how a form writes each: lines of texts, a flag, a text.
+_FIELDS: Final[dict[str, dict[str, str]]] = {
+    "blocked_terms": {"terms": "lines", "matchType": "text", "caseSensitive": "flag"},
+    "custom_regex": {"pattern": "text"},
+    "topic_restriction": {"blockedTopics": "lines", "allowedTopics": "lines", "language": "text"},
+}
+MATCHES: Final = (("contains", "Anywhere in the text"), ("exact", "As whole words"), ("regex", "As expressions"))
+
+
+@guarded_page()
+def custom_rules(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """List the organization's own rules, in the order in which they are looked at."""
+    rules = [(rule, TYPES.get(rule.type, rule.type)) for rule in list_custom_rules(workspace.organization.id)]
+    return show_tab(request, "custom_rules", workspace, tab="custom_rules", rules=rules, types=TYPES.items())
+
+
+@guarded_page("GET", "POST")
+def new_rule(request: HttpRequest, workspace: Workspace, kind: str) -> HttpResponse:
+    """Add a rule of a type."""
+    if kind not in TYPES:
+        raise NotFound("There is no such type of rule")
+    form = Form()
+    if request.method == "POST":
+
+        def create() -> dict[str, str]:
+            fields = read_form(request, NewCustomRuleShape, type=kind, config=_config(request.POST, kind))
+            return {"name": actions.create_rule(organization=workspace.organization, **fields).name}
+
+        made, form = attempt(request, lambda: do_once(request, workspace.user, create))
+        if made is not None:
+            messages.success(request, f"The rule {made['name']} was added.")
+            return back_to("custom_rules", workspace)
+    return _form(request, workspace, kind, form, None)
+
+
+@guarded_page("GET", "POST")
+def one_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> HttpResponse:
+    """Change a rule."""
+    rule = access_custom_rule(workspace.user, str(workspace.organization.id), rule_id)
+    form = Form()
+    if request.method == "POST":
+        changed, form = attempt(
+            request,
+            lambda: actions.change_rule(
+                rule=rule,
+                changes=read_form(request, CustomRuleChangesShape, config=_changed(rule, request.POST)),
+            ),
+        )
+        if changed is not None:
+            messages.success(request, f"The rule {changed.name} was saved.")
+            return back_to("custom_rules", workspace)
+    return _form(request, workspace, rule.type, form, rule)
+
+
+@guarded_page("POST")
+def delete_rule(request: HttpRequest, workspace: Workspace, rule_id: str) -> HttpResponse:
+    """Remove a rule; what it found stays."""
+    rule = access_custom_rule(workspace.user, str(workspace.organization.id), rule_id)
+    actions.delete_rule(rule=rule)
+    messages.success(request, f"The rule {rule.name} was removed.")
+    return back_to("custom_rules", workspace)
+
+
+def _config(said: QueryDict, kind: str) -> dict[str, Any]:
+    """Return the configuration that a form of this type stands for."""
+    config: dict[str, Any] = {}
+    for name, how in _FIELDS[kind].items():
+        text = (said.getlist(name) or [""])[-1]
+        if how == "lines":
+            config[name] = [line.strip() for line in text.splitlines() if line.strip()]
+        elif how == "flag":
+            config[name] = text == "true"
+        elif text:
+            config[name] = text
+    return config
+
+
+def _changed(rule: CustomRule, said: QueryDict) -> dict[str, Any]:
+    """Return a rule's configuration with what a form says of it; synonyms of topics that are left stay."""
+    config = _config(said, rule.type)
+    if rule.type == "topic_restriction":
+        names = {name_of(topic) for topics in (config["blockedTopics"], config["allowedTopics"]) for topic in topics}
+        config["synonyms"] = {name: words for name, words in rule.config.get("synonyms", {}).items() if name in names}
+    return config
+
+
+def _form(request: HttpRequest, workspace: Workspace, kind: str, form: Form, rule: CustomRule | None) -> HttpResponse:
+    config = {} if rule is None else rule.config
+    shown = {
+        name: "\n".join(map(str, config.get(name, []))) if how == "lines" else config.get(name, "")
+        for name, how in _FIELDS[kind].items()
+    }
+    return show_tab(
+        request,
+        "rule_form",
+        workspace,
+        tab="custom_rules",
+        status=form.status,
+        form=form,
+        rule=rule,
+        kind=kind,
+        kind_words=TYPES[kind],
+        config=shown,
+        actions=Action.choices,
+        matches=MATCHES,
+        languages=[(one, one.title()) for one in LANGUAGES],
+    )
+
+
+_HERE = "o/<str:organization_id>/guardrails/rules"
+PATHS = [
+    path(_HERE, custom_rules, name="custom_rules"),
+    path(f"{_HERE}/new/<str:kind>", new_rule, name="new_rule"),
+    path(f"{_HERE}/<str:rule_id>", one_rule, name="one_rule"),
+    path(f"{_HERE}/<str:rule_id>/delete", delete_rule, name="delete_rule"),
+]

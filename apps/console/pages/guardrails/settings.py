@@ -1,0 +1,90 @@
+"""What is in force: on or off, each system rule with its action, files, answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+from apps.console.forms import Form, attempt, read_form
+from apps.console.pages.guardrails.frame import back_to, guarded_page, show_tab
+from apps.console.workspace import Workspace
+from apps.guardrails import actions
+from apps.guardrails.configuration.load_config import system_rule_states
+from apps.guardrails.models import Action, GuardrailConfig
+from apps.guardrails.rule_thread import loaded_rules
+from apps.guardrails.rules import PII_RULE
+from apps.guardrails.serializers import GuardrailChangesShape
+
+_FLAGS = {"true": True, "false": False}
+
+
+@guarded_page("GET", "POST")
+def guardrails(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Show what is in force, and change it."""
+    form = Form()
+    if request.method == "POST":
+        changed, form = attempt(
+            request,
+            lambda: actions.change_config(
+                organization=workspace.organization,
+                changes=read_form(request, GuardrailChangesShape, **_given(request)),
+            ),
+        )
+        if changed is not None:
+            messages.success(request, "Saved; requests to come are held against it within a second.")
+            return back_to("guardrails", workspace)
+    row = GuardrailConfig.objects.filter(organization=workspace.organization).first()
+    shown = row or GuardrailConfig()
+    states = system_rule_states(shown)
+    if shown.pii_action is not None:
+        states[PII_RULE] = {**states[PII_RULE], "action": shown.pii_action}
+    return show_tab(
+        request,
+        "settings",
+        workspace,
+        tab="guardrails",
+        status=form.status,
+        form=form,
+        config=shown,
+        is_configured=row is not None,
+        rules=[(rule, states[name]) for name, rule in loaded_rules().items()],
+        actions=Action.choices,
+        types="\n".join(shown.allowed_file_types),
+    )
+
+
+@guarded_page("POST")
+def reset(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Return everything to its defaults; rules of one's own stay."""
+    actions.reset_config(organization=workspace.organization)
+    messages.success(request, "Everything is as it was at first; your own rules are as they were.")
+    return back_to("guardrails", workspace)
+
+
+def _given(request: HttpRequest) -> dict[str, Any]:
+    """Return the fields that a form cannot write as JSON: rules by name, a number that need not be whole."""
+    rules: dict[str, dict[str, Any]] = {}
+    for name, values in request.POST.lists():
+        prefix, _, rest = name.partition(".")
+        rule, _, field = rest.rpartition(".")
+        if prefix == "rule" and rule:
+            rules.setdefault(rule, {})[field] = values[-1] if field == "action" else _FLAGS.get(values[-1], values[-1])
+    given: dict[str, Any] = {"systemRules": rules} if rules else {}
+    if "maxFileSizeMb" in request.POST:
+        try:
+            given["maxFileSizeMb"] = float(request.POST["maxFileSizeMb"])
+        except ValueError:
+            given["maxFileSizeMb"] = request.POST["maxFileSizeMb"]
+    if "allowedFileTypes" in request.POST:
+        given["allowedFileTypes"] = request.POST["allowedFileTypes"].split()
+    return given
+
+
+_HERE = "o/<str:organization_id>/guardrails"
+PATHS = [
+    path(_HERE, guardrails, name="guardrails"),
+    path(f"{_HERE}/reset", reset, name="reset_guardrails"),
+]

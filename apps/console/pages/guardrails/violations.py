@@ -1,0 +1,70 @@
+"""Violations: what rules found in requests, with filters and counts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.urls import path
+from django.utils import timezone
+
+from apps.console.forms import Form, read_query, refused
+from apps.console.pages.guardrails.frame import guarded_page, show_tab
+from apps.console.workspace import Workspace
+from apps.guardrails.configuration.load_config import list_custom_rules
+from apps.guardrails.models import Violation
+from apps.guardrails.rule_thread import loaded_rules
+from apps.guardrails.search import ViolationCursor, count_since, find_page
+from apps.guardrails.serializers import ViolationsQuery, filters_of
+from apps.kernel.errors import ApiError
+
+# Days that the counts above the list look back.
+DAYS = 7
+
+
+@guarded_page()
+def violations(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """List violations, newest first, those that the filters leave."""
+    organization_id = workspace.organization.id
+    rows: list[Violation] = []
+    form, following = Form(_said(request.GET)), ""
+    try:
+        query = read_query(request, ViolationsQuery)
+        limit = query["limit"]
+        found = find_page(organization_id, filters_of(query), count=limit + 1, after=query.get("cursor"))
+        rows = found[:limit]
+        if len(found) > limit:
+            following = _query_with(request.GET, cursor=ViolationCursor.of(rows[-1]).write())
+    except ApiError as error:
+        form = refused(request.GET, error)
+    rules = [("", "Any"), *((rule.rule_id, rule.name) for rule in loaded_rules().values())]
+    return show_tab(
+        request,
+        "violations",
+        workspace,
+        tab="violations",
+        status=form.status,
+        form=form,
+        rows=rows,
+        following=following,
+        is_first=not request.GET.get("cursor"),
+        newest=_query_with(request.GET),
+        counts=count_since(organization_id, timezone.now() - timedelta(days=DAYS)),
+        days=DAYS,
+        taken=[("", "Enforced"), *Violation.ActionTaken.choices],
+        rules=[*rules, *((str(rule.id), rule.name) for rule in list_custom_rules(organization_id))],
+    )
+
+
+def _said(said: QueryDict) -> dict[str, Any]:
+    return {name: value for name, value in said.items() if str(value).strip() and name != "cursor"}
+
+
+def _query_with(said: QueryDict, **changes: str) -> str:
+    query = QueryDict(mutable=True)
+    query.update({**_said(said), **changes})
+    return query.urlencode()
+
+
+PATHS = [path("o/<str:organization_id>/guardrails/violations", violations, name="violations")]

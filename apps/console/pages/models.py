@@ -1,0 +1,155 @@
+"""The public catalogue: every model with prices, features and providers, and a page for each.
+
+Works by the query string alone, and costs no query of the database. Must never know who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+
+from apps.catalog.offers import Offer
+from apps.console.model_cards import (
+    FEATURES,
+    MODES,
+    SORTS,
+    ModelCard,
+    Search,
+    current_cards,
+    find_card,
+    price_rows,
+    search,
+)
+from apps.console.rendering import show
+from apps.console.snippets import snippets_for
+from apps.console.visit import public_page
+from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
+from apps.kernel.errors import NotFound
+from apps.kernel.rest.error_pages import show_error
+
+PAGE_SIZE: Final = 50
+# Characters of a value of the query that is looked at; pages that there can be.
+_MOST, _MOST_PAGES = 100, 1_000
+
+
+@public_page()
+def models(request: HttpRequest) -> HttpResponse:
+    """Show the models that the query asks for: `q`, `mode`, `feature` (several), `provider`, `free`, `sort`, `page`."""
+    wanted = _read(request)
+    cards = current_cards()
+    found = search(cards, wanted)
+    last = max(1, -(-len(found) // PAGE_SIZE))
+    stated = request.GET.get("page", "1")
+    page = min(max(1, int(stated) if stated.isdecimal() and len(stated) < len(str(_MOST_PAGES)) else 1), last)
+    start = (page - 1) * PAGE_SIZE
+    providers = {offer.provider.id: offer.provider.name for card in cards for offer in card.offers}
+    return show(
+        request,
+        "models",
+        open_page="models",
+        wanted=wanted,
+        rows=[{"card": card, "uptime": _uptime(card.offers)} for card in found[start : start + PAGE_SIZE]],
+        count=len(found),
+        total=len(cards),
+        modes=[("", "All kinds"), *MODES.items()],
+        features=[(name, words, name in wanted.features) for name, words in FEATURES.items()],
+        providers=[("", "All providers"), *sorted(providers.items(), key=lambda one: one[1].lower())],
+        sorts=list(SORTS.items()),
+        page=page,
+        last=last,
+        before=_address(wanted, page - 1) if page > 1 else "",
+        after=_address(wanted, page + 1) if page < last else "",
+    )
+
+
+@public_page()
+def model(request: HttpRequest, model_id: str) -> HttpResponse:
+    """Show one model: what it can do, who serves it at which price, and how it is asked."""
+    card = find_card(model_id[:255])
+    if card is None:
+        # Programs read other words at this path.
+        return show_error(request, NotFound("There is no such model, or nobody serves it any more"))
+    return show(
+        request,
+        "model",
+        open_page="models",
+        card=card,
+        offers=[_offer(offer) for offer in card.offers],
+        snippets=snippets_for(card.model.mode, card.model.id, settings.PUBLIC_URL),
+        facts=_facts(card),
+        is_talking=card.model.mode in {"chat", "image_generation"},
+    )
+
+
+def _read(request: HttpRequest) -> Search:
+    said = request.GET
+    sort = said.get("sort", "")
+    mode = said.get("mode", "")
+    return Search(
+        words=said.get("q", "")[:_MOST].strip(),
+        mode=mode if mode in MODES else "",
+        features=tuple(name for name in FEATURES if name in said.getlist("feature")[: len(FEATURES)]),
+        provider=said.get("provider", "")[:_MOST],
+        is_free=said.get("free") == "true",
+        sort=sort if sort in SORTS else "newest",
+    )
+
+
+def _address(wanted: Search, page: int) -> str:
+    """Return the query that leads to another page of the same search."""
+    said: dict[str, Any] = {"q": wanted.words, "mode": wanted.mode, "provider": wanted.provider, "sort": wanted.sort}
+    said["free"] = "true" if wanted.is_free else ""
+    stated = {name: value for name, value in said.items() if value}
+    return "?" + urlencode({**stated, "feature": wanted.features, "page": page}, doseq=True)
+
+
+def _offer(offer: Offer) -> Mapping[str, Any]:
+    stats = CIRCUIT_BREAKERS.stats(f"{offer.provider.id}/{offer.model_id}")
+    return {
+        "provider": offer.provider.name,
+        "id": offer.provider.id,
+        "name": offer.model_name,
+        "prices": [(words, price, unit) for words, price, unit in price_rows(offer)],
+        "tiers": offer.prices.tiers,
+        "context": offer.context_length,
+        "max_output": offer.max_output,
+        "features": [words for name, words in FEATURES.items() if getattr(offer, name)],
+        "stability": offer.stability,
+        "deprecated_at": offer.deprecated_at,
+        "deactivated_at": offer.deactivated_at,
+        # Without requests there is nothing to tell.
+        "stats": stats if stats.requests else None,
+        "is_open": stats.open,
+    }
+
+
+def _uptime(offers: tuple[Offer, ...]) -> Decimal | float | None:
+    """Return the best uptime of the last five minutes, as a share; None where nobody asked."""
+    known = [CIRCUIT_BREAKERS.stats(f"{offer.provider.id}/{offer.model_id}") for offer in offers]
+    seen = [stats.uptime / 100 for stats in known if stats.requests]
+    return max(seen) if seen else None
+
+
+def _facts(card: ModelCard) -> list[tuple[str, str]]:
+    found = card.model
+    facts = [
+        ("Kind", card.mode),
+        ("Made by", found.owned_by),
+        ("Family", found.family),
+        ("Reads", ", ".join(found.input_modalities)),
+        ("Writes", ", ".join(found.output_modalities)),
+        ("Context", f"{card.context_length:,} tokens" if card.context_length else ""),
+        ("Longest answer", f"{card.max_output:,} tokens" if card.max_output else ""),
+        ("Features", ", ".join(card.feature_words)),
+        ("Reasoning efforts", ", ".join(card.efforts)),
+        ("Released", card.created.isoformat() if card.created else ""),
+        ("Also called", ", ".join(found.aliases)),
+        ("Deprecated", found.deprecated_at.isoformat() if found.deprecated_at else ""),
+        ("Ends", found.deactivated_at.isoformat() if found.deactivated_at else ""),
+    ]
+    return [(name, value) for name, value in facts if value]

@@ -1,0 +1,88 @@
+"""Snippets: the same request as curl, Python and JavaScript, to be copied from a page.
+
+Knows how each writes a request. Must never hold a key: each reads it from the environment.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, NamedTuple
+
+# What is asked for by the kind of model: path and body, but for the model.
+_BODIES: Final[dict[str, tuple[str, dict[str, Any]]]] = {
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hello!"}]}),
+    "image_generation": ("/v1/images/generations", {"prompt": "A lighthouse at dusk"}),
+    "embedding": ("/v1/embeddings", {"input": "The quick brown fox"}),
+    "rerank": ("/v1/rerank", {"query": "capital of France", "documents": ["Paris", "Rome"]}),
+    "moderation": ("/v1/moderations", {"input": "A text to judge"}),
+    "audio_speech": ("/v1/audio/speech", {"input": "Hello!", "voice": "alloy"}),
+}
+
+
+class Snippet(NamedTuple):
+    """A snippet: its language, and its text."""
+
+    language: str
+    text: str
+
+
+def snippets_for(mode: str, model: str, base_url: str) -> list[Snippet]:
+    """Return how a model of a kind is asked, in each language."""
+    if mode == "audio_transcription":
+        return [_transcription(model, base_url)]
+    path, fields = _BODIES.get(mode, _BODIES["chat"])
+    body = {"model": model, **fields}
+    snippets = [
+        Snippet("curl", _curl(base_url + path, body)),
+        Snippet("Python", _python(base_url + path, body)),
+        Snippet("JavaScript", _javascript(base_url + path, body)),
+    ]
+    if mode == "chat":
+        snippets.insert(1, Snippet("Python (openai)", _openai(base_url, body)))
+        claude = {"model": model, "max_tokens": 1024, "messages": fields["messages"]}
+        snippets.append(Snippet("curl, Anthropic's format", _curl(f"{base_url}/v1/messages", claude)))
+        responses = {"model": model, "input": "Hello!"}
+        snippets.append(Snippet("curl, Responses", _curl(f"{base_url}/v1/responses", responses)))
+    return snippets
+
+
+def _curl(url: str, body: dict[str, Any]) -> str:
+    text = json.dumps(body, ensure_ascii=False).replace("'", "'\\''")
+    return (
+        f'curl {url} \\\n  -H "Authorization: Bearer $GATEWAY_API_KEY" \\\n'
+        f"  -H \"Content-Type: application/json\" \\\n  -d '{text}'"
+    )
+
+
+def _python(url: str, body: dict[str, Any]) -> str:
+    return (
+        "import os\nimport requests\n\nanswer = requests.post(\n"
+        f'    "{url}",\n    headers={{"Authorization": f"Bearer {{os.environ[\'GATEWAY_API_KEY\']}}"}},\n'
+        f"    json={body!r},\n    timeout=120,\n)\nanswer.raise_for_status()\nprint(answer.json())"
+    )
+
+
+def _openai(base_url: str, body: dict[str, Any]) -> str:
+    return (
+        "import os\nfrom openai import OpenAI\n\n"
+        f'client = OpenAI(base_url="{base_url}/v1", api_key=os.environ["GATEWAY_API_KEY"])\n'
+        f'answer = client.chat.completions.create(model="{body["model"]}", messages={body["messages"]!r})\n'
+        "print(answer.choices[0].message.content)"
+    )
+
+
+def _javascript(url: str, body: dict[str, Any]) -> str:
+    text = json.dumps(body, indent=2, ensure_ascii=False).replace("\n", "\n  ")
+    return (
+        f'const answer = await fetch("{url}", {{\n  method: "POST",\n'
+        '  headers: { Authorization: `Bearer ${process.env.GATEWAY_API_KEY}`, "Content-Type": "application/json" },\n'
+        f"  body: JSON.stringify({text}),\n}});\nconsole.log(await answer.json());"
+    )
+
+
+def _transcription(model: str, base_url: str) -> Snippet:
+    return Snippet(
+        "curl",
+        f'curl {base_url}/v1/audio/transcriptions \\\n  -H "Authorization: Bearer $GATEWAY_API_KEY" \\\n'
+        f"  -F model={model} -F file=@speech.mp3",
+    )

@@ -1,0 +1,123 @@
+"""The entrance: how people get in, by API and by page alike; tries are counted before anything is looked at.
+
+Knows what is counted against whom, and in which order things are asked. Must never begin a session, nor know HTTP.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from django.core import signing
+
+from apps.kernel.errors import InvalidRequest, NotFound, Unauthenticated
+from apps.organizations import account_actions, actions, attempt_rate_limiter, invitations, step_up
+from apps.organizations.access import identify, require, require_verified
+from apps.organizations.models import Invitation, Membership, Organization, Role, User
+from apps.organizations.passkeys import Answered
+
+# How long somebody whose password was right may take for their second factor, where the two are asked one by one.
+SECOND_STEP_LASTS: Final = timedelta(minutes=5)
+_SECOND_STEP: Final = "organizations.second-step"
+
+
+def sign_up(*, address: str, **fields: Any) -> User:
+    """Create an account as `actions.sign_up` does. Raises as it does, and RateLimited."""
+    attempt_rate_limiter.count_attempt(
+        (attempt_rate_limiter.SIGN_UP_PER_ADDRESS, address),
+        (attempt_rate_limiter.SIGN_UP_PER_ACCOUNT, User.normalize_username(fields["email"])),
+    )
+    return actions.sign_up(**fields)
+
+
+def check_password(*, email: str, password: str, address: str) -> User:
+    """Return whose password it is: the first step of signing in. Raises Unauthenticated, RateLimited."""
+    attempt_rate_limiter.count_sign_in(User.normalize_username(email), address)
+    return actions.sign_in(email=email, password=password)
+
+
+def check_second_factor(user: User, *, code: str | None, passkey: Answered | None, address: str) -> None:
+    """See that somebody whose password was right has their second factor, where they have one: the last step.
+
+    Raises as `step_up.require_second_factor` does.
+    """
+    step_up.require_second_factor(user=user, code=code, passkey=passkey)
+    attempt_rate_limiter.remember_address(user.email, address)
+
+
+def second_step_token(user: User) -> str:
+    """Return what says, for a few minutes, that a user's password was right: a page asks for the rest after it."""
+    return signing.dumps([str(user.pk), signing.Signer().signature(user.password)], salt=_SECOND_STEP)
+
+
+def find_second_step(token: str) -> User:
+    """Return whose password was right. Raises Unauthenticated for a token that is none, or is too old."""
+    try:
+        identifier, proved = signing.loads(token, salt=_SECOND_STEP, max_age=SECOND_STEP_LASTS)
+    except (signing.BadSignature, ValueError, TypeError):
+        identifier, proved = None, ""
+    user = User.objects.filter(pk=identifier, is_active=True).first() if identifier else None
+    if user is None or signing.Signer().signature(user.password) != proved:
+        raise Unauthenticated("That took too long; sign in again", code="second_step_expired")
+    return user
+
+
+def request_password_reset(*, email: str, address: str) -> None:
+    """Send a token to an address if an account has it. Raises RateLimited."""
+    attempt_rate_limiter.count_attempt(
+        (attempt_rate_limiter.RESET_PER_ADDRESS, address),
+        (attempt_rate_limiter.RESET_PER_ACCOUNT, User.normalize_username(email)),
+    )
+    actions.want_password_reset(email=email)
+
+
+def send_verification(user: User) -> None:
+    """Send another message that lets a user confirm their address. Raises RateLimited."""
+    attempt_rate_limiter.count_attempt((attempt_rate_limiter.MESSAGES_PER_USER, str(user.id)))
+    actions.want_verification(user=user)
+
+
+def request_email_change(*, user: User, email: str) -> None:
+    """Send a message to the address that a user wants; it counts once it is confirmed.
+
+    The caller has seen proof of who asks. Raises InvalidRequest for the address that the user has, RateLimited.
+    """
+    wanted = User.normalize_username(email)
+    if wanted == user.email:
+        raise InvalidRequest("This is your address already", param="newEmail")
+    attempt_rate_limiter.count_attempt(
+        (attempt_rate_limiter.MESSAGES_PER_USER, str(user.id)),
+        (attempt_rate_limiter.RESET_PER_ACCOUNT, wanted),
+    )
+    account_actions.want_email_change(user=user, email=wanted)
+
+
+def invite_member(*, by: User, own_role: Role, organization: Organization, email: str, role: Role) -> Invitation:
+    """Invite an address into an organization, up to one's own role. Raises Forbidden, InvalidRequest, RateLimited."""
+    require_verified(by)
+    require(own_role, role)
+    attempt_rate_limiter.count_attempt(
+        (attempt_rate_limiter.INVITATIONS_PER_ORGANIZATION, str(organization.id)),
+        (attempt_rate_limiter.INVITATIONS_PER_ACCOUNT, email.lower()),
+    )
+    return invitations.invite(organization=organization, by=by, email=email, role=role)
+
+
+def find_invitation(organization: Organization, identifier: str) -> Invitation:
+    """Return an open invitation of an organization. Raises NotFound."""
+    wanted = identify(identifier, invitations.NO_INVITATION)
+    found = invitations.waiting(organization).filter(pk=wanted).first()
+    if found is None:
+        raise NotFound(invitations.NO_INVITATION)
+    return found
+
+
+def accept_invitation(*, user: User, organization_id: str, identifier: str) -> Membership | None:
+    """Make a user the member that an invitation to their own, confirmed address says. Raises NotFound, Forbidden."""
+    require_verified(user)
+    wanted = identify(identifier, invitations.NO_INVITATION)
+    owner = identify(organization_id, invitations.NO_INVITATION)
+    found = invitations.waiting().filter(pk=wanted, organization_id=owner).first()
+    if found is None:
+        raise NotFound(invitations.NO_INVITATION)
+    return invitations.accept(invitation=found, user=user)

@@ -1,0 +1,32 @@
+"""First steps: what the terminal is told last, once the server is ready: where to go, and with which key.
+
+Knows what `manage.py demo` keeps in the home of a server in development. Must never know Django.
+"""
+
+from __future__ import annotations
+
+import json
+
+from gateway_project.server_config import ServerConfig
+
+
+def first_steps(config: ServerConfig) -> list[str]:
+    """Return the lines; none in production, whose addresses and keys are nobody's to print."""
+    if config.mode != "development":
+        return []
+    lines = [
+        f"  start page  {config.url}/",
+        f"  console     {config.url}/app/",
+        f"  admin       {config.url}/admin/",
+        f"  docs        {config.url}/docs/api",
+    ]
+    try:
+        kept = json.loads((config.data_directory / "demo.json").read_text())
+        lines += [
+            f"  sign in as  {kept['owner']['email']}  {kept['owner']['password']}",
+            f"  operator    {kept['operator']['email']}  {kept['operator']['password']}",
+            f"  API key     {kept['apiKey']}",
+        ]
+    except (OSError, ValueError, KeyError, TypeError):
+        lines.append("  demo key    python manage.py demo")
+    return lines

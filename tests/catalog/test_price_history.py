@@ -1,0 +1,124 @@
+"""Price history: every change of a price is kept with who made it, and what a load would change can be seen first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import DatabaseError, transaction
+from django.test import Client
+from django.urls import reverse
+
+from apps.catalog import load as loader
+from apps.catalog.catalog_reader import read_catalog
+from apps.catalog.load import find_differences, load
+from apps.catalog.models import ModelProvider, PriceChange
+from apps.catalog.price_history import history_of, steps_of
+from apps.organizations.actions import create_operator
+from tests.catalog.conftest import edit
+from tests.support.cast import PASSWORD
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def mapping(loaded: None) -> ModelProvider:
+    """A mapping of a data file with a price for input."""
+    row = ModelProvider.objects.filter(prices__input="0.05").first()
+    assert isinstance(row, ModelProvider)
+    return row
+
+
+def dearer(folder: Path, mapping: ModelProvider) -> None:
+    """Double the input price of a mapping in its file."""
+    path = folder / "providers" / f"{mapping.provider_id}.toml"
+    head, found, rest = path.read_text().partition(f'id = "{mapping.model_id}"\n')
+    path.write_text(head + found + rest.replace("input = 0.05", "input = 0.10", 1))
+
+
+def steps(row: ModelProvider) -> list[tuple[str, str | None, str | None, str]]:
+    """Return what changed of a mapping's prices, newest first."""
+    return [(*step, change.author) for change in history_of(row, 10) for step in steps_of(change)]
+
+
+def test_a_load_keeps_what_a_price_was(mapping: ModelProvider, folder: Path) -> None:
+    before = PriceChange.objects.count()
+    load(folder)
+    assert PriceChange.objects.count() == before, "nothing has changed"
+    dearer(folder, mapping)
+    load(folder)
+    assert PriceChange.objects.count() == before + 1
+    assert steps(mapping)[0] == ("input", "0.05", "0.10", "load_catalog")
+
+
+def test_a_difference_is_printed_and_nothing_is_done(
+    mapping: ModelProvider, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    assert find_differences(folder) == []
+    dearer(folder, mapping)
+    rows = list(ModelProvider.objects.order_by("pk").values())
+    changes = PriceChange.objects.count()
+    [line] = find_differences(folder)
+    assert line.startswith(f"~ mapping {mapping}: prices ")
+    assert '"input": "0.05"' in line
+    assert '"input": "0.10"' in line
+    call_command("load_catalog", diff=True)
+    assert capsys.readouterr().out == "The tables say what the files say.\n"
+    monkeypatch.setattr(loader.find_differences, "__defaults__", (folder, None))
+    with pytest.raises(SystemExit) as ended:
+        call_command("load_catalog", diff=True)
+    assert (ended.value.code, capsys.readouterr().out) == (1, f"{line}\n")
+    assert list(ModelProvider.objects.order_by("pk").values()) == rows
+    assert PriceChange.objects.count() == changes
+
+
+def test_added_and_withdrawn_rows_are_told(mapping: ModelProvider, folder: Path) -> None:
+    edit(folder / "providers" / f"{mapping.provider_id}.toml", f'id = "{mapping.model_id}"', 'id = "other-model"')
+    edit(
+        folder / "families" / f"{mapping.model.family}.toml",
+        "[[models]]",
+        '[[models]]\nid = "other-model"\nname = "Other"\ninput_modalities = ["text"]\noutput_modalities = ["text"]\n'
+        "\n[[models]]",
+    )
+    assert find_differences(folder) == [
+        f"+ mapping {mapping.provider_id}/other-model",
+        f"- mapping {mapping}: no file states it any more",
+        "+ model other-model",
+    ]
+
+
+def test_an_operator_sets_a_price_over_the_files(
+    mapping: ModelProvider, django_capture_on_commit_callbacks: Callable[..., Any]
+) -> None:
+    client = Client()
+    client.force_login(create_operator(email="op@example.com", password=PASSWORD))
+    path = reverse("admin:catalog_modelprovider_change", args=[mapping.pk])
+    form = client.get(path).context["adminform"].form
+    assert form.fields["override_input"].help_text == "USD per million tokens. The file says 0.05."
+    answers = {"priority": "1", "override_input": "0.07"}
+    assert client.post(path, {**answers, "override_output": "20000"}).context["adminform"].form.errors
+    assert steps(mapping)[0][3] != "op@example.com"
+    assert client.post(path, answers).status_code == 302
+    mapping.refresh_from_db()
+    assert mapping.price_overrides == {"input": "0.07"}
+    assert steps(mapping)[0] == ("input", "0.05", "0.07", "op@example.com")
+    offers = read_catalog("1").models[mapping.model_id].offers
+    assert Decimal("0.07") in {offer.prices.input for offer in offers}
+    page = client.get(path)
+    assert page.context["table"]["rows"][0][1:] == ("input", "0.05", "0.07", "op@example.com")
+    assert client.post(path, {"priority": "1"}).status_code == 302
+    mapping.refresh_from_db()
+    assert mapping.price_overrides == {}
+    assert steps(mapping)[0] == ("input", "0.07", "0.05", "op@example.com")
+
+
+def test_the_history_only_grows(mapping: ModelProvider) -> None:
+    row = PriceChange.objects.create(provider="p", model="m", old={}, new={"input": "1"}, author="op")
+    for change in (row.delete, row.save):
+        with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
+            change()
+    assert PriceChange.objects.filter(pk=row.pk).exists()

@@ -1,0 +1,172 @@
+"""Guardrails in the console: set, tried out, listed; for administrators of the enterprise plan alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
+from apps.kernel.ids import new_id
+from apps.organizations.models import Plan
+from tests.support.cast import World
+from tests.support.console_client import Visitor, page, words
+
+HOSTILE = "<script>alert(1)</script>"
+TERMS = {"name": "House words", "terms": "Project Falcon\nmoonshot", "matchType": "contains", "action": "block"}
+
+
+@pytest.fixture
+def adam(world: World) -> Visitor:
+    """Adam, who administers Acme, which is on the enterprise plan."""
+    world.acme.plan = Plan.ENTERPRISE
+    world.acme.save()
+    return Visitor(world.adam)
+
+
+def test_what_is_in_force_is_set_and_reset(world: World, adam: Visitor) -> None:
+    assert "Nothing was configured yet" in words(adam.open(page(world.acme, "guardrails")))
+    fields = {
+        "enabled": ["false", "true"],
+        "scanOutput": ["false", "true"],
+        "rule.secrets.enabled": ["false", "true"],
+        "rule.secrets.action": "redact",
+        "rule.secrets.observe": "false",
+        "rule.jailbreak.enabled": "false",
+        "maxFileSizeMb": "2.5",
+        "allowedFileTypes": "image/png\napplication/pdf",
+    }
+    assert adam.send(page(world.acme, "guardrails"), fields).status_code == 303
+    row = GuardrailConfig.objects.get()
+    assert (row.enabled, row.scan_output, f"{row.max_file_size_mb}") == (True, True, "2.50")
+    assert row.allowed_file_types == ["image/png", "application/pdf"]
+    assert row.system_rules["secrets"] == {"enabled": True, "action": "redact"}
+    assert row.system_rules["jailbreak"]["enabled"] is False
+
+    for wrong in ({"rule.secrets.action": "explode"}, {"rule.nothing.enabled": "true"}, {"maxFileSizeMb": "big"}):
+        assert adam.send(page(world.acme, "guardrails"), {**fields, **wrong}).status_code == 400, wrong
+    again = GuardrailConfig.objects.get()
+    assert (again.system_rules, again.updated_at) == (row.system_rules, row.updated_at)
+    adam.send(page(world.acme, "guardrails/reset"))
+    assert GuardrailConfig.objects.get().scan_output is False
+
+
+def test_rules_of_ones_own_are_added_once_changed_and_removed(world: World, adam: Visitor) -> None:
+    new = page(world.acme, "guardrails/rules/new/blocked_terms")
+    for _ in range(2):
+        assert adam.send(new, TERMS, once="one-click").status_code == 303
+    rule = CustomRule.objects.get()
+    assert (rule.name, rule.config["terms"], rule.action) == ("House words", ["Project Falcon", "moonshot"], "block")
+
+    one = page(world.acme, f"guardrails/rules/{rule.id}")
+    assert "Project Falcon\nmoonshot" in adam.open(one).content.decode()
+    adam.send(one, {**TERMS, "name": HOSTILE, "terms": "eagle", "enabled": "false", "priority": "7"})
+    rule.refresh_from_db()
+    assert (rule.name, rule.config["terms"], rule.enabled, rule.priority) == (HOSTILE, ["eagle"], False, 7)
+    assert HOSTILE not in adam.open(page(world.acme, "guardrails/rules")).content.decode()
+    adam.send(f"{one}/delete")
+    assert CustomRule.objects.count() == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "said"),
+    [
+        ("custom_regex", {"pattern": "("}, "missing"),
+        ("blocked_terms", {"terms": ""}, "terms"),
+        ("topic_restriction", {"blockedTopics": "", "allowedTopics": ""}, "Must name a topic"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_told_and_the_form_keeps_what_was_written(
+    world: World, adam: Visitor, kind: str, fields: dict[str, str], said: str
+) -> None:
+    answer = adam.send(page(world.acme, f"guardrails/rules/new/{kind}"), {"name": "kept", **fields})
+    assert answer.status_code == 400
+    assert said in words(answer)
+    assert 'value="kept"' in answer.content.decode()
+    assert CustomRule.objects.count() == 0
+
+
+def test_topics_keep_their_synonyms_when_a_form_changes_them(world: World, adam: Visitor) -> None:
+    config = {"blockedTopics": ["gambling", "weather"], "synonyms": {"gambling": ["casino"], "weather": ["rain"]}}
+    rule = CustomRule.objects.create(
+        organization=world.acme, name="t", type="topic_restriction", config={**config, "allowedTopics": []}
+    )
+    adam.send(page(world.acme, f"guardrails/rules/{rule.id}"), {"name": "t", "blockedTopics": "gambling"})
+    rule.refresh_from_db()
+    assert (rule.config["blockedTopics"], rule.config["synonyms"]) == (["gambling"], {"gambling": ["casino"]})
+
+
+def test_a_text_is_tried_and_what_is_found_in_it_is_marked(world: World, adam: Visitor) -> None:
+    adam.send(page(world.acme, "guardrails/rules/new/blocked_terms"), TERMS)
+    answer = adam.send(page(world.acme, "guardrails/try"), {"content": f"{HOSTILE} about moonshot, thanks"})
+    content = answer.content.decode()
+    assert answer.context["pieces"] == [(f"{HOSTILE} about ", False), ("moonshot", True), (", thanks", False)]
+    assert "<mark>moonshot</mark>" in content
+    assert HOSTILE not in content
+    assert "A request with this text would be refused" in words(answer)
+    assert Violation.objects.count() == 0
+    passes = adam.send(page(world.acme, "guardrails/try"), {"content": "Good morning"})
+    assert "Nothing was found" in words(passes)
+
+
+def test_violations_are_counted_filtered_and_text_alone(world: World, adam: Visitor) -> None:
+    for taken, model in (("blocked", HOSTILE), ("redacted", "gpt-5"), ("observed", "quiet-model")):
+        Violation.objects.create(
+            organization_id=world.acme.id,
+            log_id=new_id(),
+            rule_id="system:secrets",
+            rule_name=HOSTILE,
+            category="secrets",
+            action_taken=taken,
+            matched_pattern=HOSTILE,
+            matched_content=HOSTILE,
+            content_hash="x",
+            model=model,
+            created_at=datetime.now(UTC),
+        )
+    shown = adam.open(page(world.acme, "guardrails/violations"))
+    assert {row.model for row in shown.context["rows"]} == {HOSTILE, "gpt-5"}
+    assert HOSTILE not in shown.content.decode()
+    counted = {"blocked": 1, "redacted": 1, "warned": 0, "observed": 1}
+    assert shown.context["counts"] == counted
+    for query, models in (({"actionTaken": "observed"}, {"quiet-model"}), ({"endDate": "2020-01-01"}, set())):
+        rows = adam.open(page(world.acme, "guardrails/violations"), **query).context["rows"]
+        assert {row.model for row in rows} == models
+    first = adam.open(page(world.acme, "guardrails/violations"), limit="1")
+    second = adam.client.get(f"{page(world.acme, 'guardrails/violations')}?{first.context['following']}")
+    assert {row.model for one in (first, second) for row in one.context["rows"]} == {HOSTILE, "gpt-5"}
+    assert adam.open(page(world.acme, "guardrails/violations"), cursor="x").status_code == 400
+
+
+def test_other_plans_are_told_which_has_guardrails_and_change_nothing(world: World) -> None:
+    adam = Visitor(world.adam)
+    for path in ("", "/rules", "/try", "/violations"):
+        shown = adam.open(page(world.acme, f"guardrails{path}"))
+        assert (shown.status_code, "Guardrails need the enterprise plan" in words(shown)) == (200, True)
+    for path in ("guardrails", "guardrails/reset", "guardrails/try", "guardrails/rules/new/blocked_terms"):
+        assert adam.send(page(world.acme, path), {**TERMS, "content": "x"}).status_code == 403, path
+    assert (GuardrailConfig.objects.count(), CustomRule.objects.count()) == (0, 0)
+
+
+def test_who_may_not_sees_and_changes_nothing(world: World, adam: Visitor) -> None:
+    adam.send(page(world.acme, "guardrails/rules/new/blocked_terms"), TERMS)
+    rule = CustomRule.objects.get()
+    forms: dict[str, dict[str, Any]] = {
+        "guardrails": {"enabled": "false"},
+        "guardrails/reset": {},
+        "guardrails/try": {"content": "x"},
+        "guardrails/rules/new/blocked_terms": TERMS,
+        f"guardrails/rules/{rule.id}": {**TERMS, "name": "mine"},
+        f"guardrails/rules/{rule.id}/delete": {},
+    }
+    for user in (world.dana, world.sam):
+        for path in ("guardrails", "guardrails/rules", "guardrails/violations", "guardrails/try"):
+            assert Visitor(user).open(page(world.acme, path)).status_code == 403
+        for path, fields in forms.items():
+            assert Visitor(user).send(page(world.acme, path), fields).status_code == 403, path
+    world.elsewhere.plan = Plan.ENTERPRISE
+    world.elsewhere.save()
+    assert Visitor(world.sam).send(page(world.elsewhere, f"guardrails/rules/{rule.id}/delete")).status_code == 404
+    rule.refresh_from_db()
+    assert (rule.name, CustomRule.objects.count(), GuardrailConfig.objects.count()) == ("House words", 1, 0)

@@ -1,0 +1,215 @@
+"""API keys by page: made once, shown once, changed, limited, ruled, rotated, revoked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from apps.keys.models import ApiKey, IamRule
+from apps.keys.secrets import digest_of
+from tests.support.cast import World, make_key, make_organization
+from tests.support.console_client import Visitor, page, words
+
+
+def token_in(response: Any) -> str:
+    return str(response.context["made"]["token"])
+
+
+def form_of(key: ApiKey, **changes: str) -> dict[str, str]:
+    """Return the fields of the form as the page shows them, with some changed."""
+    shown = {
+        "action": "change",
+        "description": key.description,
+        "usageLimit": "",
+        "expiresAt": key.expires_at.date().isoformat() if key.expires_at else "",
+        "periodLimit.amount": "",
+        "periodLimit.period": "",
+        "requestsPerMinute": "",
+        "allowedOrigins": "",
+    }
+    return shown | changes
+
+
+@pytest.fixture
+def key(world: World) -> ApiKey:
+    return make_key(world.dana, world.project, "Dana's").key
+
+
+def test_a_key_is_made_with_its_limits_and_shown_once_however_often_the_form_is_sent(world: World) -> None:
+    visitor = Visitor(world.dana)
+    fields = {
+        "description": "Bot",
+        "projectId": str(world.project.id),
+        "usageLimit": "12.50",
+        "periodLimit.amount": "2",
+        "periodLimit.period": "day",
+        "requestsPerMinute": "30",
+        "allowedOrigins": "https://app.example.com\nhttps://b.example.com",
+        "expiresAt": "2999-12-31",
+    }
+    first = visitor.send(page(world.acme, "keys/new"), fields, once="one form")
+    second = visitor.send(page(world.acme, "keys/new"), fields, once="one form")
+    assert first.status_code == second.status_code == 200
+    assert token_in(first) == token_in(second)
+    made = ApiKey.objects.get()
+    assert bytes(made.digest) == digest_of(token_in(first))
+    assert (made.usage_limit, made.period_limit, made.period) == (Decimal("12.50"), Decimal(2), "day")
+    assert (made.requests_per_minute, made.created_by) == (30, world.dana)
+    assert made.allowed_origins == ["https://app.example.com", "https://b.example.com"]
+    assert made.expires_at == datetime(2999, 12, 31, 23, 59, 59, 999999, UTC)
+    listed = visitor.open(page(world.acme, "keys"))
+    assert token_in(first) not in listed.content.decode()
+    assert made.masked_token in words(listed)
+
+
+def test_what_is_wrong_is_said_beside_the_field_and_nothing_is_made(world: World) -> None:
+    response = Visitor(world.dana).send(
+        page(world.acme, "keys/new"),
+        {"description": "Bot", "projectId": str(world.project.id), "usageLimit": "a lot", "requestsPerMinute": "0"},
+    )
+    assert response.status_code == 400
+    assert set(response.context["form"].errors) == {"usageLimit", "requestsPerMinute"}
+    assert 'value="a lot"' in response.content.decode()
+    assert ApiKey.objects.count() == 0
+
+
+def test_a_project_of_others_is_none_to_choose(world: World) -> None:
+    fields = {"description": "Bot", "projectId": str(world.elsewhere_project.id)}
+    for user in (world.dana, world.olivia):
+        assert Visitor(user).send(page(world.acme, "keys/new"), fields).status_code == 400
+    assert ApiKey.objects.count() == 0
+
+
+def test_developers_see_their_own_keys_and_admins_all(world: World, key: ApiKey) -> None:
+    make_key(world.olivia, world.project, "Olivia's")
+    make_key(world.sam, world.elsewhere_project, "Sam's")
+    path = page(world.acme, "keys")
+    assert [one.description for one in Visitor(world.dana).open(path).context["keys"]] == ["Dana's"]
+    assert {one.description for one in Visitor(world.adam).open(path).context["keys"]} == {"Dana's", "Olivia's"}
+    assert list(Visitor(world.adam).open(path, show="mine").context["keys"]) == []
+    dana_asks_for_all = Visitor(world.dana).open(path, show="all")
+    assert [one.description for one in dana_asks_for_all.context["keys"]] == ["Dana's"]
+
+
+@pytest.mark.parametrize("action", ["change", "deactivate", "revoke", "rotate", "add-rule"])
+def test_a_stranger_does_nothing_to_a_key(world: World, key: ApiKey, action: str) -> None:
+    olivias = make_key(world.olivia, world.project).key
+    fields = form_of(key, action=action, kind="models", effect="deny", models="gpt-5", description="Taken")
+    tries = [
+        (world.sam, world.acme, key, 403),
+        # By an organization of one's own, too.
+        (world.sam, world.elsewhere, key, 403),
+        # A member's, but another developer's.
+        (world.dana, world.acme, olivias, 403),
+    ]
+    for user, organization, whose, status in tries:
+        response = Visitor(user).send(page(organization, f"keys/{whose.id}"), fields)
+        assert response.status_code == status
+    assert list(ApiKey.objects.order_by("id").values_list("description", "status")) == [
+        ("Dana's", "active"),
+        ("a key", "active"),
+    ]
+    assert IamRule.objects.count() == 0
+
+
+def test_a_key_is_not_found_beneath_another_organization_of_ones_own(world: World, key: ApiKey) -> None:
+    other = make_organization(owner=world.olivia, name="Other")
+    assert Visitor(world.olivia).open(page(other, f"keys/{key.id}")).status_code == 404
+    assert Visitor(world.olivia).open(page(world.acme, "keys/not-an-id")).status_code == 404
+
+
+def test_limits_are_changed_and_a_day_left_as_it_is_stays_the_same_moment(world: World, key: ApiKey) -> None:
+    ends = timezone.now() + timedelta(minutes=5)
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=ends)
+    key.refresh_from_db()
+    visitor, path = Visitor(world.dana), page(world.acme, f"keys/{key.id}")
+    changes = {"description": "New words", "usageLimit": "3", "periodLimit.amount": "1", "periodLimit.period": "hour"}
+    assert visitor.send(path, form_of(key, **changes)).status_code == 302
+    key.refresh_from_db()
+    assert (key.description, key.usage_limit, key.period_limit, key.period) == ("New words", 3, 1, "hour")
+    assert key.expires_at == ends
+    assert visitor.send(path, form_of(key)).status_code == 302
+    key.refresh_from_db()
+    assert (key.usage_limit, key.period_limit, key.period) == (None, None, "")
+
+
+def test_an_amount_without_a_period_is_said(world: World, key: ApiKey) -> None:
+    form = form_of(key, **{"periodLimit.amount": "5"})
+    response = Visitor(world.dana).send(page(world.acme, f"keys/{key.id}"), form)
+    assert response.context["form"].errors == {"periodLimit.period": "Required"}
+    key.refresh_from_db()
+    assert key.period_limit is None
+
+
+def test_it_is_turned_off_and_on_and_revoked_for_good(world: World, key: ApiKey) -> None:
+    visitor, path = Visitor(world.dana), page(world.acme, f"keys/{key.id}")
+    for action, status in (("deactivate", "inactive"), ("activate", "active"), ("revoke", "deleted")):
+        assert visitor.send(path, {"action": action}).status_code == 302
+        key.refresh_from_db()
+        assert key.status == status
+    assert visitor.open(path).status_code == 404
+
+
+def test_each_kind_of_rule_has_its_form(world: World, key: ApiKey) -> None:
+    visitor, path = Visitor(world.dana), page(world.acme, f"keys/{key.id}")
+    forms: list[dict[str, Any]] = [
+        {"kind": "models", "effect": "allow", "models": "gpt-5\n gpt-5-mini \n\ngpt-5"},
+        {"kind": "providers", "effect": "deny", "providers": ["openai", "groq"]},
+        {"kind": "pricing", "effect": "allow", "pricingType": "paid", "maxInputPrice": "2.5", "maxOutputPrice": ""},
+    ]
+    for fields in forms:
+        assert visitor.send(path, {"action": "add-rule", **fields}).status_code == 302
+    rules = list(key.iam_rules.order_by("created_at"))
+    assert [(one.rule_type, one.rule_value) for one in rules] == [
+        ("allow_models", {"models": ["gpt-5", "gpt-5-mini"]}),
+        ("deny_providers", {"providers": ["openai", "groq"]}),
+        ("allow_pricing", {"pricingType": "paid", "maxInputPrice": "2.5"}),
+    ]
+    assert "input at most $2.5 per million tokens" in words(visitor.open(path))
+    visitor.send(path, {"action": "switch-rule", "rule": str(rules[0].id)})
+    visitor.send(path, {"action": "remove-rule", "rule": str(rules[1].id)})
+    assert list(key.iam_rules.order_by("created_at").values_list("rule_type", "status")) == [
+        ("allow_models", "inactive"),
+        ("allow_pricing", "active"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"kind": "models", "effect": "allow", "models": " "},
+        {"kind": "pricing", "effect": "allow", "pricingType": "cheap"},
+        {"kind": "pricing", "effect": "deny", "pricingType": "paid", "maxInputPrice": "-1"},
+        {"kind": "nothing", "effect": "allow"},
+    ],
+)
+def test_a_rule_that_says_nothing_is_refused(world: World, key: ApiKey, fields: dict[str, str]) -> None:
+    response = Visitor(world.dana).send(page(world.acme, f"keys/{key.id}"), {"action": "add-rule", **fields})
+    assert response.status_code == 400
+    assert response.context["form"].problem
+    assert IamRule.objects.count() == 0
+
+
+def test_a_rule_of_another_key_is_not_found(world: World, key: ApiKey) -> None:
+    olivias = make_key(world.olivia, world.project).key
+    rule = IamRule.objects.create(api_key=olivias, rule_type="deny_models", rule_value={"models": ["gpt-5"]})
+    response = Visitor(world.dana).send(
+        page(world.acme, f"keys/{key.id}"), {"action": "remove-rule", "rule": str(rule.id)}
+    )
+    assert response.status_code == 400
+    assert IamRule.objects.filter(pk=rule.pk).exists()
+
+
+def test_rotation_shows_a_key_with_the_same_limits_once_for_two_sendings(world: World, key: ApiKey) -> None:
+    visitor, path = Visitor(world.dana), page(world.acme, f"keys/{key.id}")
+    first = visitor.send(path, {"action": "rotate", "overlapHours": "0"}, once="one form")
+    second = visitor.send(path, {"action": "rotate", "overlapHours": "0"}, once="one form")
+    assert token_in(first) == token_in(second)
+    key.refresh_from_db()
+    assert key.status == "deleted"
+    living = ApiKey.objects.get(status="active")
+    assert (living.description, bytes(living.digest)) == ("Dana's", digest_of(token_in(first)))

@@ -1,0 +1,84 @@
+"""What all pages have in common: their policy, who is let in, the way back, and the frame."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from apps.console.urls import PATTERNS
+from apps.console.visit import POLICY
+from apps.organizations.models import Project
+from tests.support.cast import World, make_key
+from tests.support.console_client import Visitor, page, words
+
+_ID = "01990000-0000-7000-8000-000000000000"
+
+
+def paths() -> list[str]:
+    """Return the path of every page of an organization, with Acme's place open."""
+    routes = [str(one.pattern) for one in PATTERNS]
+    return [route.replace("<str:organization_id>", "{}") for route in routes if route.startswith("o/")]
+
+
+def filled(route: str, organization_id: object) -> str:
+    return "/app/" + re.sub(r"<\w+:\w+>", _ID, route.format(organization_id))
+
+
+def test_pages_take_scripts_and_styles_from_our_files_alone(world: World) -> None:
+    for visitor, path in ((Visitor(), "/app/sign-in"), (Visitor(world.olivia), page(world.acme))):
+        response = visitor.open(path)
+        assert response["Content-Security-Policy"] == POLICY
+        assert "unsafe" not in POLICY
+        assert response["Cache-Control"] == "private, no-store"
+        text = response.content.decode()
+        assert not re.search(r"<script(?![^>]*(src=|application/json))|<style|\sstyle=|\son\w+=|javascript:", text)
+        assert not re.search(r"""(src|href)=["'](https?:)?//""", text)
+
+
+@pytest.mark.parametrize("route", paths())
+def test_no_page_of_an_organization_is_a_strangers(world: World, route: str) -> None:
+    path = filled(route, world.acme.id)
+    assert Visitor().open(path).status_code in {302, 405}
+    for response in (Visitor(world.sam).open(path), Visitor(world.sam).send(path)):
+        assert response.status_code in {403, 405}
+        assert b"Acme" not in response.content
+    assert Visitor(world.sam).open(filled(route, _ID)).status_code in {404, 405}
+
+
+@pytest.mark.parametrize("route", paths())
+def test_no_form_is_taken_without_the_pages_token(world: World, route: str) -> None:
+    response = Visitor(world.olivia, check_forgery=True).send(filled(route, world.acme.id), {"name": "Acme"})
+    assert response.status_code in {403, 405}
+    world.acme.refresh_from_db()
+    assert world.acme.status == "active"
+    assert Project.objects.filter(organization=world.acme).count() == 1
+
+
+def test_a_part_of_a_page_leads_the_whole_page_to_the_sign_in(world: World) -> None:
+    visitor = Visitor()
+    response = visitor.client.get(page(world.acme, "first-request"), headers={"HX-Request": "true"})
+    assert response.status_code == 401
+    assert response["HX-Redirect"].startswith("/app/sign-in?next=")
+
+
+def test_an_error_is_a_page_under_its_status(world: World) -> None:
+    response = Visitor(world.sam).open(page(world.acme))
+    assert (response.status_code, response["Content-Type"]) == (403, "text/html; charset=utf-8")
+    assert "You are not a member of this organization" in words(response)
+
+
+def test_the_navigation_has_what_the_role_may_open(world: World) -> None:
+    admins, developers = (words(Visitor(user).open(page(world.acme))) for user in (world.adam, world.dana))
+    assert "Audit log" in admins
+    assert "Audit log" not in developers
+    assert 'aria-current="page"' in Visitor(world.dana).open(page(world.acme, "keys")).content.decode()
+
+
+def test_words_of_tenants_are_escaped_in_tables_and_forms(world: World) -> None:
+    Project.objects.filter(pk=world.project.pk).update(name="<script>1</script>")
+    key = make_key(world.dana, world.project, '"><img src=x onerror=1>').key
+    for path in ("keys", f"keys/{key.id}", "projects", f"projects/{world.project.id}", "keys/new"):
+        text = Visitor(world.olivia).open(page(world.acme, path)).content.decode()
+        assert "<script>1" not in text
+        assert "<img src=x" not in text
