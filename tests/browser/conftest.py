@@ -1,5 +1,6 @@
-"""The cast, for the tests of this folder."""
+"""The cast and the upstream, for the tests of this folder."""
 
 from tests.support.cast import world
+from tests.support.upstream import caller, sandbox_url
 
-__all__ = ["world"]
+__all__ = ["caller", "sandbox_url", "world"]

@@ -74,7 +74,7 @@ export class Lane {
 
   addTurn(who) {
     const place = element("article", { className: "turn" });
-    place.append(element("h3", { textContent: who }));
+    place.append(element("h2", { textContent: who }));
     this.find("talk").append(place);
     this.scroll();
     return place;
