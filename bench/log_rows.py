@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import connection
 
-from apps.logs import partitions, rollup
+from apps.logs import partitions, rollup, traffic
 from apps.organizations.models import Organization, Plan, Project, Role, User
 from tests.support.cast import default_project, join, make_key, make_organization, make_user
 
@@ -74,14 +74,18 @@ def fill(count: int, today: date, tell: Callable[[str], None]) -> None:
             )
             cursor.execute(f"VACUUM (ANALYZE) {name}")
             cursor.execute(f"{rollup._ADD} {name} GROUP BY {rollup._KEY}")
+            traffic.append_table(cursor, name)
             tell(f"{name} ")
         cursor.execute("ANALYZE request_log")
         cursor.execute(_LAST_YEAR)
     tell("folding ")
     while rollup.roll_up():
         pass
+    traffic.fold()
+    traffic.expire(datetime.now(UTC))
     with connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE) logs_activityday")
+        cursor.execute("VACUUM (ANALYZE) logs_trafficslot")
 
 
 def _begin_of(day: date) -> datetime:

@@ -1,7 +1,8 @@
-"""Django's registration of the wiring: its checks of the settings."""
+"""Django's registration of the wiring: its checks of the settings, names of tables, groups of operators."""
 
 from django.apps import AppConfig
 from django.core.checks import Tags, register
+from django.db.models.signals import post_migrate
 
 
 class WiringConfig(AppConfig):
@@ -12,9 +13,14 @@ class WiringConfig(AppConfig):
 
     def ready(self) -> None:
         """Have the settings checked wherever Django checks."""
+        from gateway_project.admin_site.navigation import name_tables
+        from gateway_project.admin_site.operator_groups import seed_groups
         from gateway_project.checks import check_settings
         from gateway_project.redis_checks import check_store
 
         register(check_settings, Tags.security)
         # Asked before the product is brought up (`prepare`), and by `check --deploy`: who runs already goes on.
         register(check_store, "store", deploy=True)
+        name_tables()
+        # The last of the apps: by now every table has its permissions.
+        post_migrate.connect(seed_groups, sender=self)

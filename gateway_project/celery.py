@@ -38,6 +38,11 @@ app.conf.beat_schedule = {
         "schedule": crontab(),
         "options": {"expires": 60},
     },
+    "roll-up-refusals": {
+        "task": "logs.roll_up_refusals",
+        "schedule": crontab(),
+        "options": {"expires": 60},
+    },
     "blank-logs": {
         "task": "logs.blank",
         "schedule": crontab(minute="*/10"),
@@ -137,7 +142,8 @@ def _begin(**_: Any) -> None:
     # Here and not above: it reaches for the settings.
     from gateway_project import task_metrics
 
-    task_metrics.plan(one["task"] for one in app.conf.beat_schedule.values())
+    # What is sent is dropped when the next is due.
+    task_metrics.plan({one["task"]: one["options"]["expires"] for one in app.conf.beat_schedule.values()})
     app.send_task("logs.make_partitions", expires=3600)
 
 

@@ -8,18 +8,20 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from django.urls import reverse_lazy
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from apps.organizations.plans import PLANS
-from gateway_project import data_directory, env, metric_files
+from gateway_project import data_directory, env, gc_tuning, metric_files
+from gateway_project.admin_site import navigation
 from gateway_project.cors_origins import CorsOrigins
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
 from gateway_project.passkey_domain import PasskeyDomain
 
+# Before the apps are loaded.
+gc_tuning.collect_less_often()
 # Before any app makes a metric.
 metric_files.install()
 
@@ -148,9 +150,7 @@ WHITENOISE_USE_FINDERS = DEVELOPMENT
 STATIC_ROOT = None if DEVELOPMENT else GATEWAY_HOME / "static"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-_ACCOUNT = {"Change password": "admin:password_change", "Sign-in methods": "admin:organizations_twofactor_mine"}
-_LINKS = [{"title": title, "link": reverse_lazy(page)} for title, page in _ACCOUNT.items()]
-UNFOLD = {"SITE_TITLE": "Model gateway", "SITE_HEADER": "Model gateway", "ACCOUNT": {"navigation": _LINKS}}
+UNFOLD = navigation.UNFOLD
 
 # --- stores -------------------------------------------------------------------------------------------------------
 _stores = data_directory.read_store_urls()
@@ -261,6 +261,12 @@ STRIPE_PUBLISHABLE_KEY = str(env.env.str("STRIPE_PUBLISHABLE_KEY", default=""))
 STRIPE_WEBHOOK_SECRETS = env.words("STRIPE_WEBHOOK_SECRET")
 # The price (49 USD a month) of the pro plan there.
 STRIPE_PRO_PRICE = str(env.env.str("STRIPE_PRO_PRICE", default=""))
+# Who the invoices are from, and the first part of their numbers.
+INVOICE_ISSUER_NAME = str(env.env.str("INVOICE_ISSUER_NAME", default="Model gateway"))
+INVOICE_ISSUER_ADDRESS = str(env.env.str("INVOICE_ISSUER_ADDRESS", default="")).replace("\\n", "\n")
+INVOICE_ISSUER_EMAIL = str(env.env.str("INVOICE_ISSUER_EMAIL", default=""))
+INVOICE_ISSUER_TAX_ID = str(env.env.str("INVOICE_ISSUER_TAX_ID", default=""))
+INVOICE_NUMBER_PREFIX = str(env.env.str("INVOICE_NUMBER_PREFIX", default="INV-"))
 # Where it is asked, when that is not Stripe itself.
 STRIPE_API_BASE = str(env.env.str("STRIPE_API_BASE", default="")).rstrip("/")
 # Who may make an account: everybody, whom somebody has invited, or nobody.

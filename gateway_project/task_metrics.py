@@ -6,7 +6,8 @@ Knows runs, failures, time and the last success of each task. Must never know wh
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -23,11 +24,26 @@ log = structlog.get_logger(__name__)
 # A hash: `<task> <what>` -> a number.
 _KEY = "tasks"
 _RUNS, _FAILURES, _SECONDS, _SUCCEEDED_AT, _PLANNED_AT = "runs", "failures", "seconds", "succeeded_at", "planned_at"
+_PERIOD = "period"
+# A task is late when it has not succeeded for so many of its periods, and seconds besides: it may be running.
+_LATE_PERIODS, _LATE_SECONDS = 2, 60
 
 if TYPE_CHECKING:
     _Task = Task[Any, Any]
 else:
     _Task = Task
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """How a scheduled task does; `age` is seconds since its last success, else since it was scheduled."""
+
+    name: str
+    runs: int
+    failures: int
+    age: float
+    succeeded: bool
+    late: bool
 
 
 class Measured(_Task):
@@ -44,16 +60,34 @@ class Measured(_Task):
             _count(str(self.name), time.monotonic() - began, succeeded=succeeded)
 
 
-def plan(names: Iterable[str]) -> None:
-    """Take down that these tasks are scheduled: one that never succeeds is then as old as the schedule."""
+def plan(periods: Mapping[str, float]) -> None:
+    """Take down that these tasks are scheduled, and how many seconds there are from one run to the next.
+
+    One that never succeeds is then as old as the schedule.
+    """
     now = time.time()
     try:
         with client().pipeline(transaction=False) as pipeline:
-            for name in names:
+            for name, period in periods.items():
                 pipeline.hsetnx(_KEY, f"{name} {_PLANNED_AT}", str(now))
+                pipeline.hset(_KEY, f"{name} {_PERIOD}", str(period))
             pipeline.execute()
     except RedisError as error:
         log.warning("tasks.not_counted", error=type(error).__name__)
+
+
+def read_states() -> list[TaskState]:
+    """Return the state of every scheduled task, by name. Raises RedisError."""
+    now, states = time.time(), []
+    for name, numbers in sorted(_numbers().items()):
+        since, period = numbers.get(_SUCCEEDED_AT, numbers.get(_PLANNED_AT)), numbers.get(_PERIOD)
+        if since is None or period is None:
+            continue
+        age = max(0.0, now - since)
+        late = age > _LATE_PERIODS * period + _LATE_SECONDS
+        runs, failures = int(numbers.get(_RUNS, 0)), int(numbers.get(_FAILURES, 0))
+        states.append(TaskState(name, runs, failures, age, _SUCCEEDED_AT in numbers, late))
+    return states
 
 
 def exposition() -> bytes:
@@ -99,13 +133,19 @@ class _Tasks(Collector):
 
 def _read() -> dict[str, dict[str, float]]:
     """Return the numbers by task; none while the store is away."""
-    found: dict[str, dict[str, float]] = {}
     try:
-        for field, number in client().hgetall(_KEY).items():
-            name, _, what = str(field).rpartition(" ")
-            found.setdefault(name, {})[what] = float(number)
+        return _numbers()
     except RedisError as error:
         log.warning("tasks.not_read", error=type(error).__name__)
+        return {}
+
+
+def _numbers() -> dict[str, dict[str, float]]:
+    """Return the numbers by task. Raises RedisError."""
+    found: dict[str, dict[str, float]] = {}
+    for field, number in client().hgetall(_KEY).items():
+        name, _, what = str(field).rpartition(" ")
+        found.setdefault(name, {})[what] = float(number)
     return found
 
 

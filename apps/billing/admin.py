@@ -1,4 +1,4 @@
-"""Money in the admin: to be looked at, and given back. The ledger writes what moves; credits are granted by command."""
+"""Money in the admin: to be looked at, and given back. The ledger writes what moves."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ from apps.billing.models import (
     ProcessorEvent,
     Transaction,
 )
-from apps.billing.refund_page import RefundingAdmin
+from apps.billing.refund_page import refund
 from apps.kernel.admin import LongTableAdmin, RecordAdmin
+from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import AuditedAdmin
+from apps.organizations.organization_tabs import link_to
 
 
 @admin.register(LedgerEntry)
@@ -39,11 +41,34 @@ class LedgerEpochAdmin(RecordAdmin):
 
 
 @admin.register(Transaction)
-class TransactionAdmin(RefundingAdmin):
+class TransactionAdmin(ButtonsAdmin, RecordAdmin):
     """Payments, refunds, gifts and subscriptions; a top-up has a button to refund it."""
 
-    list_display = ("created_at", "organization", "type", "amount", "credit_amount", "currency", "status")
+    actions_detail = ("refund",)
+    refund = refund
+    list_display = ("created_at", "organization_link", "type", "amount", "credit_amount", "currency", "status")
     list_filter = ("type", "status")
+    sortable_by = ()
+    fields = (
+        *("created_at", "organization", "type", "status", "amount", "credit_amount", "currency", "description"),
+        *("related_transaction", "refund_reason", "is_automatic", "processor_payment_intent_id"),
+        *("processor_invoice_id", "processor_refund_id", "id", "updated_at"),
+    )
+    readonly_fields = ("id", "created_at", "updated_at")
+    help_texts = {
+        "status": "Pending until the payment processor has spoken.",
+        "amount": "What was paid, given or returned.",
+        "credit_amount": "How many credits (USD) moved with it.",
+        "related_transaction": "The payment that a refund returns.",
+        "is_automatic": "An automatic top-up.",
+        "processor_payment_intent_id": "Its id at the payment processor.",
+    }
+
+    @admin.display(description="Organization")
+    def organization_link(self, row: Transaction) -> str:
+        """Return a link to the organization."""
+        return link_to(row.organization)
+
     list_select_related = ("organization",)
     search_fields = ("id__exact", "organization__name", "processor_payment_intent_id__exact")
     ordering = ("-id",)

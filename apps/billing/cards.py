@@ -30,6 +30,19 @@ def begin(organization: Organization) -> str:
     return payment_processor.set_up_card(customer_of(organization))
 
 
+def open_page(organization: Organization, return_to: str, cancel_to: str) -> str:
+    """Begin taking a card on the processor's own page; return its address. It leads back as `open_card_page` says."""
+    return payment_processor.open_card_page(customer_of(organization), return_to, cancel_to)
+
+
+def fetch_from_page(organization: Organization, page: str) -> Card:
+    """Return the card that was entered on the processor's page. Raises as `fetch`, and where none was entered."""
+    entered = payment_processor.card_of_page(page, customer_of(organization))
+    if entered is None:
+        raise InvalidRequest("No card was entered", code="payment_method_unknown")
+    return fetch(organization, entered)
+
+
 def fetch(organization: Organization, identifier: str) -> Card:
     """Return the card that the browser brought about, now the organization's at the processor.
 

@@ -211,6 +211,20 @@ class BillingAccount(models.Model):
         return self.processor_customer_id or "not a customer yet"
 
 
+class Invoice(models.Model):
+    """The invoice of a payment, as it was issued: its number, and what it says of both sides. Never changed."""
+
+    transaction = models.OneToOneField(Transaction, models.PROTECT, primary_key=True, related_name="invoice")
+    number = models.PositiveBigIntegerField(unique=True)
+    # `name`, `address`, `email`, `tax_id`.
+    issuer = models.JSONField()
+    recipient = models.JSONField()
+    issued_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.number:06}"
+
+
 class ProcessorEvent(models.Model):
     """A message of the payment processor's, under its id there: one that was taken in is not looked at again."""
 

@@ -84,6 +84,31 @@ def set_up_card(customer: str) -> str:
     return str(_ask(lambda client: client.v1.setup_intents.create(fields))["client_secret"])
 
 
+def open_card_page(customer: str, return_to: str, cancel_to: str) -> str:
+    """Begin taking a card on the processor's own page; return that page's address.
+
+    It leads back to `return_to`, in which the page's id stands for `{CHECKOUT_SESSION_ID}`, or to `cancel_to`.
+    """
+    fields: Any = {
+        "mode": "setup",
+        "customer": customer,
+        "payment_method_types": ["card"],
+        "success_url": return_to,
+        "cancel_url": cancel_to,
+    }
+    return str(_ask(lambda client: client.v1.checkout.sessions.create(fields))["url"])
+
+
+def card_of_page(page: str, customer: str) -> str | None:
+    """Return the id of the card that a customer entered on a page; None where none was. Raises Missing."""
+    fields: Any = {"expand": ["setup_intent"]}
+    found = _ask(lambda client: client.v1.checkout.sessions.retrieve(page, fields))
+    if found.get("customer") != customer:
+        raise Missing("There is no such page")
+    entered = (found.get("setup_intent") or {}).get("payment_method")
+    return str(entered) if entered else None
+
+
 def card(identifier: str) -> Card:
     """Return a card. Raises Missing, and Refused for what is no card."""
     return card_of(_ask(lambda client: client.v1.payment_methods.retrieve(identifier)))

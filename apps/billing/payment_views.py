@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from apps.billing import cards, payment_processor, subscription, topup
 from apps.billing.access import access_payment_method
 from apps.billing.models import BillingAccount, PaymentMethod
-from apps.billing.payment_processor_types import Declined, ProcessorAway, ProcessorOff, Refused
+from apps.billing.payment_errors import find_payment_error
 from apps.billing.payment_serializers import (
     CardSetupShape,
     NewPaymentMethodShape,
@@ -25,7 +25,6 @@ from apps.billing.payment_serializers import (
     SubscriptionShape,
 )
 from apps.billing.serializers import TransactionShape
-from apps.kernel.errors import InvalidRequest, Overloaded, PaymentRequired
 from apps.kernel.rest.describe import described, message_field
 from apps.kernel.rest.serializers import Nothing
 from apps.organizations import idempotency
@@ -39,16 +38,7 @@ class PaymentEndpoint(MemberEndpoint):
 
     def handle_exception(self, exc: Exception) -> Response:
         """Word what the processor raised; the rest as everywhere."""
-        match exc:
-            case ProcessorOff():
-                exc = Overloaded("Payments are not set up here", code="payments_off", retry_after=3600)
-            case ProcessorAway():
-                exc = Overloaded("The payment processor cannot be reached", code="payments_away", retry_after=60)
-            case Declined():
-                exc = PaymentRequired(exc.message, code="card_declined")
-            case Refused():
-                exc = InvalidRequest(exc.message, code="payment_refused")
-        answer: Response = super().handle_exception(exc)
+        answer: Response = super().handle_exception(find_payment_error(exc) or exc)
         return answer
 
     def access(self, needs: Role = Role.OWNER) -> Organization:

@@ -66,10 +66,14 @@ def bill_at(card: PriceCard, **terms: Any) -> Bill:
     return Bill(**dict(zip(PriceCard.__struct_fields__, msgspec.structs.astuple(card), strict=False)), **terms)
 
 
-def at_share(card: PriceCard, share: Decimal) -> PriceCard:
-    """Return the card with its prices of tokens at a share; what is paid by the piece stays as it is."""
-    tiers = tuple(_tokens_at_share(tier, share) for tier in card.tiers)
-    return msgspec.structs.replace(_tokens_at_share(card, share), tiers=tiers)
+def at_share(card: PriceCard, share: Decimal, cached_share: Decimal | None = None) -> PriceCard:
+    """Return the card with its prices of tokens at a share, that of cached input at one of its own if there is one.
+
+    What is paid by the piece stays as it is.
+    """
+    cached = share if cached_share is None else cached_share
+    tiers = tuple(_tokens_at_share(tier, share, cached) for tier in card.tiers)
+    return msgspec.structs.replace(_tokens_at_share(card, share, cached), tiers=tiers)
 
 
 def cost_by(bill: Bill) -> Cost:
@@ -118,9 +122,11 @@ def cost_of(usage: Usage, card: PriceCard, discount: Decimal = ZERO) -> Cost:
 _Card = TypeVar("_Card", PriceCard, PriceTier)
 
 
-def _tokens_at_share(card: _Card, share: Decimal) -> _Card:
+def _tokens_at_share(card: _Card, share: Decimal, cached: Decimal) -> _Card:
     stated = {name: getattr(card, name, None) for name in _TOKEN_PRICES}
-    return msgspec.structs.replace(card, **{name: price * share for name, price in stated.items() if price is not None})
+    shares = dict.fromkeys(_TOKEN_PRICES, share) | {"cached_input": cached}
+    changed = {name: price * shares[name] for name, price in stated.items() if price is not None}
+    return msgspec.structs.replace(card, **changed)
 
 
 def _cost_of_text(usage: Usage, card: PriceCard) -> Cost:

@@ -1,39 +1,24 @@
-"""The refund page of the admin: asks an operator how much is given back, and why.
+"""The refund button of the admin: asks an operator how much is given back, and why.
 
-Knows the form. Must never decide: `refunds.py` does.
+Knows the question. Must never decide: `refunds.py` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
-from django.template.response import TemplateResponse
-from django.urls import reverse
-from unfold.decorators import action
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextInputWidget
 
 from apps.billing import payment_processor, refunds
 from apps.billing.models import Transaction
-from apps.kernel.admin import RecordAdmin
-from apps.kernel.errors import ApiError
-from apps.organizations import audit
-from apps.organizations.models import AuditEntry, User
-
-Button = Callable[["RefundingAdmin", HttpRequest, str], HttpResponse]
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button
 
 
-def button(**options: Any) -> Callable[[Button], Button]:
-    """Make a method a button of the page; its library says nothing of types."""
-    return cast(Callable[[Button], Button], action(**options))
-
-
-class RefundForm(forms.Form):
+class RefundQuestion(ButtonQuestion):
     """How much (USD), and why, in words that the organization reads."""
 
     amount = forms.DecimalField(
@@ -43,45 +28,47 @@ class RefundForm(forms.Form):
         widget=UnfoldAdminDecimalFieldWidget,
         help_text="USD; the organization's credits fall by as much, below nothing if they are used already",
     )
-    reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget, help_text="the organization reads it")
+    reason = forms.CharField(max_length=500, widget=UnfoldAdminTextInputWidget, help_text="The organization reads it.")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["amount"].initial = f"{refunds.refundable(self.row):.2f}"
+
+    @property
+    def lines(self) -> list[str]:
+        """What happens."""
+        left = refunds.refundable(self.row)
+        return [
+            f"{self.row.organization} paid {self.row.amount:.2f} {self.row.currency}; {left:.2f} can go back. The "
+            "payment processor returns it to the card that paid. This cannot be undone."
+        ]
 
 
-class RefundingAdmin(RecordAdmin):
-    """A page of transactions whose top-ups can be refunded."""
-
-    actions_detail = ("refund",)
-
-    def has_refund_permission(self, request: HttpRequest, object_id: str | None = None) -> bool:
-        """Tell whether an operator may refund: one who may change transactions, had that a meaning."""
-        return bool(request.user.has_perm("billing.change_transaction"))
-
-    @button(description="Refund", url_path="refund", permissions=["refund"])
-    def refund(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        """Ask how much and why, and give it back."""
-        payment = get_object_or_404(Transaction, pk=object_id)
-        back = reverse("admin:billing_transaction_change", args=[payment.pk])
-        left = refunds.refundable(payment)
-        if not left or not payment_processor.is_on():
-            messages.error(request, "There is nothing to refund here" if not left else "Payments are not set up here")
-            return HttpResponseRedirect(back)
-        form = RefundForm(request.POST or None, initial={"amount": f"{left:.2f}"})
-        if request.method == "POST" and form.is_valid() and _refund(request, payment, form):
-            return HttpResponseRedirect(back)
-        context = {**self.admin_site.each_context(request), "title": "Refund", "form": form, "payment": payment}
-        return TemplateResponse(request, "admin/billing/refund.html", {**context, "left": f"{left:.2f}", "back": back})
+def is_refundable(payment: Transaction) -> bool:
+    """Tell whether a refund can work: something is left of a top-up, and payments are set up."""
+    return payment_processor.is_on() and refunds.refundable(payment) > 0
 
 
-def _refund(request: HttpRequest, payment: Transaction, form: forms.Form) -> bool:
-    """Do it; False leaves the operator with what is wrong. The processor is asked outside any transaction."""
-    fields: dict[str, Any] = form.cleaned_data
-    operator = request.user if isinstance(request.user, User) else None
-    with audit.acting(operator, AuditEntry.ActorType.ADMIN):
-        try:
-            row = refunds.pay(refunds.begin(payment, fields["amount"], fields["reason"]))
-        except ApiError as error:
-            form.add_error("amount", error.message)
-            return False
-    words = {"completed": (messages.SUCCESS, "Refunded"), "pending": (messages.WARNING, "Under way: see it again soon")}
-    level, text = words.get(row.status, (messages.ERROR, row.description))
-    messages.add_message(request, level, text)
-    return True
+def _pay(payment: Transaction, done: Done) -> Done:
+    """Let the money go back, once however often it is asked. The processor is asked outside any transaction."""
+    row = refunds.pay(Transaction.objects.get(pk=done.reference))
+    if row.status == Transaction.Status.COMPLETED:
+        return done
+    if row.status == Transaction.Status.PENDING:
+        return Done("Under way: see it again soon", level=messages.WARNING)
+    return Done(row.description, level=messages.ERROR)
+
+
+@button(
+    "Refund",
+    permission="billing.change_transaction",
+    icon="undo",
+    danger=True,
+    question=RefundQuestion,
+    offered=is_refundable,
+    finish=_pay,
+)
+def refund(page: Any, payment: Transaction, fields: Mapping[str, Any]) -> Done:
+    """Note what is to go back; `_pay` lets it."""
+    row = refunds.begin(payment, fields["amount"], fields["reason"])
+    return Done(f"{row.amount:.2f} {row.currency} went back", reference=str(row.pk))

@@ -5,25 +5,34 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
+from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
-from apps.catalog.models import CatalogRow, Model, ModelProvider, Provider
+from apps.catalog import price_history
+from apps.catalog.catalog_buttons import deprecate, switches
+from apps.catalog.models import CatalogRow, Model, ModelProvider, PriceChange, Provider
 from apps.catalog.price_cards import read_card
-from apps.kernel.admin import KeptAdmin
+from apps.catalog.price_form import OVERRIDES, MappingForm
+from apps.kernel.admin import KeptAdmin, LongTableAdmin
+from apps.organizations.admin_buttons import ButtonsAdmin
 
-# What operators change of a row that a data file states; all the rest is the file's.
-_OPERATIONS = frozenset({"active", "priority", "price_overrides"})
+# What operators change of a row that a data file states, in its form; all the rest is the file's, or has a button.
+_OPERATIONS = frozenset({"priority", "price_overrides"})
+# Changes of prices that the page of a mapping shows.
+SHOWN_CHANGES = 50
+_PRIORITY = "Weight of the routing score, 0 to 1: 0.8 lowers it by a fifth, 0 is never chosen by itself."
+_ACTIVE = "Requests leave it out when it is off. Switch it with the button above."
 
 
-class CatalogAdmin(KeptAdmin):
+class CatalogAdmin(ButtonsAdmin, KeptAdmin):
     """Rows of the catalog. Those of a data file can be switched off, not deleted: the file would bring them back."""
 
     search_help_text = "A part of an id or a name"
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         """Return the facts, for a row whose facts a file states."""
-        kept = ["file_owned", "created_at", "updated_at"]
+        kept = ["active", "file_owned", "created_at", "updated_at"]
         if not isinstance(obj, CatalogRow) or not obj.file_owned:
             return kept if obj is None else [obj._meta.pk.name, *kept]
         return [*(field.name for field in obj._meta.fields if field.name not in {*_OPERATIONS, *kept}), *kept]
@@ -37,9 +46,21 @@ class CatalogAdmin(KeptAdmin):
 class ProviderAdmin(CatalogAdmin):
     """Who serves models."""
 
+    actions_detail = ("switch_off", "switch_on")
+    switch_off, switch_on = switches("provider")
     list_display = ("id", "name", "dialect", "active", "priority")
     list_filter = ("active", "dialect")
-    list_editable = ("active", "priority")
+    sortable_by = ("id", "name", "priority")
+    help_texts = {
+        "active": _ACTIVE,
+        "priority": _PRIORITY,
+        "dialect": "Its wire format.",
+        "auth": "How a credential is presented: bearer, or the header that takes it.",
+        "base_url": "The environment's <ID>_BASE_URL replaces it.",
+        "api_key_env": "The environment variable of the gateway's own credential.",
+        "facts": "How it differs from others of its format.",
+        "file_owned": "A data file states its facts; load_catalog rewrites them.",
+    }
     search_fields = ("id", "name")
     ordering = ("id",)
 
@@ -48,9 +69,22 @@ class ProviderAdmin(CatalogAdmin):
 class ModelAdmin(CatalogAdmin):
     """What is served."""
 
-    list_display = ("id", "name", "family", "mode", "context_length", "released_on", "active")
+    actions_detail = ("deprecate", "switch_off", "switch_on")
+    deprecate = deprecate
+    switch_off, switch_on = switches("model")
+    list_display = ("id", "name", "family", "mode", "context_length", "released_on", "retiring_on", "active")
     list_filter = ("active", "mode")
-    list_editable = ("active",)
+    sortable_by = ("id", "name", "released_on")
+    help_texts = {
+        "active": _ACTIVE,
+        "owned_by": "Its maker, by a provider's id; empty where the maker is none of the providers.",
+        "aliases": "Other names that requests may use.",
+        "context_length": "Tokens of question and answer together, as its maker says.",
+        "max_output": "Tokens of an answer at most.",
+        "retiring_on": "Deprecated from this day on, by an operator. Set it with the button above.",
+        "retired_on": "Not served from this day on, by an operator.",
+        "file_owned": "A data file states its facts; load_catalog rewrites them.",
+    }
     search_fields = ("id", "name", "family")
     ordering = ("id",)
 
@@ -85,10 +119,113 @@ def _is_unpriced(row: ModelProvider) -> bool:
 class ModelProviderAdmin(CatalogAdmin):
     """Which provider serves which model, and at what price."""
 
-    list_display = ("model", "provider", "model_name", "stability", "deactivated_at", "active", "priority")
+    form = MappingForm
+    actions_detail = ("switch_off", "switch_on")
+    switch_off, switch_on = switches("modelprovider")
+    change_form_outer_after_template = "admin/catalog/price_history.html"
+    list_display = (
+        *("mapping", "input_price", "output_price", "price_source", "stability", "deactivated_at"),
+        *("active", "priority"),
+    )
     list_filter = ("active", UnpricedFilter, "stability", "provider")
-    list_editable = ("active", "priority")
+    sortable_by = ("mapping", "priority")
+    help_texts = {
+        "active": _ACTIVE,
+        "priority": _PRIORITY,
+        "model_name": "What the provider calls it.",
+        "prices": "USD, as the data file states them; per million tokens where a name does not say otherwise.",
+        "stability": "Experimental and unstable ones are never chosen by themselves.",
+        "deprecated_at": "From this day on the provider calls it deprecated.",
+        "deactivated_at": "From this day on the provider does not serve it.",
+        "facts": "Everything else that the file says of it.",
+        "file_owned": "A data file states its facts; load_catalog rewrites them.",
+    }
     list_select_related = ("model", "provider")
     search_fields = ("model__id", "model_name", "provider__id")
     autocomplete_fields = ("model", "provider")
     ordering = ("model_id", "provider_id")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        """Return the facts; the overrides have fields of their own."""
+        return [name for name in super().get_readonly_fields(request, obj) if name != "price_overrides"]
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Put the operators' columns first, and the prices after them."""
+        names = [field.name for field in ModelProvider._meta.fields if field.name not in {"id", "price_overrides"}]
+        first = ("provider", "model", "model_name", "active", "priority")
+        return (
+            (None, {"fields": first}),
+            ("Prices of operators, over the file's", {"fields": OVERRIDES}),
+            ("Facts", {"fields": [name for name in names if name not in first]}),
+        )
+
+    @admin.display(description="Mapping", ordering="model_id")
+    def mapping(self, row: ModelProvider) -> str:
+        """Return provider and model."""
+        return str(row)
+
+    @admin.display(description="Input (USD/M)")
+    def input_price(self, row: ModelProvider) -> str:
+        """Return what a million prompt tokens cost."""
+        return _price(row, "input")
+
+    @admin.display(description="Output (USD/M)")
+    def output_price(self, row: ModelProvider) -> str:
+        """Return what a million completion tokens cost."""
+        return _price(row, "output")
+
+    @admin.display(description="Prices by")
+    def price_source(self, row: ModelProvider) -> str:
+        """Return who states its prices."""
+        return "operator" if row.price_overrides or not row.file_owned else "file"
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show what its prices were, and who changed them."""
+        row = self.get_object(request, unquote(object_id))
+        shown = {} if row is None else {"table": _history_of(row)}
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **shown})
+
+    def save_model(self, request: HttpRequest, obj: ModelProvider, form: Any, change: bool) -> None:
+        """Save, and write down how its prices changed."""
+        at = obj.provider_id, obj.model_id
+        before = {} if not change else _card_of(ModelProvider.objects.get(pk=obj.pk))
+        super().save_model(request, obj, form, change)
+        price_history.note_changes({at: before}, {at: _card_of(obj)}, request.user.get_username())
+
+
+@admin.register(PriceChange)
+class PriceChangeAdmin(LongTableAdmin):
+    """Every change of prices, newest first; the page of a mapping has its own."""
+
+    list_display = ("created_at", "provider", "model", "changed", "author")
+    search_fields = ("id",)
+
+    @admin.display(description="What changed")
+    def changed(self, row: PriceChange) -> str:
+        """Return each price, before and after."""
+        return "; ".join(f"{one.name} {one.old or '-'} → {one.new or '-'}" for one in price_history.steps_of(row))
+
+
+def _card_of(row: ModelProvider) -> price_history.Card:
+    return price_history.effective_card(row.prices, row.price_overrides)
+
+
+def _price(row: ModelProvider, name: str) -> str:
+    return str(_card_of(row).get(name, "-"))
+
+
+def _history_of(row: ModelProvider) -> dict[str, Any]:
+    """Return the history of a mapping's prices as a table, a line a price."""
+    rows = [
+        (f"{change.created_at:%Y-%m-%d %H:%M:%S}", step.name, step.old or "-", step.new or "-", change.author)
+        for change in price_history.history_of(row, SHOWN_CHANGES)
+        for step in price_history.steps_of(change)
+    ]
+    return {
+        "caption": "History of prices",
+        "headers": ("From (UTC)", "Price", "Old (USD)", "New (USD)", "By"),
+        "rows": rows,
+        "empty": "No price has changed since its history is kept.",
+    }

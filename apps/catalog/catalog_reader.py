@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import UTC, datetime, time
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 import structlog
@@ -24,7 +24,7 @@ log = structlog.get_logger(__name__)
 _COPIED = (
     *("model_id", "model_name", "context_length", "max_output", "streaming", "cancellation", "vision", "tools"),
     *("parallel_tools", "tool_choice", "reasoning", "structured_outputs", "json_output", "web_search"),
-    *("prompt_cache", "temperature", "stability", "deprecated_at", "deactivated_at"),
+    *("prompt_cache", "temperature", "stability"),
 )
 
 
@@ -40,7 +40,7 @@ def read_catalog(generation: str) -> Catalog:
         source, entry = sources.get(row.provider_id), entries.get(row.model_id)
         if source and entry:
             active = row.active and source.active and entry.active
-            offers[entry.id] += _offers_of(row, providers[source.id], active=active)
+            offers[entry.id] += _offers_of(row, entry, providers[source.id], active=active)
     kept = {row.id: _model_of(row, offers[row.id]) for row in entries.values() if offers[row.id]}
     return Catalog(models=kept, providers=providers, generation=generation)
 
@@ -84,7 +84,9 @@ def _provider_of(row: models.Provider) -> CatalogProvider:
     )
 
 
-def _offers_of(row: models.ModelProvider, provider: CatalogProvider, *, active: bool) -> list[Offer]:
+def _offers_of(
+    row: models.ModelProvider, entry: models.Model, provider: CatalogProvider, *, active: bool
+) -> list[Offer]:
     """Return the offer; none when its prices cannot be read: better not served than billed wrongly."""
     try:
         prices = read_card(row.prices | row.price_overrides)
@@ -92,8 +94,14 @@ def _offers_of(row: models.ModelProvider, provider: CatalogProvider, *, active: 
         log.error("catalog.prices_unreadable", mapping=str(row), error=str(error))
         return []
     copied = {name: getattr(row, name) for name in _COPIED}
+    copied["deprecated_at"] = _earlier(row.deprecated_at, entry.retiring_on)
+    copied["deactivated_at"] = _earlier(row.deactivated_at, entry.retired_on)
     facts = {**provider.facts, **row.facts}
     return [Offer(provider=provider, prices=prices, facts=facts, priority=float(row.priority), active=active, **copied)]
+
+
+def _earlier(*days: date | None) -> date | None:
+    return min((day for day in days if day is not None), default=None)
 
 
 def _model_of(row: models.Model, offers: list[Offer]) -> CatalogModel:

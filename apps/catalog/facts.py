@@ -31,11 +31,13 @@ class Variable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     default: Annotated[str, Meta(min_length=1, max_length=200)] | UnsetType = UNSET
 
 
-class StatedBatchTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A batch API: its format, and its share of the usual prices of tokens, as a decimal in a text."""
+class StatedBatchTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A batch API: its format, and its share of the usual prices of tokens, as a decimal in a text; of that of cached
+    input where it is another."""
 
-    format: Literal["openai", "anthropic"]
+    format: Literal["openai", "anthropic", "google", "mistral"]
     price_share: Annotated[str, Meta(pattern=r"^(0\.\d{1,4}|1)$")]
+    cached_share: Annotated[str, Meta(pattern=r"^(0\.\d{1,4}|1)$")] | UnsetType = UNSET
 
 
 class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,8 +100,8 @@ class SharedFacts(msgspec.Struct, frozen=True, kw_only=True):
         StatedBatchTerms | None,
         Meta(
             description="its own batch API, which answers lines of batches: "
-            '`{ format = "openai", price_share = "0.5" }`; formats are `openai` and `anthropic`, the share is that of '
-            "its usual prices of tokens"
+            '`{ format = "openai", price_share = "0.5" }`; formats are `openai`, `anthropic`, `google` and `mistral`, '
+            "the share is that of its usual prices of tokens; `cached_share` where cached tokens have another one"
         ),
     ] = None
     moderated: Annotated[bool, Meta(description="moderates content itself and refuses some")] = False

@@ -1,10 +1,12 @@
 """Catalog loader: data files -> rows. Facts are rewritten; what operators changed or made is left alone. Idempotent.
 
-Knows which columns the files own. Must never know requests, or write `active`, `priority` or `price_overrides`.
+Knows which columns the files own. Must never know requests, or write the operators' columns (`models.py` names them).
+A change of prices goes into their history.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any, get_args
 import msgspec
 from django.db import transaction
 
-from apps.catalog import files, models
+from apps.catalog import files, models, price_history
 from apps.catalog.price_cards import write_card
 from apps.kernel import generation
 from apps.kernel.advisory_lock import AdvisoryLock, lock_in_transaction
@@ -60,6 +62,7 @@ def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
     with transaction.atomic():
         # Servers that start together load one after the other.
         lock_in_transaction(AdvisoryLock.LOAD_CATALOG)
+        before = price_history.cards_now()
         done = [
             _write(models.Provider, ("id",), providers, {}),
             _write(models.Model, ("id",), entries, {}),
@@ -67,8 +70,54 @@ def load(folder: Path = files.FOLDER, today: date | None = None) -> Loaded:
         ]
         added, changed, withdrawn = (sum(counts) for counts in zip(*done, strict=True))
         if added or changed or withdrawn:
+            price_history.note_changes(before, price_history.cards_now(), price_history.LOADER)
             generation.bump_on_commit(generation.CATALOG)
     return Loaded(len(providers), len(entries), len(mappings), added, changed, withdrawn)
+
+
+def find_differences(folder: Path = files.FOLDER, today: date | None = None) -> list[str]:
+    """Return what a load would change, a line a row: `+` added, `~` changed, `-` withdrawn. Nothing is changed.
+
+    It is a load that is undone, so both follow one rule. Raises InvalidFiles.
+    """
+    with transaction.atomic():
+        before = _rows_now()
+        load(folder, today)
+        after = _rows_now()
+        transaction.set_rollback(True)
+    return [line for at in sorted({*before, *after}) if (line := _difference(at, before.get(at), after.get(at)))]
+
+
+def _rows_now() -> Rows:
+    """Return all that the tables say, by the kind of row and its key."""
+    ignored = {"id", "created_at", "updated_at"}
+    tables = (("provider", models.Provider), ("model", models.Model), ("mapping", models.ModelProvider))
+    found: Rows = {}
+    for kind, table in tables:
+        rows: list[dict[str, Any]] = [dict(row) for row in table.objects.values()]
+        for row in rows:
+            key = f"{row['provider_id']}/{row['model_id']}" if kind == "mapping" else row["id"]
+            found[kind, key] = {name: value for name, value in row.items() if name not in ignored}
+    return found
+
+
+def _difference(at: tuple[str, ...], old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
+    """Return the line of a row; an empty one where nothing differs."""
+    name = " ".join(at)
+    if old is None or new is None:
+        return f"+ {name}" if old is None else f"- {name}"
+    changes = [
+        f"{column} {_told(old[column])} -> {_told(new[column])}"
+        for column in new
+        if column != "file_owned" and old[column] != new[column]
+    ]
+    if old["file_owned"] and not new["file_owned"]:
+        return f"- {name}: no file states it any more"
+    return f"~ {name}: {', '.join(changes or ['a file states it now'])}" if old != new else ""
+
+
+def _told(value: Any) -> str:
+    return json.dumps(value, default=str, ensure_ascii=False)
 
 
 def _write(

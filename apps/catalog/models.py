@@ -1,7 +1,7 @@
 """Providers, models, and which provider serves which model: columns and constraints.
 
-Facts come from the data files and are rewritten by `load_catalog`; operations (`active`, `priority`, `price_overrides`)
-belong to operators and are never touched by it.
+Facts come from the data files and are rewritten by `load_catalog`; operations (`active`, `priority`, `price_overrides`,
+`retiring_on`, `retired_on`) belong to operators and are never touched by it. The history of prices only grows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from django.db import models
 from apps.catalog.offers import MODES, STABILITIES
 from apps.catalog.price_cards import read_card
 from apps.kernel import generation
+from apps.kernel.ids import new_id
 
 _WEIGHT = [MinValueValidator(0), MaxValueValidator(1)]
 
@@ -106,6 +107,10 @@ class Model(CatalogRow):
     output_modalities = models.JSONField(default=list)
     # Everything else that the file says of it: tokenizer, knowledge cut-off, open weights.
     facts = models.JSONField(default=dict, blank=True)
+    # When an operator takes it out of use, whatever its providers say of themselves: told as deprecated from the first
+    # day on, and not served from the second on.
+    retiring_on = models.DateField(null=True, blank=True)
+    retired_on = models.DateField(null=True, blank=True)
 
     def __str__(self) -> str:
         return self.id
@@ -152,3 +157,26 @@ class ModelProvider(CatalogRow):
 
     def __str__(self) -> str:
         return f"{self.provider_id}/{self.model_id}"
+
+
+class PriceChange(models.Model):
+    """What a model costs at a provider from a moment on, and what it did before. Never changed, never deleted.
+
+    Cards as a mapping keeps them (`price_cards.py`), an operator's overrides applied; `{}` states no price.
+    """
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    # Plain ids: it outlives what it speaks of.
+    provider = models.CharField(max_length=40)
+    model = models.CharField(max_length=120)
+    old = models.JSONField()
+    new = models.JSONField()
+    # An operator's address, or the command.
+    author = models.CharField(max_length=254)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["model", "provider", "-id"], name="price_change_of_mapping")]
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model} {self.created_at:%Y-%m-%d}"

@@ -10,7 +10,8 @@ import json
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from hashlib import sha256
+from typing import Any, Final, TypeVar, cast
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -29,6 +30,8 @@ Result = TypeVar("Result")
 # The hidden field that tells one sending of a form from another, and its most characters.
 ONCE: Final = "once"
 _MAX_ONCE: Final = 100
+# In the names of fields that are passwords or credentials.
+_SECRETS: Final = ("password", "token", "secret")
 # Seconds that the second click waits for what the first began, and between looks.
 _PATIENCE, _PAUSE = 10.0, 0.1
 
@@ -56,8 +59,8 @@ def attempt(request: HttpRequest, work: Callable[[], Result]) -> tuple[Result | 
 
 
 def refused(posted: QueryDict, error: ApiError) -> Form:
-    """Return the form as it was sent, with the error beside its field; passwords are not shown again."""
-    values = {name: values[-1] for name, values in posted.lists() if "password" not in name.lower() and values}
+    """Return the form as it was sent, with the error beside its field; secrets are not shown again."""
+    values = {name: values[-1] for name, values in posted.lists() if values and not _is_secret(name)}
     if isinstance(error, InvalidFields):
         issues = [(issue.path, issue.message) for issue in error.issues]
     else:
@@ -82,16 +85,7 @@ def read_form(
     Raises InvalidFields.
     """
     body = {name: value for name, value in body_of(request.POST, shape).items() if name not in leave_out} | given
-    return _read(shape, body, about)
-
-
-def _read(
-    shape: type[serializers.BaseSerializer[Any]], said: Mapping[str, Any], about: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    serializer: Any = shape(data=said, context=dict(about or {}))
-    if not serializer.is_valid():
-        raise find_error(ValidationError(serializer.errors)) or InvalidRequest("This form is not valid")
-    return dict(serializer.validated_data)
+    return _read(shape, body, "This form is not valid", about)
 
 
 def require_typed(request: HttpRequest, name: str, expected: str) -> None:
@@ -100,22 +94,22 @@ def require_typed(request: HttpRequest, name: str, expected: str) -> None:
         raise InvalidRequest("This is not its name; nothing was deleted", param=name)
 
 
-def query_of(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
-    """Return what a page's address asks for as the shape reads it; fields left empty are absent. Raises InvalidFields.
-
-    `given` are fields, by wire name, that no address may choose.
+def read_query(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
+    """Return what a page's address asks for, as the shape reads it; a form of filters sends empty fields, which ask for
+    nothing. `given` as in `read_form`. Raises InvalidFields.
     """
-    asked = {name: value for name, value in request.GET.dict().items() if value and name in shape().fields}  # type: ignore[attr-defined]
-    return _read(shape, asked | given)
+    fields: Any = cast(Any, shape()).fields
+    said = {name: request.GET[name] for name in fields if request.GET.get(name, "").strip()}
+    return _read(shape, {**said, **given}, "This address is not valid")
 
 
-def body_of(posted: QueryDict, shape: type[serializers.BaseSerializer[Any]], prefix: str = "") -> dict[str, Any]:
+def body_of(posted: QueryDict, shape: Any, prefix: str = "") -> dict[str, Any]:
     """Return the JSON object that a form stands for: of a shape's fields, those that the form has.
 
     A field of a field is written `outer.inner`; an empty text is null where the shape takes null, else absent.
     """
     body: dict[str, Any] = {}
-    for name, kind in shape().fields.items():  # type: ignore[attr-defined]
+    for name, kind in shape().fields.items():
         path = f"{prefix}{name}"
         if isinstance(kind, serializers.Serializer):
             if any(key.startswith(f"{path}.") for key in posted):
@@ -145,6 +139,21 @@ def do_once(request: HttpRequest, user: User, work: Callable[[], dict[str, Any]]
         time.sleep(_PAUSE)
 
 
+def once_key(request: HttpRequest, user: User) -> str:
+    """Return what a row is found by when the same form is sent again, for work that asks outside and so cannot be in
+    the transaction of `do_once`. Raises InvalidRequest for a form without its token.
+    """
+    claim = _claim_of(request, user)
+    return sha256("\n".join((str(claim.user_id), claim.route, claim.key)).encode()).hexdigest()
+
+
+def _read(shape: Any, said: Mapping[str, Any], problem: str, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    serializer: Any = shape(data=said, context=dict(about or {}))
+    if not serializer.is_valid():
+        raise find_error(ValidationError(serializer.errors)) or InvalidRequest(problem)
+    return dict(serializer.validated_data)
+
+
 def _claim_of(request: HttpRequest, user: User) -> idempotency.Claim:
     token = request.POST.get(ONCE, "")
     if not 0 < len(token) <= _MAX_ONCE or not token.isascii():
@@ -160,6 +169,10 @@ def _result_of(response: Any) -> dict[str, Any]:
     if isinstance(response, HttpResponse) and not isinstance(response, Response):
         return dict(json.loads(response.content))
     return dict(response.data)
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name.lower() for word in _SECRETS)
 
 
 def _is_field(path: str, posted: QueryDict) -> bool:

@@ -16,7 +16,7 @@ from apps.console.workspace import Workspace
 from apps.organizations.models import Role
 
 
-class Entry(NamedTuple):
+class PageLink(NamedTuple):
     """An entry of the navigation: its words, the route it opens, and the role that sees it."""
 
     words: str
@@ -25,17 +25,31 @@ class Entry(NamedTuple):
 
 
 # In groups, as they are shown.
-NAVIGATION: Final[tuple[tuple[str, tuple[Entry, ...]], ...]] = (
-    ("", (Entry("Overview", "overview"), Entry("Playground", "playground"))),
-    ("Monitor", (Entry("Logs", "logs"), Entry("Refused requests", "refusals"), Entry("Usage", "usage"))),
-    ("Access", (Entry("API keys", "keys"), Entry("Projects", "projects"), Entry("Provider keys", "provider_keys"))),
-    ("Safety", (Entry("Guardrails", "guardrails"), Entry("Audit log", "audit", Role.ADMIN))),
+NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
+    ("", (PageLink("Overview", "overview"), PageLink("Playground", "playground"))),
+    (
+        "Monitor",
+        (
+            PageLink("Logs", "logs"),
+            PageLink("Refused requests", "refusals"),
+            PageLink("Usage", "usage"),
+        ),
+    ),
+    (
+        "Access",
+        (
+            PageLink("API keys", "keys"),
+            PageLink("Projects", "projects"),
+            PageLink("Provider keys", "provider_keys", Role.ADMIN),
+        ),
+    ),
+    ("Safety", (PageLink("Guardrails", "guardrails", Role.ADMIN), PageLink("Audit log", "audit", Role.ADMIN))),
     (
         "Organization",
         (
-            Entry("Members", "members"),
-            Entry("Billing", "billing"),
-            Entry("Settings", "organization_settings", Role.ADMIN),
+            PageLink("Members", "members"),
+            PageLink("Billing", "billing", Role.ADMIN),
+            PageLink("Settings", "organization_settings", Role.ADMIN),
         ),
     ),
 )

@@ -1,18 +1,58 @@
-"""What the nightly reconciliation found, in the admin: to be looked at."""
+"""What the nightly reconciliation found, in the admin: to be looked at; and records that could not be read, to be
+settled after all."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.contrib import admin
+from redis.exceptions import RedisError
 
 from apps.gateway.models import Difference, Reconciliation
+from apps.gateway.settlement import dead_letters
 from apps.kernel.admin import LongTableAdmin, RecordAdmin
+from apps.kernel.errors import Overloaded
+from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
+
+
+class ReplayQuestion(ButtonQuestion):
+    """Whether records that could not be read are to be tried again."""
+
+    @property
+    def lines(self) -> list[str]:
+        """How many there are, and what happens."""
+        try:
+            broken = dead_letters.count()
+        except RedisError:
+            return ["The store that has them gives no answer."]
+        if not broken:
+            return ["There are none now."]
+        return [
+            f"{broken} record{'' if broken == 1 else 's'} of requests could not be read and "
+            f"{'was' if broken == 1 else 'were'} put aside, neither logged nor charged. They go back to the queue: "
+            "what can be read now, after an upgrade, is logged and charged once; what cannot comes back here."
+        ]
+
+
+@button("Replay broken records", permission="gateway.change_reconciliation", icon="replay", question=ReplayQuestion)
+def replay_broken(page: Any, row: Any, fields: Mapping[str, Any]) -> Done:
+    """Put records that could not be read back into the queue."""
+    try:
+        moved = dead_letters.replay()
+    except RedisError as error:
+        raise Overloaded("The store that has the records gives no answer; try again shortly") from error
+    return Done(f"{moved} record{'' if moved == 1 else 's'} went back to the queue")
 
 
 @admin.register(Reconciliation)
-class ReconciliationAdmin(RecordAdmin):
+class ReconciliationAdmin(ButtonsAdmin, RecordAdmin):
     """One row a run."""
 
+    actions_list = ("replay_broken",)
+    replay_broken = replay_broken
     list_display = ("started_at", "finished_at", "compared", "found", "days")
+    sortable_by = ()
     ordering = ("-id",)
 
 

@@ -110,7 +110,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
                     if isinstance(events, Generator):
                         # Hangs up on the provider.
                         events.close()
-                    for choice in range(self.attempts.chat.n or 1):
+                    for choice in range(self.attempts.chat.answers):
                         yield Finished(choice=choice, reason="length")
                     return
             yield event
@@ -258,7 +258,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
 
     def _limit(self, tariff: Tariff) -> int:
         """Return the tokens that its provider was told to write at most, or writes at most."""
-        current, answers = self.attempts.current_call, self.attempts.chat.n or 1
+        current, answers = self.attempts.current_call, self.attempts.chat.answers
         limit = current.token_limit if current is not None else None
         return tariff.max_tokens if limit is None else min(limit * answers, tariff.max_tokens)
 

@@ -1,9 +1,12 @@
-"""Parallel calls: how many calls of a provider it takes to give as many answers (`n`) as a client asks for.
+"""Parallel calls: the calls of a provider that it takes to give as many answers as a client asks for, by `n` or by
+several prompts.
 
 Decides over values. Must never open a socket or ask a store.
 """
 
 from __future__ import annotations
+
+from msgspec.structs import replace
 
 from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
@@ -12,7 +15,7 @@ from apps.gateway.tasks import task_of
 
 
 def calls_of(chat: Chat, offer: Offer) -> int:
-    """Return how many calls at a time it takes an offer's provider to give as many answers as are asked for."""
+    """Return how many calls at a time it takes an offer's provider to give as many answers (`n`) as are asked for."""
     answers = chat.n
     task = task_of(chat)
     if answers is None or answers < 2 or not task.writes_tokens:
@@ -21,6 +24,17 @@ def calls_of(chat: Chat, offer: Offer) -> int:
     if dialect is None or (optional_attribute(dialect, "SEVERAL_ANSWERS") and not _is_refused("n", offer)):
         return 1
     return answers
+
+
+def parallel_chats(chat: Chat, offer: Offer) -> list[Chat]:
+    """Return what each of several calls at a time is asked, in the order of their answers; nothing where it is one.
+
+    A prompt's call gives all of its own answers, by calls of its own where it must.
+    """
+    if chat.task == "completions" and len(chat.messages) > 1:
+        return [replace(chat, messages=[message], source=None) for message in chat.messages]
+    calls = calls_of(chat, offer)
+    return [] if calls == 1 else [replace(chat, n=None, source=None)] * calls
 
 
 def _is_refused(field: str, offer: Offer) -> bool:

@@ -108,7 +108,7 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
         """Return what guardrails leave of an answer, where they look at answers."""
         if self.guard is None or not self.guard.compiled.scan_output:
             return events
-        return ResponseGuard(self.guard, self.chat.n or 1, whole=not self.chat.stream).screen(events)
+        return ResponseGuard(self.guard, self.chat.answers, whole=not self.chat.stream).screen(events)
 
     def _complete(self) -> Summary:
         """Cache and record an answer that came to its end. Raises ApiError where it lacks what was asked for."""

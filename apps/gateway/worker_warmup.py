@@ -24,9 +24,6 @@ log = structlog.get_logger(__name__)
 
 # Seconds after the start, so that what the worker answers first does not wait.
 WARMUP_DELAY: Final = 0.5
-# How many more objects there are than at the last look when cycles are looked for among them: some megabytes' worth,
-# and more than the requests hold that a worker answers at a time.
-GC_THRESHOLD: Final = 20_000
 
 
 def warm_up_soon() -> None:
@@ -44,12 +41,10 @@ def _warm_up() -> None:
 def freeze_loaded_objects() -> None:
     """Take what has been loaded so far as there to stay: nobody looks through it for garbage any more.
 
-    To look through all modules takes some 80 ms, and nobody is answered meanwhile. What comes later is looked through
-    seldom: a request leaves no cycle behind, so looking for some every few requests only holds up the next.
+    To look through all modules takes some 80 ms, and nobody is answered meanwhile.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
 
 
 def warm_up_guardrails() -> None:

@@ -1,132 +1,170 @@
-"""Guardrails in the Django admin: configurations and rules can be changed, violations can be read."""
+"""Guardrails in the Django admin: configurations and rules can be changed and tried, violations can be read."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from django import forms
 from django.contrib import admin
-from django.db.models import Model
 from django.http import HttpRequest
 
-from apps.guardrails.configuration.config_validation import (
-    LARGEST_FILE,
-    SMALLEST_FILE,
-    find_file_type_issues,
-    find_rule_issues,
-    merge_system_rules,
-    normalize_file_types,
-)
-from apps.guardrails.configuration.custom_rule_validation import validate_config
-from apps.guardrails.custom import MAX_RULES
+from apps.guardrails import actions
+from apps.guardrails.config_form import GuardrailConfigForm, config_form, rule_fields
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
-from apps.guardrails.rule_thread import loaded_rules
-from apps.kernel.admin import LongTableAdmin
-from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.organizations.audited_admin import AuditedAdmin
-
-if TYPE_CHECKING:
-    _Form = forms.ModelForm[Any]
-else:
-    _Form = forms.ModelForm
-
-
-class GuardrailConfigForm(_Form):
-    """A configuration, held to what the API takes."""
-
-    def clean_max_file_size_mb(self) -> Decimal:
-        """Return the size in megabytes. Raises ValidationError."""
-        given: Decimal = self.cleaned_data["max_file_size_mb"]
-        if not SMALLEST_FILE <= given <= LARGEST_FILE:
-            raise forms.ValidationError(f"Must be a number from {SMALLEST_FILE} to {LARGEST_FILE}")
-        return given
-
-    def clean_system_rules(self) -> dict[str, dict[str, Any]]:
-        """Return the rules; those that are not named have their defaults. Raises ValidationError."""
-        given = self.cleaned_data["system_rules"]
-        _refuse(find_rule_issues(given, loaded_rules(), ""))
-        return merge_system_rules({}, given)
-
-    def clean_allowed_file_types(self) -> list[str]:
-        """Return the types as they are compared. Raises ValidationError."""
-        given = self.cleaned_data["allowed_file_types"]
-        _refuse(find_file_type_issues(given, ""))
-        return normalize_file_types(given)
-
-
-class CustomRuleForm(_Form):
-    """A rule, held to what the API takes."""
-
-    def clean(self) -> dict[str, Any]:
-        """Hold the configuration to the rule's type, and their number to what is looked at. Raises ValidationError."""
-        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
-        rule_type = cleaned.get("type", self.instance.type)
-        if rule_type and "config" in cleaned:
-            cleaned["config"] = self._config(rule_type, cleaned["config"])
-        organization = cleaned.get("organization")
-        if organization and CustomRule.objects.filter(organization=organization).count() >= MAX_RULES:
-            raise forms.ValidationError(f"Maximum {MAX_RULES} guardrail rules per organization")
-        return cleaned
-
-    def _config(self, rule_type: str, given: Any) -> Any:
-        try:
-            if not isinstance(given, dict):
-                raise InvalidFields([Issue("config", "Must be an object")])
-            return validate_config(rule_type, given)
-        except InvalidFields as error:
-            self.add_error("config", [f"{issue.path}: {issue.message}" for issue in error.issues])
-            return given
+from apps.guardrails.rule_form import MEMBERS, SHOWN_WHEN, CustomRuleForm
+from apps.guardrails.trial_page import try_text
+from apps.kernel.admin import KeptAdmin, LongTableAdmin
+from apps.organizations.admin_buttons import ButtonsAdmin
+from apps.organizations.audited_admin import ActingAdmin
+from apps.organizations.organization_tabs import link_by_id, link_to
 
 
 @admin.register(GuardrailConfig)
-class GuardrailConfigAdmin(AuditedAdmin):
-    """What is in force in an organization."""
+class GuardrailConfigAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
+    """What is in force in an organization, on a plan that has guardrails."""
 
     thing = "guardrail_config"
     form = GuardrailConfigForm
-    list_display = ("organization", "enabled", "pii_action", "scan_output", "updated_at")
+    actions_detail = ("try_text",)
+    try_text = try_text
+    list_display = ("organization_link", "enabled", "pii_action", "scan_output", "updated_at")
+    list_display_links = ("enabled",)
     list_filter = ("enabled", "scan_output")
     list_select_related = ("organization",)
     search_fields = ("id__exact", "organization__name")
     autocomplete_fields = ("organization",)
+    sortable_by = ()
     ordering = ("-id",)
     readonly_fields = ("id", "created_at", "updated_at")
+    help_texts = {
+        "enabled": "Off: no text is looked at, whatever the rules say.",
+        "max_file_size_mb": "Megabytes of a file, 0.01 to 1000; larger ones are refused.",
+        "pii_action": "What happens to personal data; empty: the rule's own action below.",
+        "scan_output": "Answers of models are looked at too.",
+    }
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """Return what is nobody's to change: whose it is, once it is there."""
         return (*self.readonly_fields, "organization") if obj else self.readonly_fields
 
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Put a line for each system rule after what holds for all."""
+        own = ("organization", "enabled", "scan_output", "pii_action", "max_file_size_mb", "allowed_file_types")
+        return (
+            (None, {"fields": own}),
+            ("System rules", {"fields": rule_fields()}),
+            ("Record", {"fields": self.readonly_fields}),
+        )
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """Return the form with the fields of the system rules."""
+        return super().get_form(request, obj, change, **{"form": config_form(), **kwargs})
+
+    def changes_of(self, form: Any) -> dict[str, Any]:
+        """Return the columns that a form changes, and of the system rules what is chosen anew."""
+        changed = form.changed_rules()
+        return {**super().changes_of(form), **({"system_rules": changed} if changed else {})}
+
+    def create_row(self, row: GuardrailConfig, fields: Mapping[str, Any]) -> GuardrailConfig:
+        """Make the configuration of an organization."""
+        rules: dict[str, dict[str, Any]] = {}
+        for names in rule_fields():
+            rule = names[0].removesuffix("_enabled")
+            rules[rule] = {name.removeprefix(f"{rule}_"): fields[name] for name in names}
+        own = ("enabled", "scan_output", "pii_action", "max_file_size_mb", "allowed_file_types")
+        given = {name: fields[name] for name in own}
+        return actions.change_config(organization=fields["organization"], changes={**given, "system_rules": rules})
+
+    def change_row(self, row: GuardrailConfig, changes: Mapping[str, Any]) -> None:
+        """Set columns of a configuration."""
+        actions.change_config(organization=row.organization, changes=changes)
+
+    @admin.display(description="Organization")
+    def organization_link(self, row: GuardrailConfig) -> str:
+        """Return a link to the organization."""
+        return link_to(row.organization)
+
 
 @admin.register(CustomRule)
-class CustomRuleAdmin(AuditedAdmin):
+class CustomRuleAdmin(ButtonsAdmin, ActingAdmin):
     """Rules that organizations wrote for themselves."""
 
     thing = "guardrail_rule"
     form = CustomRuleForm
-    list_display = ("name", "organization", "type", "action", "priority", "enabled", "observe_only")
+    actions_detail = ("try_text",)
+    try_text = try_text
+    list_display = ("name", "organization_link", "type", "action", "priority", "enabled", "observe_only")
     list_filter = ("type", "action", "enabled", "observe_only")
     list_select_related = ("organization",)
     search_fields = ("id__exact", "name", "organization__name")
     autocomplete_fields = ("organization",)
+    sortable_by = ()
     ordering = ("-id",)
     readonly_fields = ("id", "created_at", "updated_at")
+    conditional_fields = SHOWN_WHEN
+    help_texts = {
+        "priority": "Rules with a higher number are looked at first.",
+        "enabled": "A rule that is off is kept and not looked at.",
+        "action": "Block refuses the request, redact masks what is found, warn notes it, allow lets it pass.",
+    }
 
-    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> tuple[str, ...]:
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """Return what is for good once it is there: whose it is, and its type."""
         return (*self.readonly_fields, "organization", "type") if obj else self.readonly_fields
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Show what the rule's type has; for a new rule what the type that is chosen has."""
+        types = MEMBERS if obj is None else {obj.type: MEMBERS[obj.type]}
+        looked_for = [field for members in types.values() for field in members.values()]
+        return (
+            (None, {"fields": ("organization", "name", "type", "action", "priority", "enabled", "observe_only")}),
+            ("What it looks for", {"fields": looked_for}),
+            ("Record", {"fields": self.readonly_fields}),
+        )
+
+    def changes_of(self, form: Any) -> dict[str, Any]:
+        """Return the columns that a form changes, what the rule looks for in one."""
+        config = form.cleaned_data["config"]
+        return {**super().changes_of(form), **({} if config == form.instance.config else {"config": config})}
+
+    def create_row(self, row: CustomRule, fields: Mapping[str, Any]) -> CustomRule:
+        """Add a rule to an organization."""
+        columns = ("organization", "name", "type", "config", "priority", "enabled", "observe_only", "action")
+        return actions.create_rule(**{name: fields[name] for name in columns})
+
+    def change_row(self, row: CustomRule, changes: Mapping[str, Any]) -> None:
+        """Set columns of a rule."""
+        actions.change_rule(rule=row, changes=changes)
+
+    def delete_row(self, row: CustomRule) -> None:
+        """Remove a rule."""
+        actions.delete_rule(rule=row)
+
+    @admin.display(description="Organization")
+    def organization_link(self, row: CustomRule) -> str:
+        """Return a link to the organization."""
+        return link_to(row.organization)
 
 
 @admin.register(Violation)
 class ViolationAdmin(LongTableAdmin):
     """What rules found; the content itself stays with the organization."""
 
-    list_display = ("created_at", "rule_name", "category", "action_taken", "model", "organization_id")
+    list_display = ("created_at", "rule_name", "category", "action_taken", "model", "organization_link")
     list_filter = ("action_taken",)
-    exclude = ("matched_content", "matched_pattern")
+    fields = (
+        *("created_at", "action_taken", "rule_name", "category", "rule_id", "model"),
+        *("organization_id", "log_id", "api_key_id", "content_hash", "id"),
+    )
+    readonly_fields = ("created_at", "id")
     owners = ("organization_id",)
+    help_texts = {
+        "action_taken": "Observed: the rule would have acted, and only observes.",
+        "rule_id": "A custom rule's id, or system:<name>.",
+        "content_hash": "Tells equal content apart from other content, without showing it.",
+    }
 
-
-def _refuse(issues: list[Issue]) -> None:
-    if issues:
-        raise forms.ValidationError([f"{issue.path.strip('.')}: {issue.message}".lstrip(": ") for issue in issues])
+    @admin.display(description="Organization")
+    def organization_link(self, row: Violation) -> str:
+        """Return a link to the organization, whose name would be a query a row."""
+        return link_by_id("organizations_organization", row.organization_id)

@@ -5,7 +5,7 @@ Knows configuration and engine. Must never write anything, the text least of all
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -47,6 +47,8 @@ class TrialResult:
     blocked: bool
     findings: list[TrialFinding]
     rules_checked: int
+    # Where in the text the findings are: begin and end, in order, none within another.
+    places: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def passed(self) -> bool:
@@ -70,7 +72,26 @@ def try_guardrails(organization_id: UUID, content: str) -> TrialResult:
 def _try_config(config: EngineConfig, content: str) -> TrialResult:
     compiled = engine.compile_guardrails(config)
     verdict = engine.screen(compiled, [Segment(ScannedText(content), "user", "content")])
-    return TrialResult(verdict.blocked is not None, _findings_of(verdict, content), compiled.rules_checked)
+    return TrialResult(
+        verdict.blocked is not None, _findings_of(verdict, content), compiled.rules_checked, _places_of(verdict)
+    )
+
+
+def _places_of(verdict: Verdict) -> list[tuple[int, int]]:
+    """Return where the findings are, those that touch as one."""
+    spans = sorted(
+        (span.start, span.end)
+        for finding in verdict.findings
+        if action_taken_of(finding) is not None
+        for span in finding.spans
+    )
+    places: list[tuple[int, int]] = []
+    for start, end in spans:
+        if places and start <= places[-1][1]:
+            places[-1] = places[-1][0], max(end, places[-1][1])
+        else:
+            places.append((start, end))
+    return places
 
 
 def _findings_of(verdict: Verdict, content: str) -> list[TrialFinding]:

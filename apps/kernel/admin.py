@@ -5,19 +5,25 @@ Knows kinds of rows by who writes them. Must never know a table.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from django.core.paginator import Paginator
 from django.db.models import Field, Model, QuerySet, URLField
 from django.http import HttpRequest
+from django.utils.functional import cached_property
+from unfold.widgets import UnfoldAdminDecimalFieldWidget
 
+from apps.kernel.admin_fields import PlainDecimalField
 from apps.kernel.ids import find_id
+from apps.kernel.money import MoneyField, plain
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
 
-    _Page = ModelAdmin[Model]
+    _Page = ModelAdmin[Any]
     _Paginator = Paginator[Any]
 else:
     _Paginator = Paginator
@@ -25,6 +31,33 @@ else:
 
 # The newest rows of a long table that are shown; older ones are found by id.
 SHOWN = 1_000
+# What is shown where there is no amount.
+NO_AMOUNT = "-"
+
+
+def usd(amount: Decimal | None) -> str:
+    """Return an amount of USD for people: exact, at least in cents, without further zeros at its end."""
+    if amount is None:
+        return NO_AMOUNT
+    whole, _, part = plain(amount).partition(".")
+    return f"{whole}.{part.ljust(2, '0')}"
+
+
+def _money_column(field: MoneyField) -> Callable[[Any], str]:
+    def column(row: Any) -> str:
+        return usd(getattr(row, field.name))
+
+    column.short_description = f"{field.verbose_name} (USD)"  # type: ignore[attr-defined]  # read by the admin
+    column.admin_order_field = field.name  # type: ignore[attr-defined]  # read by the admin
+    return column
+
+
+def _shorten_amount(shown: Any) -> Any:
+    """Return a read-only amount as people read it; what is no amount as it is."""
+    try:
+        return usd(Decimal(str(shown).replace(",", "")))
+    except InvalidOperation:
+        return shown
 
 
 class RowAdmin(_Page):
@@ -32,11 +65,29 @@ class RowAdmin(_Page):
 
     list_per_page = 50
     show_full_result_count = False
+    # What a field means where its name does not say it.
+    help_texts: Mapping[str, str] = {}
+
+    def __init__(self, model: Any, admin_site: Any) -> None:
+        super().__init__(model, admin_site)
+        amounts = [field for field in model._meta.concrete_fields if isinstance(field, MoneyField)]
+        self._amounts = {field.name: _money_column(field) for field in amounts}
+        self.readonly_preprocess_fields = dict.fromkeys(self._amounts, _shorten_amount)
+
+    def get_list_display(self, request: HttpRequest) -> Any:
+        """Return the columns, with amounts as people read them."""
+        return [self._amounts.get(str(one), one) for one in super().get_list_display(request)]
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """Return the form, with what fields mean also beside those that are only shown."""
+        return super().get_form(request, obj, change, help_texts=dict(self.help_texts), **kwargs)
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        """Take an address without a scheme for one of HTTPS."""
+        """Take an address without a scheme for one of HTTPS, and show amounts without zeros at their end."""
         if isinstance(db_field, URLField):
             kwargs["assume_scheme"] = "https"
+        if isinstance(db_field, MoneyField):
+            kwargs |= {"form_class": PlainDecimalField, "widget": UnfoldAdminDecimalFieldWidget}
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:
@@ -73,7 +124,21 @@ class _Newest(_Paginator):
     """The newest rows alone: nobody counts a table of millions, or pages through it."""
 
     def __init__(self, object_list: QuerySet[Any], *args: Any, **kwargs: Any) -> None:
-        super().__init__(object_list[:SHOWN], *args, **kwargs)
+        super().__init__(object_list[: SHOWN + 1], *args, **kwargs)
+
+    @cached_property
+    def count(self) -> int:
+        """How many rows are shown."""
+        return min(self._found, SHOWN)
+
+    @property
+    def told(self) -> str:
+        """How many there are, as far as that is known."""
+        return f"more than {SHOWN:,}" if self._found > SHOWN else f"{self._found:,}"
+
+    @cached_property
+    def _found(self) -> int:
+        return int(cast(Any, self.object_list).count())
 
 
 class LongTableAdmin(RecordAdmin):
@@ -83,6 +148,8 @@ class LongTableAdmin(RecordAdmin):
     ordering = ("-id",)
     search_help_text = "An exact id"
     search_fields = ("id",)
+    # Only the order of ids has an index over all rows.
+    sortable_by = ()
     owners: tuple[str, ...] = ()
 
     def get_search_results(

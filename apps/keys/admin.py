@@ -1,16 +1,37 @@
-"""API keys, access rules and provider credentials in the admin; secrets are never shown, nor made, here."""
+"""API keys, access rules and provider credentials in the admin; secrets are made by rotating alone, and shown once."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from django import forms
 from django.contrib import admin
+from django.db.models import Field
 from django.http import HttpRequest
+from django.utils import timezone
 
 from apps.kernel.admin import KeptAdmin
+from apps.kernel.admin_fields import LinesField
+from apps.keys import actions, key_buttons, provider_keys
 from apps.keys.models import ApiKey, IamRule, ProviderKey
-from apps.organizations.audited_admin import AuditedAdmin
+from apps.keys.origins import MOST_ORIGINS, WRITTEN_AS, is_origin
+from apps.keys.rule_form import FIELDS, SHOWN_WHEN, IamRuleForm
+from apps.organizations.admin_buttons import ButtonsAdmin
+from apps.organizations.audited_admin import ActingAdmin
+from apps.organizations.organization_tabs import link_to
+
+if TYPE_CHECKING:
+    _KeyForm = forms.ModelForm[Any]
+else:
+    _KeyForm = forms.ModelForm
 
 
-class _MadeElsewhere(KeptAdmin, AuditedAdmin):
+# What a key's limits are at least; see `serializers.py`.
+_LEAST = {"usage_limit": 0, "period_limit": 0, "requests_per_minute": 1}
+
+
+class _MadeElsewhere(ButtonsAdmin, KeptAdmin, ActingAdmin):
     """Rows that begin with a secret, which the admin never sees."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -18,47 +39,167 @@ class _MadeElsewhere(KeptAdmin, AuditedAdmin):
         return False
 
 
+class ApiKeyForm(_KeyForm):
+    """Limits of a key, held to what the API takes."""
+
+    allowed_origins = LinesField(
+        required=False,
+        help_text=f"Of web pages that may use it from a browser, such as https://app.example.com; one a line, at most "
+        f"{MOST_ORIGINS}. Empty: those that the deployment allows.",
+    )
+
+    def clean_allowed_origins(self) -> list[str]:
+        """Return the origins in lower case. Raises ValidationError."""
+        given = [one.lower() for one in self.cleaned_data["allowed_origins"]]
+        if len(given) > MOST_ORIGINS:
+            raise forms.ValidationError(f"Must be at most {MOST_ORIGINS} origins")
+        if wrong := [one for one in given if not is_origin(one)]:
+            raise forms.ValidationError(f"{wrong[0]}: {WRITTEN_AS}")
+        return given
+
+    def clean_expires_at(self) -> Any:
+        """Return the moment. Raises ValidationError for another one that has passed."""
+        given = self.cleaned_data["expires_at"]
+        if given is not None and "expires_at" in self.changed_data and given <= timezone.now():
+            raise forms.ValidationError("Must be in the future")
+        return given
+
+    def clean(self) -> dict[str, Any]:
+        """Let a periodic limit have both, amount and period, or neither. Raises ValidationError."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if (cleaned.get("period_limit") is None) != (not cleaned.get("period")) and "period_limit" not in self.errors:
+            self.add_error("period_limit", "A periodic limit needs both an amount and a period, or neither")
+        return cleaned
+
+
 @admin.register(ApiKey)
 class ApiKeyAdmin(_MadeElsewhere):
     """Who may call."""
 
     thing = "api_key"
-    list_display = ("masked_token", "description", "project", "status", "usage", "usage_limit", "created_at")
-    list_filter = ("status",)
-    list_select_related = ("project",)
-    search_fields = ("id__exact", "last_four__exact", "description", "project__name", "created_by__email")
-    ordering = ("-id",)
-    fields = (
-        "id",
-        "masked_token",
-        "project",
-        "created_by",
-        "description",
-        "status",
-        "usage",
-        "usage_limit",
-        "period",
-        "period_limit",
-        "requests_per_minute",
-        "expires_at",
-        "allowed_origins",
-        "created_at",
-        "updated_at",
+    form = ApiKeyForm
+    actions_detail = ("rotate", "revoke")
+    rotate, revoke = key_buttons.rotate, key_buttons.revoke
+    list_display = (
+        *("masked_token", "description", "organization", "project_link", "creator", "status"),
+        *("usage", "usage_limit", "created_at"),
     )
-    readonly_fields = ("id", "masked_token", "project", "created_by", "usage", "created_at", "updated_at")
+    list_filter = ("status",)
+    list_select_related = ("project__organization", "created_by")
+    search_fields = ("id__exact", "last_four__exact", "description", "project__name", "created_by__email")
+    search_help_text = "A part of a description, a project's name or an address; four last characters; or an exact id"
+    sortable_by = ()
+    ordering = ("-id",)
+    fieldsets = (
+        (None, {"fields": ("masked_token", "description", "status", "organization", "project", "created_by")}),
+        ("Spending", {"fields": (("usage", "usage_limit"), ("period_limit", "period"))}),
+        ("Limits", {"fields": ("requests_per_minute", "expires_at", "allowed_origins")}),
+        ("Record", {"fields": ("id", "created_at", "updated_at")}),
+    )
+    readonly_fields = (
+        *("id", "masked_token", "organization", "project", "created_by", "usage", "created_at", "updated_at"),
+    )
+    help_texts = {
+        "status": "Requests with an inactive key are refused. Revoke it for good with the button above.",
+        "usage": "USD spent with it in all.",
+        "usage_limit": "USD that it may spend in all; empty: no limit but the organization's balance.",
+        "period_limit": "USD that it may spend in each period; empty: no such limit.",
+        "period": "When the periodic limit starts anew: calendar hours, days, weeks (from Monday) or months, in UTC.",
+        "requests_per_minute": "Of this key alone; empty: the organization's limit.",
+        "expires_at": "When it stops working (UTC); empty: never.",
+    }
+
+    @admin.display(description="Organization")
+    def organization(self, row: ApiKey) -> str:
+        """Return a link to the organization."""
+        return link_to(row.project.organization)
+
+    @admin.display(description="Project")
+    def project_link(self, row: ApiKey) -> str:
+        """Return a link to the project."""
+        return link_to(row.project)
+
+    @admin.display(description="Made by")
+    def creator(self, row: ApiKey) -> str:
+        """Return a link to who made it."""
+        return link_to(row.created_by)
+
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        """Hold amounts and rates to what the API takes."""
+        if db_field.name in _LEAST:
+            kwargs["min_value"] = _LEAST[db_field.name]
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
+        """Let an organization's page link to its keys."""
+        return lookup == "project__organization__id__exact" or super().lookup_allowed(lookup, value, request)
+
+    def change_row(self, row: ApiKey, changes: Mapping[str, Any]) -> None:
+        """Set columns of a key."""
+        actions.change_api_key(key=row, changes=changes)
 
 
 @admin.register(IamRule)
-class IamRuleAdmin(AuditedAdmin):
+class IamRuleAdmin(ActingAdmin):
     """What a key may reach."""
 
     thing = "iam_rule"
-    list_display = ("rule_type", "api_key", "status", "created_at")
+    form = IamRuleForm
+    list_display = ("rule_type", "names", "api_key", "organization", "status", "created_at")
     list_filter = ("rule_type", "status")
-    list_select_related = ("api_key",)
+    list_select_related = ("api_key__project__organization",)
     search_fields = ("id__exact", "api_key__description")
     autocomplete_fields = ("api_key",)
+    sortable_by = ()
     ordering = ("-id",)
+    readonly_fields = ("created_at", "updated_at")
+    fieldsets = (
+        (None, {"fields": ("api_key", "rule_type", "status", *FIELDS.values())}),
+        ("Record", {"fields": ("created_at", "updated_at")}),
+    )
+    conditional_fields = SHOWN_WHEN
+    help_texts = {
+        "rule_type": "Deny rules always win. Allow rules of one type add up; those of different types must all agree.",
+        "status": "An inactive rule is kept and not applied.",
+    }
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return what is for good once it is there: whose it is."""
+        return (*self.readonly_fields, "api_key") if obj else self.readonly_fields
+
+    @admin.display(description="Organization")
+    def organization(self, row: IamRule) -> str:
+        """Return a link to the organization."""
+        return link_to(row.api_key.project.organization)
+
+    @admin.display(description="What it names")
+    def names(self, row: IamRule) -> str:
+        """Return what a rule names, cut short."""
+        told = [", ".join(map(str, one)) if isinstance(one, list) else str(one) for one in row.rule_value.values()]
+        return "; ".join(told)[:100]
+
+    def changes_of(self, form: Any) -> dict[str, Any]:
+        """Return the columns that a form changes, the value in one."""
+        value = form.cleaned_data["rule_value"]
+        changed = {} if value == form.instance.rule_value else {"rule_value": value}
+        return {**super().changes_of(form), **changed}
+
+    def create_row(self, row: IamRule, fields: Mapping[str, Any]) -> IamRule:
+        """Add a rule to a key."""
+        return actions.create_rule(
+            key=fields["api_key"],
+            rule_type=fields["rule_type"],
+            rule_value=fields["rule_value"],
+            status=fields["status"],
+        )
+
+    def change_row(self, row: IamRule, changes: Mapping[str, Any]) -> None:
+        """Set columns of a rule."""
+        actions.change_rule(rule=row, changes=changes)
+
+    def delete_row(self, row: IamRule) -> None:
+        """Remove a rule."""
+        actions.delete_rule(rule=row)
 
 
 @admin.register(ProviderKey)
@@ -66,20 +207,31 @@ class ProviderKeyAdmin(_MadeElsewhere):
     """Organizations' own credentials at providers."""
 
     thing = "provider_key"
-    list_display = ("provider", "provider_name", "masked_token", "organization", "status", "created_at")
+    actions_detail = ("check_credential", "delete_credential")
+    check_credential, delete_credential = key_buttons.check_credential, key_buttons.delete_credential
+    list_display = ("provider", "provider_name", "masked_token", "organization_link", "status", "created_at")
     list_filter = ("status", "provider")
     list_select_related = ("organization",)
     search_fields = ("id__exact", "provider", "provider_name", "organization__name")
+    sortable_by = ()
     ordering = ("-id",)
     # The address is where the credential is sent: whoever could change it could have the credential.
     readonly_fields = (
-        "id",
-        "organization",
-        "provider",
-        "provider_name",
-        "base_url",
-        "masked_token",
-        "created_at",
-        "updated_at",
+        *("id", "organization", "provider", "provider_name", "base_url", "masked_token", "created_at", "updated_at"),
     )
     fields = (*readonly_fields, "status")
+    help_texts = {
+        "provider": "The catalog's id, or custom.",
+        "provider_name": "Of a custom provider, as in custom:<name>/<model>.",
+        "base_url": "Where a custom provider is.",
+        "status": "Requests do not use an inactive one. Erase it with the button above.",
+    }
+
+    @admin.display(description="Organization")
+    def organization_link(self, row: ProviderKey) -> str:
+        """Return a link to the organization."""
+        return link_to(row.organization)
+
+    def change_row(self, row: ProviderKey, changes: Mapping[str, Any]) -> None:
+        """Switch a credential on or off."""
+        provider_keys.change_provider_key(key=row, status=changes["status"])

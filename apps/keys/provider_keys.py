@@ -17,7 +17,7 @@ from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys import credential_check
 from apps.keys.access import NO_PROVIDER_KEY
 from apps.keys.models import ProviderKey
-from apps.keys.secrets import UnreadableSecretError, encrypt_credential, reencrypt_credential
+from apps.keys.secrets import UnreadableSecretError, decrypt_credential, encrypt_credential, reencrypt_credential
 from apps.keys.ssrf_guard import SafeAddress, UnsafeAddressError, resolve_safe_address
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
@@ -106,6 +106,20 @@ def delete_provider_key(*, key: ProviderKey) -> None:
     _record("delete", row)
     row.status, row.encrypted_token = ProviderKey.Status.DELETED, b""
     row.save(update_fields=["status", "encrypted_token", "updated_at"])
+
+
+def recheck_provider_key(*, key: ProviderKey, find_provider: FindProvider) -> None:
+    """Ask a key's provider whether it still takes the credential; nothing changes, and nothing is charged.
+
+    Raises InvalidRequest with the provider's words when it refuses, NotFound for a key that is deleted.
+    """
+    if key.status == ProviderKey.Status.DELETED:
+        raise NotFound(NO_PROVIDER_KEY)
+    try:
+        token = decrypt_credential(bytes(key.encrypted_token))
+    except UnreadableSecretError as error:
+        raise InvalidRequest("No key of ENCRYPTION_KEYS opens this credential") from error
+    _checked(NewProviderKey(key.provider, token, key.provider_name, key.base_url), find_provider, live=True)
 
 
 @dataclass(frozen=True, slots=True)

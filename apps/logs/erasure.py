@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from apps.logs import archiving
+from apps.logs import archiving, traffic
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
+from apps.logs.refusal_model import RefusedHour
 
 # Rows removed by one statement: short enough to disturb nobody.
 BATCH = 5_000
@@ -17,6 +18,8 @@ def erase(organization_id: UUID) -> None:
     while ids := list(rows.order_by("created_at").values_list("id", flat=True)[:BATCH]):
         rows.filter(id__in=ids).delete()
     archiving.erase(organization_id)
+    RefusedHour.objects.filter(organization_id=organization_id).delete()
     # In the order in which a fold moves them: none slips through between the two.
     ActivityDelta.objects.filter(organization_id=organization_id).delete()
     ActivityDay.objects.filter(organization_id=organization_id).delete()
+    traffic.erase(organization_id)

@@ -1,4 +1,4 @@
-"""The tables of the log: requests, daily totals, agreed retention.
+"""The tables of the log: requests, daily totals, traffic of all, agreed retention.
 
 Rows keep plain ids, not foreign keys, so that retention can drop whole days. `request_log` is partitioned by day of
 `created_at`, which is the time inside the UUIDv7 `id`: the id alone finds its partition.
@@ -17,7 +17,23 @@ from django.db.models import Q
 
 from apps.kernel.ids import new_id, time_of
 from apps.kernel.money import MoneyField
+from apps.logs.refusal_model import RefusedHour
+from apps.logs.traffic_model import TrafficCounts, TrafficDelta, TrafficSlot
 from apps.organizations.models import Organization, RetentionLevel
+
+__all__ = [
+    "ActivityDay",
+    "ActivityDelta",
+    "ActivitySums",
+    "LogRetention",
+    "RefusedHour",
+    "RequestLog",
+    "RequestLogQuerySet",
+    "TrafficCounts",
+    "TrafficDelta",
+    "TrafficSlot",
+    "find_time",
+]
 
 
 def find_time(identifier: UUID) -> datetime | None:
@@ -132,6 +148,7 @@ class RequestLog(models.Model):
 
     class Meta:
         db_table = "request_log"
+        permissions = [("view_content", "Can see what was said")]
         # The key in the database is (created_at, id), which also serves what only asks for a time.
         indexes = [
             models.Index(fields=["project_id", "created_at", "id"], name="log_project"),
@@ -226,6 +243,14 @@ class ActivityDay(ActivitySums):
             models.UniqueConstraint(
                 fields=["organization_id", "project_id", "api_key_id", "date", "model", "provider"],
                 name="activity_day_once",
+            )
+        ]
+        indexes = [
+            # What operators look at: organizations' days, newest first.
+            models.Index(
+                fields=["date", "id"],
+                name="activity_day_newest",
+                condition=Q(project_id=UUID(int=0), api_key_id=UUID(int=0)),
             )
         ]
 

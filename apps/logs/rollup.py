@@ -30,8 +30,8 @@ _DIMENSIONS = {
     "model": "coalesce(nullif(used_model, ''), requested_model)",
     "provider": "used_provider",
 }
-_CREDITS = "used_mode = 'credits'"
-_PAID = "coalesce(cost, 0) + coalesce(data_storage_cost, 0)"
+CREDITS = "used_mode = 'credits'"
+PAID = "coalesce(cost, 0) + coalesce(data_storage_cost, 0)"
 # What a row adds to each sum. Parts with no sum of their own are in one that they are a kind of, so that parts add up
 # to the whole: writing to a cache is input, a search is paid by the call. Storage comes on top of a request's cost.
 _PARTS = {
@@ -42,9 +42,9 @@ _PARTS = {
     "total_tokens": "total_tokens",
     "error_count": "has_error::int",
     "cache_count": "cached::int",
-    "credits_request_count": f"({_CREDITS})::int",
-    "api_keys_request_count": f"(NOT {_CREDITS})::int",
-    "cost": _PAID,
+    "credits_request_count": f"({CREDITS})::int",
+    "api_keys_request_count": f"(NOT {CREDITS})::int",
+    "cost": PAID,
     "input_cost": "coalesce(input_cost, 0) + coalesce(cache_write_cost, 0)",
     "output_cost": "output_cost",
     "cached_input_cost": "cached_input_cost",
@@ -53,10 +53,10 @@ _PARTS = {
     "image_input_cost": "image_input_cost",
     "image_output_cost": "image_output_cost",
     "discount_savings": "discount_savings",
-    "credits_cost": f"CASE WHEN {_CREDITS} THEN {_PAID} END",
-    "api_keys_cost": f"CASE WHEN NOT {_CREDITS} THEN {_PAID} END",
-    "credits_data_storage_cost": f"CASE WHEN {_CREDITS} THEN data_storage_cost END",
-    "api_keys_data_storage_cost": f"CASE WHEN NOT {_CREDITS} THEN data_storage_cost END",
+    "credits_cost": f"CASE WHEN {CREDITS} THEN {PAID} END",
+    "api_keys_cost": f"CASE WHEN NOT {CREDITS} THEN {PAID} END",
+    "credits_data_storage_cost": f"CASE WHEN {CREDITS} THEN data_storage_cost END",
+    "api_keys_data_storage_cost": f"CASE WHEN NOT {CREDITS} THEN data_storage_cost END",
 }
 SUMS = tuple(_PARTS)
 _DAYS, _DELTAS = ActivityDay._meta.db_table, ActivityDelta._meta.db_table
@@ -64,9 +64,12 @@ _NAMES = ", ".join((*_DIMENSIONS, *SUMS))
 _KEY = ", ".join(_DIMENSIONS)
 
 
-def _bounded(name: str, total: str) -> str:
-    """Return what a column of sums holds of a total: absurd counts of one request must not hold up all others."""
-    is_money = isinstance(ActivityDay._meta.get_field(name), models.DecimalField)
+def bounded(name: str, total: str) -> str:
+    """Return what a column of sums, money where it speaks of cost, holds of a total.
+
+    Absurd counts of one request must not hold up all others.
+    """
+    is_money = "cost" in name or name == "discount_savings"
     largest = LARGEST if is_money else models.BigIntegerField.MAX_BIGINT
     return f"least(greatest({total}, -{largest}), {largest})"
 
@@ -74,7 +77,7 @@ def _bounded(name: str, total: str) -> str:
 def _insert_deltas(sign: str) -> str:
     """Return the statement that appends what rows of a table add, or no longer add."""
     dimensions = ", ".join(f"{expression} AS {name}" for name, expression in _DIMENSIONS.items())
-    totals = (_bounded(name, f"{sign}coalesce(sum({part}), 0)") for name, part in _PARTS.items())
+    totals = (bounded(name, f"{sign}coalesce(sum({part}), 0)") for name, part in _PARTS.items())
     return f"INSERT INTO {_DELTAS} ({_NAMES}) SELECT {dimensions}, {', '.join(totals)} FROM "  # noqa: S608 - names are ours
 
 
@@ -88,11 +91,11 @@ _ROLL_UP = f"""
     ), folded AS (
         INSERT INTO {_DAYS} AS day (id, {_NAMES})
         SELECT gen_random_uuid(), date, organization_id, {_EVERY_PROJECT}, {_EVERY_KEY}, model, provider,
-            {", ".join(_bounded(name, f"sum({name})") for name in SUMS)}
+            {", ".join(bounded(name, f"sum({name})") for name in SUMS)}
         FROM taken GROUP BY date, organization_id, model, provider, ROLLUP (project_id, api_key_id)
         ORDER BY date, organization_id, {_EVERY_PROJECT}, {_EVERY_KEY}, model, provider
         ON CONFLICT ({_KEY}) DO UPDATE SET
-            {", ".join(f"{name} = {_bounded(name, f'day.{name}::numeric + excluded.{name}')}" for name in SUMS)}
+            {", ".join(f"{name} = {bounded(name, f'day.{name}::numeric + excluded.{name}')}" for name in SUMS)}
     )
     SELECT count(*) FROM taken
 """  # noqa: S608 - names are ours

@@ -6,7 +6,7 @@ import structlog
 from celery import shared_task
 from django.utils import timezone
 
-from apps.logs import archiving, partitions, retention, rollup
+from apps.logs import archiving, partitions, refusals, retention, rollup, traffic
 
 log = structlog.get_logger(__name__)
 
@@ -24,6 +24,7 @@ def expire() -> None:
     now = timezone.now()
     expired = retention.expire(now)
     log.info("logs.expired", days=[str(day) for day in expired.days], rows=expired.rows, activity=expired.activity)
+    traffic.expire(now)
     archiving.expire(now)
 
 
@@ -42,5 +43,11 @@ def move() -> None:
 
 @shared_task(name="logs.roll_up", time_limit=600)
 def roll_up() -> None:
-    """Fold what batches of rows added into their days. As above."""
-    log.info("activity.rolled_up", notes=rollup.roll_up())
+    """Fold what batches of rows added into their days, and into the traffic of all. As above."""
+    log.info("activity.rolled_up", notes=rollup.roll_up(), traffic=traffic.fold())
+
+
+@shared_task(name="logs.roll_up_refusals", time_limit=60)
+def roll_up_refusals() -> None:
+    """Move the counts of refused requests to their table."""
+    log.info("refusals.rolled_up", rows=refusals.roll_up(timezone.now()))

@@ -81,7 +81,7 @@ class LogsExport(LogsEndpoint):
         query = self.read_query(LogsExportQuery)
         scope = access_logs(self.scope(), requested_ids_of(query))
         pages = find_pages(scope, filters_of(query), ascending=query["order_by"] == "createdAt_asc")
-        return _file("logs", query["format"], LOG_FIELDS, ([entry_of(row) for row in page] for page in pages))
+        return download("logs", query["format"], LOG_FIELDS, ([entry_of(row) for row in page] for page in pages))
 
 
 class Log(LogsEndpoint):
@@ -140,12 +140,13 @@ class ActivityExport(ActivityEndpoint):
         """Export the days that `GET /activity` lists, as a file: CSV or JSON lines."""
         query = self.read_query(ActivityExportQuery)
         days = self.find_days(query)
-        return _file("activity", query["format"], DAY_FIELDS, ([day_of(day)] for day in days))
+        return download("activity", query["format"], DAY_FIELDS, ([day_of(day)] for day in days))
 
 
-def _file(
+def download(
     name: str, form: str, fields: Sequence[str], pages: Iterable[Sequence[ExportRecord]]
 ) -> StreamingHttpResponse:
+    """Return records as a file `<name>.<form>`, written while it is sent; `form` is one of `FORMATS`."""
     response = StreamingHttpResponse(write_file(FORMATS[form], fields, pages), content_type=FORMATS[form].content_type)
     response["Content-Disposition"] = f'attachment; filename="{name}.{form}"'
     return response

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from apps.kernel.cpu_throttle import throttled
 from apps.kernel.ids import time_of
-from apps.logs import partitions, rollup
+from apps.logs import partitions, rollup, traffic
 from apps.logs.entry import Entry
 from apps.logs.row_encoding import COLUMNS, ColumnValues, encode_row, encode_row_without_content
 from apps.organizations.models import Organization
@@ -133,6 +133,7 @@ def _insert(rows: Iterable[ColumnValues]) -> set[UUID]:
             written += _replace(cursor, written)
         if written:
             rollup.append_deltas(cursor, _INCOMING, written)
+            traffic.append_deltas(cursor, _INCOMING, written)
         cursor.execute(f"DELETE FROM {_INCOMING}")  # noqa: S608 - the name is ours
     return set(written)
 
@@ -148,6 +149,7 @@ def _replace(cursor: CursorWrapper, written: list[UUID]) -> list[UUID]:
         return []
     moments, ids = [moment for moment, _ in known], [identifier for _, identifier in known]
     rollup.retract_rows(cursor, moments, ids)
+    traffic.retract_rows(cursor, moments, ids)
     cursor.execute(_REPLACE, [moments, ids])
     return ids
 

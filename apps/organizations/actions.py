@@ -19,7 +19,7 @@ from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, re
 from apps.organizations.email_tokens import find_user_to_reset
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
-from apps.organizations.sessions import end_sessions
+from apps.organizations.sessions import end_browser_sessions, end_sessions
 
 DEFAULT_ORGANIZATION, DEFAULT_PROJECT = "Default Organization", "Default Project"
 
@@ -227,6 +227,14 @@ def set_plan(*, organization: Organization, plan: Plan) -> None:
     _record("organization.update", organization, audit.changes_of(organization, changes))
     organization.plan, organization.plan_expires_at = plan, None
     organization.save(update_fields=["plan", "plan_expires_at", "updated_at"])
+
+
+@transaction.atomic
+def sign_out(*, user: User) -> int:
+    """End every session of a user, of the API and of browsers; return how many there were."""
+    count = end_sessions(user) + end_browser_sessions(user)
+    audit.record_of_account("user.sign_out", user=user, resource=user)
+    return count
 
 
 def create_operator(*, email: str, password: str) -> User:

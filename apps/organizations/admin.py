@@ -1,7 +1,8 @@
-"""Users, organizations, memberships, projects and sessions in the admin; operators sign in here."""
+"""Users, their factors and sessions in the admin; operators sign in here. `organization_admin.py` has the rest."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from django import forms
@@ -11,24 +12,17 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.http import HttpRequest
 from django.urls import URLPattern, path
+from django.utils.html import format_html_join
 from knox.models import AuthToken
 
-from apps.kernel.admin import KeptAdmin, LongTableAdmin, ReadAdmin, RowAdmin
+from apps.kernel.admin import KeptAdmin, ReadAdmin, RowAdmin
 from apps.kernel.errors import ApiError, RateLimited
 from apps.kernel.rest.address import address_of
-from apps.organizations import attempt_rate_limiter, audit, passkeys, step_up, two_factor
-from apps.organizations.audited_admin import AuditedAdmin
-from apps.organizations.models import (
-    AuditEntry,
-    IdempotentAnswer,
-    Invitation,
-    Membership,
-    Organization,
-    Passkey,
-    Project,
-    TwoFactor,
-    User,
-)
+from apps.organizations import attempt_rate_limiter, audit, organization_admin, passkeys, step_up, two_factor
+from apps.organizations.actions import sign_out
+from apps.organizations.admin_buttons import ButtonQuestion, ButtonsAdmin, Done, button
+from apps.organizations.models import AuditEntry, Invitation, Membership, Passkey, TwoFactor, User
+from apps.organizations.organization_tabs import link_to
 from apps.organizations.sessions import end_sessions
 from apps.organizations.sign_in_method_forms import MAX_ANSWER, read_answer
 from apps.organizations.sign_in_methods import sign_in_methods
@@ -50,6 +44,9 @@ else:
     from unfold.widgets import UnfoldAdminTextInputWidget as AdminTextInputWidget
 
     _UserPage = UserAdmin
+
+# What registers pages without being named here.
+__all__ = ["organization_admin"]
 
 admin.site.unregister((AuthToken, Group))
 
@@ -128,24 +125,61 @@ admin.site.login_form = OperatorSignInForm
 admin.site.login_template = "admin/sign_in.html"
 
 
+class SignOutQuestion(ButtonQuestion):
+    """Whether somebody is to be signed out."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What happens."""
+        return [
+            f"Every session of {self.row} ends at once: over the API, in the console and in this admin. The account "
+            "stays as it is, and so do API keys; whoever knows the password can sign in again."
+        ]
+
+
+@button("Sign out", permission="knox.delete_authtoken", icon="logout", question=SignOutQuestion)
+def end_sessions_of(page: Any, user: User, fields: Mapping[str, Any]) -> Done:
+    """End every session of a user."""
+    count = sign_out(user=user)
+    return Done(f"{user} was signed out: {count} session{'' if count == 1 else 's'} ended")
+
+
 @admin.register(User)
-class PersonAdmin(_UserPage, KeptAdmin):
+class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
     """People; `is_staff` makes an operator."""
 
+    actions_detail = ("end_sessions_of",)
+    end_sessions_of = end_sessions_of
+    help_texts = {
+        "name": "As the person gave it.",
+        "is_active": "Off: nobody can sign in as this user; API keys that they created still work.",
+        "is_staff": "Makes an operator, who may enter this admin.",
+        "email_verified_at": "When the address was confirmed; empty until then.",
+    }
     form, add_form, change_password_form = ChangeForm, CreationForm, OperatorSetsPasswordForm
     list_display = ("email", "name", "is_active", "is_staff", "created_at")
     list_filter = ("is_active", "is_staff", "is_superuser")
     search_fields = ("email", "name")
     ordering = ("-id",)
-    readonly_fields = ("id", "last_login", "created_at", "updated_at")
+    readonly_fields = ("id", "organizations", "last_login", "created_at", "updated_at")
     fieldsets = (
-        (None, {"fields": ("id", "email", "name", "password")}),
+        (None, {"fields": ("id", "email", "name", "organizations", "password")}),
         ("Permissions", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
         ("Times", {"fields": ("email_verified_at", "last_login", "created_at", "updated_at")}),
     )
     add_fieldsets = (
         (None, {"classes": ("wide",), "fields": ("email", "name", "usable_password", "password1", "password2")}),
     )
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """Return the form of a new user, or of one that there is."""
+        return super().get_form(request, obj, change=change, **kwargs)
+
+    @admin.display(description="Organizations")
+    def organizations(self, user: User) -> str:
+        """Return the organizations that the user is a member of, with the role there."""
+        places = Membership.objects.filter(user=user).select_related("organization").order_by("id")
+        return format_html_join(", ", "{} ({})", ((link_to(one.organization), one.role) for one in places)) or "none"
 
 
 @admin.register(Invitation)
@@ -225,69 +259,3 @@ class SessionAdmin(ReadAdmin):
     search_fields = ("user__email",)
     ordering = ("-created",)
     fields = ("user", "created", "expiry")
-
-
-@admin.register(Organization)
-class OrganizationAdmin(KeptAdmin, AuditedAdmin):
-    """Tenants. Credits move through the ledger alone."""
-
-    thing = "organization"
-    list_display = ("name", "plan", "status", "credits", "retention_level", "created_at")
-    list_filter = ("plan", "status", "retention_level", "outage_policy", "dev_plan")
-    search_fields = ("id__exact", "name", "billing_email")
-    ordering = ("-id",)
-    raw_id_fields = ("referred_by",)
-    readonly_fields = (
-        "id",
-        "credits",
-        "credits_version",
-        "referral_earnings",
-        "dev_plan_credits_used",
-        "created_at",
-        "updated_at",
-    )
-
-
-@admin.register(Membership)
-class MembershipAdmin(AuditedAdmin):
-    """Who is what in which organization."""
-
-    thing = "member"
-    list_display = ("user", "role", "organization", "created_at")
-    list_filter = ("role",)
-    list_select_related = ("user", "organization")
-    search_fields = ("user__email", "organization__name")
-    autocomplete_fields = ("user", "organization")
-    ordering = ("-id",)
-
-
-@admin.register(Project)
-class ProjectAdmin(KeptAdmin, AuditedAdmin):
-    """What API keys belong to."""
-
-    thing = "project"
-    list_display = ("name", "organization", "mode", "status", "caching_enabled", "created_at")
-    list_filter = ("mode", "status", "caching_enabled")
-    list_select_related = ("organization",)
-    search_fields = ("id__exact", "name", "organization__name")
-    autocomplete_fields = ("organization",)
-    ordering = ("-id",)
-    readonly_fields = ("id", "created_at", "updated_at")
-
-
-@admin.register(AuditEntry)
-class AuditEntryAdmin(LongTableAdmin):
-    """Who did what to which thing of an organization."""
-
-    list_display = ("created_at", "action", "resource_id", "actor_type", "actor_email", "ip_address", "organization_id")
-    list_filter = ("actor_type", "resource_type")
-    owners = ("organization_id", "actor_id")
-
-
-@admin.register(IdempotentAnswer)
-class IdempotentAnswerAdmin(LongTableAdmin):
-    """Answers kept for requests that may be repeated, without the answers. They go by themselves after a day."""
-
-    list_display = ("created_at", "route", "status", "user_id")
-    fields = ("id", "user_id", "route", "status", "created_at")
-    owners = ("user_id",)

@@ -1,27 +1,74 @@
-"""Admin pages whose changes by operators are written to an organization's audit log.
+"""Admin pages whose changes by operators are written to an organization's audit log, which is their history.
 
-Knows how the admin saves and deletes. Must never know a table.
+Knows how the admin saves and deletes, and that the apps' actions write their audit entries themselves. Must never know
+a table but the audit log's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import partialmethod
 from operator import attrgetter
 from typing import Any, ClassVar
 
+from django.contrib import messages
 from django.db import transaction
 from django.db.models import Model, QuerySet
 from django.forms import ModelForm
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.utils.html import format_html_join
 
 from apps.kernel.admin import RowAdmin
+from apps.kernel.errors import ApiError
 from apps.organizations import audit
 from apps.organizations.models import AuditEntry, User
+
+# Entries of the audit log that a history shows.
+SHOWN_ENTRIES = 200
+DELETED = "deleted"
+
+
+def operator_of(request: HttpRequest) -> User | None:
+    """Return who acts in the admin."""
+    return request.user if isinstance(request.user, User) else None
+
+
+def lines_of(entry: AuditEntry) -> str:
+    """Return what an entry of the audit log says, a line a column."""
+    changes = entry.details.get("changes")
+    told: list[tuple[str, object]] = [
+        (name, f"{_told(change.get('from'))} → {_told(change.get('to'))}")
+        for name, change in (changes.items() if isinstance(changes, dict) else ())
+    ]
+    told += [(name, _told(value)) for name, value in entry.details.items() if name != "changes"]
+    return format_html_join("", "<div>{}: {}</div>", told)
+
+
+def cells_of(entry: AuditEntry) -> tuple[str, str, str, str]:
+    """Return an entry of the audit log as a row of a table: when, what, details, who."""
+    who = f"{entry.actor_email} ({entry.actor_type})" if entry.actor_email else entry.actor_type
+    return f"{entry.created_at:%Y-%m-%d %H:%M:%S}", entry.action, lines_of(entry), who
+
+
+def _told(value: Any) -> str:
+    return "-" if value in (None, "") else str(value)
 
 
 class AuditedAdmin(RowAdmin):
     """Rows of an organization; `thing` is what the audit log calls one."""
 
     thing: ClassVar[str]
+
+    def formfield_for_choice_field(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Offer no status `deleted`: deleting is more than a word in a column, and has a button of its own."""
+        if db_field.name == "status":
+            kwargs["choices"] = [one for one in db_field.get_choices(include_blank=False) if one[0] != DELETED]
+        return super().formfield_for_choice_field(db_field, request, **kwargs)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Of what is not deleted."""
+        return getattr(obj, "status", "") != DELETED and super().has_change_permission(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Any, form: ModelForm[Any], change: bool) -> None:
         """Save, and take it down; the admin does both in one transaction."""
@@ -46,8 +93,109 @@ class AuditedAdmin(RowAdmin):
         for row in queryset:
             self.delete_model(request, row)
 
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show what the audit log has of a row, whoever did it: the API, an operator, a command."""
+        row = self.get_object(request, object_id)
+        if row is None or not self.has_view_or_change_permission(request, row):
+            raise Http404
+        entries = AuditEntry.objects.filter(organization_id=self._organization_of(row), resource_id=str(row.pk))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"History: {row}",
+            "table": {
+                "caption": f"History of {row}",
+                "headers": ("When (UTC)", "What", "Details", "Who"),
+                "rows": [cells_of(entry) for entry in entries.order_by("-id")[:SHOWN_ENTRIES]],
+                "empty": "Nothing was changed since it was made.",
+            },
+            "opts": self.opts,
+            "original": row,
+            "media": self.media,
+            **(extra_context or {}),
+        }
+        return TemplateResponse(request, "admin/audit_history.html", context)
+
+    def _organization_of(self, row: Any) -> Any:
+        return attrgetter(getattr(row, "organization_path", "organization_id"))(row)
+
     def _record(self, request: HttpRequest, verb: str, row: Model, details: dict[str, Any]) -> None:
-        operator = request.user if isinstance(request.user, User) else None
-        organization_id = attrgetter(getattr(row, "organization_path", "organization_id"))(row)
-        with audit.acting(operator, AuditEntry.ActorType.ADMIN):
-            audit.record(f"{self.thing}.{verb}", organization_id=organization_id, resource=row, details=details)
+        with audit.acting(operator_of(request), AuditEntry.ActorType.ADMIN):
+            audit.record(
+                f"{self.thing}.{verb}", organization_id=self._organization_of(row), resource=row, details=details
+            )
+
+
+def _refuse(form: Any, words: str) -> None:
+    form.add_error(None, words)
+
+
+class ActingAdmin(AuditedAdmin):
+    """Rows that are changed by the same actions as over the API, which take down what they do.
+
+    What an action refuses is told on the page, and nothing of it is done.
+    """
+
+    def create_row(self, row: Any, fields: Mapping[str, Any]) -> Model:
+        """Make the row that a form describes, and return it. Raises ApiError."""
+        raise NotImplementedError
+
+    def change_row(self, row: Any, changes: Mapping[str, Any]) -> None:
+        """Set columns of a row. Raises ApiError."""
+        raise NotImplementedError
+
+    def delete_row(self, row: Any) -> None:
+        """Delete a row. Raises ApiError."""
+        raise NotImplementedError
+
+    def save_model(self, request: HttpRequest, obj: Any, form: ModelForm[Any], change: bool) -> None:
+        """Let the action make or change the row."""
+        with audit.acting(operator_of(request), AuditEntry.ActorType.ADMIN):
+            if not change:
+                made = self.create_row(obj, form.cleaned_data)
+                obj.pk, obj._state.adding = made.pk, False
+                return
+            changes = self.changes_of(form)
+            if changes:
+                # As it was: the form has written into `obj` what the action is to compare it with.
+                self.change_row(type(obj)._default_manager.get(pk=obj.pk), changes)
+
+    def changes_of(self, form: ModelForm[Any]) -> dict[str, Any]:
+        """Return the columns that a form changes; what else it asks is the page's own."""
+        columns = {field.name for field in form._meta.model._meta.concrete_fields}
+        return {name: form.cleaned_data[name] for name in form.changed_data if name in columns}
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        """Let the action delete the row."""
+        with audit.acting(operator_of(request), AuditEntry.ActorType.ADMIN):
+            self.delete_row(obj)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """Return the form; one that says what was refused, where something was."""
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        words = getattr(request, "refused", None)
+        return form if words is None else type(form)(form.__name__, (form,), {"clean": partialmethod(_refuse, words)})
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Tell what an action refuses above what was typed; the transaction around it is undone."""
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except ApiError as error:
+            request.refused = error.message  # type: ignore[attr-defined]  # for the form of this request alone
+            return super().changeform_view(request, *args, **kwargs)
+
+    def delete_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Tell what an action refuses; the transaction around it is undone."""
+        return self._telling(request, super().delete_view, *args, **kwargs)
+
+    def changelist_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+        """Tell what an action refuses; the transaction around it is undone."""
+        return self._telling(request, super().changelist_view, *args, **kwargs)
+
+    def _telling(self, request: HttpRequest, view: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        try:
+            return view(request, *args, **kwargs)
+        except ApiError as error:
+            messages.error(request, error.message)
+            return HttpResponseRedirect(request.get_full_path())

@@ -11,6 +11,8 @@ from functools import partial
 from hashlib import sha256
 from typing import Any, NamedTuple, cast
 
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.models import Session
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
@@ -54,9 +56,21 @@ def extend(session: Any) -> datetime:
     return cast(datetime, session.expiry)
 
 
-def end_sessions(user: User) -> None:
-    """End every session of a user."""
-    AuthToken.objects.filter(user=user).delete()
+def end_sessions(user: User) -> int:
+    """End every session of a user's that a token stands for; return how many there were."""
+    ended, _ = AuthToken.objects.filter(user=user).delete()
+    return int(ended)
+
+
+def end_browser_sessions(user: User) -> int:
+    """End every session of a user's that a cookie stands for; return how many there were.
+
+    What a session says is sealed, so all live ones are looked at. Another password ends them as well.
+    """
+    live = Session.objects.filter(expire_date__gt=timezone.now()).iterator()
+    mine = [one.pk for one in live if one.get_decoded().get(SESSION_KEY) == str(user.pk)]
+    Session.objects.filter(pk__in=mine).delete()
+    return len(mine)
 
 
 class ListedSession(NamedTuple):

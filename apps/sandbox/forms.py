@@ -1,4 +1,4 @@
-"""Multipart forms as the sandbox reads them: fields by name, and one file. Knows no format."""
+"""Multipart forms as the sandbox reads them: fields by name, and files. Knows no format."""
 
 from __future__ import annotations
 
@@ -18,14 +18,17 @@ class Form(NamedTuple):
     data: bytes
 
 
-def read_form(body: bytes) -> Form:
-    """Return the fields and the file of a form; its first line is the boundary. Raises SandboxRefusal."""
+def read_parts(body: bytes) -> tuple[list[tuple[str, str]], list[tuple[str, str, bytes]]]:
+    """Return the fields of a form, and its files: their field, their name and what is in them.
+
+    Its first line is the boundary. Raises SandboxRefusal.
+    """
     mark, _, _ = body.partition(b"\r\n")
     pieces = (b"\r\n" + body).split(b"\r\n" + mark)
     if not mark.startswith(b"--") or pieces[0] or pieces[-1] != b"--\r\n":
         raise SandboxRefusal(400, "Could not parse multipart form")
     fields: list[tuple[str, str]] = []
-    file: tuple[str, bytes] | None = None
+    files: list[tuple[str, str, bytes]] = []
     for piece in pieces[1:-1]:
         head, _, data = piece.partition(b"\r\n\r\n")
         found = _DISPOSITION.search(head)
@@ -33,10 +36,16 @@ def read_form(body: bytes) -> Form:
             raise SandboxRefusal(400, "Could not parse multipart form")
         if found[2] is None:
             fields.append((found[1].decode(), data.decode()))
-        elif file is None and found[1] == b"file":
-            file = found[2].decode(), data
         else:
-            raise SandboxRefusal(400, "There is one file, in `file`", param=found[1].decode())
-    if file is None:
+            files.append((found[1].decode(), found[2].decode(), data))
+    return fields, files
+
+
+def read_form(body: bytes) -> Form:
+    """Return the fields and the file of a form. Raises SandboxRefusal."""
+    fields, files = read_parts(body)
+    if not files:
         raise SandboxRefusal(400, "'file' is required", param="file")
-    return Form(fields, *file)
+    for name, _, _ in files[1:] if files[0][0] == "file" else files:
+        raise SandboxRefusal(400, "There is one file, in `file`", param=name)
+    return Form(fields, *files[0][1:])

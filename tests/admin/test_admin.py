@@ -29,7 +29,7 @@ from apps.billing.models import (
     ProcessorEvent,
     Transaction,
 )
-from apps.catalog.models import Model, ModelProvider, Provider
+from apps.catalog.models import Model, ModelProvider, PriceChange, Provider
 from apps.gateway.models import Difference, Reconciliation
 from apps.guardrails.models import CustomRule, GuardrailConfig, Violation
 from apps.kernel import generation
@@ -37,7 +37,7 @@ from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
 from apps.logs import partitions
-from apps.logs.models import ActivityDay, ActivityDelta, LogRetention, RequestLog
+from apps.logs.models import ActivityDay, ActivityDelta, LogRetention, RequestLog, TrafficDelta, TrafficSlot
 from apps.organizations import attempt_rate_limiter
 from apps.organizations.actions import create_operator
 from apps.organizations.invitations import invite
@@ -94,7 +94,7 @@ def rows(world: World) -> dict[type[Row], Row]:
         *(LedgerEntry.objects.all()[:1]),
         *(Transaction.objects.all()[:1]),
         LedgerEpoch.objects.create(number=1, reason="a backup was restored"),
-        Group.objects.create(name="support"),
+        Group.objects.create(name="night shift"),
         IamRule.objects.create(api_key=key, rule_type="deny_models", rule_value={"models": []}),
         ProviderKey.objects.create(
             organization=world.acme, provider="acme-ai", encrypted_token=encrypt_credential(SECRET), last_four="tial"
@@ -109,6 +109,7 @@ def rows(world: World) -> dict[type[Row], Row]:
             organization_id=world.acme.id, log_id=new_id(), rule_name="rule", category="pii", matched_content=SAID
         ),
         ModelProvider.objects.create(provider=provider, model=model, model_name="acme-one"),
+        PriceChange.objects.create(provider="acme-ai", model="acme-1", old={}, new={"input": "1"}, author="op"),
         *(AuditEntry.objects.all()[:1]),
         IdempotentAnswer.objects.create(
             user_id=world.olivia.id,
@@ -132,6 +133,8 @@ def rows(world: World) -> dict[type[Row], Row]:
         ),
         ActivityDay.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
         ActivityDelta.objects.create(date=now.date(), model="acme-1", provider="acme-ai", **ids),
+        TrafficSlot.objects.create(starts_at=now, minutes=60, aspect="model", name="acme-1"),
+        TrafficDelta.objects.create(starts_at=now, aspect="model", name="acme-1"),
         LogRetention.objects.create(organization=world.acme, days=30),
         invite(email="nina@example.com", organization=world.acme),
         Passkey.objects.create(user=world.olivia, name="laptop", credential_id=b"id", public_key=SECRET.encode()),
@@ -311,11 +314,12 @@ class TestWhatMayBeDone:
         data = {name: value for name, value in form.initial.items() if value is not None and name in form.fields}
         response = operator.post(
             page(Organization, "change", world.acme.pk),
-            {**data, "plan": "pro", "credits": "1000", "referral_earnings": "9"},
+            {**data, "billing_company": "Acme Inc", "plan": "pro", "credits": "1000", "referral_earnings": "9"},
         )
         assert response.status_code == 302, response.context["errors"]
         world.acme.refresh_from_db()
-        assert (world.acme.plan, world.acme.credits, world.acme.referral_earnings) == (Plan.PRO, Decimal(5), Decimal(0))
+        assert (world.acme.billing_company, world.acme.plan) == ("Acme Inc", Plan.FREE)
+        assert (world.acme.credits, world.acme.referral_earnings) == (Decimal(5), Decimal(0))
 
     def test_a_change_makes_policies_stale(
         self, operator: Client, rows: dict[type[Row], Row], world: World, django_capture_on_commit_callbacks: Any
@@ -333,7 +337,7 @@ class TestWhatMayBeDone:
     def test_the_facts_of_a_file_are_the_files(self, operator: Client, rows: dict[type[Row], Row]) -> None:
         Provider.objects.update(file_owned=True)
         fields = operator.get(page(Provider, "change", "acme-ai")).context["adminform"].form.fields
-        assert set(fields) == {"active", "priority"}
+        assert set(fields) == {"priority"}
         assert operator.post(page(Provider, "delete", "acme-ai"), {"post": "yes"}).status_code == 403
         Provider.objects.update(file_owned=False)
         assert operator.get(page(Provider, "delete", "acme-ai")).status_code == 200
@@ -408,4 +412,4 @@ class TestLongTables:
             operator.get(page(RequestLog, "changelist"))
         counts = [query["sql"] for query in captured if "COUNT(" in query["sql"] and "request_log" in query["sql"]]
         assert len(counts) == 1
-        assert "LIMIT 1000" in counts[0]
+        assert "LIMIT 1001" in counts[0]

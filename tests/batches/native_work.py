@@ -26,22 +26,31 @@ from apps.organizations.models import Organization
 from tests.batches.batch_work import create, line, work_all
 from tests.support.upstream import Caller
 
-OPENAI, ANTHROPIC = "sandbox/echo-batch", "messages/echo-batch"
-MODELS = [OPENAI, ANTHROPIC]
+OPENAI, ANTHROPIC, GOOGLE, MISTRAL = (
+    f"{provider}/echo-batch" for provider in ("sandbox", "messages", "contents", "jobs")
+)
+MODELS = [OPENAI, ANTHROPIC, GOOGLE, MISTRAL]
+# Each provider's dialect, way to show its key, path, and format of batches.
+_PROVIDERS = {
+    "messages": ("anthropic", "x-api-key", "/v1", "anthropic"),
+    "contents": ("google", "x-goog-api-key", "/v1beta", "google"),
+    "jobs": ("openai", "bearer", "/v1", "mistral"),
+}
 
 
 @pytest.fixture
-def anthropic_provider(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A provider that speaks Anthropic's formats, with their batch API; it is the sandbox."""
-    monkeypatch.setenv("MESSAGES_API_KEY", "secret")
-    monkeypatch.setenv("MESSAGES_BASE_URL", f"{caller.sandbox_url}/v1")
-    given = {"dialect": "anthropic", "auth": "x-api-key", "base_url": "http://x", "api_key_env": "MESSAGES_API_KEY"}
-    Provider.objects.create(id="messages", name="Messages", **given)
-    row = ModelProvider.objects.get(provider_id="sandbox", model_id="echo-batch")
-    row.pk, row.provider_id = None, "messages"
-    row.facts = {"batch": {"format": "anthropic", "price_share": "0.5"}}
-    row._state.adding = True
-    row.save()
+def batch_providers(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Providers that speak the formats of Anthropic, Google and Mistral, with their batch APIs; each is the sandbox."""
+    for name, (dialect, auth, path, form) in _PROVIDERS.items():
+        key = f"{name.upper()}_API_KEY"
+        monkeypatch.setenv(key, "secret")
+        monkeypatch.setenv(f"{name.upper()}_BASE_URL", f"{caller.sandbox_url}{path}")
+        Provider.objects.create(id=name, name=name, dialect=dialect, auth=auth, base_url="http://x", api_key_env=key)
+        row = ModelProvider.objects.get(provider_id="sandbox", model_id="echo-batch")
+        row.pk, row.provider_id = None, name
+        row.facts = {"batch": {"format": form, "price_share": "0.5"}}
+        row._state.adding = True
+        row.save()
     generation.bump(generation.CATALOG)
 
 

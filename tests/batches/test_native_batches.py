@@ -27,8 +27,8 @@ from tests.batches.native_work import (
     ANTHROPIC,
     MODELS,
     OPENAI,
-    anthropic_provider,
     asked,
+    batch_providers,
     bill_of,
     look,
     nothing_is_held,
@@ -37,9 +37,9 @@ from tests.batches.native_work import (
 from tests.batches.test_message_batches import client_of
 from tests.support.upstream import Caller
 
-__all__ = ["anthropic_provider"]
+__all__ = ["batch_providers"]
 
-pytestmark = pytest.mark.usefixtures("anthropic_provider")
+pytestmark = pytest.mark.usefixtures("batch_providers")
 
 
 @pytest.mark.parametrize("model", MODELS)

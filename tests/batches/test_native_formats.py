@@ -10,13 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from apps.batches.native.formats import NotSure, SentJob, anthropic, openai
+from apps.batches.native.formats import NotSure, SentJob, anthropic, google, mistral, openai
 from apps.batches.native.parked_lines import NativeAnswer
 from apps.batches.native.provider_api import ProviderApi
 from apps.gateway.failures import UpstreamFailure
 
 SENT = datetime(2026, 11, 23, 12, tzinfo=UTC)
-JOB = SentJob(UUID(int=7), "/chat/completions", 2, SENT)
+JOB = SentJob(UUID(int=7), "/chat/completions", "a-model", 2, SENT)
 DEEP = b"[" * 100_000
 
 
@@ -104,3 +104,68 @@ def test_a_job_of_anthropics_is_found_by_a_result_and_waited_for_until_it_has_on
         find(listed(processing_status="in_progress"))
     with pytest.raises(UpstreamFailure):
         find(listed(created_at="yesterday"))
+
+
+def test_what_google_answered_is_read_with_the_status_of_its_error() -> None:
+    def line(**result: Any) -> bytes:
+        return json.dumps({"key": "a", **result}).encode()
+
+    lines = [
+        line(response={"candidates": []}),
+        *(line(error={"code": code, "message": "m"}) for code in (3, 8, 14, 13, 429, 77)),
+        line(error={}),
+        *(line(error={"code": 1}), line(), line(error={"code": "x"}), line(error=7)),
+        *(b"", b"{", b"[]", b'{"key":7,"response":{}}', b'{"key":"a","response":' + DEEP),
+    ]
+    answers = [answer for _, answer in google.read_answers(lines)]
+    assert [answer.status for answer in answers] == [200, 400, 429, 503, 500, 429, 500, 500]
+    assert answers[0].body == b'{"candidates": []}'
+    assert json.loads(answers[1].body) == {"error": {"code": 3, "message": "m"}}
+
+
+def test_a_job_of_googles_is_found_by_its_name_and_waited_for_behind_more_than_are_looked_at() -> None:
+    mine = {"name": "batches/b-1", "metadata": {"displayName": str(JOB.id)}}
+    first = {"operations": [7, {}, {"metadata": []}, {"name": "batches/x"}], "nextPageToken": "a+b="}
+    pages = {"/batches?pageSize=100": first, "/batches?pageSize=100&pageToken=a%2Bb%3D": {"operations": [mine]}}
+    assert google.find(cast(ProviderApi, ScriptedApi(pages)), JOB) == "batches/b-1"
+    assert google.find(cast(ProviderApi, ScriptedApi({"/batches?pageSize=100": {}})), JOB) is None
+    hostile = {"operations": [{**mine, "name": "../files/theirs"}]}
+    with pytest.raises(UpstreamFailure):
+        google.find(cast(ProviderApi, ScriptedApi({"/batches?pageSize=100": hostile})), JOB)
+    again = "/batches?pageSize=100&pageToken=t"
+    endless = {"/batches?pageSize=100": {"nextPageToken": "t"}, again: {"nextPageToken": "t"}}
+    with pytest.raises(NotSure):
+        google.find(cast(ProviderApi, ScriptedApi(endless)), JOB)
+
+
+def test_a_batch_of_googles_tells_names_of_files_that_are_names() -> None:
+    def look(**metadata: Any) -> Any:
+        return google.look(cast(ProviderApi, ScriptedApi({"/batches/b": {"metadata": metadata}})), "batches/b")
+
+    done = look(
+        state="JOB_STATE_SUCCEEDED", inputConfig={"fileName": "files/in"}, output={"responsesFile": "files/out"}
+    )
+    assert (done.is_ended, done.results) == (True, ("/files/out:download?alt=media",))
+    assert done.files == ("/files/out", "/files/in", "/batches/b")
+    hostile = look(state="BATCH_STATE_RUNNING", inputConfig={"fileName": "//elsewhere/x"}, output={"responsesFile": 7})
+    assert (hostile.is_ended, hostile.results, hostile.files) == (False, (), ("/batches/b",))
+
+
+def test_a_job_of_mistrals_is_found_by_its_marker_on_any_page() -> None:
+    def page(number: int) -> str:
+        return f"/batch/jobs?page={number}&page_size=100&order_by=-created"
+
+    stranger = {"id": "2", "created_at": SENT.timestamp() + 9, "metadata": None}
+    mine = {"id": "1", "created_at": SENT.timestamp(), "metadata": {"gateway_job": str(JOB.id)}}
+    pages = {page(0): {"data": [stranger] * 100}, page(1): {"data": [mine]}}
+    assert mistral.find(cast(ProviderApi, ScriptedApi(pages)), JOB) == "1"
+    old = {**stranger, "created_at": SENT.timestamp() - 3_600}
+    api = ScriptedApi({page(0): {"data": [old] * 100}})
+    assert (mistral.find(cast(ProviderApi, api), JOB), len(api.asked)) == (None, 1)
+
+
+def test_a_job_of_mistrals_tells_its_files() -> None:
+    row = {"status": "TIMEOUT_EXCEEDED", "input_files": ["in", 7], "output_file": "out/x", "error_file": None}
+    state = mistral.look(cast(ProviderApi, ScriptedApi({"/batch/jobs/j": row})), "j")
+    assert (state.is_ended, state.results) == (True, ("/files/out%2Fx/content",))
+    assert state.files == ("/files/out%2Fx", "/files/in")

@@ -21,9 +21,9 @@ from tests.batches.batch_work import create, line, lines_in, work_all
 from tests.batches.native_work import (
     MODELS,
     OPENAI,
-    anthropic_provider,
     api_calls,
     asked,
+    batch_providers,
     bill_of,
     look,
     nothing_is_held,
@@ -31,9 +31,17 @@ from tests.batches.native_work import (
 from tests.batches.test_lost_workers import become_another_worker, die
 from tests.support.upstream import Caller, settle_all
 
-__all__ = ["anthropic_provider"]
+__all__ = ["batch_providers"]
 
-pytestmark = pytest.mark.usefixtures("anthropic_provider")
+pytestmark = pytest.mark.usefixtures("batch_providers")
+
+# Where each batch API is asked to cancel a job, by its format.
+CANCELLING = {
+    "openai": "/v1/batches/{}/cancel",
+    "anthropic": "/v1/messages/batches/{}/cancel",
+    "google": "/v1beta/{}:cancel",
+    "mistral": "/v1/batch/jobs/{}/cancel",
+}
 
 
 def test_a_job_that_was_sent_when_its_worker_died_is_found_again(keeper: Caller, openai: OpenAI) -> None:
@@ -42,12 +50,12 @@ def test_a_job_that_was_sent_when_its_worker_died_is_found_again(keeper: Caller,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jobs, "_note_running", lambda *_: None)
         look()
-    assert [(job.status, job.external_id) for job in NativeJob.objects.all()] == [("submitting", "")] * 2
-    assert len(keeper.sent(tag)) == 2
+    assert [(job.status, job.external_id) for job in NativeJob.objects.all()] == [("submitting", "")] * len(MODELS)
+    assert len(keeper.sent(tag)) == len(MODELS)
     become_another_worker()
     for _ in range(2):
         look()
-    assert len(keeper.sent(tag)) == 2
+    assert len(keeper.sent(tag)) == len(MODELS)
     results = lines_in(openai, openai.batches.retrieve(made.id).output_file_id)
     assert [result["custom_id"] for result in results] == MODELS
     assert nothing_is_held(keeper)
@@ -64,7 +72,7 @@ def test_a_job_whose_worker_died_before_it_was_sent_is_sent(keeper: Caller, open
     for _ in range(2):
         look()
     assert openai.batches.retrieve(made.id).status == "completed"
-    assert len(keeper.sent(tag)) == 2
+    assert len(keeper.sent(tag)) == len(MODELS)
 
 
 def test_a_worker_that_dies_before_its_line_is_parked_leaves_it_to_another(keeper: Caller, openai: OpenAI) -> None:
@@ -129,8 +137,8 @@ def test_cancelling_a_batch_cancels_its_job_and_gives_back_what_was_held(
     assert told.status == "cancelled"
     (error,) = lines_in(openai, told.error_file_id)
     assert (error["custom_id"], error["error"]["code"]) == ("a", "batch_cancelled")
-    path = "/v1/batches" if model == OPENAI else "/v1/messages/batches"
-    assert api_calls(keeper, f"{path}/{job.external_id}/cancel") == ["POST"]
+    path = CANCELLING[job.format].format(job.external_id)
+    assert api_calls(keeper, path) == ["POST"]
     assert nothing_is_held(keeper)
 
 

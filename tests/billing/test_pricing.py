@@ -223,3 +223,16 @@ def test_a_batch_apis_share_is_that_of_tokens_in_every_tier_and_of_nothing_paid_
         web_search=Decimal("0.02"),
         tiers=(PriceTier(above_input_tokens=10, input=Decimal(3)),),
     )
+
+
+def test_cached_tokens_have_a_share_of_their_own_where_a_batch_api_has_one() -> None:
+    card = PriceCard(
+        input=Decimal(2),
+        cached_input=Decimal("0.2"),
+        tiers=(PriceTier(above_input_tokens=10, input=Decimal(4), cached_input=Decimal("0.4")),),
+    )
+    assert at_share(card, Decimal("0.5"), Decimal(1)) == PriceCard(
+        input=Decimal(1),
+        cached_input=Decimal("0.2"),
+        tiers=(PriceTier(above_input_tokens=10, input=Decimal(2), cached_input=Decimal("0.4")),),
+    )

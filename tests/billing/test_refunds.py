@@ -180,8 +180,10 @@ class TestTheButton:
         assert link in page.content.decode()
         asked = operator.get(link)
         assert (asked.status_code, 'value="25.00"' in asked.content.decode()) == (200, True)
-        done = operator.post(link, {"amount": "10", "reason": "Ordered twice"})
-        assert (done.status_code, books(world.acme)[0], back(stripe)) == (302, Decimal(15), [1000])
+        answers = {"once": asked.context["form"].initial["once"], "amount": "10", "reason": "Ordered twice"}
+        for _ in range(2):
+            done = operator.post(link, answers)
+            assert (done.status_code, books(world.acme)[0], back(stripe)) == (302, Decimal(15), [1000])
         entry = AuditEntry.objects.get(action="refund.create")
         assert (entry.actor_type, entry.actor_email) == ("admin", "otto@example.com")
 
@@ -189,9 +191,19 @@ class TestTheButton:
         self, world: World, stripe: StripeStub, paid: Transaction, operator: Client
     ) -> None:
         link = f"/admin/billing/transaction/{paid.id}/refund/"
+        once = operator.get(link).context["form"].initial["once"]
         for fields in ({"amount": "26", "reason": "x"}, {"amount": "ten", "reason": "x"}, {"amount": "1"}):
-            assert operator.post(link, fields).status_code == 200
+            assert operator.post(link, {"once": once, **fields}).status_code == 200
         assert (books(world.acme), back(stripe)) == ((Decimal(25), [TOP_UP]), [])
+
+    def test_is_not_offered_where_it_cannot_work(
+        self, world: World, stripe: StripeStub, paid: Transaction, operator: Client
+    ) -> None:
+        gift = ledger.grant(world.acme.id, Decimal(5), "a gift")
+        page = operator.get(f"/admin/billing/transaction/{gift.id}/change/")
+        link = f"/admin/billing/transaction/{gift.id}/refund/"
+        assert link not in page.content.decode()
+        assert operator.get(link).status_code == 302
 
     def test_is_for_operators_alone(self, world: World, stripe: StripeStub, paid: Transaction) -> None:
         link = f"/admin/billing/transaction/{paid.id}/refund/"

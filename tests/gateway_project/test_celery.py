@@ -136,9 +136,9 @@ def test_a_failure_is_counted_and_the_next_run_is_a_new_one() -> None:
 
 
 def test_a_scheduled_task_that_never_succeeded_is_as_old_as_the_schedule() -> None:
-    task_metrics.plan(SCHEDULED)
+    task_metrics.plan(dict.fromkeys(SCHEDULED, 60.0))
     client().hset("tasks", "logs.expire planned_at", time.time() - 7_200)
-    task_metrics.plan(SCHEDULED)
+    task_metrics.plan(dict.fromkeys(SCHEDULED, 60.0))
     told = numbers()
     assert set(told) == set(SCHEDULED)
     assert 7_200 <= told["logs.expire"]["success_age_seconds"] < 7_300

@@ -2,35 +2,49 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
+from apps.guardrails.models import CustomRule, GuardrailConfig, Violation, default_system_rules
 from apps.kernel import generation
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry
 from tests.support.cast import PASSWORD, World
 
 REGEX = {"type": "custom_regex", "pattern": "ticket-[0-9]{4}"}
-CONFIG_FORM = {
-    "enabled": "on",
-    "system_rules": "{}",
-    "max_file_size_mb": "10",
-    "allowed_file_types": '["image/png"]',
-    "pii_action": "redact",
-}
-RULE_FORM = {
-    "name": "Tickets",
-    "type": "custom_regex",
-    "config": json.dumps(REGEX),
-    "priority": "100",
-    "enabled": "on",
-    "action": "block",
-}
+RULE_FORM = {"name": "Tickets", "type": "custom_regex", "pattern": "ticket-[0-9]{4}", "priority": "100"}
+RULE_FORM |= {"enabled": "on", "action": "block"}
+
+
+TYPES: list[tuple[str, dict[str, str], dict[str, Any]]] = [
+    (
+        "blocked_terms",
+        {"terms": "one\ntwo", "match_type": "exact", "case_sensitive": "on"},
+        {"terms": ["one", "two"], "matchType": "exact", "caseSensitive": True},
+    ),
+    ("custom_regex", {"pattern": " a{2}"}, {"pattern": " a{2}"}),
+    (
+        "topic_restriction",
+        {"blocked_topics": "gambling: casino", "synonyms": "gambling: slots, bets", "language": "english"},
+        {
+            "blockedTopics": ["gambling: casino"],
+            "allowedTopics": [],
+            "synonyms": {"gambling": ["slots", "bets"]},
+            "language": "english",
+        },
+    ),
+]
+
+
+def config_form_of(operator: Client, config: GuardrailConfig, **fields: str | None) -> dict[str, str]:
+    """Return the form of a configuration as it is shown, with `fields` over it; None leaves a box empty."""
+    form = operator.get(page(config)).context["adminform"].form
+    shown = {name: form[name].value() for name in form.fields}
+    filled = {name: "on" if value is True else value for name, value in {**shown, **fields}.items()}
+    return {name: str(value) for name, value in filled.items() if value not in (None, False)}
 
 
 @pytest.fixture
@@ -72,12 +86,14 @@ class TestConfigurations:
     ) -> None:
         scope = generation.organization(config.organization_id)
         before = generation.read_generation_token(scope)
-        rules = {**default_system_rules(), "secrets": {"enabled": True, "action": "warn", "observe": True}}
-        form = {**CONFIG_FORM, "system_rules": json.dumps(rules), "allowed_file_types": '["Image/PNG", "image/png"]'}
+        fields = {"secrets_action": "warn", "secrets_observe": "on", "allowed_file_types": "Image/PNG\nimage/png\n"}
+        form = config_form_of(operator, config, **fields)
         with django_capture_on_commit_callbacks(execute=True):
             assert operator.post(page(config), form).status_code == 302
         config.refresh_from_db()
-        assert (config.system_rules, config.allowed_file_types) == (rules, ["image/png"])
+        secrets = {**default_system_rules()["secrets"], "action": "warn", "observe": True}
+        assert config.system_rules == {**default_system_rules(), "secrets": secrets}
+        assert config.allowed_file_types == ["image/png"]
         assert generation.read_generation_token(scope) != before
         entry = AuditEntry.objects.latest("id")
         assert (entry.action, entry.actor_type, entry.actor_email) == (
@@ -88,21 +104,17 @@ class TestConfigurations:
         assert set(entry.details["changes"]) == {"system_rules", "allowed_file_types"}
 
     def test_nothing_is_a_choice_too(self, operator: Client, config: GuardrailConfig) -> None:
-        form = {**CONFIG_FORM, "system_rules": "{}", "allowed_file_types": "[]", "pii_action": ""}
+        form = config_form_of(operator, config, allowed_file_types="", pii_action="", secrets_enabled=None)
         assert operator.post(page(config), form).status_code == 302
         config.refresh_from_db()
-        assert (config.system_rules, config.allowed_file_types, config.pii_action) == ({}, [], None)
+        assert (config.allowed_file_types, config.pii_action) == ([], None)
+        assert config.system_rules["secrets"]["enabled"] is False
 
     @pytest.mark.parametrize(
         ("field", "value", "message"),
         [
-            ("system_rules", '{"secret": {}}', "secret: Not a system rule"),
-            ("system_rules", '{"secrets": {"action": "hide"}}', "secrets.action: Must be one of"),
-            ("system_rules", "[]", "Must be an object of rules by name"),
-            ("system_rules", "", "Must be an object of rules by name"),
-            ("allowed_file_types", "", "Must be a list of at most 100"),
-            ("allowed_file_types", '["png"]', "[0]: Must be a MIME type"),
-            ("allowed_file_types", '"image/png"', "Must be a list of at most 100"),
+            ("secrets_action", "hide", "Select a valid choice"),
+            ("allowed_file_types", "png", "[0]: Must be a MIME type"),
             ("max_file_size_mb", "0", "Must be a number from 0.01 to 1000"),
             ("max_file_size_mb", "1001", "Must be a number from 0.01 to 1000"),
         ],
@@ -111,14 +123,23 @@ class TestConfigurations:
         self, operator: Client, config: GuardrailConfig, field: str, value: str, message: str
     ) -> None:
         before = GuardrailConfig.objects.values().get()
-        errors = errors_of(operator.post(page(config), {**CONFIG_FORM, field: value}))
+        errors = errors_of(operator.post(page(config), config_form_of(operator, config, **{field: value})))
         assert list(errors) == [field]
         assert message in errors[field][0]
         assert GuardrailConfig.objects.values().get() == before
         assert not AuditEntry.objects.filter(action__startswith="guardrail").exists()
 
+    def test_one_is_made(self, operator: Client, world: World) -> None:
+        form = operator.get(page(GuardrailConfig, "add")).context["adminform"].form
+        shown = {name: form[name].value() for name in form.fields}
+        filled = {name: "on" if value is True else str(value) for name, value in shown.items() if value}
+        filled |= {"organization": str(world.acme.pk), "allowed_file_types": "image/png"}
+        assert operator.post(page(GuardrailConfig, "add"), filled).status_code == 302
+        made = GuardrailConfig.objects.get()
+        assert (made.organization, made.system_rules) == (world.acme, default_system_rules())
+
     def test_one_stays_with_its_organization(self, operator: Client, config: GuardrailConfig, world: World) -> None:
-        form = {**CONFIG_FORM, "organization": str(world.elsewhere.pk)}
+        form = config_form_of(operator, config, organization=str(world.elsewhere.pk))
         assert operator.post(page(config), form).status_code == 302
         config.refresh_from_db()
         assert config.organization_id == world.acme.id
@@ -126,7 +147,7 @@ class TestConfigurations:
 
 class TestRules:
     def test_one_is_added_and_that_is_taken_down(self, operator: Client, world: World) -> None:
-        form = {**RULE_FORM, "organization": str(world.acme.pk), "config": '{"pattern": "ticket-[0-9]{4}"}'}
+        form = {**RULE_FORM, "organization": str(world.acme.pk)}
         assert operator.post(page(CustomRule, "add"), form).status_code == 302
         row = CustomRule.objects.get()
         assert (row.organization_id, row.type, row.config) == (world.acme.id, "custom_regex", REGEX)
@@ -138,23 +159,43 @@ class TestRules:
         )
 
     @pytest.mark.parametrize(
-        ("config", "message"),
-        [
-            ('{"pattern": "("}', "config.pattern: missing ): ("),
-            ('{"type": "custom_regex"}', "config.pattern: Must be a regular expression of 1 to 1000 characters"),
-            ('{"type": "blocked_terms", "pattern": "x"}', "config.type: Must be custom_regex, as the rule's own type"),
-            ('["x"]', "config: Must be an object"),
-            ("{}", "This field is required."),
-            ("{", "Enter a valid JSON."),
-        ],
+        ("pattern", "message"),
+        [("(", "missing ): ("), ("", "Must be a regular expression of 1 to 1000 characters")],
     )
     def test_what_the_api_refuses_is_refused(
-        self, operator: Client, rule: CustomRule, config: str, message: str
+        self, operator: Client, rule: CustomRule, pattern: str, message: str
     ) -> None:
         before = CustomRule.objects.values().get()
-        errors = errors_of(operator.post(page(rule), {**RULE_FORM, "config": config}))
-        assert errors == {"config": [message]}
+        errors = errors_of(operator.post(page(rule), {**RULE_FORM, "pattern": pattern}))
+        assert errors == {"pattern": [message]}
         assert CustomRule.objects.values().get() == before
+
+    def test_every_type_has_fields_and_shows_what_it_has(self, operator: Client, world: World) -> None:
+        own = {"name": "x", "priority": "1", "action": "warn", "organization": str(world.acme.pk)}
+        for type_, fields, config in TYPES:
+            assert operator.post(page(CustomRule, "add"), {**own, "type": type_, **fields}).status_code == 302
+            row = CustomRule.objects.latest("id")
+            assert row.config == {"type": type_, **config}
+            form = operator.get(page(row)).context["adminform"].form
+            for name, value in fields.items():
+                assert form[name].value() == (True if value == "on" else value)
+
+    def test_a_line_that_is_wrong_is_named(self, operator: Client, world: World) -> None:
+        own = {"name": "x", "priority": "1", "action": "warn", "organization": str(world.acme.pk)}
+        form = {**own, "type": "blocked_terms", "match_type": "regex", "terms": "fine\n("}
+        assert errors_of(operator.post(page(CustomRule, "add"), form)) == {"terms": ["line 2: missing ): ("]}
+        assert not CustomRule.objects.exists()
+
+    def test_a_text_is_tried_and_kept_nowhere(self, operator: Client, rule: CustomRule) -> None:
+        path = page(rule, "try_text")
+        assert operator.get(path).status_code == 200
+        response = operator.post(path, {"text": "about ticket-1234 and <b>"})
+        assert response.context["result"].blocked
+        found = response.context["table"]["rows"]
+        assert ("Tickets (this rule)", "custom_regex", "block", "ticket-1234", REGEX["pattern"]) in found
+        assert "no-store" in response["Cache-Control"]
+        assert not operator.post(path, {"text": "about nothing"}).context["result"].blocked
+        assert not Violation.objects.exists()
 
     def test_one_keeps_its_type_and_its_organization(self, operator: Client, rule: CustomRule, world: World) -> None:
         form = {**RULE_FORM, "type": "blocked_terms", "organization": str(world.elsewhere.pk), "name": "Renamed"}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from apps.billing.models import LedgerEntry
+from apps.gateway.dialects.speech.provider.google_wav import WAV_HEAD
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project
 from apps.sandbox.sound import spoken
@@ -231,6 +232,7 @@ def test_models_of_another_kind_are_refused_with_the_path_to_ask(caller: Caller)
     ("provider", "model", "stands", "path", "key", "voice", "price"),
     [
         ("openai", "tts-1", "speaker", "/v1", "OPENAI_API_KEY", "alloy", "15"),
+        ("azure", "tts-1", "speaker", "/v1", "AZURE_API_KEY", "alloy", "15"),
         ("deepgram", "aura-2", "speaker", "", "DEEPGRAM_API_KEY", "thalia-en", "30"),
         ("elevenlabs", "eleven-flash-v2.5", "speaker", "", "ELEVENLABS_API_KEY", "JBFqnCBsd6RMkjVDRZzb", "50"),
     ],
@@ -254,3 +256,28 @@ def test_every_format_of_providers(
     row = logged()
     assert (row.used_provider, row.cost) == (provider, Decimal(price) * len(SAID) / 1_000_000)
     monkeypatch.setenv(key, "invalid")
+
+
+@pytest.mark.parametrize(("form", "head"), [("pcm", b""), ("wav", WAV_HEAD)])
+def test_googles_samples_come_with_a_head_or_without(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, form: str, head: bytes
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "secret")
+    monkeypatch.setenv("GOOGLE_BASE_URL", f"{caller.sandbox_url}/v1beta")
+    model = "gemini-3.8-flash-tts"
+    tag = tagged(model, "google", "speaker")
+    response = speak(caller, model=model, voice="Kore", instructions="Slowly", response_format=form)
+    assert (response.status_code, sound_of(response)) == (200, head + SOUND)
+    (sent,) = caller.sent(tag)
+    assert sent["body"]["contents"][0]["parts"] == [{"text": SAID, "speechMetadata": {"style": "Slowly"}}]
+    row = logged()
+    # Seven tokens of text, one of sound for each of six words.
+    assert row.prices["used"] == {"input": 7, "audio_output": 6}
+    assert row.cost == (Decimal("0.5") * 7 + Decimal(9) * 6) / 1_000_000
+
+
+def test_a_format_that_google_does_not_have_is_refused_by_name(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "secret")
+    refused = speak(caller, model="gemini-3.8-flash-tts", voice="Kore")
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "response_format")
+    assert nothing_happened(caller)

@@ -231,6 +231,7 @@ def test_what_a_recording_may_cost_is_held_before_it_is_sent(caller: Caller) -> 
     ("provider", "model", "path", "key", "price"),
     [
         ("openai", "whisper-1", "/v1", "OPENAI_API_KEY", "0.006"),
+        ("azure", "whisper-1", "/v1", "AZURE_API_KEY", "0.006"),
         ("groq", "whisper-large-v3", "/v1", "GROQ_API_KEY", "0.00185"),
         ("mistral", "voxtral-mini-transcribe", "/v1", "MISTRAL_API_KEY", "0.002"),
         ("deepgram", "nova-3", "", "DEEPGRAM_API_KEY", "0.0077"),

@@ -7,7 +7,12 @@ from decimal import Decimal
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
+from apps.billing.models import LedgerEntry
+from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import policy
+from apps.kernel import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.support.guardrails_in_force import forbid, guard
@@ -63,6 +68,84 @@ def test_several_answers(caller: Caller) -> None:
     assert texts == ["You said: hi", "You said: hi (choice 2)"]
 
 
+@pytest.mark.parametrize("provider", ["sandbox", "messages"])
+def test_each_of_several_prompts_gets_its_answers_in_order_on_one_bill(
+    caller: Caller, monkeypatch: pytest.MonkeyPatch, provider: str
+) -> None:
+    if provider == "messages":
+        add_messages_provider(caller, monkeypatch)
+    tag = uuid4().hex
+    # The first answers last: what comes first is not the first choice.
+    prompts = [
+        f"one [[sandbox tag={tag} usage=100,10 latency=60]]",
+        f"two [[sandbox tag={tag} usage=200,20]]",
+        f"three [[sandbox tag={tag} usage=400,40]]",
+    ]
+    body = complete(caller, prompts, model=f"{provider}/echo", n=2, echo=True).json()
+    assert [choice["index"] for choice in body["choices"]] == [0, 1, 2, 3, 4, 5]
+    said = [choice["text"].partition("You said: ")[2] for choice in body["choices"]]
+    second = " (choice 2)" if provider == "sandbox" else ""
+    assert said == [f"{word}{end}" for word in ("one", "two", "three") for end in ("", second)]
+    for number, choice in enumerate(body["choices"]):
+        assert choice["text"].startswith(prompts[number // 2])
+    # Anthropic gives one answer at a time, and reads the prompt for each.
+    calls = 1 if provider == "sandbox" else 2
+    assert (body["usage"]["prompt_tokens"], body["usage"]["completion_tokens"]) == (700 * calls, 70 * calls)
+    sent = [one["body"]["messages"] for one in caller.sent(tag)]
+    assert (len(sent), {len(messages) for messages in sent}) == (3 * calls, {1})
+    assert settle_all() == 1
+    row = RequestLog.objects.get()
+    assert row.cost == (Decimal("0.15") * 700 + Decimal("0.6") * 70) * calls / 1_000_000
+    assert [-entry.credits for entry in LedgerEntry.objects.filter(kind="usage")] == [row.cost]
+
+
+def test_a_stream_of_several_prompts_has_their_indexes(caller: Caller) -> None:
+    chunks = chunks_of(complete(caller, ["one", "two"], stream=True, echo=True))
+    texts = {0: "", 1: ""}
+    ends = []
+    for choice in (choice for chunk in chunks[:-1] for choice in chunk["choices"]):
+        texts[choice["index"]] += choice["text"]
+        ends += [choice["index"]] if choice["finish_reason"] else []
+    assert texts == {0: "oneYou said: one", 1: "twoYou said: two"}
+    assert (sorted(ends), chunks[-1]) == ([0, 1], "[DONE]")
+
+
+def test_one_prompt_that_fails_fails_all_and_is_free(caller: Caller) -> None:
+    failed = complete(caller, ["one", "two [[sandbox status=400]]"])
+    assert (failed.status_code, failed.json()["error"]["message"]) == (400, "The request is invalid.")
+    settle_all()
+    row = RequestLog.objects.get()
+    assert (row.status_code, row.cost, LedgerEntry.objects.filter(kind="usage").count()) == (400, 0, 0)
+
+
+def test_a_rule_finds_what_it_forbids_in_any_prompt(caller: Caller) -> None:
+    guard(caller)
+    forbid(caller, "project zanzibar")
+    blocked = complete(caller, ["fine", "tell me of project zanzibar"]).json()["error"]
+    assert (blocked["code"], blocked["param"]) == ("guardrail_blocked", "prompt")
+    assert "in prompt[1]:" in blocked["message"]
+    settle_all()
+    assert LedgerEntry.objects.filter(kind="usage").count() == 0
+
+
+def add_messages_provider(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add a provider of `echo` that speaks Anthropic's format; it is the sandbox."""
+    monkeypatch.setenv("MESSAGES_API_KEY", "secret")
+    monkeypatch.setenv("MESSAGES_BASE_URL", f"{caller.sandbox_url}/v1")
+    Provider.objects.create(
+        id="messages",
+        name="Messages",
+        dialect="anthropic",
+        auth="x-api-key",
+        base_url="http://x",
+        api_key_env="MESSAGES_API_KEY",
+    )
+    row = ModelProvider.objects.get(provider_id="sandbox", model_id="echo")
+    row.pk, row.provider_id, row._state.adding = None, "messages", True
+    row.save()
+    generation.bump(generation.CATALOG)
+
+
 def test_the_same_prompt_is_answered_from_the_cache_as_no_chat_is(caller: Caller) -> None:
     Project.objects.filter(pk=caller.key.project_id).update(caching_enabled=True, cache_duration_seconds=60)
     policy.forget_all()
@@ -75,7 +158,7 @@ def test_the_same_prompt_is_answered_from_the_cache_as_no_chat_is(caller: Caller
 def test_what_cannot_be_served_is_told_or_refused_by_name_and_changes_nothing(caller: Caller) -> None:
     for fields, param in (
         ({"prompt": [[1, 2]]}, "prompt"),
-        ({"prompt": ["a", "b"]}, "prompt"),
+        ({"prompt": ["a", ""]}, "prompt[1]"),
         ({"suffix": "end"}, "suffix"),
         ({"best_of": 2}, "best_of"),
         ({"min_p": 0.1, "headers": {"x-strict": "true"}}, "min_p"),

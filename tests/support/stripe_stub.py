@@ -119,6 +119,8 @@ class StripeStub:
             ("POST", f"/v1/customers{one}", lambda fields, thing: {**thing, **(thing.update(fields) or {})}),
             ("DELETE", f"/v1/customers{one}", lambda _, thing: self._delete_customer(thing)),
             ("POST", "/v1/setup_intents", self._set_up),
+            ("POST", "/v1/checkout/sessions", self._open_page),
+            ("GET", f"/v1/checkout/sessions{one}", lambda _, thing: thing),
             ("GET", f"/v1/payment_methods{one}", lambda _, thing: thing),
             ("POST", f"/v1/payment_methods{one}/attach", self._attach),
             ("POST", f"/v1/payment_methods{one}/detach", lambda _, thing: thing.update(customer=None) or thing),
@@ -159,6 +161,18 @@ class StripeStub:
 
     def _set_up(self, fields: Found) -> Found:
         return self._add("seti", "setup_intent", client_secret=f"seti_secret_{next(self._numbers)}", **fields)
+
+    def _open_page(self, fields: Found) -> Found:
+        page = self._add("cs", "checkout.session", **fields, setup_intent=None)
+        page["url"] = f"{self.address}/pay/{page['id']}"
+        return page
+
+    def enter_card(self, page_id: str, kind: str = "good") -> str:
+        """Let somebody enter a card on a page of the processor's own; return where that leads."""
+        page = self.things[page_id]
+        entered = self.make_card(kind, page["customer"])
+        page["setup_intent"] = {"id": f"seti_{page_id}", "payment_method": entered}
+        return str(page["success_url"]).replace("{CHECKOUT_SESSION_ID}", page_id)
 
     def _attach(self, fields: Found, card: Found) -> Found:
         self._get(fields["customer"])
@@ -263,6 +277,13 @@ def _handler_of(stub: StripeStub) -> type[BaseHTTPRequestHandler]:
 
         def _serve(self, text: str) -> None:
             path = urlsplit(self.path).path
+            if path.startswith("/pay/"):
+                # The processor's own page: whoever opens it has a card.
+                self.send_response(303)
+                self.send_header("Location", stub.enter_card(path.removeprefix("/pay/")))
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
             with stub.lock:
                 fault = next((one for one in stub.faults if re.fullmatch(one[0], path)), None)
                 if fault:

@@ -225,7 +225,7 @@ def _read(rows: QuerySet[BatchLine]) -> list[BatchLine]:
 
 
 def _sent(job: NativeJob) -> SentJob:
-    return SentJob(job.pk, job.path, job.lines, job.submitted_at or job.created_at)
+    return SentJob(job.pk, job.path, job.model_name, job.lines, job.submitted_at or job.created_at)
 
 
 def _wait(job: NativeJob, pause: timedelta) -> None:

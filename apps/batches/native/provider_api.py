@@ -34,13 +34,19 @@ _LONGEST_LINE: Final = 40 * 1024 * 1024
 class ProviderApi:
     """A provider's batch API, for one credential."""
 
-    def __init__(self, provider: CatalogProvider, credential: Credential, headers: Mapping[str, str] = {}) -> None:
-        """`headers` belong to the format."""
-        self._provider, self._credential, self._headers = provider, credential, headers
+    def __init__(
+        self, provider: CatalogProvider, credential: Credential, headers: Mapping[str, str] = {}, beside: str = ""
+    ) -> None:
+        """`headers` and `beside` belong to the format."""
+        self._provider, self._credential, self._headers, self._beside = provider, credential, headers, beside
 
     def with_headers(self, headers: Mapping[str, str]) -> ProviderApi:
         """Return the same API, asked with these headers."""
-        return ProviderApi(self._provider, self._credential, headers)
+        return ProviderApi(self._provider, self._credential, headers, self._beside)
+
+    def beside(self, folder: str) -> ProviderApi:
+        """Return what stands in a folder beside the API's address: for `https://a/v1` that is `https://a/folder/v1`."""
+        return ProviderApi(self._provider, self._credential, self._headers, folder)
 
     def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """Return the object that is answered to JSON, or to nothing. Raises UpstreamFailure."""
@@ -82,7 +88,11 @@ class ProviderApi:
         response: UpstreamResponse | None = None
         try:
             own = self._credential.own is not None
-            url = fill_base_url(provider.auth, secret, provider.base_url, own=own) + path
+            base = fill_base_url(provider.auth, secret, provider.base_url, own=own)
+            if self._beside:
+                parent, _, version = base.rpartition("/")
+                base = f"{parent}/{self._beside}/{version}"
+            url = base + path
             headers = {
                 "Content-Type": content_type,
                 "Accept": "application/json",

@@ -30,7 +30,8 @@ def record_refused(answered: NativeRequest, status: int) -> bool:
         return False
     entry = msgspec.json.decode(answered.note, type=Entry)
     asked = answered.asked
-    card = at_share(msgspec.convert(entry.prices or {}, PriceCard, strict=False), asked.price_share)
+    usual = msgspec.convert(entry.prices or {}, PriceCard, strict=False)
+    card = at_share(usual, asked.price_share, asked.cached_share)
     bill = bill_at(card, used=usage, discount=asked.discount, batch_share=asked.price_share)
     record.set_usage_and_cost(entry, bill)
     record.fail(entry, ApiError(_WORDS, status=status), entry.retention_level)

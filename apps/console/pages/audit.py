@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
-from apps.console.forms import Form, query_of, refused
+from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
@@ -30,7 +30,7 @@ def audit(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         return show(request, "audit", workspace, entry="audit", missing_plan=True)
     form, entries, following = Form(values=request.GET.dict()), [], None
     try:
-        page = find_entries(workspace.organization, query_of(request, AuditQuery, limit=str(PER_PAGE)))
+        page = find_entries(workspace.organization, read_query(request, AuditQuery, limit=str(PER_PAGE)))
         entries = [{"row": row, "details": _words_of(row)} for row in page.rows]
         following = page.next_cursor
     except InvalidRequest as error:

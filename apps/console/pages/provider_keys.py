@@ -1,21 +1,122 @@
-"""Provider keys: list, add with a test, remove."""
+"""Provider keys (BYOK): list, add with a test of the credential, switch on and off, remove."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path, reverse
 
+from apps.catalog import catalog_cache
+from apps.console.forms import Form, attempt, do_once, read_form
 from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel.errors import NotFound
+from apps.keys import provider_keys as actions
+from apps.keys.access import NO_PROVIDER_KEY, access_provider_key, access_provider_keys
+from apps.keys.credential_check import ProviderEndpoint
+from apps.keys.models import ProviderKey
+from apps.keys.provider_keys import CUSTOM, NewProviderKey
+from apps.keys.serializers import NewProviderKeyShape, ProviderKeyChangesShape
+from apps.organizations.models import Role
+from apps.organizations.plans import limits_of
+
+# Not ticked: the credential is kept without anybody being asked about it.
+TEST = "test"
 
 
-@workspace_page()
+@workspace_page("GET", "POST", needs=Role.ADMIN)
 def provider_keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending", workspace, entry="provider_keys")
+    """List the organization's keys, and add one."""
+    if request.method != "POST":
+        return _page(request, workspace, Form())
+    added, form = attempt(request, lambda: _add(request, workspace))
+    if added is None:
+        return _page(request, workspace, form)
+    words = "it works" if _is_to_be_tested(request) else "it was not tested"
+    messages.success(request, f"The key for {added['provider']} was added; {words}.")
+    return _back(workspace)
 
 
+@workspace_page("POST", needs=Role.ADMIN)
+def switch(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResponse:
+    """Switch a key on or off."""
+    key = _access(workspace, key_id)
+    changed, form = attempt(
+        request, lambda: actions.change_provider_key(key=key, **read_form(request, ProviderKeyChangesShape))
+    )
+    if changed is None:
+        return _page(request, workspace, form)
+    messages.success(request, f"The key for {changed} is {changed.status} now.")
+    return _back(workspace)
+
+
+@workspace_page("POST", needs=Role.ADMIN)
+def remove(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResponse:
+    """Remove a key; its credential is erased."""
+    key = _access(workspace, key_id)
+    actions.delete_provider_key(key=key)
+    messages.success(request, f"The key for {key} was removed, and its credential erased.")
+    return _back(workspace)
+
+
+def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
+    fields = read_form(request, NewProviderKeyShape, organizationId=str(workspace.organization.id))
+    fields.pop("organization_id")
+    # The provider is asked first: nothing that is open waits for it.
+    checked = actions.check_provider_key(
+        organization=workspace.organization,
+        given=NewProviderKey(**fields),
+        find_provider=_find_provider,
+        live=_is_to_be_tested(request),
+    )
+
+    def create() -> dict[str, str]:
+        key = actions.create_provider_key(organization=workspace.organization, checked=checked)
+        return {"provider": str(key)}
+
+    return do_once(request, workspace.user, create)
+
+
+def _is_to_be_tested(request: HttpRequest) -> bool:
+    return request.POST.getlist(TEST)[-1:] != ["false"]
+
+
+def _find_provider(provider_id: str) -> ProviderEndpoint | None:
+    return catalog_cache.current().providers.get(provider_id)
+
+
+def _access(workspace: Workspace, key_id: str) -> ProviderKey:
+    """Return a key of this organization. Raises NotFound, also for one of another organization of the visitor's."""
+    key = access_provider_key(workspace.user, key_id)
+    if key.organization_id != workspace.organization.id:
+        raise NotFound(NO_PROVIDER_KEY)
+    return key
+
+
+def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpResponse:
+    providers = sorted((one.name, identifier) for identifier, one in catalog_cache.current().providers.items())
+    return show(
+        request,
+        "provider_keys",
+        workspace,
+        entry="provider_keys",
+        status=form.status,
+        form=form,
+        keys=access_provider_keys(workspace.user, str(workspace.organization.id)),
+        is_allowed=limits_of(workspace.organization.plan).provider_keys,
+        providers=[*((identifier, name) for name, identifier in providers), (CUSTOM, "Another, OpenAI-compatible …")],
+    )
+
+
+def _back(workspace: Workspace) -> HttpResponse:
+    where = reverse("console:provider_keys", kwargs={"organization_id": workspace.organization.id})
+    return HttpResponseRedirect(where, status=303)
+
+
+_HERE = "o/<str:organization_id>/provider-keys"
 PATHS = [
-    path("o/<str:organization_id>/provider-keys", provider_keys, name="provider_keys"),
+    path(_HERE, provider_keys, name="provider_keys"),
+    path(f"{_HERE}/<str:key_id>/switch", switch, name="switch_provider_key"),
+    path(f"{_HERE}/<str:key_id>/remove", remove, name="remove_provider_key"),
 ]

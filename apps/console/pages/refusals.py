@@ -1,19 +1,121 @@
-"""Refused requests, by key and reason."""
+"""Refused requests: which key was refused why, how often, when last, and what to do about it."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
 
+from django.http import HttpRequest, HttpResponse
+from django.urls import path, reverse
+from django.utils import timezone
+
+from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel.errors import ApiError
+from apps.kernel.rest.serializers import CamelSerializer, ChoiceField
+from apps.keys.models import ApiKey
+from apps.logs.refusals import Refusals, find_refusals
+
+SPANS: Final = (("1", "24 hours"), ("7", "7 days"), ("30", "30 days"))
+# By status and code: what happened, what to do about it, and the page to do it on. An empty code is any other.
+ADVICE: Final[dict[tuple[int, str], tuple[str, str, str]]] = {
+    (402, "insufficient_credits"): (
+        "The organization's credits did not cover the request.",
+        "Add credits, or switch automatic top-ups on. A lower max_tokens holds less.",
+        "billing",
+    ),
+    (402, "usage_limit_exceeded"): (
+        "The key has reached its own spending limit.",
+        "Raise the key's limit, or wait until its period starts anew.",
+        "keys",
+    ),
+    (403, "access_denied"): (
+        "An access rule of the key does not let this model or provider through.",
+        "Change the key's access rules, or ask for a model that they allow.",
+        "keys",
+    ),
+    (410, ""): (
+        "The key's project or organization, or the model that was named, is no longer active.",
+        "Set the project active again, or use a key of another project.",
+        "projects",
+    ),
+    (429, "rate_limit_exceeded"): (
+        "More requests a minute than the plan or the key allows.",
+        "Send fewer, spread them, or raise the key's own rate; larger plans allow more.",
+        "keys",
+    ),
+    (429, "concurrency_exceeded"): (
+        "More requests at once than the plan allows.",
+        "Wait for answers before you send more; larger plans allow more.",
+        "billing",
+    ),
+    (429, "bytes_in_flight_exceeded"): (
+        "Too many large requests at once.",
+        "Send large files one after the other.",
+        "",
+    ),
+    (429, "batches_in_progress_exceeded"): (
+        "Too many batches are under way.",
+        "Wait until one of them has ended.",
+        "",
+    ),
+    (400, "guardrail_blocked"): (
+        "A guardrail found something that must not pass.",
+        "See the violations; remove the matched text, or change the rule's action.",
+        "guardrails",
+    ),
+}
+_OTHERWISE: Final = {
+    402: ("The request was not paid for.", "See Billing.", "billing"),
+    403: ("The key may not do this.", "See the key's access rules.", "keys"),
+    429: ("Too many requests.", "Send fewer, or spread them.", ""),
+}
+_UNKNOWN: Final = ("The request was refused.", "The answer that the client got says why.", "")
+
+
+class RefusalsQuery(CamelSerializer):
+    """The query of the page: days to look back."""
+
+    days = ChoiceField(SPANS, default="7")
 
 
 @workspace_page()
 def refusals(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending", workspace, entry="refusals")
+    """Show what was refused."""
+    form, days = Form({"days": request.GET.get("days") or "7"}), "7"
+    try:
+        days = read_query(request, RefusalsQuery)["days"]
+    except ApiError as error:
+        form = refused(request.GET, error)
+    found = find_refusals(workspace.organization.id, timezone.now() - timedelta(days=int(days)))
+    keys = ApiKey.objects.filter(id__in={one.api_key_id for one in found}).select_related("project")
+    by_id = {key.id: key for key in keys}
+    return show(
+        request,
+        "refusals",
+        workspace,
+        entry="refusals",
+        status=form.status,
+        form=form,
+        spans=SPANS,
+        total=sum(one.count for one in found),
+        rows=[_told(one, by_id, workspace) for one in found],
+    )
+
+
+def _told(one: Refusals, keys: dict[UUID, ApiKey], workspace: Workspace) -> dict[str, Any]:
+    what, advice, route = advice_of(one.status, one.code)
+    where = reverse(f"console:{route}", kwargs={"organization_id": workspace.organization.id}) if route else ""
+    return {"refusal": one, "key": keys.get(one.api_key_id), "what": what, "advice": advice, "where": where}
+
+
+def advice_of(status: int, code: str) -> tuple[str, str, str]:
+    """Return what a refusal means, what to do about it, and the route of the page to do it on; empty for none."""
+    known = ADVICE.get((status, code)) or ADVICE.get((status, ""))
+    return known or _OTHERWISE.get(status, _UNKNOWN)
 
 
 PATHS = [

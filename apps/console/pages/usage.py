@@ -1,21 +1,236 @@
-"""Usage by project, key, model and tag."""
+"""Usage by model, project, API key and tag: a chart of the days, a table, a file."""
 
 from __future__ import annotations
 
-from django.http import HttpRequest, HttpResponse
-from django.urls import path
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from datetime import date, timedelta
+from decimal import Decimal
+from typing import Any, Final
 
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http.response import HttpResponseBase
+from django.urls import path
+from django.utils import timezone
+
+from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel.errors import ApiError
+from apps.kernel.money import plain
+from apps.kernel.rest.serializers import ChoiceField, QueryIntegerField
+from apps.keys.models import ApiKey
+from apps.logs.access import access_logs, scope_of_user
+from apps.logs.activity import KEPT_DAYS, ActivityWindow, window_of
+from apps.logs.activity_access import access_activity
+from apps.logs.activity_serializers import ActivityQuery
+from apps.logs.serializers import requested_ids_of
+from apps.logs.usage import Usage, find_tag_usage, find_usage
+from apps.logs.views import download
+
+DIMENSIONS: Final = {"model": "Model", "project": "Project", "key": "API key", "tag": "Tag"}
+MEASURES: Final = {"cost": "Spend", "requests": "Requests", "tokens": "Tokens"}
+# Series of a chart; the others are added up in one more.
+MOST_SERIES = 7
+DAYS: Final = (("7", "7 days"), ("30", "30 days"), ("90", "90 days"), ("365", "A year"))
+_FIELDS: Final = ("date", "name", "id", "requests", "errors", "inputTokens", "outputTokens", "cost")
+# Rows of a file that are written at a time.
+_PAGE = 500
+
+
+class UsageQuery(ActivityQuery):
+    """What a page of usage asks for: the days and ids of `GET /activity`, by what, and what the chart shows."""
+
+    days = QueryIntegerField(low=1, high=KEPT_DAYS, default=30)
+    by = ChoiceField(list(DIMENSIONS), default="model")
+    show = ChoiceField(list(MEASURES), default="cost")
+    format = ChoiceField(["csv", "jsonl"], default="csv")
 
 
 @workspace_page()
 def usage(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """Show the page."""
-    return show(request, "pending", workspace, entry="usage")
+    """Show what was used."""
+    form, query = Form(_said(request)), _defaults()
+    found: list[Usage] = []
+    is_cut, window = False, window_of(timezone.now(), days=query["days"])
+    try:
+        query = read_query(request, UsageQuery, orgId=str(workspace.organization.id))
+        window = _window(query)
+        found, is_cut = _find(workspace, query, window)
+    except ApiError as error:
+        form = refused(request.GET, error)
+    by = query["by"]
+    name_of = _names(workspace, by)
+    totals = _totals(found)
+    return show(
+        request,
+        "usage",
+        workspace,
+        entry="usage",
+        status=form.status,
+        form=form,
+        by=by,
+        by_words=DIMENSIONS[by],
+        tabs=[(name, words, _address(request, by=name), name == by) for name, words in DIMENSIONS.items()],
+        measures=list(MEASURES.items()),
+        days=DAYS,
+        projects=[("", "All projects"), *((one.id, one.name) for one in workspace.projects)],
+        rows=[(name_of(one.name), one, _link(by, one.name)) for one in totals],
+        sums=_sum("", totals),
+        chart=None if by == "tag" or not found else _chart(found, totals, window, query["show"], name_of),
+        chart_title=f"{MEASURES[query['show']]} by day and {DIMENSIONS[by]}",
+        is_cut=is_cut,
+        csv=_address(request, format="csv"),
+    )
+
+
+@workspace_page()
+def export(request: HttpRequest, workspace: Workspace) -> HttpResponseBase:
+    """Send each day and model, project or key, or each tag, as a file."""
+    query = read_query(request, UsageQuery, orgId=str(workspace.organization.id))
+    found, _ = _find(workspace, query, _window(query))
+    name_of = _names(workspace, query["by"])
+    records = [
+        {
+            "date": None if one.date is None else one.date.isoformat(),
+            "name": name_of(one.name),
+            "id": one.name,
+            "requests": one.requests,
+            "errors": one.errors,
+            "inputTokens": one.input_tokens,
+            "outputTokens": one.output_tokens,
+            "cost": plain(one.cost),
+        }
+        for one in found
+    ]
+    pages: Iterator[list[dict[str, Any]]] = (records[start : start + _PAGE] for start in range(0, len(records), _PAGE))
+    return download(f"usage-by-{query['by']}", query["format"], _FIELDS, pages)
+
+
+def _find(workspace: Workspace, query: dict[str, Any], window: ActivityWindow) -> tuple[list[Usage], bool]:
+    """Return the usage that a query asks for, and whether it is cut. Raises NotFound, Forbidden."""
+    organization_id = str(workspace.organization.id)
+    if query["by"] == "tag":
+        logs = access_logs(scope_of_user(workspace.user, timezone.now()), requested_ids_of(query))
+        found = find_tag_usage(logs, window)
+        return found.rows, found.is_cut
+    scope = access_activity(
+        workspace.user,
+        organization_id=organization_id,
+        project_id=query.get("project_id"),
+        api_key_id=query.get("api_key_id"),
+    )
+    return find_usage(scope, window, query["by"]), False
+
+
+def _defaults() -> dict[str, Any]:
+    return {"days": 30, "by": "model", "show": "cost"}
+
+
+def _window(query: dict[str, Any]) -> ActivityWindow:
+    return window_of(timezone.now(), days=query["days"], first=query.get("from"), last=query.get("to"))
+
+
+def _names(workspace: Workspace, by: str) -> Callable[[str], str]:
+    """Return what gives a project or key its name; what is deleted has its id."""
+    names: dict[str, str] = {}
+    if by == "project":
+        names = {str(one.id): one.name for one in workspace.projects}
+    elif by == "key":
+        keys = ApiKey.objects.filter(project__organization=workspace.organization)
+        names = {str(key.id): f"{key.description} ({key.masked_token})" for key in keys}
+    return lambda name: names.get(name, name)
+
+
+def _link(by: str, name: str) -> str:
+    """Return the query of the log that shows a row's requests."""
+    parameters = {"model": "model", "project": "projectId", "key": "apiKeyId"}
+    if by in parameters:
+        query = QueryDict(mutable=True)
+        query[parameters[by]] = name
+        return query.urlencode()
+    return ""
+
+
+def _totals(found: list[Usage]) -> list[Usage]:
+    """Return the usage of all days together, dearest first."""
+    by_name: defaultdict[str, list[Usage]] = defaultdict(list)
+    for one in found:
+        by_name[one.name].append(one)
+    totals = [_sum(name, rows) for name, rows in by_name.items()]
+    return sorted(totals, key=lambda one: (-one.cost, -one.requests, one.name))
+
+
+def _sum(name: str, rows: list[Usage]) -> Usage:
+    return Usage(
+        None,
+        name,
+        sum(one.requests for one in rows),
+        sum(one.errors for one in rows),
+        sum(one.input_tokens for one in rows),
+        sum(one.output_tokens for one in rows),
+        sum((one.cost for one in rows), Decimal(0)),
+    )
+
+
+def _chart(
+    found: list[Usage], totals: list[Usage], window: ActivityWindow, measure: str, name_of: Callable[[str], str]
+) -> dict[str, Any]:
+    """Return the chart of the days: the largest series, and the others as one."""
+    days = [window.first + timedelta(days=number) for number in range((window.last - window.first).days + 1)]
+    largest = sorted(totals, key=lambda one: -_measured(one, measure))[:MOST_SERIES]
+    kept = {one.name for one in largest}
+    values: defaultdict[tuple[str | None, date | None], Decimal] = defaultdict(Decimal)
+    for one in found:
+        values[one.name if one.name in kept else None, one.date] += _measured(one, measure)
+    names: list[str | None] = [one.name for one in largest]
+    if len(totals) > len(largest):
+        names.append(None)
+    series = [
+        {
+            "name": "Others" if name is None else name_of(name)[:60],
+            "values": [_plain(values[name, day], measure) for day in days],
+        }
+        for name in names
+    ]
+    return {
+        "labels": [day.isoformat() for day in days],
+        "unit": {"cost": "USD", "requests": "requests", "tokens": "tokens"}[measure],
+        "kind": "bar",
+        "stacked": True,
+        "series": series,
+        "rows": [
+            {"label": day.isoformat(), "values": [one["values"][number] for one in series]}
+            for number, day in enumerate(days)
+            if any(one["values"][number] for one in series)
+        ],
+    }
+
+
+def _measured(one: Usage, measure: str) -> Decimal:
+    if measure == "cost":
+        return one.cost
+    return Decimal(one.requests if measure == "requests" else one.input_tokens + one.output_tokens)
+
+
+def _plain(value: Decimal, measure: str) -> float | int:
+    """Return a value as a chart's numbers are written: exact as far as a picture is."""
+    return round(float(value), 6) if measure == "cost" else int(value)
+
+
+def _said(request: HttpRequest) -> dict[str, str]:
+    return {"days": "30", **{name: str(value) for name, value in request.GET.items() if str(value).strip()}}
+
+
+def _address(request: HttpRequest, **changes: str) -> str:
+    query = QueryDict(mutable=True)
+    query.update({**_said(request), **changes})
+    query.pop("orgId", None)
+    return query.urlencode()
 
 
 PATHS = [
     path("o/<str:organization_id>/usage", usage, name="usage"),
+    path("o/<str:organization_id>/usage/export", export, name="usage_export"),
 ]

@@ -52,30 +52,31 @@ def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str,
 
 
 @register.filter
-def usd(amount: Decimal | None) -> str:
+def usd(value: Decimal | None) -> str:
     """Write an amount of USD: at least two digits after the point, and as many as it has."""
-    if amount is None:
+    if value is None:
         return _NOTHING
-    text = plain(abs(amount))
+    text = plain(abs(value))
     whole, _, fraction = text.partition(".")
-    sign = "-" if amount < 0 else ""
+    sign = "-" if value < 0 else ""
     return f"{sign}${int(whole):,}.{fraction.ljust(2, '0')}"
 
 
 @register.filter
-def cents(amount: Decimal | None) -> str:
-    """Write an amount of USD rounded to cents; less than a cent as `<$0.01`."""
-    if amount is None:
-        return _NOTHING
-    if 0 < amount < _CENT:
-        return "<$0.01"
-    return f"{'-' if amount < 0 else ''}${abs(amount):,.2f}"
+def amount(value: Decimal | None) -> str:
+    """Write an amount of USD as a field takes it: `12.5`."""
+    # Of nothing, templates make an empty text.
+    return plain(value) if isinstance(value, Decimal) else ""
 
 
 @register.filter
-def amount(value: Decimal | None) -> str:
-    """Write an amount as a field holds it: as it is typed."""
-    return "" if value is None or isinstance(value, str) else plain(value)
+def cents(value: Decimal | None) -> str:
+    """Write an amount of USD rounded to cents; less than a cent as `<$0.01`."""
+    if value is None:
+        return _NOTHING
+    if 0 < value < _CENT:
+        return "<$0.01"
+    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
 
 
 @register.filter
@@ -97,6 +98,12 @@ def number(value: int | float | None) -> str:
 
 
 @register.filter
+def seconds(milliseconds: int | None) -> str:
+    """Write milliseconds as seconds."""
+    return _NOTHING if milliseconds is None else f"{milliseconds / 1000:,.2f}"
+
+
+@register.filter
 def share(value: float | None) -> str:
     """Write a share of one as percent."""
     return _NOTHING if value is None else f"{value * 100:.1f} %"
@@ -105,9 +112,11 @@ def share(value: float | None) -> str:
 @register.filter
 def chart_rows(chart: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of the table beside a chart: for each label what each series has, the last label first."""
+    if "rows" in chart:
+        return list(chart["rows"])
     write = usd_of if chart["unit"] == "USD" else number
     rows = [
-        {"label": label, "texts": [write(series["values"][index]) for series in chart["series"]]}
+        {"label": label, "values": [write(series["values"][index]) for series in chart["series"]]}
         for index, label in enumerate(chart["labels"])
     ]
     return rows[::-1]

@@ -124,6 +124,11 @@ def find_policy(token: str) -> Policy:
     return policy
 
 
+def find_known_policy(token: str) -> Policy | None:
+    """Return the policy of an API key as this process last saw it, usable or not; None where it has not."""
+    return _cache.peek(token)
+
+
 def find_current_policy(token: str) -> Policy:
     """Return the policy of an API key as it is now; for who admits nothing, which is how others find out that a key was
     revoked, or a retention level changed. Raises Unauthenticated, Gone, Overloaded."""

@@ -127,6 +127,11 @@ class PolicyCache(Generic[Policy]):
                 return policy
         return self._find_anew(token, cache_key)
 
+    def peek(self, token: str) -> Policy | None:
+        """Return the copy that there is, however old; nobody is asked."""
+        copy = self._copies.get(self._cache_key(token))
+        return None if copy is None else copy.policy
+
     def invalidate(self, token: str, known: Policy | None = None) -> None:
         """Drop the copy: its generation has passed. With `known` only that one: another may have read a newer since."""
         cache_key = self._cache_key(token)

@@ -101,7 +101,7 @@ class SpendingAllowance(msgspec.Struct, frozen=True):
         covered = tariff.tokens_for(Decimal(self.hold.amount_nanos) / NANO - self.spare)
         if covered >= tariff.max_tokens:
             return None
-        answers = self.chat.n or 1
+        answers = self.chat.answers
         limit = max(covered // answers, 1)
         if candidate.offer.facts.get("images"):
             # Tokens of pictures count against it, and are held beside it.
@@ -165,7 +165,7 @@ def tariff_of(chat: Chat, candidate: Candidate, prompt: int, retention: str) -> 
     if retention == "retain" and (base or per_token):
         base += price_storage(usage.total_tokens, retention)
         per_token += STORAGE_PRICE / MILLION
-    answers = chat.n or 1
+    answers = chat.answers
     most = _limit_of(chat, candidate) * answers
     if chat.max_tokens is not None and not chat.stream:
         # What the client states itself is not lowered: it is refused, where it is not covered.

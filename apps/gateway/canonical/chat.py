@@ -252,6 +252,11 @@ class Chat(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     # Whether the answer begins with the prompt (legacy completions).
     echo: bool = False
 
+    @property
+    def answers(self) -> int:
+        """How many answers are asked for in all: each message of legacy completions is a prompt of its own."""
+        return (self.n or 1) * (len(self.messages) if self.task == "completions" else 1)
+
     @cached_property
     def kinds(self) -> frozenset[type[Piece]]:
         """The kinds of parts that messages hold, looked for once: messages are only ever replaced with their chat."""

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import structlog
 from django.db import DatabaseError
 
+from apps.gateway.access.refusal_count import count_refusal
 from apps.gateway.admission.admit import rate_headers
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event, Failed, Summary
@@ -78,6 +79,7 @@ def answer_with_errors(
     try:
         answer = answer_it()
     except ApiError as error:
+        count_refusal(request, error)
         answer = _error_response(error, dialect)
     except DatabaseError as error:
         # Of a process that has just started: it knows neither keys nor models yet.

@@ -70,6 +70,10 @@ class CircuitBreakers:
             return known
         return msgspec.structs.replace(known, open=True, probe_due=circuit.is_due(time.time()))
 
+    def mappings(self) -> list[str]:
+        """Return the mappings that anything is known of: those asked lately, and those whose circuit is open."""
+        return sorted(self._stats.keys() | self._circuits.keys())
+
     def record_success(self, mapping: str, *, first_token_ms: int | None, tokens: int, seconds: float) -> None:
         """Count an answer. `first_token_ms` is None for plain answers; speed is `tokens` in `seconds` of writing."""
         if mapping.startswith(_UNSCORED):

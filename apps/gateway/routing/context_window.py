@@ -8,8 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.tasks import task_of
+from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.kernel.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -26,6 +29,9 @@ def filter_by_context_window(
     """
     if not task_of(chat).fits_context:
         return tuple(fitting)
+    if chat.task == "completions" and len(chat.messages) > 1:
+        # Each prompt is read by itself.
+        prompt_tokens = max(estimate_prompt_tokens(replace(chat, messages=[message])) for message in chat.messages)
     wanted = chat.max_tokens or 0
     needed = prompt_tokens + wanted
     for one in fitting:

@@ -20,6 +20,7 @@ from apps.gateway.routing import circuit_breaker
 from apps.gateway.settlement import disk_space, outbox, record_backlog, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.settlement.retransmission import RETRANSMISSION
+from apps.logs import refusals
 
 log = structlog.get_logger(__name__)
 
@@ -83,6 +84,14 @@ def _flush_metrics() -> None:
     while True:
         gevent.sleep(COUNT_SECONDS)
         buffer.flush_to_prometheus()
+        _flush_refusals()
+
+
+def _flush_refusals() -> None:
+    try:
+        refusals.flush()
+    except RedisError as error:
+        log.warning("worker.refusals_not_counted", error=type(error).__name__)
 
 
 def _reserve_disk_space() -> None:
@@ -107,6 +116,7 @@ def _beat() -> bool:
 def retire() -> None:
     """End this process's lease, after a last flush: what it still holds is swept at once."""
     buffer.flush_to_prometheus()
+    _flush_refusals()
     # Else what has been answered would be swept as if it had not.
     outbox.flush_pending(_BACKLOG_TIMEOUT if BACKLOG.waiting else _FLUSH_TIMEOUT)
     _retransmit()

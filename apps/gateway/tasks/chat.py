@@ -102,7 +102,7 @@ def _list_price(chat: Chat, offer: Offer) -> Decimal:
 def _usage_before_answer(chat: Chat, prompt_tokens: int, offer: Offer) -> Usage:
     """Return the prompt and the searches; where a model draws in chats, an answer may bring a picture."""
     if offer.facts.get("images"):
-        return estimate_usage(prompt_tokens, 0, chat.n or 1, offer.prices)
+        return estimate_usage(prompt_tokens, 0, chat.answers, offer.prices)
     return Usage(input=prompt_tokens, web_searches=_searches_of(chat) if offer.prices.web_search else 0)
 
 

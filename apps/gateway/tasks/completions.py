@@ -1,4 +1,4 @@
-"""Task `completions`: a prompt is answered as a chat of one message, as text alone (legacy completions).
+"""Task `completions`: each prompt is answered as a chat of one message, as text alone (legacy completions).
 
 Decides over values. Must never open a socket or ask a store.
 """
@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from apps.gateway.tasks import chat
 
-_PLACE: Final = re.compile(r"messages\[0\]\.content\[0\]\.text")
+_PLACE: Final = re.compile(r"messages(\[\d+\])\.content\[0\]\.text")
 
 
 def _path_for_client(path: str) -> str:
-    return _PLACE.sub("prompt", path)
+    # The first of several is named like the only one: a path does not say how many there are.
+    return _PLACE.sub(lambda found: "prompt" if found[1] == "[0]" else f"prompt{found[1]}", path)
 
 
 TASK = replace(chat.TASK, name="completions", path_for_client=_path_for_client)

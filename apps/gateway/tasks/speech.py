@@ -68,7 +68,7 @@ def _can(test: Callable[[SpeechAbilities], bool]) -> Callable[[Offer], bool]:
 
 
 def _find_dialect(chat: Chat, offer: Offer) -> ProviderDialect | None:
-    return find_speech_dialect(offer.facts)
+    return find_speech_dialect(offer.facts, speech_of(chat).response_format)
 
 
 def _list_price(chat: Chat, offer: Offer) -> Decimal:

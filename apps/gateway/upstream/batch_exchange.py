@@ -7,6 +7,7 @@ API's prices. Knows candidates and answers. Must never know jobs, nor how one is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -28,15 +29,21 @@ from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, o
 from apps.kernel.errors import ClientGone, InvalidRequest
 
 # What each batch API takes, by the path below the provider's address.
-_TAKEN: Final = {"openai": ("/chat/completions", "/responses"), "anthropic": ("/messages",)}
+_TAKEN: Final = {
+    "openai": re.compile("/chat/completions|/responses"),
+    "anthropic": re.compile("/messages"),
+    "google": re.compile("/models/[^/:?]{1,70}:generateContent"),
+    "mistral": re.compile("/chat/completions"),
+}
 _PREVIEWS: Final = "anthropic-beta"
 
 
 class BatchTerms(msgspec.Struct, frozen=True):
-    """A provider's batch API: its format, and its share of the usual prices."""
+    """A provider's batch API: its format, and its share of the usual prices, of that of cached tokens if another."""
 
-    format: Literal["openai", "anthropic"]
+    format: Literal["openai", "anthropic", "google", "mistral"]
     price_share: Decimal
+    cached_share: Decimal | None = None
 
 
 class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +55,7 @@ class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
 
     format: str
     price_share: Decimal
+    cached_share: Decimal | None = None
     provider_id: str
     mapping: str
     model_name: str
@@ -72,7 +80,7 @@ class BatchHandover:
     def direct(self, ranking: Ranking, chat: Chat) -> Ranking:
         """Return the ranking, its first candidate to be asked through this where it has a batch API."""
         first, *rest = ranking.candidates
-        is_plain = not chat.stream and chat.n in (None, 1) and chat.embedding is None
+        is_plain = not chat.stream and chat.answers == 1 and chat.embedding is None
         if not is_plain or ranking.probe or find_terms(first.offer) is None or first.credential.base_url:
             return ranking
         return msgspec.structs.replace(ranking, candidates=(replace(first, exchange=self), *rest))
@@ -100,11 +108,16 @@ class BatchHandover:
     def _take(self, candidate: Candidate, request: ProviderRequest) -> HandedOver | None:
         terms, path = find_terms(candidate.offer), request.url_for("")
         previews = headers_of(request.dialect, request.chat, request.target)
-        if terms is None or path not in _TAKEN[terms.format] or any(name.lower() == _PREVIEWS for name in previews):
+        if (
+            terms is None
+            or not _TAKEN[terms.format].fullmatch(path)
+            or any(name.lower() == _PREVIEWS for name in previews)
+        ):
             return None
         return HandedOver(
             format=terms.format,
             price_share=terms.price_share,
+            cached_share=terms.cached_share,
             provider_id=candidate.provider_id,
             mapping=candidate.mapping,
             model_name=candidate.model_name,
@@ -134,7 +147,7 @@ class BatchAnswer:
                 asked.credential,
                 asked.model_name,
             ):
-                offer = replace(one.offer, prices=at_share(one.offer.prices, asked.price_share))
+                offer = replace(one.offer, prices=at_share(one.offer.prices, asked.price_share, asked.cached_share))
                 answering = replace(one, offer=offer, batch_share=asked.price_share, exchange=self)
                 return msgspec.structs.replace(ranking, candidates=(answering,), probe=False)
         raise InvalidRequest("The provider that answered may no longer be used", code="model_not_found", param="model")

@@ -31,10 +31,11 @@ from apps.gateway.dialects.signature_owner import add_signature_owner, client_si
 from apps.gateway.dialects.undo_rewrites import undo_rewrites
 from apps.gateway.failures import UpstreamFailure, failure_from_error
 from apps.gateway.framing import BrokenFrames, frames_of
-from apps.gateway.parallel_calls import calls_of
+from apps.gateway.parallel_calls import parallel_chats
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.preferences import refused_strictly
 from apps.gateway.tasks import CallPart, task_of
+from apps.gateway.token_estimate import estimate_prompt_tokens
 from apps.gateway.upstream.batches import join_batches
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
 from apps.gateway.upstream.http_response import Timeouts
@@ -105,9 +106,8 @@ class ProviderCall(msgspec.Struct, eq=False):
         They, or this, raise UpstreamFailure, InvalidRequest for what the provider's format cannot say (it was not
         called then), and ClientGone.
         """
-        calls = 1 if self.chat.n is None else calls_of(self.chat, self.candidate.offer)
-        if calls > 1:
-            return self._parallel_answers(calls)
+        if self.chat.answers > 1 and (chats := parallel_chats(self.chat, self.candidate.offer)):
+            return self._parallel_answers(chats)
         task = task_of(self.chat)
         dialect = task.find_dialect(self.chat, self.candidate.offer)
         if dialect is None:
@@ -126,19 +126,20 @@ class ProviderCall(msgspec.Struct, eq=False):
         self.json_repair = JsonRepair(self.chat, target, default_timeouts().tick)
         return self.json_repair.repair_events(answer)
 
-    def _parallel_answers(self, calls: int) -> Iterator[Event]:
-        """Yield the answers of so many calls at once, of a provider that gives one answer at a time."""
-        check_fan_out(calls, self.candidate.offer, self.prompt_tokens)
-        chat = replace(self.chat, n=None, source=None)
-        branches = [replace(self, chat=chat) for _ in range(calls)]
-        runs = [branch.events for branch in branches]
-        answers = fan_out(runs, self.prompt_tokens, self.client_disconnect, default_timeouts().tick)
+    def _parallel_answers(self, chats: list[Chat]) -> Iterator[Event]:
+        """Yield the answers of several calls at once, of a provider that gives one at a time, or to several prompts."""
+        is_same = chats[0].messages is self.chat.messages
+        read = [self.prompt_tokens if is_same else estimate_prompt_tokens(chat) for chat in chats]
+        check_fan_out(len(chats), self.candidate.offer, sum(read), "n" if is_same else "prompt")
+        branches = [replace(self, chat=chat, prompt_tokens=tokens) for chat, tokens in zip(chats, read, strict=True)]
+        runs, tick = [branch.events for branch in branches], default_timeouts().tick
+        answers = fan_out(runs, read, chats[0].n or 1, self.client_disconnect, tick)
         try:
             for event in answers:
                 if not self.has_content and type(event) is not Waiting:
-                    # Each was sent the same, and each has begun to answer.
+                    # Each was sent as much, and each has begun to answer.
                     self.losses, self.notices = branches[0].losses, branches[0].notices
-                    self.status, self.calls = branches[0].status, calls
+                    self.status, self.calls = branches[0].status, len(chats)
                     self.first_content_at = time.monotonic()
                 yield event
         finally:

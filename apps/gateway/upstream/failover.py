@@ -193,7 +193,7 @@ class Failover(msgspec.Struct, eq=False):
     def _events(self, queue: deque[Candidate]) -> Iterator[Event]:
         """Return the events of the current attempt, raced with a second one where the request is hedged."""
         first = self.current_call
-        is_hedged = self.chat.stream and (self.chat.n or 1) == 1 and task_of(self.chat).writes_tokens
+        is_hedged = self.chat.stream and self.chat.answers == 1 and task_of(self.chat).writes_tokens
         if first is None or self.hedge is None or not is_hedged:
             # What a second call costs beyond the prompt's tokens is not held: that of several answers, or of sound.
             return iter(()) if first is None else first.events()

@@ -1,4 +1,4 @@
-"""Fan-out: several answers from a provider that gives one at a time, by as many calls at once.
+"""Fan-out: several answers from a provider that gives one at a time, or to several prompts, by as many calls at once.
 
 Nothing is passed on until every call has begun to answer: until then the failure of one is that of all, and another
 provider may be asked; after that it ends the whole answer. Counts are added up, and estimated for a call that has not
@@ -40,26 +40,27 @@ _TEXTS = {TextDelta: "text", ReasoningDelta: "text", RefusalDelta: "text", ToolC
 Call = Callable[[], Iterator[Event]]
 
 
-def check_fan_out(calls: int, offer: Offer, prompt_tokens: int) -> None:
-    """Raise InvalidRequest, which names `n`, for more calls than one request may make, and where the counts of several
-    calls added up would have another price than those of each."""
-    if calls > MAX_CALLS:
-        raise _refused(f"This model's provider gives one answer at a time: n may be {MAX_CALLS} at most")
+def check_fan_out(calls: int, offer: Offer, read: int, param: str) -> None:
+    """Raise InvalidRequest, which names `n` or `prompt`, for more answers than one request may ask for, and where the
+    counts of several calls added up would have another price than those of each. `read` is about how many tokens all of
+    them read."""
+    if param == "n" and calls > MAX_CALLS:
+        raise _refused(f"This model's provider gives one answer at a time: n may be {MAX_CALLS} at most", param)
     card = offer.prices
     if card.request:
-        raise _refused("This model is charged by the request: ask for one answer at a time")
-    if any(calls * prompt_tokens * 5 // 4 > tier.above_input_tokens for tier in card.tiers):
-        raise _refused("The prompt is too long to be asked several times at once: ask for one answer at a time")
+        raise _refused("This model is charged by the request: ask for one answer at a time", param)
+    if any(read * 5 // 4 > tier.above_input_tokens for tier in card.tiers):
+        raise _refused("The prompt is too long to be asked several times at once: ask for one answer at a time", param)
 
 
 def fan_out(
-    calls: Sequence[Call], prompt_tokens: int, client_disconnect: ClientDisconnect, tick: float
+    calls: Sequence[Call], read: Sequence[int], answers: int, client_disconnect: ClientDisconnect, tick: float
 ) -> Iterator[Event]:
-    """Yield the events of all calls as they come, each of its own choice; `Waiting` after `tick` seconds of silence.
+    """Yield the events of all calls as they come, each of its own choices; `Waiting` after `tick` seconds of silence.
 
-    `prompt_tokens` is about how many each of them reads. Raises whatever one of them raises.
+    `read` is about how many tokens each of them reads, `answers` how many each gives. Raises what one of them raises.
     """
-    branches = [_Branch(number, prompt_tokens) for number in range(len(calls))]
+    branches = [_Branch(number * answers, answers, tokens) for number, tokens in enumerate(read)]
     arrived: Queue[tuple[_Branch, Any]] = Queue(_MOST_WAITING * len(calls))
     running = [gevent.spawn(_pass_on, call, branch, arrived) for call, branch in zip(calls, branches, strict=True)]
     held: list[Event] = []
@@ -91,9 +92,10 @@ def fan_out(
 
 
 class _Branch(msgspec.Struct, eq=False):
-    """One call: what it has written, as `token_weight` weighs it, and what it has counted."""
+    """One call: its first choice in the whole, what it has written, as `token_weight` weighs it, and has counted."""
 
-    number: int
+    first: int
+    answers: int
     prompt_tokens: int
     written: int = 0
     usage: Usage | None = None
@@ -125,7 +127,7 @@ def _pass_on(call: Call, branch: _Branch, arrived: Queue[tuple[_Branch, Any]]) -
 
 def _events_of(branch: _Branch, event: Event, branches: Sequence[_Branch]) -> list[Event]:
     """Return what is told of a call's event: of what there is once an answer, the first call's alone."""
-    first = branch.number == 0
+    first = branch.first == 0
     if type(event) is UsageReported:
         branch.usage = event.usage
         return [UsageReported(usage=_sum(branches))]
@@ -136,7 +138,7 @@ def _events_of(branch: _Branch, event: Event, branches: Sequence[_Branch]) -> li
         return [event] if first else []
     if (name := _TEXTS.get(type(event))) is not None:
         branch.written += token_weight(getattr(event, name))
-    return [event if first else replace(event, choice=branch.number)]
+    return [event if first else replace(event, choice=branch.first + min(event.choice, branch.answers - 1))]
 
 
 def _sum(branches: Sequence[_Branch]) -> Usage:
@@ -151,5 +153,5 @@ def _is_content(event: Event) -> bool:
     return type(event) not in (Started, UsageReported)
 
 
-def _refused(message: str) -> InvalidRequest:
-    return InvalidRequest(message, code="unsupported_feature", param="n")
+def _refused(message: str, param: str) -> InvalidRequest:
+    return InvalidRequest(message, code="unsupported_feature", param=param)

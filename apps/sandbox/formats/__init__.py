@@ -96,6 +96,51 @@ class WholeReplyFormat:
         return [b"data: " + self.write_reply(answer, scenario) + b"\n\n"]
 
 
+class SpecialistFormat:
+    """A format of a provider that has no chats, and lists no models: answers are sound as it comes, or whole.
+
+    Without `write_reply` they are sound.
+    """
+
+    # No path is this one.
+    MODELS_PATH = ""
+
+    def __init__(
+        self,
+        path: str,
+        find_token: Callable[[Mapping[str, str]], str | None],
+        read_request: Callable[[str, bytes], Conversation],
+        write_reply: Callable[[SandboxAnswer, Scenario], bytes] | None,
+        write_error: Callable[[SandboxRefusal], bytes],
+        *,
+        reads_query: bool = False,
+    ) -> None:
+        self.PATH, self.READS_QUERY = re.compile(path), reads_query
+        self.STREAM_TYPE = "application/octet-stream" if write_reply is None else "application/json"
+        self.find_token, self.read_request, self.write_error = find_token, read_request, write_error
+        self._write_reply = write_reply
+
+    def glance(self, path: str, body: bytes) -> Glance | None:
+        """Return None: every request is read."""
+        return None
+
+    def write_reply(self, answer: SandboxAnswer, scenario: Scenario) -> bytes:
+        """Return the whole answer."""
+        return b"".join(answer.sound) if self._write_reply is None else self._write_reply(answer, scenario)
+
+    def write_events(self, answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
+        """Return the pieces of the sound; of what is no sound the whole, of which nobody can ask for a stream."""
+        return list(answer.sound) if self._write_reply is None else [self._write_reply(answer, scenario)]
+
+    def write_models(self, names: Iterable[str]) -> bytes:
+        """Return no list: nobody can ask for one."""
+        return b"[]"
+
+    def write_error_event(self, refusal: SandboxRefusal) -> bytes:
+        """Return an error in the place of an answer."""
+        return self.write_error(refusal)
+
+
 @cache
 def all_formats() -> tuple[SandboxFormat, ...]:
     """Return every format there is."""

@@ -5,7 +5,6 @@ Every model of theirs is the sandbox's `painter`. Fields are read as strictly as
 
 from __future__ import annotations
 
-import re
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Mapping
@@ -16,30 +15,10 @@ from msgspec import Meta, Struct
 
 from apps.sandbox import flux_jobs
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.openai_chat import write_models
+from apps.sandbox.formats import SpecialistFormat
 from apps.sandbox.image_generator import size_of
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
-
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile(r"/v1/flux-[\w.-]+")
-# They list no models.
-MODELS_PATH = "/v1/models"
-STREAM_TYPE = "text/event-stream"
 
 _Side = Annotated[int, Meta(ge=256, le=1440, multiple_of=32)]
 
@@ -60,11 +39,6 @@ class _Job(Struct, forbid_unknown_fields=True):
 def find_token(headers: Mapping[str, str]) -> str | None:
     """Return the credential that the request presents."""
     return headers.get("x-key")
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: no benchmark asks for pictures."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -93,17 +67,10 @@ def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     return msgspec.json.encode({"id": identifier, "polling_url": f"{host}{flux_jobs.POLL_PATH}?id={identifier}"})
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as the one event of a stream; nobody can ask for a stream, though."""
-    return [b"data: " + write_reply(answer, scenario) + b"\n\n"]
-
-
 def write_error(refusal: SandboxRefusal) -> bytes:
     """Return the body of an error: fields as a list, else words."""
     detail = [{"loc": ["body"], "msg": refusal.message, "type": "value_error"}]
     return msgspec.json.encode({"detail": detail if refusal.status == 422 else refusal.message})
 
 
-def write_error_event(refusal: SandboxRefusal) -> bytes:
-    """Return an error as it would appear within a stream."""
-    return b"data: " + write_error(refusal) + b"\n\n"
+FORMAT = SpecialistFormat(r"/v1/flux-[\w.-]+", find_token, read_request, write_reply, write_error)

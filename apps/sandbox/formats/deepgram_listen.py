@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
 from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.deepgram_speak import READS_QUERY, find_token, write_error, write_error_event
-from apps.sandbox.formats.openai_chat import write_models
+from apps.sandbox.formats import SpecialistFormat
+from apps.sandbox.formats.deepgram_speak import find_token, write_error
 from apps.sandbox.formats.openai_transcriptions import timed_words
 from apps.sandbox.refusal import SandboxRefusal
 from apps.sandbox.scenario import Scenario
 from apps.sandbox.sound import heard_in, seconds_of
 
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "READS_QUERY",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/v1/listen")
-MODELS_PATH = "/v1/listen/models"
-STREAM_TYPE = "application/json"
 _KNOWN = frozenset({"model", "smart_format", "language", "detect_language", "diarize"})
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: every request is read."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -69,6 +44,4 @@ def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     )
 
 
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the whole answer as one; nobody can ask for a stream, though."""
-    return [write_reply(answer, scenario)]
+FORMAT = SpecialistFormat("/v1/listen", find_token, read_request, write_reply, write_error, reads_query=True)

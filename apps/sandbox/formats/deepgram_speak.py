@@ -9,31 +9,10 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 from msgspec import Struct
 
-from apps.sandbox.conversation import Conversation, SandboxAnswer, Turn
-from apps.sandbox.formats import Glance
-from apps.sandbox.formats.openai_chat import write_models
+from apps.sandbox.conversation import Conversation, Turn
+from apps.sandbox.formats import SpecialistFormat
 from apps.sandbox.refusal import SandboxRefusal
-from apps.sandbox.scenario import Scenario
 
-__all__ = [
-    "MODELS_PATH",
-    "PATH",
-    "READS_QUERY",
-    "STREAM_TYPE",
-    "find_token",
-    "glance",
-    "read_request",
-    "write_error",
-    "write_error_event",
-    "write_events",
-    "write_models",
-    "write_reply",
-]
-
-PATH = re.compile("/v1/speak")
-MODELS_PATH = "/v1/speak/models"
-STREAM_TYPE = "application/octet-stream"
-READS_QUERY = True
 _VOICE = re.compile(r"-[a-z]+-[a-z]{2}$")
 _SCHEME = "Token "
 
@@ -46,11 +25,6 @@ def find_token(headers: Mapping[str, str]) -> str | None:
     """Return the credential that the request presents, if any."""
     presented = headers.get("authorization", "")
     return presented.removeprefix(_SCHEME) if presented.startswith(_SCHEME) else None
-
-
-def glance(path: str, body: bytes) -> Glance | None:
-    """Return None: every request is read."""
-    return None
 
 
 def read_request(path: str, body: bytes) -> Conversation:
@@ -66,21 +40,9 @@ def read_request(path: str, body: bytes) -> Conversation:
     return Conversation(model=_VOICE.sub("", model), turns=(Turn("user", asked.text),), streamed=True, speaks=True)
 
 
-def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
-    """Return all of the sound; nobody can ask for it as a whole, though."""
-    return b"".join(answer.sound)
-
-
-def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
-    """Return the pieces of the sound."""
-    return list(answer.sound)
-
-
 def write_error(refusal: SandboxRefusal) -> bytes:
     """Return the body of an error."""
     return msgspec.json.encode({"err_code": refusal.code or "ERROR", "err_msg": refusal.message, "request_id": "r"})
 
 
-def write_error_event(refusal: SandboxRefusal) -> bytes:
-    """Return an error in the place of sound."""
-    return write_error(refusal)
+FORMAT = SpecialistFormat("/v1/speak", find_token, read_request, None, write_error, reads_query=True)

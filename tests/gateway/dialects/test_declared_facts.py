@@ -62,7 +62,7 @@ def test_every_audio_dialect_that_a_data_file_names_is_spoken() -> None:
         stated = {name: getattr(facts, name) for name in ("speech", "transcription")}
         given = {name: dict(value) for name, value in stated.items() if value is not UNSET}
         if "speech" in given:
-            assert find_speech_dialect(given) is not None
+            assert find_speech_dialect(given, "wav") is not None
         if "transcription" in given:
             assert find_transcription_dialect(given, streamed=True) is not None
     assert all(find_dialect(name) is None for name in OF_AUDIO)

@@ -204,3 +204,15 @@ def test_which_hosts_are_the_providers_is_a_fact() -> None:
     facts = {"images": {"dialect": "bfl", "hosts": ["bfl.ai"]}}
     assert bfl.provider_hosts(Target(model_name="m", facts=facts)) == ("bfl.ai",)
     assert bfl.is_pending(json.dumps({"status": "Pending"}).encode()) is True
+
+
+def test_flux_2_is_asked_for_a_size_of_one_megapixel_where_none_is_named(flux: Caller) -> None:
+    tag = uuid4().hex
+    response = generate(flux, f"a fox [[sandbox tag={tag}]]", model="flux.2-pro")
+    assert size_of(response.json()["data"][0]["b64_json"]) == (1024, 1024)
+    sent = next(one for one in flux.sent(tag) if one["method"] == "POST")
+    assert (sent["path"], sent["body"]["width"], sent["body"]["height"]) == ("/v1/flux-2-pro", 1024, 1024)
+    settle_all()
+    assert RequestLog.objects.get().cost == Decimal("0.03")
+    larger = generate(flux, "a fox", model="flux.2-pro", size="1440x960")
+    assert (larger.status_code, larger.json()["error"]["param"]) == (400, "size")

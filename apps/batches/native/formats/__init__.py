@@ -33,6 +33,7 @@ class SentJob(msgspec.Struct, frozen=True):
 
     id: UUID
     path: str
+    model_name: str
     lines: int
     since: datetime
 

@@ -1,59 +1,35 @@
-"""OpenAI's Batch API: an uploaded file of lines, a batch that bears its marker as metadata, files of results.
+"""OpenAI's Batch API, and Groq's: an uploaded file of lines, a batch that bears its marker as metadata, result files.
 
 Sources: `openai.types.Batch`, `openai.types.BatchCreateParams`, `openai.resources.files`; the guide to the Batch API
-(a file has lines of one model; results come in no order, those that failed in a file of their own). Read 2026-11-23.
+(a file has lines of one model; results come in no order, those that failed in a file of their own); console.groq.com/
+docs/batch and `groq.types.BatchCreateParams` (the same for chats, up to 100 MB; the list is one page). Read 2026-11-23.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable
 from urllib.parse import quote
 
-import msgspec
-
 from apps.batches.native.formats import MOST_PAGES, JobState, NativeLine, SentJob, id_of, rows_of
-from apps.batches.native.parked_lines import NativeAnswer
+from apps.batches.native.formats.uploaded_lines import MARKER, SLACK, created, is_marked, read_answers, upload
 from apps.batches.native.provider_api import ProviderApi
 
-_MARKER = "gateway_job"
+__all__ = ["cancel", "find", "look", "read_answers", "submit"]
+
 _ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
-# Seconds by which a provider's clock may be behind.
-_SLACK = 300
-
-
-class _Response(msgspec.Struct):
-    status_code: int
-    body: msgspec.Raw
-
-
-class _Result(msgspec.Struct):
-    custom_id: str
-    response: _Response | None = None
-
-
-_DECODER = msgspec.json.Decoder(_Result)
 
 
 def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
     """Upload the lines and create a batch of them; return its id. Raises UpstreamFailure."""
     url = f"/v1{job.path}"
-    texts = [
-        msgspec.json.encode({"custom_id": line.custom_id, "method": "POST", "url": url, "body": msgspec.Raw(line.body)})
-        for line in lines
-    ]
-    boundary = job.id.hex
-    form = _form(boundary, b"\n".join(texts) + b"\n", f"{boundary}.jsonl")
-    texts.clear()
-    file = api.send("POST", "/files", form, f"multipart/form-data; boundary={boundary}")
     made = api.call(
         "POST",
         "/batches",
         {
-            "input_file_id": id_of(file),
+            "input_file_id": upload(api, job, lines, method="POST", url=url),
             "endpoint": url,
             "completion_window": "24h",
-            "metadata": {_MARKER: str(job.id)},
+            "metadata": {MARKER: str(job.id)},
         },
     )
     return id_of(made)
@@ -61,16 +37,15 @@ def submit(api: ProviderApi, job: SentJob, lines: Iterable[NativeLine]) -> str:
 
 def find(api: ProviderApi, job: SentJob) -> str | None:
     """Return the id of the batch that bears the job's marker. Raises UpstreamFailure."""
-    after, since = "", job.since.timestamp() - _SLACK
+    after, since = "", job.since.timestamp() - SLACK
     for _ in range(MOST_PAGES):
         page = api.call("GET", f"/batches?limit=100{after}")
         rows = rows_of(page)
         for row in rows:
-            metadata = row.get("metadata")
-            if isinstance(metadata, dict) and metadata.get(_MARKER) == str(job.id):
+            if is_marked(row, job):
                 return id_of(row)
         # The newest come first.
-        if not page.get("has_more") or not rows or _created(rows[-1]) < since:
+        if not page.get("has_more") or not rows or created(rows[-1]) < since:
             return None
         after = f"&after={quote(id_of(rows[-1]), safe='')}"
     return None
@@ -88,36 +63,10 @@ def look(api: ProviderApi, external_id: str) -> JobState:
     )
 
 
-def read_answers(lines: Iterable[bytes]) -> Iterator[tuple[str, NativeAnswer]]:
-    """Yield what was answered. A line without a response was not: it expired, or was cancelled."""
-    for line in lines:
-        try:
-            result = _DECODER.decode(line)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            continue
-        response = result.response
-        if response is not None and 200 <= response.status_code < 600:
-            yield result.custom_id, NativeAnswer(response.status_code, bytes(response.body))
-
-
 def cancel(api: ProviderApi, external_id: str) -> None:
     """Have a batch cancelled. Raises UpstreamFailure."""
     api.call("POST", f"{_path(external_id)}/cancel")
 
 
-def _form(boundary: str, content: bytes, name: str) -> bytes:
-    parts = (
-        f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n'
-        f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
-        "Content-Type: application/jsonl\r\n\r\n"
-    )
-    return parts.encode() + content + f"\r\n--{boundary}--\r\n".encode()
-
-
 def _path(external_id: str) -> str:
     return f"/batches/{quote(external_id, safe='')}"
-
-
-def _created(row: dict[str, Any]) -> float:
-    created = row.get("created_at")
-    return float(created) if isinstance(created, (int, float)) else 0.0

@@ -8,7 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.billing import ledger
+from apps.billing import gifts
+from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import plain
 from apps.organizations.organization_lookup import UnclearOrganizationError, find_organization
 
@@ -31,8 +32,9 @@ class Command(BaseCommand):
         except UnclearOrganizationError as error:
             raise CommandError(str(error)) from error
         try:
-            ledger.grant(organization.id, Decimal(options["amount"]), options["description"])
-        except (ValueError, InvalidOperation) as error:
+            amount = Decimal(options["amount"])
+            gifts.give(organization=organization, amount=amount, description=options["description"])
+        except (InvalidRequest, InvalidOperation) as error:
             raise CommandError(
                 "AMOUNT must be a positive number of USD with at most 12 digits after the point"
             ) from error

@@ -1,6 +1,6 @@
 """OpenAI's legacy completions: a client side only, for clients that send a prompt in place of messages. Pure functions.
 
-A prompt is a chat of one message, so that every provider of chats answers it; the log keeps it as that chat.
+Each prompt is a chat of one message, so that every provider of chats answers it; the log keeps them as its messages.
 """
 
 from __future__ import annotations

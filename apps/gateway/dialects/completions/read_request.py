@@ -1,4 +1,4 @@
-"""OpenAI's legacy completions: reads a request body into a chat of one message; refusals name the field.
+"""OpenAI's legacy completions: reads a request body into a chat of a message for each prompt; refusals name the field.
 
 Source: OpenAI's API reference for `/v1/completions` (November 2026). Knows the format's fields, and which of them a
 chat cannot serve. Must never know models, providers or limits of an account.
@@ -19,6 +19,9 @@ NAME: Final = "completions"
 # OpenAI's own bounds.
 _MOST_CANDIDATES: Final = 20
 _MOST_LOGPROBS: Final = 5
+# Ours: each prompt is a call of its own, and all of them are made at once.
+_MOST_PROMPTS: Final = 16
+_MOST_ANSWERS: Final = 32
 _TEXTS: Final = frozenset({"prompt", "suffix", "logit_bias"})
 # What means here what it means in a chat.
 _OF_CHATS: Final = (
@@ -58,7 +61,9 @@ def _read(wire: Record) -> Chat:
     for name in ("model", "prompt"):
         if name not in known:
             raise Malformed("Required", name)
-    n = known.get("n", 1)
+    n, prompts = known.get("n", 1), known.pop("prompt")
+    if len(prompts) > 1 and len(prompts) * n > _MOST_ANSWERS:
+        raise _refused("n", f"all prompts together are given {_MOST_ANSWERS} answers at most")
     if known.pop("best_of", n) != n:
         raise _refused("best_of", f"every answer that is made is given, so it may be {n} here, as n is")
     if known.pop("suffix", None):
@@ -70,7 +75,7 @@ def _read(wire: Record) -> Chat:
     lost = [DroppedField(name[: fields.MAX_NAME_TOLD], "completions have no such option here") for name in unknown]
     unmet = [*known.pop("unmet", ()), *lost]
     return Chat(
-        messages=[Message(role="user", parts=[Text(text=known.pop("prompt"))])],
+        messages=[Message(role="user", parts=[Text(text=prompt)]) for prompt in prompts],
         include_usage=known.pop("stream_options", None),
         logprobs=None if likeliest is None else True,
         top_logprobs=likeliest or None,
@@ -81,19 +86,19 @@ def _read(wire: Record) -> Chat:
     )
 
 
-def _prompt(value: Any) -> str:
-    """Read the prompt: a text, or a list of one. Raises InvalidRequest for tokens, and for several."""
+def _prompts(value: Any) -> list[str]:
+    """Read the prompts: a text, or a list of some. Raises InvalidRequest for tokens."""
     if isinstance(value, str):
-        return filled_string(value)
+        return [filled_string(value)]
     if not isinstance(value, list):
-        raise Malformed("must be a string, or an array of one string")
+        raise Malformed("must be a string, or an array of strings")
     if not value:
         raise Malformed("must not be empty")
     if isinstance(value[0], int | list):
         raise _refused("prompt", "arrays of tokens cannot be sent to chat models; send the text")
-    if len(value) > 1:
-        raise _refused("prompt", "one prompt is answered at a time; send each in a request of its own")
-    return fields.within("[0]", filled_string, value[0])
+    if len(value) > _MOST_PROMPTS:
+        raise Malformed(f"must be {_MOST_PROMPTS} prompts at most")
+    return [fields.within(f"[{number}]", filled_string, prompt) for number, prompt in enumerate(value)]
 
 
 def _refused(param: str, why: str) -> InvalidRequest:
@@ -102,7 +107,7 @@ def _refused(param: str, why: str) -> InvalidRequest:
 
 _READERS: Final[dict[str, Reader[Any]]] = {
     **{name: FIELDS[name] for name in _OF_CHATS},
-    "prompt": _prompt,
+    "prompt": _prompts,
     "echo": boolean,
     "suffix": string,
     "best_of": integer(1, _MOST_CANDIDATES),

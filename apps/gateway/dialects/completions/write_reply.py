@@ -59,7 +59,7 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
 def _whole(index: int, choice: Choice, chat: Chat) -> Record:
     text = (choice.text or "") + (choice.refusal or "")
     logprobs = None if choice.logprobs is None else write_logprobs(choice.logprobs, 0)
-    return _choice(index, _echo_of(chat) + text, logprobs, _end(choice.finish or "stop"))
+    return _choice(index, _echo_of(chat, index) + text, logprobs, _end(choice.finish or "stop"))
 
 
 def _choice(index: int, text: str, logprobs: Record | None, end: str | None) -> Record:
@@ -70,9 +70,12 @@ def _end(reason: str) -> str:
     return reason if reason in _ENDS else "stop"
 
 
-def _echo_of(chat: Chat) -> str:
-    """Return the prompt, as guardrails left it, where the client wants it before the answer."""
-    return "".join(part.text for part in chat.messages[0].parts if isinstance(part, Text)) if chat.echo else ""
+def _echo_of(chat: Chat, index: int) -> str:
+    """Return an answer's prompt, as guardrails left it, where the client wants it before the answer."""
+    if not chat.echo:
+        return ""
+    prompt = chat.messages[min(index // (chat.n or 1), len(chat.messages) - 1)]
+    return "".join(part.text for part in prompt.parts if isinstance(part, Text))
 
 
 def write_logprobs(logprobs: Record, offset: int) -> Record:
@@ -100,7 +103,7 @@ class _Stream:
 
     def __init__(self, chat: Chat) -> None:
         self.over = False
-        self._echo = _echo_of(chat)
+        self._chat = chat
         self._include_usage, self._usage_details = chat.include_usage, chat.usage_details
         self._head: Record = {}
         self._live = False
@@ -137,7 +140,7 @@ class _Stream:
     def _text(self, choice: int, text: str, end: str | None = None, bill: Record | None = None) -> bytes:
         written = self._written.get(choice)
         self._written[choice] = (written or 0) + len(text)
-        echo = self._echo if written is None else ""
+        echo = _echo_of(self._chat, choice) if written is None else ""
         piece = _choice(choice, echo + text, self._logprobs.pop(choice, None), end)
         return b"data: %b\n\n" % encode({**self._head, "choices": [piece], **(bill or {})})
 

@@ -9,16 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from apps.gateway.canonical.audio import SoundFormat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.speech.provider.abilities import abilities_of
 
+# Which samples alone are sent in one format, and made a file here.
+_MADE_HERE: Final = {("google", "wav"): "google_wav"}
 
-def find_speech_dialect(facts: Mapping[str, Any]) -> ProviderDialect | None:
-    """Return the format in which an offer is asked to read aloud; None where none is stated."""
+
+def find_speech_dialect(facts: Mapping[str, Any], form: SoundFormat) -> ProviderDialect | None:
+    """Return the dialect in which an offer is asked to read aloud in a format; None where none is stated."""
     abilities = abilities_of(facts)
-    return None if abilities is None else _find(abilities.dialect)
+    return None if abilities is None else _find(_MADE_HERE.get((abilities.dialect, form), abilities.dialect))
 
 
 @cache

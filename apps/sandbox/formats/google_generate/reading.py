@@ -61,6 +61,7 @@ class _Part(_Strict):
     code_execution_result: dict[str, Any] | None = None
     video_metadata: dict[str, Any] | None = None
     part_metadata: dict[str, Any] | None = None
+    speech_metadata: dict[str, str] | None = None
 
 
 class _Content(_Strict):
@@ -186,6 +187,7 @@ def read_request(path: str, body: bytes) -> Conversation:
         effort=_effort(config.thinking_config),
         streamed=method == "streamGenerateContent",
         wants_usage=True,
+        speaks=config.response_modalities == ["AUDIO"],
         picture=size_of((config.image_config or {}).get("aspectRatio")),
     )
 

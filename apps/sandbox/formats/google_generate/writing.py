@@ -43,7 +43,8 @@ def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool
     """Return the chunks; the last of each candidate says why it ended. Counts are on every chunk: so far."""
     candidates: list[dict[str, Any]] = []
     for index, choice in enumerate(answer.choices):
-        candidates += [_candidate(index, [part]) for part in _parts(choice, scenario)]
+        parts = _blobs("audio/L16;codec=pcm;rate=24000", answer.sound) or _parts(choice, scenario)
+        candidates += [_candidate(index, [part]) for part in parts]
         candidates.append(_candidate(index, [{"text": ""}], _FINISHES[choice.finish]))
     events: list[bytes] = []
     for place, candidate in enumerate(candidates, 1):
@@ -99,7 +100,7 @@ def _candidate(index: int, parts: list[dict[str, Any]], finish: str | None = Non
 def _whole(choice: SandboxChoice) -> list[dict[str, Any]]:
     thought = [{"text": choice.reasoning, "thought": True}] if choice.reasoning else []
     text = [{"text": choice.text}] if choice.text is not None else []
-    return [*thought, *text, *_images(choice), *_calls(choice)]
+    return [*thought, *text, *_blobs("image/png", choice.pictures), *_calls(choice)]
 
 
 def _parts(choice: SandboxChoice, scenario: Scenario) -> Iterator[dict[str, Any]]:
@@ -107,13 +108,12 @@ def _parts(choice: SandboxChoice, scenario: Scenario) -> Iterator[dict[str, Any]
         yield {"text": piece, "thought": True}
     for piece in scenario.pieces_of(choice.text or ""):
         yield {"text": piece}
-    yield from _images(choice)
+    yield from _blobs("image/png", choice.pictures)
     yield from _calls(choice)
 
 
-def _images(choice: SandboxChoice) -> list[dict[str, Any]]:
-    data = [b64encode(picture).decode() for picture in choice.pictures]
-    return [{"inlineData": {"mimeType": "image/png", "data": picture}} for picture in data]
+def _blobs(media_type: str, blobs: Iterable[bytes]) -> list[dict[str, Any]]:
+    return [{"inlineData": {"mimeType": media_type, "data": b64encode(blob).decode()}} for blob in blobs]
 
 
 def _calls(choice: SandboxChoice) -> Iterator[dict[str, Any]]:

@@ -119,9 +119,9 @@ _requests = msgspec.json.Decoder(_Request)
 
 
 def find_token(headers: Mapping[str, str]) -> str | None:
-    """Return the Bearer token, if there is one."""
+    """Return the Bearer token, or the key that Azure's clients present, if there is one."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() or None if scheme.lower() == "bearer" else None
+    return (token.strip() if scheme.lower() == "bearer" else "") or headers.get("api-key") or None
 
 
 def glance(path: str, body: bytes) -> Glance | None:

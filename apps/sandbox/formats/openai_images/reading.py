@@ -5,7 +5,6 @@ Must never know what will be painted.
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -13,12 +12,12 @@ from msgspec import Meta, Struct
 
 from apps.sandbox.conversation import Conversation, Turn
 from apps.sandbox.formats import Glance
+from apps.sandbox.forms import read_parts
 from apps.sandbox.refusal import SandboxRefusal
 
 USUAL_SIZE = "1024x1024"
 MOST_INPUTS = 16
 
-_DISPOSITION = re.compile(rb'form-data; name="([^"]+)"(; filename="[^"]*")?', re.IGNORECASE)
 _PNG, _JPEG, _WEBP = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"RIFF"
 
 
@@ -72,27 +71,14 @@ def read_request(path: str, body: bytes) -> Conversation:
 
 
 def _read_form(body: bytes) -> tuple[dict[str, Any], int, int]:
-    """Return a form's fields and how many pictures and masks it brings; its first line is the boundary."""
-    mark, _, _ = body.partition(b"\r\n")
-    pieces = (b"\r\n" + body).split(b"\r\n" + mark)
-    if not mark.startswith(b"--") or pieces[0] or pieces[-1] != b"--\r\n":
-        raise SandboxRefusal(400, "Could not parse multipart form")
-    fields: dict[str, Any] = {}
-    pictures: list[str] = []
-    for piece in pieces[1:-1]:
-        head, _, data = piece.partition(b"\r\n\r\n")
-        found = _DISPOSITION.search(head)
-        if found is None:
-            raise SandboxRefusal(400, "Could not parse multipart form")
-        name = found[1].decode()
-        if not found[2]:
-            fields[name] = data.decode()
-        elif data.startswith((_PNG, _JPEG, _WEBP)):
-            pictures.append(name)
-        else:
+    """Return a form's fields and how many pictures and masks it brings."""
+    fields, files = read_parts(body)
+    for name, _, data in files:
+        if not data.startswith((_PNG, _JPEG, _WEBP)):
             raise SandboxRefusal(400, "Invalid image file or mode for image", param=name)
+    pictures = [name for name, _, _ in files]
     masks = pictures.count("mask")
     inputs = len(pictures) - masks
     if not 1 <= inputs <= MOST_INPUTS or masks > 1 or not {"image", "image[]", "mask"}.issuperset(pictures):
         raise SandboxRefusal(400, f"Between 1 and {MOST_INPUTS} images are needed", param="image")
-    return fields, inputs, masks
+    return dict(fields), inputs, masks

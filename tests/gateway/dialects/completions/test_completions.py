@@ -65,6 +65,14 @@ def test_a_prompt_is_a_chat_of_one_message() -> None:
     assert read(logprobs=0) == asked(logprobs=True)
 
 
+def test_each_of_several_prompts_is_a_message() -> None:
+    chat = read(prompt=["Hi", "Ho"], n=2, echo=True)
+    assert [message.parts for message in chat.messages] == [[Text(text="Hi")], [Text(text="Ho")]]
+    assert {message.role for message in chat.messages} == {"user"}
+    assert chat.answers == 4
+    assert read(n=3).answers == 3
+
+
 def test_what_chats_alone_have_is_told_and_never_taken() -> None:
     lost = ("messages", "max_completion_tokens", "tools")
     chat = read(messages=[{"role": "user", "content": "other"}], max_completion_tokens=9, tools=[])
@@ -82,7 +90,10 @@ def test_what_chats_alone_have_is_told_and_never_taken() -> None:
         ({"prompt": [None]}, "prompt[0]", "invalid_parameters"),
         ({"prompt": [1, 2]}, "prompt", "unsupported_feature"),
         ({"prompt": [[1, 2]]}, "prompt", "unsupported_feature"),
-        ({"prompt": ["a", "b"]}, "prompt", "unsupported_feature"),
+        ({"prompt": ["a", ""]}, "prompt[1]", "invalid_parameters"),
+        ({"prompt": ["a", 7]}, "prompt[1]", "invalid_parameters"),
+        ({"prompt": ["a"] * 17}, "prompt", "invalid_parameters"),
+        ({"prompt": ["a"] * 11, "n": 3}, "n", "unsupported_feature"),
         ({"suffix": "end"}, "suffix", "unsupported_feature"),
         ({"best_of": 3}, "best_of", "unsupported_feature"),
         ({"best_of": 1, "n": 2}, "best_of", "unsupported_feature"),

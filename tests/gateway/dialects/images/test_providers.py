@@ -179,6 +179,26 @@ def test_stability_gets_a_form_and_gives_one_picture() -> None:
     assert (failure.message, failure.code) == ("prompt: required; x", "bad_request")
 
 
+def test_stability_is_sent_the_image_to_change_and_how_far_to_go() -> None:
+    facts = {"dialect": "stability", "path": "generate/sd3", "sizes": [], "aspect_ratios": ["3:2"], "inputs": 1}
+    asked = target(**facts, takes=["model", "input_fidelity"])
+    chat = asking(inputs=1, size="1536x1024", input_fidelity="high")
+    fields = read_form(stability.write_request(chat, asked), stability.headers(chat, asked)["Content-Type"])
+    assert [(field.name, field.data) for field in fields] == [
+        ("prompt", b"a cat"),
+        ("model", b"upstream-model"),
+        ("mode", b"image-to-image"),
+        ("image", PNG),
+        ("strength", b"0.35"),
+    ]
+    assert asked.dropped_fields == [DroppedField("size", "this model's edits have the shape of the image")]
+    plain = target(**facts, takes=[])
+    chat = asking(inputs=1, output_format="webp")
+    fields = read_form(stability.write_request(chat, plain), stability.headers(chat, plain)["Content-Type"])
+    assert [field.name for field in fields] == ["prompt", "image", "strength", "output_format"]
+    assert (fields[2].data, plain.dropped_fields) == (b"0.65", [])
+
+
 def test_dashscope_gets_a_chat_and_gives_addresses() -> None:
     chat = asking(n=2, size="1536x1024")
     asked = target(dialect="dashscope")

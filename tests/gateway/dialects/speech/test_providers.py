@@ -56,6 +56,12 @@ def test_what_each_is_sent() -> None:
     assert (path, body) == ("/v1/speak?model=m-1-alloy&encoding=opus&container=ogg", {"text": "The fox."})
 
 
+def test_an_address_names_the_version_where_a_data_file_does() -> None:
+    half = import_module("apps.gateway.dialects.speech.provider.openai")
+    target = Target(model_name="m", facts={"speech": {"dialect": "openai", "api_version": "preview"}})
+    assert half.path(CHAT, target) == "/audio/speech?api-version=preview"
+
+
 def test_voices_by_id_and_by_whole_names() -> None:
     own = replace(CHAT, speech=Speech(voice="voice_1", is_custom_voice=True))
     assert written("openai", ALL, own)[1]["voice"] == {"id": "voice_1"}
@@ -149,3 +155,58 @@ def test_deepgrams_words_for_a_refusal() -> None:
     failure = half.read_failure(400, b'{"err_code": "INVALID_QUERY_PARAMETER", "err_msg": "No such model"}')
     assert (failure.message, failure.code) == ("No such model", "INVALID_QUERY_PARAMETER")
     assert half.read_failure(500, b"<html>").message == "The provider answered with status 500"
+
+
+def chunk(*sounds: str, finish: str | None = None, **fields: Any) -> bytes:
+    """Return a chunk of Google's answer, with sounds in base64."""
+    parts = [{"inlineData": {"mimeType": "audio/L16;codec=pcm;rate=24000", "data": sound}} for sound in sounds]
+    candidate = {
+        "index": 0,
+        "content": {"parts": parts, "role": "model"},
+        **({"finishReason": finish} if finish else {}),
+    }
+    return json.dumps({"candidates": [candidate], **fields}).encode()
+
+
+def test_what_google_is_sent() -> None:
+    path, body, lost = written("google", ["instructions"])
+    assert (path, lost) == ("/models/m-1:streamGenerateContent?alt=sse", [])
+    assert body == {
+        "contents": [{"role": "user", "parts": [{"text": "The fox.", "speechMetadata": {"style": "Slowly"}}]}],
+        "generationConfig": {"responseModalities": ["AUDIO"], "speechConfig": {"voiceConfig": {"voice": "alloy"}}},
+    }
+
+
+def test_samples_of_googles_are_passed_on_and_made_a_file() -> None:
+    usage = {"promptTokenCount": 9, "candidatesTokenCount": 40}
+    frames = [chunk("AAE="), b"", chunk("", "/v8="), chunk(finish="STOP", usageMetadata=usage)]
+    rest: list[Event] = [
+        SoundDelta(data=b"\0\1"),
+        Waiting(),
+        SoundDelta(data=b"\xfe\xff"),
+        UsageReported(usage=Usage(input=9, audio_output=40)),
+        Finished(reason="stop", native="STOP"),
+    ]
+    assert read("google", *frames) == [Started(), *rest]
+    started, head, *others = read("google_wav", *frames)
+    assert (started, others) == (Started(), rest)
+    assert isinstance(head, SoundDelta)
+    assert head.data == bytes.fromhex(
+        "52494646 ffffffff 57415645 666d7420 10000000 0100 0100 c05d0000 80bb0000 0200 1000 64617461 ffffffff"
+    )
+
+
+@pytest.mark.parametrize(
+    ("frames", "words"),
+    [
+        ((chunk(finish="STOP"),), "The provider sent no sound, which says STOP"),
+        ((chunk("!"),), "The provider sent sound that is not base64"),
+        ((b'{"error": {"code": 400, "message": "no such voice"}}',), "no such voice"),
+        ((b'{"promptFeedback": {"blockReason": "SAFETY"}}',), "The provider sent no sound, which says SAFETY"),
+    ],
+)
+def test_what_is_no_sound_of_googles_fails(frames: tuple[bytes, ...], words: str) -> None:
+    for name in ("google", "google_wav"):
+        (last,) = read(name, *frames)
+        assert isinstance(last, Failed)
+        assert last.error.message == words

@@ -62,7 +62,9 @@ def write_request(chat: Chat, target: Target) -> bytes:
     for name in ("output_format", "seed", "aspect_ratio"):
         if name in asked.options:
             wire[name] = asked.options[name]
-    if (size := asked.options.get("size")) is not None:
+    sizes = asked.abilities.sizes
+    if size := asked.options.get("size") or (sizes[0] if sizes else None):
+        # Stated also where the client does not say it: the price is that of these sizes.
         wire["width"], wire["height"] = map(int, size.split("x"))
     for number, picture in enumerate(asked.inputs, 1):
         wire["input_image" if number == 1 else f"input_image_{number}"] = b64encode(picture.data).decode()

@@ -1,6 +1,7 @@
 """Stability AI images, provider side: a multipart form to `/v2beta/stable-image/…`, one image back.
 
-Knows the wire. Must never know a model: which path a model has is a fact.
+An edit is the same call with an image and a strength: how far the answer may go away from it, 0 to 1 (platform.
+stability.ai/docs/api-reference, read 2026-11-23). Knows the wire. Must never know a model: which path it has is a fact.
 """
 
 from __future__ import annotations
@@ -8,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+import msgspec
+
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.canonical.events import Event, Finished, ImageMade, Started, UsageReported
 from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import read_answer, unreadable_answer
 from apps.gateway.dialects.images.provider.image_answer import media_type_of, sniff_base64
-from apps.gateway.dialects.images.provider.image_request import asked_of
+from apps.gateway.dialects.images.provider.image_request import asked_of, drawing_of
 from apps.gateway.dialects.images.provider.multipart_form import MULTIPART, Field, boundary_of, write_form
 from apps.gateway.dialects.openai.shared.failures import find_failure
 from apps.kernel.usage import Usage
@@ -22,6 +25,8 @@ NAME: Final = "stability"
 FRAMING: Final = "sse"
 _FILTERED = "CONTENT_FILTERED"
 _MOST_WORDS = 2_000
+# How far an edit goes away from its image, by the client's `input_fidelity`; there is no usual one.
+_STRENGTHS: Final = {"low": "0.65", "high": "0.35"}
 
 
 def path(chat: Chat, target: Target) -> str:
@@ -83,8 +88,21 @@ def read_failure(status: int, body: bytes) -> Failure:
 
 
 def _fields(chat: Chat, target: Target) -> list[Field]:
+    drawing = drawing_of(chat)
+    if drawing.edits:
+        for name in ("size", "aspect_ratio"):
+            if getattr(drawing, name) is not None:
+                target.note_dropped(name, "this model's edits have the shape of the image")
+        shapeless = msgspec.structs.replace(drawing, size=None, aspect_ratio=None)
+        chat = msgspec.structs.replace(chat, drawing=shapeless)
     asked = asked_of(chat, target)
+    options = dict(asked.options)
+    fidelity = options.pop("input_fidelity", "low")
     fields: list[Field] = [("prompt", asked.prompt)]
     if "model" in asked.abilities.takes:
         fields.append(("model", target.model_name))
-    return fields + [(name, str(value)) for name, value in asked.options.items()]
+        if drawing.edits:
+            fields.append(("mode", "image-to-image"))
+    if drawing.edits:
+        fields += [("image", asked.inputs[0]), ("strength", _STRENGTHS.get(fidelity, _STRENGTHS["low"]))]
+    return fields + [(name, str(value)) for name, value in options.items()]

@@ -23,10 +23,10 @@ class SpeechAbilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a data file may state under `speech`. Nothing is taken that is not stated."""
 
     dialect: Annotated[
-        Literal["openai", "openai_events", "elevenlabs", "deepgram"],
+        Literal["openai", "openai_events", "elevenlabs", "deepgram", "google"],
         fact(
             "the speech dialect: `openai`, which answers with bytes, `openai_events`, which answers with events and "
-            "counts tokens, `elevenlabs`, `deepgram`"
+            "counts tokens, `elevenlabs`, `deepgram`, `google` (`streamGenerateContent`), which has `pcm` and `wav`"
         ),
     ]
     most_characters: Annotated[int, fact("characters of one text", ge=1, le=100_000)] = 4096
@@ -37,6 +37,14 @@ class SpeechAbilities(msgspec.Struct, frozen=True, kw_only=True):
         frozenset[SpeechOption],
         fact("`speed`; `custom_voice`: a voice as `{id}`; a hint that is dropped otherwise: `instructions`"),
     ] = frozenset()
+    api_version: Annotated[
+        str,
+        fact(
+            "what the address names as `api-version` (`openai`; Azure wants it)",
+            default="none",
+            pattern=r"^[a-z0-9-]{0,40}$",
+        ),
+    ] = ""
 
 
 def abilities_of(facts: Mapping[str, Any]) -> SpeechAbilities | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from apps.gateway.canonical.chat import Chat, Target
 from apps.gateway.dialects.openai.shared.failures import read_failure
 from apps.gateway.dialects.openai.shared.wire import encode
-from apps.gateway.dialects.speech.provider.abilities import instructions_of, speech_of, text_of
+from apps.gateway.dialects.speech.provider.abilities import abilities_of, instructions_of, speech_of, text_of
 from apps.gateway.dialects.speech.provider.sound import never_whole, options_of, read_sound
 
 NAME: Final = "openai"
@@ -22,7 +22,9 @@ __all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", 
 
 def path(chat: Chat, target: Target) -> str:
     """Return the path after the provider's base URL."""
-    return "/audio/speech"
+    abilities = abilities_of(target.facts)
+    version = "" if abilities is None else abilities.api_version
+    return f"/audio/speech?api-version={version}" if version else "/audio/speech"
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:

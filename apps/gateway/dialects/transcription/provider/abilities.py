@@ -49,6 +49,14 @@ class TranscriptionAbilities(msgspec.Struct, frozen=True, kw_only=True):
     verbose: Annotated[
         bool, fact("is always asked for the form `verbose_json` (`openai`), as only that tells the recording's length")
     ] = False
+    api_version: Annotated[
+        str,
+        fact(
+            "what the address names as `api-version` (`openai`; Azure wants it)",
+            default="none",
+            pattern=r"^[a-z0-9-]{0,40}$",
+        ),
+    ] = ""
 
 
 def abilities_of(facts: Mapping[str, Any]) -> TranscriptionAbilities | None:

@@ -42,7 +42,10 @@ __all__ = ["FRAMING", "NAME", "headers", "path", "read_events", "read_failure", 
 
 def path(chat: Chat, target: Target) -> str:
     """Return the path after the provider's base URL."""
-    return "/audio/translations" if transcription_of(chat).translates else "/audio/transcriptions"
+    kind = "translations" if transcription_of(chat).translates else "transcriptions"
+    abilities = abilities_of(target.facts)
+    version = "" if abilities is None else abilities.api_version
+    return f"/audio/{kind}?api-version={version}" if version else f"/audio/{kind}"
 
 
 def headers(chat: Chat, target: Target) -> dict[str, str]:

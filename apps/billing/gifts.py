@@ -1,0 +1,33 @@
+"""Gifts: credits that an operator gives an organization, with an entry in its audit log. Knows who may have some."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from django.db import transaction
+
+from apps.billing import ledger
+from apps.billing.models import Transaction
+from apps.kernel.errors import InvalidRequest, NotFound
+from apps.organizations import audit
+from apps.organizations.access import NO_ORGANIZATION
+from apps.organizations.models import Organization
+
+
+@transaction.atomic
+def give(*, organization: Organization, amount: Decimal, description: str) -> Transaction:
+    """Give an organization credits (USD), and return the completed gift; `description` is what it reads.
+
+    Raises InvalidRequest for an amount that is not positive or is finer than 1e-12 USD, NotFound when the organization
+    is deleted.
+    """
+    living = Organization.objects.select_for_update(no_key=True).exclude(status=Organization.Status.DELETED)
+    if not living.filter(pk=organization.pk).exists():
+        raise NotFound(NO_ORGANIZATION)
+    try:
+        gift = ledger.grant(organization.pk, amount, description)
+    except ValueError as error:
+        raise InvalidRequest(str(error), param="amount") from error
+    told = {"amount": amount, "description": description}
+    audit.record("credit_gift.create", organization_id=organization.pk, resource=gift, details=told)
+    return gift

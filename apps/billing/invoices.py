@@ -1,0 +1,74 @@
+"""Invoices and receipts: one for each payment, with a number of its own in an unbroken row, never changed once issued.
+
+An invoice is issued when somebody first asks for it; what it says of both sides is written down then, so that later
+changes of addresses change no invoice. Knows payments and billing details. Must never know a page.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max
+
+from apps.billing.models import Invoice, Transaction
+from apps.kernel.advisory_lock import AdvisoryLock, lock_in_transaction
+from apps.kernel.errors import NotFound
+from apps.kernel.ids import find_id
+from apps.organizations.models import Organization
+
+NO_INVOICE = "There is no invoice for this transaction"
+# What money is paid for; a refund's document says what went back.
+INVOICED = frozenset(
+    {Transaction.Type.CREDIT_TOPUP, Transaction.Type.SUBSCRIPTION_START, Transaction.Type.CREDIT_REFUND}
+)
+
+
+def has_invoice(row: Transaction) -> bool:
+    """Tell whether there is an invoice for a transaction: for money that was paid, or paid back."""
+    return row.status == Transaction.Status.COMPLETED and row.type in INVOICED and row.amount != 0
+
+
+def find_paid(organization: Organization, transaction_id: str) -> Transaction:
+    """Return a transaction of the organization's that there is an invoice for. Raises NotFound."""
+    rows = Transaction.objects.filter(organization=organization, pk__in=[find_id(transaction_id)])
+    row = rows.select_related("related_transaction").first()
+    if row is None or not has_invoice(row):
+        raise NotFound(NO_INVOICE)
+    return row
+
+
+def issue(row: Transaction) -> Invoice:
+    """Return the invoice of a transaction, issued now if it was not. Raises NotFound where there is none to issue."""
+    if not has_invoice(row):
+        raise NotFound(NO_INVOICE)
+    known = Invoice.objects.filter(transaction=row).first()
+    if known is not None:
+        return known
+    with transaction.atomic():
+        # One at a time: numbers follow each other without a gap, whoever rolls back.
+        lock_in_transaction(AdvisoryLock.ISSUE_INVOICE)
+        known = Invoice.objects.filter(transaction=row).first()
+        if known is not None:
+            return known
+        last = Invoice.objects.aggregate(last=Max("number"))["last"] or 0
+        organization = row.organization
+        return Invoice.objects.create(
+            transaction=row,
+            number=last + 1,
+            issuer=_issuer(),
+            recipient={
+                "name": organization.billing_company or organization.name,
+                "address": organization.billing_address or "",
+                "email": organization.billing_email or "",
+                "tax_id": organization.billing_tax_id or "",
+            },
+        )
+
+
+def _issuer() -> dict[str, str]:
+    return {
+        "name": settings.INVOICE_ISSUER_NAME,
+        "address": settings.INVOICE_ISSUER_ADDRESS,
+        "email": settings.INVOICE_ISSUER_EMAIL,
+        "tax_id": settings.INVOICE_ISSUER_TAX_ID,
+    }

@@ -1,0 +1,84 @@
+"""What billing brings to an organization's page in the admin: transactions, and a button that grants credits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextInputWidget
+
+from apps.billing import gifts
+from apps.billing.models import Transaction
+from apps.kernel.admin import usd
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.models import Organization
+from apps.organizations.organization_tabs import Tab, link_to, list_of, moment
+
+# USD; more than an operator means to give by hand.
+MOST = Decimal(1_000_000)
+
+
+class GrantQuestion(ButtonQuestion):
+    """How much (USD), and what for, in words that the organization reads."""
+
+    amount = forms.DecimalField(
+        max_value=MOST,
+        decimal_places=12,
+        max_digits=24,
+        widget=UnfoldAdminDecimalFieldWidget,
+        help_text=f"USD, more than 0 and at most {MOST:,}.",
+    )
+    description = forms.CharField(
+        max_length=500,
+        initial="Granted by an operator",
+        widget=UnfoldAdminTextInputWidget,
+        help_text="The organization reads it among its transactions.",
+    )
+
+    @property
+    def lines(self) -> list[str]:
+        """What happens."""
+        return [
+            f"A gift, which nobody is charged for: the balance rises from {usd(self.row.credits)} USD at once. It "
+            "cannot be taken back here: the ledger only grows."
+        ]
+
+
+@button(
+    "Grant credits",
+    permission="billing.add_transaction",
+    icon="redeem",
+    question=GrantQuestion,
+    offered=lambda row: row.status != Organization.Status.DELETED,
+)
+def grant(page: Any, organization: Organization, fields: Mapping[str, Any]) -> Done:
+    """Give an organization credits."""
+    gift = gifts.give(organization=organization, amount=fields["amount"], description=fields["description"])
+    return Done(f"{organization} was granted {usd(gift.amount)} USD")
+
+
+def _transactions(organization: Organization) -> Any:
+    return Transaction.objects.filter(organization=organization).order_by("-created_at")
+
+
+TABS = [
+    Tab(
+        "transactions",
+        "Transactions",
+        "billing.view_transaction",
+        lambda row: list_of("billing_transaction", organization__id__exact=row.pk),
+        ("When (UTC)", "Type", "Amount", "Credits (USD)", "Status", "Description"),
+        _transactions,
+        lambda row: (
+            link_to(row, moment(row.created_at)),
+            row.get_type_display(),
+            f"{usd(row.amount)} {row.currency}",
+            usd(row.credit_amount),
+            row.status,
+            row.description,
+        ),
+    )
+]
+BUTTONS = [grant]

@@ -1,0 +1,81 @@
+"""Price history: what every model cost at every provider from when on, and who changed it. Rows are only added.
+
+Knows cards as rows keep them. Must never know files, forms or who may change a price.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from apps.catalog.models import ModelProvider, PriceChange
+from apps.catalog.price_cards import read_card, write_card
+
+# A provider's id and a model's.
+At = tuple[str, str]
+Card = dict[str, Any]
+# Who changes prices by loading the data files.
+LOADER = "load_catalog"
+
+
+class PriceStep(NamedTuple):
+    """One price of a change; None where none was stated, or is."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+
+def effective_card(prices: Mapping[str, Any], overrides: Mapping[str, Any]) -> Card:
+    """Return the prices that are charged, as a row keeps them; as they stand where they cannot be read."""
+    whole = {**prices, **overrides}
+    try:
+        return write_card(read_card(whole))
+    except (ValueError, TypeError):
+        return {name: str(price) for name, price in whole.items()}
+
+
+def cards_now() -> dict[At, Card]:
+    """Return the prices of every mapping."""
+    rows = ModelProvider.objects.values_list("provider_id", "model_id", "prices", "price_overrides")
+    return {(provider, model): effective_card(prices, overrides) for provider, model, prices, overrides in rows}
+
+
+def note_changes(before: Mapping[At, Card], after: Mapping[At, Card], author: str) -> int:
+    """Write down what changed, in the caller's transaction; return how many mappings did."""
+    rows = [
+        PriceChange(provider=at[0], model=at[1], old=before.get(at, {}), new=card, author=author)
+        for at, card in sorted(after.items())
+        if card != before.get(at, {})
+    ]
+    PriceChange.objects.bulk_create(rows)
+    return len(rows)
+
+
+def history_of(mapping: ModelProvider, most: int) -> list[PriceChange]:
+    """Return the latest changes of a mapping's prices, newest first."""
+    rows = PriceChange.objects.filter(model=mapping.model_id, provider=mapping.provider_id)
+    return list(rows.order_by("-id")[:most])
+
+
+def steps_of(change: PriceChange) -> Iterator[PriceStep]:
+    """Yield each price that a change is about."""
+    for name in sorted({*change.old, *change.new}):
+        old, new = change.old.get(name), change.new.get(name)
+        if old != new:
+            yield PriceStep(name, _told(old), _told(new))
+
+
+def _told(price: Any) -> str | None:
+    """Return a price, or tiers of them, in words."""
+    if price is None or isinstance(price, str):
+        return price
+    if isinstance(price, list):
+        return "; ".join(_tier(tier) for tier in price)
+    return str(Decimal(str(price)))
+
+
+def _tier(tier: Mapping[str, Any]) -> str:
+    prices = ", ".join(f"{name} {price}" for name, price in tier.items() if name != "above_input_tokens")
+    return f"above {tier.get('above_input_tokens')} tokens: {prices}"

@@ -1,0 +1,94 @@
+"""What is printed: the invoice of a payment, the statement of a month."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from decimal import Decimal
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+from django.utils import timezone
+
+from apps.billing.invoices import find_paid, has_invoice, issue
+from apps.billing.models import Transaction
+from apps.console.pages.billing.months import days_of, read_month
+from apps.console.rendering import show
+from apps.console.visit import workspace_page
+from apps.console.workspace import Workspace
+from apps.logs.activity import ActivityScope
+from apps.logs.usage import Usage, find_usage
+from apps.organizations.models import Role
+
+
+@workspace_page(needs=Role.ADMIN)
+def invoice(request: HttpRequest, workspace: Workspace, transaction_id: str) -> HttpResponse:
+    """Show the invoice of a payment, which is issued when it is first asked for."""
+    row = find_paid(workspace.organization, transaction_id)
+    issued = issue(row)
+    related = row.related_transaction
+    return show(
+        request,
+        "billing/invoice",
+        workspace,
+        entry="billing",
+        row=row,
+        invoice=issued,
+        number=f"{settings.INVOICE_NUMBER_PREFIX}{issued.number:06}",
+        is_refund=row.type == Transaction.Type.CREDIT_REFUND,
+        of=None if related is None or not has_invoice(related) else issue(related),
+        prefix=settings.INVOICE_NUMBER_PREFIX,
+        amount=abs(row.amount),
+    )
+
+
+@workspace_page(needs=Role.ADMIN)
+def statement(request: HttpRequest, workspace: Workspace, month: str) -> HttpResponse:
+    """Show what was used and paid in a month (UTC)."""
+    organization, now = workspace.organization, timezone.now()
+    window = days_of(read_month(month, organization, now))
+    found = find_usage(ActivityScope(frozenset({organization.id})), window, "model")
+    begin = datetime.combine(window.first, time.min, UTC)
+    end = datetime.combine(window.last + timedelta(days=1), time.min, UTC)
+    paid = Transaction.objects.filter(
+        organization=organization,
+        status=Transaction.Status.COMPLETED,
+        created_at__gte=begin,
+        created_at__lt=end,
+    ).order_by("id")
+    return show(
+        request,
+        "billing/statement",
+        workspace,
+        entry="billing",
+        month=window.first,
+        is_over=window.last < now.astimezone(UTC).date(),
+        rows=_by_name(found),
+        requests=sum(one.requests for one in found),
+        cost=sum((one.cost for one in found), Decimal(0)),
+        paid=paid,
+    )
+
+
+def _by_name(found: list[Usage]) -> list[Usage]:
+    """Return the usage of a month's models, dearest first."""
+    whole: dict[str, Usage] = {}
+    for one in found:
+        before = whole.get(one.name) or Usage(None, one.name, 0, 0, 0, 0, Decimal(0))
+        whole[one.name] = Usage(
+            None,
+            one.name,
+            before.requests + one.requests,
+            before.errors + one.errors,
+            before.input_tokens + one.input_tokens,
+            before.output_tokens + one.output_tokens,
+            before.cost + one.cost,
+        )
+    return sorted(whole.values(), key=lambda one: (-one.cost, -one.requests, one.name))
+
+
+_HERE = "o/<str:organization_id>/billing"
+PATHS = [
+    path(f"{_HERE}/invoices/<str:transaction_id>", invoice, name="invoice"),
+    path(f"{_HERE}/statements/<str:month>", statement, name="statement"),
+]

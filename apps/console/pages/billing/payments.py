@@ -1,0 +1,206 @@
+"""Billing's main page, and what is paid from it: top-ups, automatic ones, the subscription.
+
+What asks the payment processor is done outside of a transaction, under a key of the form's own: a form that is sent
+twice is one payment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path, reverse
+from django.utils import timezone
+
+from apps.billing import payment_processor, subscription, topup
+from apps.billing.auto_topup import HIGHEST, LOWEST
+from apps.billing.cards import default_card
+from apps.billing.invoices import has_invoice
+from apps.billing.models import BillingAccount, PaymentMethod, Transaction
+from apps.billing.payment_errors import worded
+from apps.billing.payment_serializers import NewTopUpShape
+from apps.billing.serializers import TransactionsQuery
+from apps.console.forms import Form, attempt, once_key, read_form, read_query
+from apps.console.pages.billing.months import months_of
+from apps.console.rendering import show
+from apps.console.templatetags.console import usd
+from apps.console.visit import workspace_page
+from apps.console.workspace import Workspace
+from apps.kernel.rest.pages import page_of
+from apps.organizations.actions import change_organization
+from apps.organizations.models import Plan, Role
+from apps.organizations.serializers import OrganizationChangesShape
+
+# Transactions on the main page; the rest are on pages of their own.
+LATEST = 8
+_DETAILS = frozenset({"billing_email", "billing_company", "billing_address", "billing_tax_id"})
+_AUTOMATIC = frozenset({"auto_top_up_enabled", "auto_top_up_threshold", "auto_top_up_amount"})
+
+
+@workspace_page(needs=Role.ADMIN)
+def billing(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Show balance, cards and what was paid."""
+    return show_billing(request, workspace)
+
+
+def show_billing(request: HttpRequest, workspace: Workspace, **forms: Form) -> HttpResponse:
+    """Return the main page; `forms` are those that were refused, by name."""
+    organization = workspace.organization
+    organization.refresh_from_db()
+    account = BillingAccount.objects.filter(organization=organization).first()
+    rows = Transaction.objects.filter(organization=organization).order_by("-id")[: LATEST + 1]
+    return show(
+        request,
+        "billing/main",
+        workspace,
+        entry="billing",
+        status=max((form.status for form in forms.values()), default=200),
+        organization=organization,
+        is_on=payment_processor.is_on(),
+        has_pro=bool(settings.STRIPE_PRO_PRICE),
+        price=subscription.PRICE,
+        account=account,
+        is_subscribed=bool(account and account.subscription_status),
+        is_free=organization.plan == Plan.FREE,
+        cards=PaymentMethod.objects.filter(organization=organization).order_by("-is_default", "-id"),
+        card=default_card(organization),
+        transactions=_told(list(rows[:LATEST])),
+        has_more=len(rows) > LATEST,
+        lowest=LOWEST,
+        highest=HIGHEST,
+        months=months_of(organization, timezone.now()),
+        forms=forms,
+    )
+
+
+@workspace_page(needs=Role.ADMIN)
+def transactions(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """List all transactions, newest first."""
+    query = read_query(request, TransactionsQuery)
+    rows = Transaction.objects.filter(organization=workspace.organization).order_by("-id")
+    if cursor := query.get("cursor"):
+        rows = rows.filter(id__lt=cursor)
+    page = page_of(list(rows[: query["limit"] + 1]), query["limit"], lambda row: row.id)
+    return show(
+        request,
+        "billing/transactions",
+        workspace,
+        entry="billing",
+        transactions=_told(list(page.rows)),
+        following=page.next_cursor,
+        is_first=not request.GET.get("cursor"),
+    )
+
+
+@workspace_page("POST", needs=Role.OWNER)
+def top_up(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Charge the default card and add credits; the same form again is the same payment."""
+    organization = workspace.organization
+
+    def pay() -> topup.TopUpResult:
+        amount = read_form(request, NewTopUpShape)["amount"]
+        with worded():
+            payment_processor.require()
+            result = topup.pay(topup.begin(organization, amount, once_key(request, workspace.user)))
+        topup.require_paid(result)
+        return result
+
+    done, form = attempt(request, pay)
+    if done is None:
+        return show_billing(request, workspace, top_up=form)
+    row = done.transaction
+    if row.status == Transaction.Status.COMPLETED:
+        messages.success(request, f"{usd(row.credit_amount)} were added to your credits.")
+    elif done.client_secret:
+        messages.warning(
+            request,
+            "Your bank asks you to confirm this payment, which cannot be done on this page. Nothing was added; use "
+            "another card, or confirm it with the client secret that the API's top-up answers.",
+        )
+    else:
+        messages.warning(request, "The payment is under way. The credits appear here once it is confirmed.")
+    return back(workspace)
+
+
+@workspace_page("POST", needs=Role.OWNER)
+def automatic(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Switch automatic top-ups on or off, and set their bounds."""
+    return _change(request, workspace, _AUTOMATIC, "automatic", "Automatic top-ups are saved.")
+
+
+@workspace_page("POST", needs=Role.OWNER)
+def details(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Change what invoices to come say of the organization."""
+    return _change(request, workspace, _DETAILS, "details", "Billing details are saved; invoices to come have them.")
+
+
+@workspace_page("POST", needs=Role.OWNER)
+def subscribe(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Begin the pro plan, or go on with one that was cancelled."""
+    key = once_key(request, workspace.user)
+    return _do(
+        request, workspace, lambda: subscription.start(workspace.organization, key), "Your subscription is under way."
+    )
+
+
+@workspace_page("POST", needs=Role.OWNER)
+def unsubscribe(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """Let the pro plan end with what is paid for."""
+    return _do(
+        request,
+        workspace,
+        lambda: subscription.cancel(workspace.organization),
+        "The subscription ends with the period that is paid for.",
+    )
+
+
+def back(workspace: Workspace) -> HttpResponse:
+    """Return the way to the main page."""
+    where = reverse("console:billing", kwargs={"organization_id": workspace.organization.id})
+    return HttpResponseRedirect(where, status=303)
+
+
+def _do(request: HttpRequest, workspace: Workspace, work: Callable[[], object], done: str) -> HttpResponse:
+    def wording() -> bool:
+        with worded():
+            work()
+        return True
+
+    worked, form = attempt(request, wording)
+    if worked is None:
+        return show_billing(request, workspace, subscription=form)
+    messages.success(request, done)
+    return back(workspace)
+
+
+def _change(request: HttpRequest, workspace: Workspace, columns: frozenset[str], name: str, done: str) -> HttpResponse:
+    def change() -> bool:
+        given = read_form(request, OrganizationChangesShape)
+        changes = {column: value for column, value in given.items() if column in columns}
+        change_organization(organization=workspace.organization, changes=changes)
+        return True
+
+    changed, form = attempt(request, change)
+    if changed is None:
+        return show_billing(request, workspace, **{name: form})
+    messages.success(request, done)
+    return back(workspace)
+
+
+def _told(rows: list[Transaction]) -> list[dict[str, Any]]:
+    return [{"row": row, "has_invoice": has_invoice(row)} for row in rows]
+
+
+_HERE = "o/<str:organization_id>/billing"
+PATHS = [
+    path(_HERE, billing, name="billing"),
+    path(f"{_HERE}/transactions", transactions, name="transactions"),
+    path(f"{_HERE}/top-up", top_up, name="top_up"),
+    path(f"{_HERE}/automatic", automatic, name="automatic_top_up"),
+    path(f"{_HERE}/details", details, name="billing_details"),
+    path(f"{_HERE}/subscribe", subscribe, name="subscribe"),
+    path(f"{_HERE}/unsubscribe", unsubscribe, name="unsubscribe"),
+]

@@ -1,0 +1,155 @@
+"""Request logs: list, filters, one request whole, export."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http.response import HttpResponseBase
+from django.urls import path
+from django.utils import timezone
+
+from apps.console.forms import Form, read_query, refused
+from apps.console.pages.logs.one_request import describe_request
+from apps.console.rendering import show
+from apps.console.visit import workspace_page
+from apps.console.workspace import Workspace
+from apps.kernel.errors import ApiError, NotFound
+from apps.kernel.ids import find_id
+from apps.kernel.rest.pages import page_of
+from apps.keys.models import ApiKey
+from apps.logs.access import LogScope, access_logs, scope_of_user
+from apps.logs.export import find_pages
+from apps.logs.query import LogRow
+from apps.logs.search import find_page, find_row, find_used_models
+from apps.logs.serializers import LOG_FIELDS, LogsExportQuery, LogsQuery, entry_of, filters_of, requested_ids_of
+from apps.logs.views import download
+
+# How a request ended, in the words of the log and in people's.
+ENDS = (
+    ("completed", "Completed"),
+    ("tool_calls", "Asked for tools"),
+    ("length_limit", "Cut off at its limit"),
+    ("content_filter", "Content filter"),
+    ("client_error", "Request refused"),
+    ("upstream_error", "Provider failed"),
+    ("gateway_error", "Gateway failed"),
+    ("canceled", "Client left"),
+    ("unknown", "Unknown"),
+)
+# Keys that a list to choose from names at most; others are found by a link from their page.
+MOST_KEYS = 200
+
+
+@workspace_page()
+def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """List requests, newest first, those that the filters leave."""
+    rows: list[LogRow] = []
+    form, following = Form(_shown(request.GET)), None
+    try:
+        query = read_query(request, LogsQuery, orgId=str(workspace.organization.id))
+        scope = access_logs(_scope(workspace), requested_ids_of(query))
+        limit = query["limit"]
+        found = find_page(
+            scope,
+            filters_of(query),
+            count=limit + 1,
+            after=query.get("cursor"),
+            ascending=query["order_by"] == "createdAt_asc",
+        )
+        page = page_of(found, limit, lambda row: UUID(str(row["id"])))
+        rows, following = list(page.rows), page.next_cursor
+    except ApiError as error:
+        form = refused(request.GET, error)
+    models, providers = find_used_models(_of_organization(workspace))
+    return show(
+        request,
+        "logs/list",
+        workspace,
+        entry="logs",
+        status=form.status,
+        form=form,
+        rows=[_with_end(row) for row in rows],
+        is_filtered=bool(form.values),
+        is_first=not request.GET.get("cursor"),
+        following=None if following is None else _query_with(request.GET, cursor=following),
+        newest=_query_with(request.GET),
+        ends=[("", "Any"), *ENDS],
+        models=[("", "Any"), *((one, one) for one in models)],
+        providers=[("", "Any"), *((one, one) for one in providers)],
+        projects=[("", "Any"), *((one.id, one.name) for one in workspace.projects)],
+        keys=[("", "Any"), *_keys(workspace)],
+        csv=_query_with(request.GET, format="csv"),
+        jsonl=_query_with(request.GET, format="jsonl"),
+    )
+
+
+@workspace_page()
+def export(request: HttpRequest, workspace: Workspace) -> HttpResponseBase:
+    """Send all requests that the filters leave as a file, as `GET /logs/export` does."""
+    query = read_query(request, LogsExportQuery, orgId=str(workspace.organization.id))
+    scope = access_logs(_scope(workspace), requested_ids_of(query))
+    pages = find_pages(scope, filters_of(query), ascending=query["order_by"] == "createdAt_asc")
+    return download("logs", query["format"], LOG_FIELDS, ([entry_of(row) for row in page] for page in pages))
+
+
+@workspace_page()
+def one_log(request: HttpRequest, workspace: Workspace, log_id: str) -> HttpResponse:
+    """Show one request whole."""
+    identifier = find_id(log_id)
+    row = None if identifier is None else find_row(_of_organization(workspace), identifier)
+    if row is None:
+        raise NotFound("There is no such request in the log; it may be past its retention")
+    key = ApiKey.objects.filter(pk=row["api_key_id"]).first()
+    project = next((one for one in workspace.projects if one.id == row["project_id"]), None)
+    return show(
+        request,
+        "logs/one",
+        workspace,
+        entry="logs",
+        row=_with_end(row),
+        key=key,
+        project=project,
+        told=describe_request(row),
+    )
+
+
+def _with_end(row: LogRow) -> LogRow:
+    """Return a row with how it ended, in words."""
+    end = row["unified_finish_reason"] or "unknown"
+    return {**row, "end": dict(ENDS).get(end, end)}
+
+
+def _scope(workspace: Workspace) -> LogScope:
+    return scope_of_user(workspace.user, timezone.now())
+
+
+def _of_organization(workspace: Workspace) -> LogScope:
+    return access_logs(_scope(workspace), requested_ids_of({"org_id": str(workspace.organization.id)}))
+
+
+def _keys(workspace: Workspace) -> list[tuple[UUID, str]]:
+    """Return the organization's keys to choose from, as they are seen in its log anyway; deleted ones too."""
+    rows = ApiKey.objects.filter(project__organization=workspace.organization).order_by("-created_at")
+    return [(key.id, f"{key.description} ({key.masked_token})") for key in rows[:MOST_KEYS]]
+
+
+def _shown(said: QueryDict) -> dict[str, Any]:
+    """Return the filters that are set, as their fields show them."""
+    filters = {name: str(value) for name, value in said.items() if name not in {"cursor", "orgId"}}
+    return {name: value for name, value in filters.items() if value.strip()}
+
+
+def _query_with(said: QueryDict, **changes: str) -> str:
+    """Return the address's query with the filters that are set, and these beside them."""
+    query = QueryDict(mutable=True)
+    query.update({**_shown(said), **changes})
+    return query.urlencode()
+
+
+PATHS = [
+    path("o/<str:organization_id>/logs", logs, name="logs"),
+    path("o/<str:organization_id>/logs/export", export, name="logs_export"),
+    path("o/<str:organization_id>/logs/<str:log_id>", one_log, name="one_log"),
+]

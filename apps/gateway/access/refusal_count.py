@@ -1,0 +1,28 @@
+"""Refusals by key: whom an error that a client is answered is counted for.
+
+Knows errors and policies. Must never ask a store: a key that this process has not seen is not counted.
+"""
+
+from __future__ import annotations
+
+from apps.gateway.access.policy import find_known_policy
+from apps.gateway.client.http_request import ClientRequest
+from apps.kernel.errors import ApiError, Unauthenticated, UpstreamRefused
+from apps.logs import refusals
+
+
+def count_refusal(call: ClientRequest, error: ApiError) -> None:
+    """Count an error that is a refusal of ours, for its key's owner to see. Raises nothing.
+
+    A stream that a guardrail ends has begun, and is not counted: the log and the violations have it.
+    """
+    if not refusals.is_counted(error.status, error.code):
+        return
+    if error.from_provider or isinstance(error, UpstreamRefused):
+        return
+    try:
+        policy = find_known_policy(call.presented_key)
+    except Unauthenticated:
+        return
+    if policy is not None:
+        refusals.count(policy.organization_id, policy.api_key_id, error.status, error.code)

@@ -1,0 +1,14 @@
+"""What the gateway brings to an organization's page in the admin: the way to its request log."""
+
+from __future__ import annotations
+
+from apps.organizations.organization_tabs import Tab, list_of
+
+TABS = [
+    Tab(
+        "logs",
+        "Request log",
+        "logs.view_requestlog",
+        lambda row: list_of("logs_requestlog", organization__id__exact=row.pk),
+    )
+]

@@ -1,0 +1,42 @@
+"""Form fields of the admin: amounts without the zeros of their columns, lists as one line each.
+
+Knows how values are typed and shown. Must never know what they mean.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from unfold.widgets import UnfoldAdminTextareaWidget
+
+from apps.kernel.money import plain
+
+
+class PlainDecimalField(forms.DecimalField):
+    """A decimal to be typed, shown without the zeros that its column has at the end."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return what the field shows."""
+        return plain(value) if isinstance(value, Decimal) else value
+
+
+class LinesField(forms.CharField):
+    """A list of texts, one a line; blanks around them and empty lines count for nothing."""
+
+    widget = UnfoldAdminTextareaWidget(attrs={"rows": 5})
+
+    def prepare_value(self, value: Any) -> Any:
+        """Return what the field shows."""
+        return "\n".join(str(one) for one in value) if isinstance(value, list) else value
+
+    def to_python(self, value: Any) -> Any:
+        """Return the lines."""
+        if isinstance(value, list):
+            return value
+        return [line.strip() for line in str(value or "").splitlines() if line.strip()]
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        """Tell whether the lines differ."""
+        return bool(self.to_python(initial) != self.to_python(data))

@@ -1,0 +1,76 @@
+"""Number formats of pages: counts, amounts, shares and times as people read them. Pure."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+NOTHING = "\N{EN DASH}"
+
+
+def count(number: float) -> str:
+    """Return a count with thousands apart: `12,345`."""
+    return f"{number:,.0f}"
+
+
+def short_count(number: float) -> str:
+    """Return a count of at most four digits: `12.3 M`."""
+    for size, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, "k")):
+        if abs(number) >= size:
+            return f"{number / (1e3 if unit == 'k' else size):,.1f} {unit}"
+    return count(number)
+
+
+def usd(amount: Decimal) -> str:
+    """Return an amount in USD, cents unless it is smaller than that: `$1,234.50`, `$0.000013`."""
+    if amount and abs(amount) < Decimal("0.1"):
+        digits = max(2, 1 - amount.adjusted())
+        text = f"{abs(amount):.{digits}f}".rstrip("0")
+    else:
+        text = f"{abs(amount):,.2f}"
+    return f"-${text}" if amount < 0 else f"${text}"
+
+
+def share(part: float, whole: float) -> str:
+    """Return a share in percent: `1.25 %`; of nothing, a dash."""
+    return percent(100 * part / whole) if whole else NOTHING
+
+
+def percent(number: float) -> str:
+    """Return a percentage that never rounds to all or nothing: `99.99 %`."""
+    if 0 < number < 0.01:
+        return "< 0.01 %"
+    if 99.99 < number < 100:
+        return "> 99.99 %"
+    return f"{number:.2f}".rstrip("0").rstrip(".") + " %"
+
+
+def milliseconds(number: float | None) -> str:
+    """Return a time given in milliseconds: `850 ms`, `1.25 s`, `2 min 5 s`."""
+    if number is None:
+        return NOTHING
+    if number < 1_000:
+        return f"{number:.0f} ms"
+    if number < 60_000:
+        return f"{number / 1000:.2f} s"
+    return seconds(number / 1000)
+
+
+def seconds(number: float) -> str:
+    """Return a time given in seconds by its two largest units: `42 s`, `3 h 20 min`."""
+    whole = round(number)
+    parts: list[str] = []
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        if whole >= size or (parts == [] and unit == "s"):
+            parts.append(f"{whole // size} {unit}")
+            whole %= size
+        elif parts:
+            break
+        if len(parts) == 2:
+            break
+    return " ".join(parts)
+
+
+def moment(when: datetime) -> str:
+    """Return a moment in UTC: `Nov 23, 14:05`."""
+    return f"{when:%b} {when.day}, {when:%H:%M}"

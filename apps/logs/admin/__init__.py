@@ -1,0 +1,5 @@
+"""Request log, activity and traffic in the Django admin."""
+
+from apps.logs.admin import activity, request_log
+
+__all__ = ["activity", "request_log"]

@@ -1,0 +1,243 @@
+"""The request log in the Django admin: found by filters and search, and one request as a page.
+
+Content is shown where retention keeps it, to operators who may, by a button; and each time is in the audit log of the
+organization. Must never change a row.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db import OperationalError, connection, transaction
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+from django.views.decorators.http import require_POST
+
+from apps.kernel import number_formats as as_text
+from apps.kernel.admin import LongTableAdmin
+from apps.kernel.ids import find_id
+from apps.keys.models import ApiKey, ProviderKey
+from apps.logs.admin.request_filters import (
+    ALL_TIME,
+    TIME_TITLES,
+    USUAL_TIME,
+    EndingFilter,
+    ModelFilter,
+    OrganizationFilter,
+    ProviderFilter,
+    StatusFilter,
+    TimeFilter,
+    within_hours,
+)
+from apps.logs.admin.request_page import keeps_content, page_of
+from apps.logs.models import RequestLog, TrafficCounts, TrafficDelta, TrafficSlot
+from apps.organizations import audit
+from apps.organizations.models import AuditEntry, Organization, Project, User
+
+MAY_SEE_CONTENT = "logs.view_content"
+# Milliseconds that the database may take for the list.
+_STATEMENT_LIMIT = 5_000
+_ALIKE = 50
+
+
+@admin.register(RequestLog)
+class RequestLogAdmin(LongTableAdmin):
+    """One row a request."""
+
+    list_display = (
+        "sent",
+        "answered_by",
+        "provider",
+        "status",
+        "ended",
+        "tokens",
+        "spend",
+        "took",
+        "first_token",
+        "owner",
+    )
+    list_display_links = ("sent",)
+    list_filter = (TimeFilter, EndingFilter, StatusFilter, ModelFilter, ProviderFilter, OrganizationFilter)
+    list_filter_sheet = False
+    # The order of ids is the partitions' own; any other would look through all of them.
+    sortable_by = ()
+    search_help_text = "A model or provider, a request id, or any exact id"
+    owners = ("organization_id", "project_id", "api_key_id")
+    change_form_template = "admin/logs/request.html"
+    list_before_template = "admin/logs/request_list_note.html"
+
+    def get_ordering(self, request: HttpRequest) -> tuple[str, ...]:
+        """Return newest first: the order of ids, as the partitions have it."""
+        return ("-created_at", "-id")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """Return rows with the names of their organizations, without what was said."""
+        names = Organization.objects.filter(pk=OuterRef("organization_id")).values("name")
+        heavy = ("messages", "content", "reasoning_content", "tools", "tool_results", "routing_metadata")
+        rows: QuerySet[Any] = super().get_queryset(request)
+        named: QuerySet[Any] = rows.defer(*heavy).annotate(owner_name=Subquery(names))
+        return named
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
+    ) -> tuple[QuerySet[Any], bool]:
+        """Look an exact id up, or models and providers whose names have the words in them, or a request's id."""
+        words = search_term.strip().replace("\0", "")
+        if not words or find_id(words) is not None:
+            return super().get_search_results(request, queryset, words)
+        aspects = {TrafficCounts.Aspect.MODEL: "used_model", TrafficCounts.Aspect.PROVIDER: "used_provider"}
+        for aspect, column in aspects.items():
+            if names := _names_like(aspect, words):
+                return within_hours(queryset, aspect, names).filter(**{f"{column}__in": names}), False
+        return queryset.filter(Q(request_id=words) | Q(requested_model=words)), False
+
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+        """Show the list, unless it takes too long to find: then that is said, and the last hour is shown."""
+        try:
+            with transaction.atomic(), connection.cursor() as cursor:
+                cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
+                response = super().changelist_view(request, {**(extra_context or {}), "shown": _shown(request)})
+                return response.render() if isinstance(response, TemplateResponse) else response
+        except OperationalError:
+            if request.GET.get("time") == "1h":
+                raise
+            words = "That would look through too many requests. Here is the last hour; choose another filter or an id."
+            messages.warning(request, words)
+            chosen = request.GET.copy()
+            chosen["time"] = "1h"
+            return HttpResponseRedirect(f"?{chosen.urlencode()}")
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add the button that shows content."""
+        view = self.admin_site.admin_view(require_POST(self._show_content))
+        return [path("<uuid:log_id>/content/", view, name="logs_requestlog_content"), *super().get_urls()]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show one request, without what was said."""
+        identifier = find_id(object_id)
+        row = RequestLog.objects.filter(id=identifier).first() if identifier is not None else None
+        if row is None:
+            return self._get_obj_does_not_exist_redirect(request, self.opts, object_id)  # type: ignore[attr-defined,no-any-return]  # Django's own way
+        if request.method == "POST" or not self.has_view_permission(request, row):
+            raise PermissionDenied
+        return self._page(request, row)
+
+    def _show_content(self, request: HttpRequest, log_id: Any) -> HttpResponse:
+        """Show what was said, and take down in the organization's audit log that it was shown, and to whom."""
+        row = RequestLog.objects.filter(id=log_id).first()
+        if row is None or not keeps_content(row):
+            raise Http404
+        if not (self.has_view_permission(request, row) and request.user.has_perm(MAY_SEE_CONTENT)):
+            raise PermissionDenied
+        operator = request.user if isinstance(request.user, User) else None
+        with transaction.atomic(), audit.acting(operator, AuditEntry.ActorType.ADMIN):
+            audit.record("log.show_content", organization_id=row.organization_id, resource=row)
+        return self._page(request, row, with_content=True)
+
+    def _page(self, request: HttpRequest, row: RequestLog, *, with_content: bool = False) -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"{row.used_model or row.requested_model}, {row.created_at:%Y-%m-%d %H:%M:%S} UTC",
+            "opts": self.opts,
+            "original": row,
+            "page": page_of(row, _names_of(row), with_content=with_content),
+            "with_content": with_content,
+            "may_see_content": request.user.has_perm(MAY_SEE_CONTENT),
+            "has_view_permission": True,
+        }
+        return TemplateResponse(request, self.change_form_template or "", context)
+
+    @admin.display(description="Sent (UTC)")
+    def sent(self, row: RequestLog) -> str:
+        """Return when, to the second."""
+        return f"{row.created_at:%Y-%m-%d %H:%M:%S}"
+
+    @admin.display(description="Model")
+    def answered_by(self, row: RequestLog) -> str:
+        """Return the model that answered, else the one that was asked for."""
+        return row.used_model or row.requested_model
+
+    @admin.display(description="Provider", empty_value=as_text.NOTHING)
+    def provider(self, row: RequestLog) -> str | None:
+        """Return the provider that answered, if any."""
+        return row.used_provider or None
+
+    @admin.display(description="Status", empty_value=as_text.NOTHING)
+    def status(self, row: RequestLog) -> str | None:
+        """Return the HTTP status."""
+        return format_html(
+            '<span class="{}">{}</span>', "board-bad" if row.has_error else "board-good", row.status_code
+        )
+
+    @admin.display(description="Ended")
+    def ended(self, row: RequestLog) -> str:
+        """Return how it ended, in words."""
+        return (row.unified_finish_reason or "unknown").replace("_", " ")
+
+    @admin.display(description="Tokens")
+    def tokens(self, row: RequestLog) -> str:
+        """Return how many, thousands apart."""
+        return as_text.NOTHING if row.total_tokens is None else as_text.count(row.total_tokens)
+
+    @admin.display(description="Cost")
+    def spend(self, row: RequestLog) -> str:
+        """Return the cost in USD; that nobody knows a price is said."""
+        return "no price" if row.unpriced else as_text.NOTHING if row.cost is None else as_text.usd(row.cost)
+
+    @admin.display(description="Took")
+    def took(self, row: RequestLog) -> str:
+        """Return the time from request to last byte."""
+        return as_text.milliseconds(row.duration)
+
+    @admin.display(description="First token")
+    def first_token(self, row: RequestLog) -> str:
+        """Return the time to the first content of a stream."""
+        return as_text.milliseconds(row.time_to_first_token)
+
+    @admin.display(description="Organization")
+    def owner(self, row: Any) -> str:
+        """Return whose request it was, as a link."""
+        if row.owner_name is None:
+            return str(row.organization_id)
+        url = reverse("admin:organizations_organization_change", args=[row.organization_id])
+        return format_html('<a class="board-link" href="{}">{}</a>', url, row.owner_name)
+
+
+def _shown(request: HttpRequest) -> list[str]:
+    """Return in words what the filters leave."""
+    names = ("ended", "status", "model", "provider", "organization")
+    chosen = [f"{name}: {value.replace('_', ' ')}" for name in names if (value := request.GET.get(name))]
+    if "time" not in request.GET and find_id(request.GET.get("q", "").strip()) is not None:
+        return [TIME_TITLES[ALL_TIME], *chosen]
+    return [TIME_TITLES.get(request.GET.get("time", ""), TIME_TITLES[USUAL_TIME]), *chosen]
+
+
+def _names_like(aspect: TrafficCounts.Aspect, words: str) -> list[str]:
+    """Return the names of an aspect that have these words in them, however few requests."""
+    wanted = {"aspect": aspect, "name__icontains": words}
+    slots = TrafficSlot.objects.filter(minutes=60, **wanted).values_list("name", flat=True).distinct()
+    notes = TrafficDelta.objects.filter(**wanted).values_list("name", flat=True).distinct()
+    return sorted({*slots[:_ALIKE], *notes[:_ALIKE]})
+
+
+def _names_of(row: RequestLog) -> dict[str, str]:
+    """Return what the ids of a row are called; those that are gone are called nothing."""
+    tables: tuple[tuple[Any, Any, str], ...] = (
+        (Organization, row.organization_id, "name"),
+        (Project, row.project_id, "name"),
+        (ApiKey, row.api_key_id, "description"),
+        (ProviderKey, row.provider_key_id, "provider_id"),
+    )
+    names = {}
+    for table, identifier, column in tables:
+        found = table.objects.filter(pk=identifier).values_list(column, flat=True).first() if identifier else None
+        if found is not None:
+            names[str(identifier)] = str(found)
+    return names

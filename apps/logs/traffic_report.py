@@ -1,0 +1,180 @@
+"""The traffic report: what the requests of the last hour, day or week add up to, exact to the row just written.
+
+Reads slots and what is not yet folded into them in one statement, so that nothing is seen twice or missed while it is
+being moved; never a row of the log. Must never know HTTP, nor who asks.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+from django.db.models import Min
+
+from apps.logs.models import TrafficCounts, TrafficDelta, TrafficSlot
+from apps.logs.traffic import STEPS_PER_DOUBLING, SUMS
+
+# Names of each aspect that are told, the most requests first.
+TOP = 10
+_Aspect = TrafficCounts.Aspect
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficWindow:
+    """A stretch of time up to now: its bars, the last of which is not over yet, and the slots they are made of."""
+
+    name: str
+    title: str
+    bars: int
+    bar: timedelta
+    slot_minutes: int
+
+    def first(self, now: datetime) -> datetime:
+        """Return when the first bar begins."""
+        since_epoch = now.astimezone(UTC) - _ORIGIN
+        return _ORIGIN + (since_epoch // self.bar - self.bars + 1) * self.bar
+
+
+# Bars begin at a whole number of their length since then, as slots do.
+_ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
+WINDOWS = {
+    one.name: one
+    for one in (
+        TrafficWindow("1h", "1 hour", 12, timedelta(minutes=5), 5),
+        TrafficWindow("24h", "24 hours", 24, timedelta(hours=1), 60),
+        TrafficWindow("7d", "7 days", 28, timedelta(hours=6), 60),
+    )
+}
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What some requests add up to. Tokens and requests are counts, costs USD; `durations` and `first_tokens` are how
+    many took how many steps of time.
+    """
+
+    requests: int = 0
+    errors: int = 0
+    cache_hits: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    cost: Decimal = Decimal(0)
+    credits_cost: Decimal = Decimal(0)
+    durations: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    first_tokens: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, other: Traffic) -> None:
+        """Add what other requests add up to."""
+        for name in SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for mine, others in ((self.durations, other.durations), (self.first_tokens, other.first_tokens)):
+            for step, count in others.items():
+                mine[step] += count
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficReport:
+    """What happened in a window: by bar, in all, and by name of each aspect, the most requests first.
+
+    `providers` has each provider's bars. `counted_since` is when the oldest slot begins, None where there is none.
+    """
+
+    first: datetime
+    bars: list[tuple[datetime, Traffic]]
+    total: Traffic
+    top: dict[str, list[tuple[str, Traffic]]]
+    providers: dict[str, dict[datetime, Traffic]]
+    counted_since: datetime | None
+
+
+def read_report(window: TrafficWindow, now: datetime) -> TrafficReport:
+    """Return what the requests of a window add up to. Raises DatabaseError."""
+    first = window.first(now)
+    bars = {first + number * window.bar: Traffic() for number in range(window.bars)}
+    top: dict[str, list[tuple[str, Traffic]]] = {aspect: [] for aspect in _TOLD}
+    providers: dict[str, dict[datetime, Traffic]] = defaultdict(dict)
+    with connection.cursor() as cursor:
+        asked: dict[str, Any] = {"bar": window.bar, "minutes": window.slot_minutes, "first": first, "top": TOP}
+        cursor.execute(_QUESTION, asked)
+        for aspect, name, bar, *sums in cursor.fetchall():
+            counted = Traffic(**_numbers(sums))
+            if bar is None:
+                top[aspect].append((name, counted))
+            elif aspect == _Aspect.PROVIDER:
+                providers[name][bar] = counted
+            elif bar not in bars:
+                continue  # Of a row whose clock is ahead of ours.
+            elif aspect == _Aspect.EVERYTHING:
+                bars[bar].add(counted)
+            else:
+                steps = bars[bar].durations if aspect == _Aspect.DURATION else bars[bar].first_tokens
+                steps[int(name)] += counted.requests
+    total = Traffic()
+    for one in bars.values():
+        total.add(one)
+    since = TrafficSlot.objects.filter(minutes=window.slot_minutes).aggregate(since=Min("starts_at"))["since"]
+    return TrafficReport(first, list(bars.items()), total, top, dict(providers), since)
+
+
+def spent_lately(since: datetime) -> dict[str, Decimal]:
+    """Return what each organization, by its id, has paid with credits since an hour began, in USD."""
+    counted = {"aspect": _Aspect.ORGANIZATION, "starts_at__gte": since, "credits_cost__gt": 0}
+    spent: dict[str, Decimal] = defaultdict(Decimal)
+    for name, cost in TrafficSlot.objects.filter(minutes=60, **counted).values_list("name", "credits_cost"):
+        spent[name] += cost
+    return dict(spent)
+
+
+def percentile_of(steps: Mapping[int, int], share: float) -> float | None:
+    """Return the time in milliseconds within which a share of requests was done, to a tenth of it; None of none."""
+    wanted, seen = share * sum(count for count in steps.values() if count > 0), 0.0
+    for step, count in sorted(steps.items()):
+        if count > 0 and seen + count >= wanted:
+            return float(2 ** ((step + (wanted - seen) / count) / STEPS_PER_DOUBLING))
+        seen += max(count, 0)
+    return None
+
+
+def _numbers(sums: list[Any]) -> dict[str, Any]:
+    return {
+        name: value if name in {"cost", "credits_cost"} else int(value) for name, value in zip(SUMS, sums, strict=True)
+    }
+
+
+_TOLD = (_Aspect.MODEL, _Aspect.PROVIDER, _Aspect.ORGANIZATION, _Aspect.END)
+_BY_BAR = (_Aspect.EVERYTHING, _Aspect.DURATION, _Aspect.FIRST_TOKEN)
+_NAMES, _TOTALS = ", ".join(SUMS), ", ".join(f"sum({name}) AS {name}" for name in SUMS)
+
+
+def _list(aspects: tuple[TrafficCounts.Aspect, ...]) -> str:
+    return ", ".join(f"'{aspect}'" for aspect in aspects)
+
+
+_QUESTION = f"""
+    WITH counted AS MATERIALIZED (
+        SELECT aspect, name, date_bin(%(bar)s, starts_at, TIMESTAMPTZ '2000-01-01 00:00:00+00') AS bar, {_TOTALS}
+        FROM (
+            SELECT aspect, name, starts_at, {_NAMES} FROM {TrafficSlot._meta.db_table}
+            WHERE minutes = %(minutes)s AND starts_at >= %(first)s
+            UNION ALL
+            SELECT aspect, name, starts_at, {_NAMES} FROM {TrafficDelta._meta.db_table} WHERE starts_at >= %(first)s
+        ) AS added GROUP BY aspect, name, bar
+    ), ranked AS (
+        SELECT aspect, name, NULL::timestamptz AS bar, {_TOTALS},
+            row_number() OVER (PARTITION BY aspect ORDER BY sum(requests) DESC, name) AS place
+        FROM counted WHERE aspect IN ({_list(_TOLD)}) GROUP BY aspect, name HAVING sum(requests) > 0
+    )
+    SELECT aspect, name, bar, {_NAMES} FROM counted WHERE aspect IN ({_list(_BY_BAR)})
+    UNION ALL
+    SELECT aspect, name, bar, {_NAMES} FROM counted
+    WHERE aspect = '{_Aspect.PROVIDER}'
+        AND name IN (SELECT name FROM ranked WHERE aspect = '{_Aspect.PROVIDER}' AND place <= %(top)s)
+    UNION ALL
+    (SELECT aspect, name, bar, {_NAMES} FROM ranked WHERE place <= %(top)s ORDER BY aspect, place)
+"""  # noqa: S608 - names are ours

@@ -1,0 +1,139 @@
+"""Usage: what an organization's requests of some days add up to, by model, project or key, and by tag.
+
+Asks the sums of days, and what is not yet folded into them, as `activity.py` does; of tags alone, which no sum has, the
+log's rows. Must never know HTTP, nor who asks: a scope says what may be seen.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from functools import reduce
+from operator import or_
+from typing import Final, Literal
+
+from django.db import connection
+from django.db.models import Q
+
+from apps.logs.access import LogScope
+from apps.logs.activity import ActivityScope, ActivityWindow
+from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
+
+Dimension = Literal["model", "project", "key"]
+# Of tags: rows that are looked at, newest first, and tags that are told.
+MOST_ROWS, MOST_TAGS = 100_000, 200
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a model, project, key or tag did on a day; amounts in USD. Of tags, `date` is None: it is of all days."""
+
+    date: date | None
+    name: str
+    requests: int
+    errors: int
+    input_tokens: int
+    output_tokens: int
+    cost: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class TagUsage:
+    """The usage of tags, dearest first, and whether there were more rows than are looked at."""
+
+    rows: list[Usage]
+    is_cut: bool
+
+
+_COLUMNS: Final = {"model": "model", "project": "project_id", "key": "api_key_id"}
+# Which of the three kinds of days tell the dimension: of organizations, of projects, of keys.
+_DAYS_OF: Final = {
+    "model": "project_id = coalesce(%(project)s, %(every)s) AND api_key_id = %(every)s",
+    "project": "project_id <> %(every)s AND project_id = coalesce(%(project)s, project_id) AND api_key_id = %(every)s",
+    "key": "api_key_id <> %(every)s AND project_id = coalesce(%(project)s, project_id)",
+}
+
+
+def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension) -> list[Usage]:
+    """Return the usage of each day and model, project or key (their ids), oldest day first, dearest first within it.
+
+    Of a scope with one key, days of that key alone are asked for: by model or by key.
+    """
+    if not scope.organizations:
+        return []
+    wanted = "organization_id = ANY(%(organizations)s) AND date BETWEEN %(first)s AND %(last)s"
+    of_days = _DAYS_OF[by] if scope.api_key_id is None else "api_key_id = %(key)s"
+    sums = "request_count, error_count, input_tokens, output_tokens, cost"
+    question = f"""
+        WITH added AS MATERIALIZED (
+            SELECT date, {_COLUMNS[by]}::text AS name, {sums} FROM {ActivityDay._meta.db_table}
+            WHERE {wanted} AND {of_days}
+            UNION ALL
+            SELECT date, {_COLUMNS[by]}::text AS name, {sums} FROM {ActivityDelta._meta.db_table}
+            WHERE {wanted} AND project_id = coalesce(%(project)s, project_id)
+                AND api_key_id = coalesce(%(key)s, api_key_id)
+        )
+        SELECT date, name, sum(request_count)::bigint, sum(error_count)::bigint, sum(input_tokens)::bigint,
+            sum(output_tokens)::bigint, sum(cost)
+        FROM added GROUP BY date, name HAVING sum(request_count) > 0 ORDER BY date, sum(cost) DESC, name
+    """  # noqa: S608 - names are ours
+    with connection.cursor() as cursor:
+        cursor.execute(
+            question,
+            {
+                "organizations": list(scope.organizations),
+                "project": scope.project_id,
+                "key": scope.api_key_id,
+                "every": ActivityDay.EVERY,
+                "first": window.first,
+                "last": window.last,
+            },
+        )
+        return [Usage(*row) for row in cursor.fetchall()]
+
+
+def find_tag_usage(scope: LogScope, window: ActivityWindow) -> TagUsage:
+    """Return the usage of each tag (`name: value`) and source, as far back as logs are kept; one row of the log may
+    have several. Of very many rows the newest are looked at."""
+    if not scope.since:
+        return TagUsage([], is_cut=False)
+    begin = datetime.combine(window.first, time.min, UTC)
+    end = datetime.combine(window.last + timedelta(days=1), time.min, UTC)
+    seen = reduce(
+        or_,
+        (
+            Q(organization_id=organization_id, created_at__gte=max(since, begin))
+            for organization_id, since in scope.since.items()
+        ),
+    )
+    rows = RequestLog.objects.filter(seen, created_at__gte=begin, created_at__lt=end)
+    narrowed = {
+        "project_id": scope.project_id,
+        "api_key_id": scope.api_key_id,
+        "provider_key_id": scope.provider_key_id,
+    }
+    rows = rows.filter(**{name: value for name, value in narrowed.items() if value is not None})
+    rows = rows.filter(Q(custom_headers__isnull=False) | Q(source__isnull=False)).order_by("-created_at", "-id")
+    text, values = rows.values(
+        *("custom_headers", "source", "has_error", "prompt_tokens", "completion_tokens", "cost", "data_storage_cost")
+    )[:MOST_ROWS].query.sql_with_params()
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""
+            WITH tagged AS MATERIALIZED ({text}), tags AS (
+                SELECT tag.key || ': ' || tag.value AS name, tagged.* FROM tagged,
+                    jsonb_each_text(CASE WHEN jsonb_typeof(custom_headers) = 'object' THEN custom_headers END) AS tag
+                UNION ALL
+                SELECT 'source: ' || source AS name, tagged.* FROM tagged WHERE source IS NOT NULL
+            )
+            SELECT name, count(*), count(*) FILTER (WHERE has_error), coalesce(sum(prompt_tokens), 0)::bigint,
+                coalesce(sum(completion_tokens), 0)::bigint,
+                coalesce(sum(coalesce(cost, 0) + coalesce(data_storage_cost, 0)), 0),
+                (SELECT count(*) FROM tagged)
+            FROM tags GROUP BY name ORDER BY 6 DESC, 2 DESC, 1 LIMIT {MOST_TAGS}
+            """,  # noqa: S608 - Django's own text, and a number
+            values,
+        )
+        found = cursor.fetchall()
+    return TagUsage([Usage(None, *row[:-1]) for row in found], is_cut=bool(found) and found[0][-1] >= MOST_ROWS)

@@ -1,0 +1,299 @@
+"""Organizations, memberships, projects and the audit log in the admin; an organization's page has tabs and buttons.
+
+Knows pages. What is done is done by the actions that the API calls; other apps' tabs are found by looking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MethodType
+from typing import Any, cast
+
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.core.exceptions import PermissionDenied
+from django.db.models import Field, OuterRef, QuerySet, Subquery
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+
+from apps.kernel.admin import KeptAdmin, LongTableAdmin, usd
+from apps.organizations import actions, organization_buttons, organization_page
+from apps.organizations.admin_buttons import ButtonsAdmin
+from apps.organizations.audited_admin import ActingAdmin
+from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, Role
+from apps.organizations.organization_tabs import Tab, found_buttons, found_tabs, link_to, moment
+
+# What an organization sets at most low over the API; see `serializers.py`.
+_LEAST = {"auto_top_up_threshold": 5, "auto_top_up_amount": 10}
+
+
+@admin.register(Organization)
+class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
+    """Tenants. Credits move through the ledger alone; plan, status and the end have buttons."""
+
+    thing = "organization"
+    list_display = ("name", "owner", "plan", "status", "credits", "created_at")
+    list_filter = ("plan", "status", "retention_level", "outage_policy", "dev_plan")
+    search_fields = ("id__exact", "name", "billing_email", "memberships__user__email")
+    search_help_text = "A part of a name or of a member's e-mail address, or an exact id"
+    sortable_by = ("name", "credits")
+    ordering = ("-id",)
+    change_form_outer_before_template = "admin/organizations/header.html"
+    readonly_fields = (
+        *("id", "plan", "plan_expires_at", "status", "credits", "credits_version", "referred_by", "referral_earnings"),
+        *("dev_plan_credits_used", "created_at", "updated_at"),
+    )
+    fieldsets = (
+        (None, {"fields": ("name", "retention_level", "outage_policy", "requests_per_minute", "is_personal")}),
+        ("Plan and status", {"fields": (("plan", "plan_expires_at"), "status")}),
+        (
+            "Billing",
+            {
+                "fields": (
+                    *("credits", "billing_email", "billing_company", "billing_address", "billing_tax_id"),
+                    *("billing_notes", "auto_top_up_enabled", ("auto_top_up_threshold", "auto_top_up_amount")),
+                    *("referred_by", "referral_earnings"),
+                )
+            },
+        ),
+        (
+            "Development plan",
+            {
+                "fields": (
+                    *("dev_plan", ("dev_plan_credits_used", "dev_plan_credits_limit"), "dev_plan_billing_cycle_start"),
+                    *("dev_plan_expires_at", "dev_plan_allow_all_models"),
+                )
+            },
+        ),
+        ("Record", {"fields": ("id", "credits_version", "created_at", "updated_at")}),
+    )
+    help_texts = {
+        "retention_level": "What its log keeps of requests: nothing of their content, metadata, or all of it.",
+        "outage_policy": "Whether requests are served (open, within a small allowance) or refused (closed) while the "
+        "store that counts credits and limits gives no answer.",
+        "requests_per_minute": "Instead of the plan's number; 0 is no limit, empty is the plan's.",
+        "is_personal": "Belongs to one person, for the development plan.",
+        "plan": "Change it with the button above.",
+        "plan_expires_at": "When the paid term ends; empty without one.",
+        "status": "Suspend, reactivate or delete with the buttons above.",
+        "credits": "The balance: the sum of the ledger. Grant credits with the button above.",
+        "auto_top_up_enabled": "Charges the default card when the balance falls under the threshold.",
+        "auto_top_up_threshold": "USD, at least 5.",
+        "auto_top_up_amount": "USD for each automatic top-up, at least 10.",
+        "referral_earnings": "USD earned in all by organizations that this one referred.",
+        "dev_plan_credits_limit": "USD of the plan's own allowance in a cycle.",
+        "dev_plan_allow_all_models": "Also models that the development plan does not include.",
+        "credits_version": "Counts changes of the balance, so that no copy is replaced by an older one.",
+    }
+
+    def __init__(self, model: Any, admin_site: Any) -> None:
+        super().__init__(model, admin_site)
+        own = organization_buttons
+        buttons = [*found_buttons(), own.change_plan, own.suspend, own.reactivate, own.delete_for_good]
+        for one in buttons:
+            setattr(self, one.__name__, MethodType(one, self))
+        self.actions_detail = tuple(one.__name__ for one in buttons)
+        self._tabs = [
+            organization_page.MEMBERS,
+            organization_page.PROJECTS,
+            *found_tabs(),
+            organization_page.AUDIT,
+        ]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Organization]:
+        """Return organizations with the address of their first owner."""
+        owners = Membership.objects.filter(organization=OuterRef("pk"), role=Role.OWNER).order_by("id")
+        rows: QuerySet[Organization] = super().get_queryset(request)
+        return rows.annotate(owner_email=Subquery(owners.values("user__email")[:1]))
+
+    @admin.display(description="Owner", empty_value="-")
+    def owner(self, row: Any) -> str | None:
+        """Return the address of the first owner."""
+        return str(row.owner_email) if row.owner_email else None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: an organization begins with its owner and a project, when somebody signs up."""
+        return False
+
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        """Hold amounts to what the API takes."""
+        if db_field.name in _LEAST:
+            kwargs["min_value"] = _LEAST[db_field.name]
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+    def change_row(self, row: Organization, changes: Mapping[str, Any]) -> None:
+        """Set columns."""
+        actions.change_organization(organization=row, changes=changes)
+
+    def get_urls(self) -> list[URLPattern]:
+        """Add a page for each tab with rows."""
+        pages = [
+            path(f"<path:object_id>/{tab.name}/", self._page_of(tab), name=f"organizations_organization_{tab.name}")
+            for tab in self._tabs
+            if tab.rows
+        ]
+        return [*pages, *super().get_urls()]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Show what the header tells beside the form."""
+        row = self.get_object(request, unquote(object_id))
+        header = {} if row is None else self._header(request, row, "")
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), **header})
+
+    def _page_of(self, tab: Tab) -> Any:
+        def page(request: HttpRequest, object_id: str) -> HttpResponse:
+            row = self.get_object(request, unquote(object_id))
+            if row is None:
+                raise Http404
+            if not (self.has_view_or_change_permission(request, row) and request.user.has_perm(tab.permission)):
+                raise PermissionDenied
+            return self._show(request, row, tab)
+
+        return self.admin_site.admin_view(page)
+
+    def _show(self, request: HttpRequest, row: Organization, tab: Tab) -> HttpResponse:
+        buttons = cast(Any, self)._get_actions_navigation(
+            list(self.actions_detail), self.get_actions_detail(request, str(row.pk)), str(row.pk)
+        )
+        table = {
+            "caption": f"{tab.title} of {row}",
+            "headers": tab.headers,
+            "rows": tab.shown(row),
+            "empty": "There are none.",
+        }
+        context = {
+            **self.admin_site.each_context(request),
+            **self._header(request, row, tab.name),
+            "title": f"{row}: {tab.title}",
+            "opts": self.opts,
+            "original": row,
+            "media": self.media,
+            "table": table,
+            "full_list": tab.full_list(row),
+            "actions_detail": buttons,
+        }
+        return TemplateResponse(request, "admin/organizations/tab.html", context)
+
+    def _header(self, request: HttpRequest, row: Any, active: str) -> dict[str, Any]:
+        """Return what stands above every part of an organization's page."""
+        owners = Membership.objects.filter(organization=row, role=Role.OWNER).select_related("user").order_by("id")
+        first = owners.first()
+        change = reverse("admin:organizations_organization_change", args=[row.pk])
+        tabs = [{"title": "Settings", "link": change, "active": not active}]
+        for tab in self._tabs:
+            if request.user.has_perm(tab.permission):
+                link = tab.full_list(row)
+                if tab.rows:
+                    link = reverse(f"admin:organizations_organization_{tab.name}", args=[row.pk])
+                tabs.append({"title": tab.title, "link": link, "active": tab.name == active})
+        facts = (
+            ("Owner", link_to(first.user) if first else "-"),
+            ("Plan", row.get_plan_display()),
+            ("Balance (USD)", usd(row.credits)),
+            ("Status", row.get_status_display()),
+            ("Created (UTC)", moment(row.created_at)),
+        )
+        return {"facts": facts, "tabs": tabs, "is_deleted": row.status == Organization.Status.DELETED}
+
+
+@admin.register(Membership)
+class MembershipAdmin(ActingAdmin):
+    """Who is what in which organization."""
+
+    thing = "member"
+    list_display = ("user", "role", "organization_link", "created_at")
+    list_filter = ("role",)
+    list_select_related = ("user", "organization")
+    search_fields = ("user__email", "organization__name")
+    autocomplete_fields = ("user", "organization")
+    readonly_fields = ("created_at", "updated_at")
+    sortable_by = ()
+    ordering = ("-id",)
+    help_texts = {"role": "Developers use it, admins manage projects and keys too, owners billing and members as well."}
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return what is for good once it is there: who is a member of what."""
+        return (*self.readonly_fields, "user", "organization") if obj else self.readonly_fields
+
+    @admin.display(description="Organization")
+    def organization_link(self, row: Membership) -> str:
+        """Return a link to the organization."""
+        return link_to(row.organization)
+
+    def create_row(self, row: Membership, fields: Mapping[str, Any]) -> Membership:
+        """Add a member."""
+        return actions.add_member(
+            organization=fields["organization"], email=fields["user"].email, role=Role(fields["role"])
+        )
+
+    def change_row(self, row: Membership, changes: Mapping[str, Any]) -> None:
+        """Give a member another role."""
+        actions.change_member(membership=row, role=Role(changes["role"]))
+
+    def delete_row(self, row: Membership) -> None:
+        """End a membership, and the API keys that the member made there."""
+        actions.remove_member(membership=row)
+
+
+@admin.register(Project)
+class ProjectAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
+    """What API keys belong to."""
+
+    thing = "project"
+    actions_detail = ("delete_project_for_good",)
+    delete_project_for_good = organization_buttons.delete_project_for_good
+    list_display = ("name", "organization_link", "mode", "status", "caching_enabled", "created_at")
+    list_filter = ("mode", "status", "caching_enabled")
+    list_select_related = ("organization",)
+    search_fields = ("id__exact", "name", "organization__name")
+    autocomplete_fields = ("organization",)
+    sortable_by = ()
+    ordering = ("-id",)
+    readonly_fields = ("id", "created_at", "updated_at")
+    help_texts = {
+        "mode": "Whose provider credentials its requests use: the organization's own, the gateway's (paid with "
+        "credits), or its own first and then the gateway's.",
+        "caching_enabled": "Answers equal requests from the cache, at no cost.",
+        "cache_duration_seconds": "How long an answer is kept, 10 to 31,536,000 seconds.",
+        "hedging_enabled": "Asks a second provider when a stream's first token is late; both are paid.",
+        "status": "Requests against an archived project are refused. Delete with the button above.",
+    }
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """Return what is for good once it is there: whose it is."""
+        return (*self.readonly_fields, "organization") if obj else (*self.readonly_fields, "status")
+
+    @admin.display(description="Organization")
+    def organization_link(self, row: Project) -> str:
+        """Return a link to the organization."""
+        return link_to(row.organization)
+
+    def create_row(self, row: Project, fields: Mapping[str, Any]) -> Project:
+        """Create a project, within what the plan allows."""
+        given = dict(fields)
+        return actions.create_project(organization=given.pop("organization"), fields=given)
+
+    def change_row(self, row: Project, changes: Mapping[str, Any]) -> None:
+        """Set columns of a project."""
+        actions.change_project(project=row, changes=changes)
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(LongTableAdmin):
+    """Who did what to which thing of an organization."""
+
+    list_display = ("created_at", "action", "resource_id", "actor_type", "actor_email", "ip_address", "organization_id")
+    list_filter = ("actor_type", "resource_type")
+    owners = ("organization_id", "actor_id")
+
+
+@admin.register(IdempotentAnswer)
+class IdempotentAnswerAdmin(LongTableAdmin):
+    """Answers kept for requests that may be repeated, without the answers. They go by themselves after a day."""
+
+    list_display = ("created_at", "route", "status", "user_id")
+    fields = ("id", "user_id", "route", "status", "created_at")
+    owners = ("user_id",)

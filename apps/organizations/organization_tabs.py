@@ -1,0 +1,82 @@
+"""Tabs and buttons of an organization's page in the admin, which each app brings for what it keeps of organizations.
+
+An app that has some to show has a module `organization_page` with `TABS` and `BUTTONS`; they are found by looking.
+Must never know another app's tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import import_module
+from typing import Any
+
+from django.db.models import QuerySet
+from django.urls import reverse
+from django.utils.html import format_html
+
+from apps.organizations.app_hooks import find_hook_modules
+from apps.organizations.models import Organization
+
+# Rows that a tab shows; the list that it links to has the others.
+SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """Rows of an organization, newest first; `permission` is Django's, such as `keys.view_apikey`.
+
+    `full_list` is the address of the list that has all of them. A tab without `rows` is a link to that list.
+    """
+
+    name: str
+    title: str
+    permission: str
+    full_list: Callable[[Organization], str]
+    headers: Sequence[str] = ()
+    rows: Callable[[Organization], QuerySet[Any]] | None = None
+    cells: Callable[[Any], Sequence[Any]] = tuple
+
+    def shown(self, organization: Organization) -> list[Sequence[Any]]:
+        """Return the newest rows, as cells under the headers."""
+        return [self.cells(one) for one in self.rows(organization)[:SHOWN]] if self.rows else []
+
+
+def found_tabs() -> list[Tab]:
+    """Return the tabs of all apps."""
+    return [tab for module in _modules() for tab in getattr(module, "TABS", ())]
+
+
+def found_buttons() -> list[Callable[..., Any]]:
+    """Return the buttons of all apps (`admin_buttons.button`)."""
+    return [one for module in _modules() for one in getattr(module, "BUTTONS", ())]
+
+
+def list_of(table: str, **filters: Any) -> str:
+    """Return the address of a list of the admin (`billing_transaction`), filtered."""
+    query = "&".join(f"{name}={value}" for name, value in filters.items())
+    return f"{reverse(f'admin:{table}_changelist')}?{query}"
+
+
+def link_to(row: Any, text: object = None) -> str:
+    """Return a link to a row's page, with its name or the `text`."""
+    table = f"admin:{row._meta.app_label}_{row._meta.model_name}_change"
+    label = str(row if text is None else text) or str(row.pk)
+    return format_html('<a href="{}" class="text-link">{}</a>', reverse(table, args=[row.pk]), label)
+
+
+def link_by_id(table: str, identifier: object) -> str:
+    """Return a link to a row's page (`organizations_organization`) where only its id is known."""
+    return format_html(
+        '<a href="{}" class="text-link">{}</a>', reverse(f"admin:{table}_change", args=[identifier]), identifier
+    )
+
+
+def moment(at: datetime | None) -> str:
+    """Return a moment as lists show it, in UTC."""
+    return "-" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
+
+
+def _modules() -> list[Any]:
+    return [import_module(name) for name in find_hook_modules("organization_page", __name__)]

@@ -1,0 +1,148 @@
+"""Navigation of the operators' pages by task, and what else the admin's theme (`UNFOLD`) is told.
+
+Knows which table belongs to which task, and its plain name. Must never know what a page shows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from django.http import HttpRequest
+from django.templatetags.static import static
+from django.urls import NoReverseMatch, reverse, reverse_lazy
+
+_ACCOUNT = {"Change password": "admin:password_change", "Sign-in methods": "admin:organizations_twofactor_mine"}
+
+UNFOLD: Final[dict[str, Any]] = {
+    "SITE_TITLE": "Model gateway",
+    "SITE_HEADER": "Model gateway",
+    "DASHBOARD_CALLBACK": "gateway_project.admin_site.dashboard.dashboard",
+    "STYLES": [lambda request: static("admin_site/admin_site.css")],
+    "SCRIPTS": [lambda request: static("admin_site/admin_site.js")],
+    "ACCOUNT": {"navigation": [{"title": title, "link": reverse_lazy(page)} for title, page in _ACCOUNT.items()]},
+    "SIDEBAR": {"show_search": True, "navigation": "gateway_project.admin_site.navigation.groups"},
+}
+# By task: the tables, and the icon of each (Material Symbols).
+GROUPS: Final[dict[str, dict[str, str]]] = {
+    "Monitor": {
+        "logs.requestlog": "receipt_long",
+        "logs.activityday": "calendar_month",
+        "guardrails.violation": "shield_question",
+        "batches.batch": "stacks",
+        "responses.backgroundrun": "hourglass_top",
+    },
+    "Customers": {
+        "organizations.organization": "domain",
+        "organizations.user": "person",
+        "organizations.membership": "group",
+        "organizations.invitation": "mail",
+        "organizations.project": "folder",
+        "keys.apikey": "key",
+        "keys.iamrule": "rule",
+        "keys.providerkey": "vpn_key",
+        "guardrails.guardrailconfig": "shield",
+        "guardrails.customrule": "policy",
+        "organizations.auditentry": "history",
+    },
+    "Money": {
+        "billing.transaction": "payments",
+        "billing.ledgerentry": "account_balance",
+        "billing.billingaccount": "account_balance_wallet",
+        "billing.paymentmethod": "credit_card",
+        "billing.discount": "percent",
+        "billing.processorevent": "webhook",
+        "gateway.reconciliation": "balance",
+        "gateway.difference": "difference",
+    },
+    "Catalogue": {
+        "catalog.provider": "cloud",
+        "catalog.model": "neurology",
+        "catalog.modelprovider": "sell",
+    },
+    "System": {
+        "auth.group": "badge",
+        "knox.authtoken": "devices",
+        "organizations.passkey": "fingerprint",
+        "organizations.twofactor": "phonelink_lock",
+        "logs.logretention": "auto_delete",
+        "responses.storedresponse": "chat",
+        "responses.conversation": "forum",
+        "responses.conversationitem": "chat_bubble",
+        "batches.storedfile": "draft",
+        "batches.filechunk": "data_array",
+        "batches.batchline": "list",
+        "batches.nativejob": "cloud_queue",
+        "billing.ledgerepoch": "event_repeat",
+        "logs.activitydelta": "pending",
+        "organizations.idempotentanswer": "repeat",
+    },
+}
+# What people call the tables whose own names say little, one and many.
+PLAIN_NAMES: Final[dict[str, tuple[str, str]]] = {
+    "batches.filechunk": ("part of a file", "parts of files"),
+    "batches.nativejob": ("batch at a provider", "batches at providers"),
+    "billing.ledgerepoch": ("restart of the ledger's copies", "restarts of the ledger's copies"),
+    "billing.processorevent": ("message of the payment processor", "messages of the payment processor"),
+    "catalog.modelprovider": ("offer and price", "offers and prices"),
+    "gateway.reconciliation": ("nightly reconciliation", "nightly reconciliations"),
+    "gateway.difference": ("difference found by reconciliation", "differences found by reconciliation"),
+    "guardrails.guardrailconfig": ("guardrail setting", "guardrail settings"),
+    "guardrails.customrule": ("guardrail rule of a customer", "guardrail rules of customers"),
+    "guardrails.violation": ("guardrail finding", "guardrail findings"),
+    "keys.apikey": ("API key", "API keys"),
+    "keys.iamrule": ("access rule", "access rules"),
+    "knox.authtoken": ("session", "sessions"),
+    "logs.activityday": ("activity by day", "activity by day"),
+    "logs.activitydelta": ("activity not yet added up", "activity not yet added up"),
+    "logs.requestlog": ("request", "request log"),
+    "organizations.auditentry": ("audit log entry", "audit log"),
+    "organizations.idempotentanswer": ("kept answer", "answers kept for repeated requests"),
+    "organizations.twofactor": ("authenticator app", "authenticator apps"),
+    "auth.group": ("group of operators", "groups of operators"),
+}
+
+
+def groups(request: HttpRequest) -> list[dict[str, Any]]:
+    """Return the sidebar: each group of tables that this operator may see, and under System what no group names."""
+    from django.apps import apps  # Not there yet when the settings are read.
+    from django.contrib import admin
+
+    registered = {model._meta.label_lower: model for model in admin.site._registry}
+    placed = {label for tables in GROUPS.values() for label in tables}
+    tables = {title: dict(group) for title, group in GROUPS.items()}
+    tables["System"] |= dict.fromkeys(sorted(registered.keys() - placed), "table_rows")
+    sidebar = []
+    for title, group in tables.items():
+        items = [_dashboard()] if title == "Monitor" else []
+        for label, icon in group.items():
+            if label in registered and admin.site._registry[registered[label]].has_view_permission(request):
+                meta = apps.get_model(label)._meta
+                items.append(
+                    {"title": _capitalized(str(meta.verbose_name_plural)), "icon": icon, "link": _list_of(label)}
+                )
+        sidebar.append({"title": title, "separator": True, "items": items})
+    return sidebar
+
+
+def name_tables() -> None:
+    """Give tables their plain names wherever the admin shows them; the migrations know nothing of it."""
+    from django.apps import apps  # As above.
+
+    for label, (one, many) in PLAIN_NAMES.items():
+        meta = apps.get_model(label)._meta
+        meta.verbose_name, meta.verbose_name_plural = one, many
+
+
+def _dashboard() -> dict[str, Any]:
+    return {"title": "Dashboard", "icon": "monitoring", "link": reverse("admin:index")}
+
+
+def _list_of(label: str) -> str:
+    try:
+        return reverse(f"admin:{label.replace('.', '_')}_changelist")
+    except NoReverseMatch:
+        return ""
+
+
+def _capitalized(words: str) -> str:
+    return words[:1].upper() + words[1:]

@@ -1,0 +1,182 @@
+"""System panels of the dashboard: stores, outbox, scheduled tasks, reconciliation, providers, low balances.
+
+Knows whom to ask, each within bounded time. Must never fail a page: a store that is away is what is shown.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import TypeVar
+
+import structlog
+from django.db import DatabaseError, connection, transaction
+from django.urls import reverse
+from django.utils import timezone
+from redis.exceptions import RedisError
+
+from apps.catalog import catalog_cache
+from apps.gateway.models import Reconciliation
+from apps.gateway.routing.circuit_breaker import WINDOW_SECONDS, CircuitBreakers
+from apps.gateway.routing.provider_stats import ProviderStats
+from apps.gateway.settlement import outbox
+from apps.kernel import number_formats as as_text
+from apps.kernel.ids import find_id
+from apps.logs.traffic_report import Traffic, TrafficReport, spent_lately
+from apps.organizations.models import Organization
+from gateway_project import health, task_metrics
+from gateway_project.admin_site.traffic_panels import Cell, Table
+
+log = structlog.get_logger(__name__)
+Found = TypeVar("Found")
+
+# Milliseconds that the database may take for one panel.
+_STATEMENT_LIMIT = 2_000
+# A balance is low that lasts for less than so many days of what was spent in the last one.
+_LOW_DAYS, _MOST_LOW = 3, 10
+# Seconds after which a waiting record is late, and hours after which reconciliation is.
+_LATE_RECORD, _LATE_RECONCILIATION = 30.0, 26
+_NAMES = {"redis": "Valkey", "database": "PostgreSQL", "records": "Records", "disk": "Disk"}
+_AWAY = "Not reachable"
+
+
+def ask(panel: Callable[[], Found]) -> Found | None:
+    """Return what a panel has to show; None where a store does not answer, or takes too long."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
+            return panel()
+    except (DatabaseError, RedisError, OSError) as error:
+        log.warning("dashboard.panel_failed", panel=getattr(panel, "__name__", ""), error=type(error).__name__)
+        return None
+
+
+def stores() -> Table:
+    """Return whether each store answers, and how many records wait for settlement."""
+    rows = []
+    for name, found in health.check_stores().items():
+        told = str(found.get("error") or found.get("warning") or "Reachable")
+        rows.append([Cell(_NAMES.get(name, name)), Cell(told, tone="good" if told == "Reachable" else "bad")])
+    return Table("Stores", ["Store", "State"], [*rows, *_outbox(), *_reconciliation()], words=True)
+
+
+def _outbox() -> list[list[Cell]]:
+    try:
+        depth, age = outbox.depth()
+    except RedisError:
+        return [[Cell("Outbox"), Cell(_AWAY, tone="bad")]]
+    waiting = f"{as_text.count(depth)} waiting, the oldest for {as_text.seconds(age)}" if depth else "Empty"
+    return [[Cell("Outbox"), Cell(waiting, tone="bad" if age > _LATE_RECORD else "good")]]
+
+
+def _reconciliation() -> list[list[Cell]]:
+    last = Reconciliation.objects.filter(finished_at__isnull=False).order_by("-finished_at").first()
+    link = reverse("admin:gateway_reconciliation_changelist")
+    if last is None or last.finished_at is None:
+        return [[Cell("Reconciliation", link), Cell("Has not run yet; it does every night at 04:10 UTC")]]
+    age = (timezone.now() - last.finished_at).total_seconds()
+    found = f"{as_text.count(last.found)} differences" if last.found else "no difference"
+    late = age > _LATE_RECONCILIATION * 3600
+    told = f"{found} in {as_text.count(last.compared)} requests, {as_text.seconds(age)} ago"
+    return [[Cell("Reconciliation", link), Cell(told, tone="bad" if last.found or late else "good")]]
+
+
+def tasks() -> Table:
+    """Return how long ago each scheduled task succeeded, the late ones first."""
+    rows = []
+    for one in sorted(task_metrics.read_states(), key=lambda state: not state.late):
+        ago = f"{as_text.seconds(one.age)} ago" if one.succeeded else f"not yet, for {as_text.seconds(one.age)}"
+        words = one.name.partition(".")[2].replace("_", " ").capitalize()
+        rows.append(
+            [
+                Cell(words),
+                Cell(ago, tone="bad" if one.late else ""),
+                Cell(as_text.count(one.runs)),
+                Cell(as_text.count(one.failures), tone="bad" if one.failures else ""),
+            ]
+        )
+    empty = "No task has been scheduled yet. Start the worker and the scheduler (`Procfile`: worker, beat)."
+    return Table("Scheduled tasks", ["Task", "Last success", "Runs", "Failures"], rows, empty)
+
+
+def provider_board(report: TrafficReport | None) -> list[dict[str, object]]:
+    """Return each provider that was asked lately, or in the window: its last minutes, open circuits, bars of uptime.
+
+    Raises RedisError.
+    """
+    breakers = CircuitBreakers()
+    breakers.sync()
+    known: dict[str, list[tuple[str, ProviderStats]]] = defaultdict(list)
+    for mapping in breakers.mappings():
+        provider, _, model = mapping.partition("/")
+        known[provider].append((model, breakers.stats(mapping)))
+    bars = report.providers if report is not None else {}
+    names = {identifier: one.name for identifier, one in catalog_cache.current().providers.items()}
+    board = []
+    for provider in sorted(known.keys() | bars.keys()):
+        stats = known.get(provider, [])
+        asked = sum(one.requests for _, one in stats)
+        succeeded = sum(one.requests * one.uptime / 100 for _, one in stats)
+        latencies = [one.p95_latency for _, one in stats if one.p95_latency is not None]
+        open_circuits = [model for model, one in stats if one.open]
+        board.append(
+            {
+                "id": provider,
+                "name": names.get(provider, provider),
+                "asked": as_text.count(asked),
+                "uptime": as_text.share(succeeded, asked),
+                "down": asked > 0 and succeeded < 0.95 * asked,
+                "latency": as_text.milliseconds(max(latencies, default=None)),
+                "open": ", ".join(open_circuits),
+                "tracker": _tracker(report, bars.get(provider, {})),
+            }
+        )
+    return board
+
+
+BOARD_MINUTES = WINDOW_SECONDS // 60
+
+
+def _tracker(report: TrafficReport | None, bars: dict[datetime, Traffic]) -> list[dict[str, str]]:
+    if report is None:
+        return []
+    cells = []
+    for moment, _ in report.bars:
+        one = bars.get(moment, Traffic())
+        failed = one.errors / one.requests if one.requests else 0.0
+        tone = "none" if not one.requests else "good" if failed < 0.01 else "fair" if failed < 0.05 else "bad"
+        told = (
+            f"{as_text.count(one.requests)} requests, {as_text.count(one.errors)} failed"
+            if one.requests
+            else "no requests"
+        )
+        cells.append({"tone": tone, "title": f"{as_text.moment(moment)} UTC: {told}"})
+    return cells
+
+
+def low_balances() -> Table:
+    """Return the organizations whose credits end soonest, at the pace of the last day."""
+    spent = spent_lately(timezone.now() - timedelta(days=1))
+    ids = [identifier for name in spent if (identifier := find_id(name)) is not None]
+    lasting: list[tuple[Decimal, Organization, Decimal]] = []
+    for one in Organization.objects.filter(pk__in=ids, status=Organization.Status.ACTIVE):
+        pace = spent[str(one.pk)]
+        if one.credits < _LOW_DAYS * pace:
+            lasting.append((max(one.credits, Decimal(0)) / pace, one, pace))
+    rows = [
+        [
+            Cell(one.name, reverse("admin:organizations_organization_change", args=[one.pk])),
+            Cell(as_text.usd(one.credits), tone="bad" if one.credits <= 0 else ""),
+            Cell(as_text.usd(pace)),
+            Cell(as_text.seconds(float(days) * 86_400) if days else "used up", tone="bad" if days < 1 else ""),
+        ]
+        for days, one, pace in sorted(lasting, key=lambda entry: entry[0])[:_MOST_LOW]
+    ]
+    return Table(
+        "Low balances",
+        ["Organization", "Credits", "Spent in 24 h", "Lasts for"],
+        rows,
+        f"Every organization that spends has credits for {_LOW_DAYS} days or more.",
+    )

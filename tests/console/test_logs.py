@@ -1,0 +1,136 @@
+"""Request logs in the console: what is listed, shown whole and exported, to whom, and as text alone."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from apps.organizations.models import RetentionLevel
+from tests.logs.entries import ago, entry, id_at, write
+from tests.support.cast import World, make_key
+from tests.support.console_client import Visitor, page, words
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def key(world: World) -> Any:
+    return make_key(world.olivia, world.project, "crawler").key
+
+
+def test_the_list_has_what_the_filters_leave(world: World, key: Any) -> None:
+    write(
+        entry(key, used_model="gpt-5", source="web", custom_headers={"team": "red"}),
+        entry(
+            key,
+            id=id_at(ago(minutes=1)),
+            used_model="claude-haiku",
+            used_provider="anthropic",
+            has_error=True,
+            unified_finish_reason="upstream_error",
+            status_code=502,
+        ),
+    )
+    visitor = Visitor(world.dana)
+
+    whole = words(visitor.open(page(world.acme, "logs")))
+    assert "502 Provider failed claude-haiku anthropic" in whole
+    assert "Completed gpt-5" in whole
+    for query, models in [
+        ({"model": "gpt-5"}, {"gpt-5"}),
+        ({"unifiedFinishReason": "upstream_error"}, {"claude-haiku"}),
+        ({"provider": "anthropic", "source": ""}, {"claude-haiku"}),
+        ({"customHeaderKey": "team", "customHeaderValue": "red"}, {"gpt-5"}),
+        ({"apiKeyId": str(key.id), "limit": "1"}, {"gpt-5"}),
+        ({"endDate": "2020-01-01"}, set()),
+    ]:
+        rows = visitor.open(page(world.acme, "logs"), **query).context["rows"]
+        assert {row["used_model"] for row in rows} == models, query
+
+
+def test_pages_follow_each_other_with_the_filters_kept(world: World, key: Any) -> None:
+    write(*(entry(key, id=id_at(ago(minutes=age)), used_model="gpt-5") for age in range(3)))
+    visitor = Visitor(world.dana)
+
+    first = visitor.open(page(world.acme, "logs"), model="gpt-5", limit="2")
+    second = visitor.client.get(f"{page(world.acme, 'logs')}?{first.context['following']}")
+
+    assert "model=gpt-5" in first.context["following"]
+    assert [len(one.context["rows"]) for one in (first, second)] == [2, 1]
+    seen = [row["id"] for one in (first, second) for row in one.context["rows"]]
+    assert len(set(seen)) == 3
+    assert second.context["following"] is None
+
+
+@pytest.mark.parametrize(("name", "value"), [("startDate", "soon"), ("apiKeyId", "elsewhere"), ("cursor", "x")])
+def test_a_filter_that_makes_no_sense_is_told(world: World, name: str, value: str) -> None:
+    theirs = str(make_key(world.sam, world.elsewhere_project).key.id)
+    answer = Visitor(world.dana).open(page(world.acme, "logs"), **{name: theirs if value == "elsewhere" else value})
+    assert answer.status_code == 400
+    assert answer.context["rows"] == []
+    assert answer.context["form"].errors or answer.context["form"].problem
+
+
+def test_one_request_is_shown_whole_and_nothing_in_it_is_markup(world: World, key: Any) -> None:
+    one = entry(
+        key,
+        requested_model=HOSTILE,
+        used_model=HOSTILE,
+        messages=[{"role": HOSTILE, "content": [{"type": "text", "text": HOSTILE}, {"type": HOSTILE}]}],
+        content=HOSTILE,
+        custom_headers={HOSTILE: HOSTILE},
+        source=HOSTILE,
+        retention_level=RetentionLevel.RETAIN,
+        routing_metadata={
+            "selectedProvider": "openai",
+            "selectionReason": "weighted-score",
+            "providerScores": [{"providerId": "openai", "score": 0.91, "price": 1.25, "uptime": 99.5}],
+            "routing": [
+                {"provider": "azure", "model": "m", "status_code": 503, "error_type": "overloaded", "succeeded": False},
+                {"provider": "openai", "model": "m", "status_code": 200, "error_type": "none", "succeeded": True},
+            ],
+        },
+    )
+    write(one)
+    visitor = Visitor(world.dana)
+
+    shown = visitor.open(page(world.acme, f"logs/{one.id}"))
+    assert shown.status_code == 200
+    assert HOSTILE not in shown.content.decode()
+    assert HOSTILE not in visitor.open(page(world.acme, "logs")).content.decode()
+    text = words(shown)
+    assert "azure m 503 overloaded openai m answered 200" in text
+    assert "openai was asked first: the best score." in text
+    assert "answer <script>alert(1)</script>" in text
+    assert "crawler" in text
+
+
+def test_what_is_not_kept_is_said_to_be_so(world: World, key: Any) -> None:
+    one = entry(key, used_model="gpt-5")
+    write(one)
+    text = words(Visitor(world.dana).open(page(world.acme, f"logs/{one.id}")))
+    assert "What was said is not kept." in text
+    assert "Nothing is kept of the attempts." in text
+
+
+def test_the_export_is_the_apis_with_the_filters_of_the_page(world: World, key: Any) -> None:
+    write(entry(key, used_model="gpt-5"), entry(key, used_model="other"))
+    answer = Visitor(world.dana).open(page(world.acme, "logs/export"), format="jsonl", model="gpt-5")
+    lines = b"".join(answer.streaming_content).decode().splitlines()
+    assert [json.loads(line)["usedModel"] for line in lines] == ["gpt-5"]
+    assert answer["Content-Disposition"] == 'attachment; filename="logs.jsonl"'
+
+
+@pytest.mark.parametrize("path", ["logs", "logs/export", "logs/{}"])
+def test_strangers_see_nothing(world: World, key: Any, path: str) -> None:
+    one = entry(key)
+    write(one)
+    answer = Visitor(world.sam).open(page(world.acme, path.format(one.id)))
+    assert answer.status_code == 403
+    # Nor is another organization's request found under one's own.
+    assert Visitor(world.sam).open(page(world.elsewhere, f"logs/{one.id}")).status_code == 404
+    nobody = Visitor().open(page(world.acme, "logs"))
+    assert nobody["Location"] == f"/app/sign-in?next={quote(page(world.acme, 'logs'), safe='')}"

@@ -1,0 +1,101 @@
+"""Provider keys in the console: asked about before they are kept, masked ever after, and only for who may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apps.keys.models import ProviderKey
+from apps.organizations.models import Plan
+from tests.support.cast import World
+from tests.support.console_client import Visitor, page, words
+from tests.support.provider_keys import TOKEN, provider, with_catalog
+
+__all__ = ["provider", "with_catalog"]
+PATH = "provider-keys"
+
+
+@pytest.fixture
+def fields(world: World, provider: Any, with_catalog: None) -> dict[str, Any]:
+    """A form for a key of a provider that answers; Acme's plan allows it."""
+    world.acme.plan = Plan.PRO
+    world.acme.save()
+    return {
+        "provider": "custom",
+        "providerName": "our-own",
+        "baseUrl": f"http://127.0.0.1:{provider.server_port}/v1",
+        "token": TOKEN,
+        "test": ["false", "true"],
+    }
+
+
+def test_a_key_is_tested_then_kept_once_and_never_shown(world: World, fields: dict[str, Any], provider: Any) -> None:
+    adam = Visitor(world.adam)
+    for _ in range(2):
+        answer = adam.send(page(world.acme, PATH), fields, once="one-click")
+        assert (answer.status_code, answer["Location"]) == (303, page(world.acme, PATH))
+    key = ProviderKey.objects.get()
+    assert (key.organization, key.provider, key.provider_name, key.last_four) == (
+        world.acme,
+        "custom",
+        "our-own",
+        "acme",
+    )
+    assert provider.asked[0] == ("/v1/models", f"Bearer {TOKEN}")
+    shown = adam.open(page(world.acme, PATH))
+    assert "custom:our-own ...acme" in words(shown)
+    assert TOKEN not in shown.content.decode()
+
+
+def test_a_refused_credential_is_told_and_not_shown_again(world: World, fields: dict[str, Any], provider: Any) -> None:
+    provider.answer = (401, b'{"error": "<script>no such key</script>"}')
+    answer = Visitor(world.adam).send(page(world.acme, PATH), fields)
+    assert answer.status_code == 400
+    assert "the provider answered 401: <script>no such key</script>" in words(answer)
+    content = answer.content.decode()
+    assert ("<script>no" in content, TOKEN in content, ProviderKey.objects.count()) == (False, False, 0)
+    assert 'value="our-own"' in content
+
+
+def test_an_untested_key_is_asked_about_by_nobody(world: World, fields: dict[str, Any], provider: Any) -> None:
+    Visitor(world.adam).send(page(world.acme, PATH), {**fields, "test": "false"})
+    assert (provider.asked, ProviderKey.objects.count()) == ([], 1)
+
+
+def test_a_key_is_switched_and_removed(world: World, fields: dict[str, Any]) -> None:
+    adam = Visitor(world.adam)
+    adam.send(page(world.acme, PATH), fields)
+    key = ProviderKey.objects.get()
+    adam.send(page(world.acme, f"{PATH}/{key.id}/switch"), {"status": "inactive"})
+    key.refresh_from_db()
+    assert key.status == "inactive"
+    assert adam.send(page(world.acme, f"{PATH}/{key.id}/switch"), {"status": "deleted"}).status_code == 400
+    adam.send(page(world.acme, f"{PATH}/{key.id}/remove"))
+    key.refresh_from_db()
+    assert (key.status, bytes(key.encrypted_token)) == ("deleted", b"")
+
+
+def test_a_plan_without_provider_keys_is_told_which_has_them(world: World, fields: dict[str, Any]) -> None:
+    world.acme.plan = Plan.FREE
+    world.acme.save()
+    adam = Visitor(world.adam)
+    assert "Provider keys need the pro or the enterprise plan." in words(adam.open(page(world.acme, PATH)))
+    assert adam.send(page(world.acme, PATH), fields).status_code == 400
+    assert ProviderKey.objects.count() == 0
+
+
+def test_who_may_not_changes_nothing(world: World, fields: dict[str, Any], provider: Any) -> None:
+    Visitor(world.adam).send(page(world.acme, PATH), fields)
+    key, asked = ProviderKey.objects.get(), len(provider.asked)
+    for user in (world.dana, world.sam):
+        visitor = Visitor(user)
+        assert visitor.open(page(world.acme, PATH)).status_code == 403
+        for path in (PATH, f"{PATH}/{key.id}/switch", f"{PATH}/{key.id}/remove"):
+            assert visitor.send(page(world.acme, path), {**fields, "status": "inactive"}).status_code == 403
+    # Another organization's key is nobody's on a page of one's own.
+    assert Visitor(world.sam).send(page(world.elsewhere, f"{PATH}/{key.id}/remove")).status_code == 403
+    world.elsewhere.memberships.create(user=world.adam, role="admin")
+    assert Visitor(world.adam).send(page(world.elsewhere, f"{PATH}/{key.id}/remove")).status_code == 404
+    key.refresh_from_db()
+    assert (key.status, ProviderKey.objects.count(), len(provider.asked)) == ("active", 1, asked)
