@@ -85,16 +85,7 @@ def read_form(
     Raises InvalidFields.
     """
     body = {name: value for name, value in body_of(request.POST, shape).items() if name not in leave_out} | given
-    return _read(shape, body, about)
-
-
-def _read(
-    shape: type[serializers.BaseSerializer[Any]], said: Mapping[str, Any], about: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    serializer: Any = shape(data=said, context=dict(about or {}))
-    if not serializer.is_valid():
-        raise find_error(ValidationError(serializer.errors)) or InvalidRequest("This form is not valid")
-    return dict(serializer.validated_data)
+    return _read(shape, body, "This form is not valid", about)
 
 
 def require_typed(request: HttpRequest, name: str, expected: str) -> None:
@@ -109,7 +100,7 @@ def read_query(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]
     """
     empty: Any = shape()
     said = {name: request.GET[name] for name in empty.fields if request.GET.get(name, "").strip()}
-    return _read(shape, {**said, **given})
+    return _read(shape, {**said, **given}, "This address is not valid")
 
 
 def body_of(posted: QueryDict, shape: Any, prefix: str = "") -> dict[str, Any]:
@@ -154,6 +145,13 @@ def once_key(request: HttpRequest, user: User) -> str:
     """
     claim = _claim_of(request, user)
     return sha256("\n".join((str(claim.user_id), claim.route, claim.key)).encode()).hexdigest()
+
+
+def _read(shape: Any, said: Mapping[str, Any], problem: str, about: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    serializer: Any = shape(data=said, context=dict(about or {}))
+    if not serializer.is_valid():
+        raise find_error(ValidationError(serializer.errors)) or InvalidRequest(problem)
+    return dict(serializer.validated_data)
 
 
 def _claim_of(request: HttpRequest, user: User) -> idempotency.Claim:

@@ -113,21 +113,7 @@ def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
 
 
 @transaction.atomic
-def renew_secret(*, key: ApiKey) -> CreatedKey:
-    """Give a key another secret; the one before is unknown from now on. Limits, usage, rules and log stay the key's.
-
-    Raises NotFound when it was deleted meanwhile.
-    """
-    row = _locked(key)
-    token, before = new_token(), row.masked_token
-    row.digest, row.prefix, row.last_four = digest_of(token), prefix(), token[-4:]
-    _record("api_key.renew_secret", row, {"description": row.description, "from": before, "to": row.masked_token})
-    row.save(update_fields=["digest", "prefix", "last_four", "updated_at"])
-    return CreatedKey(row, token)
-
-
-@transaction.atomic
-def rotate_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKey:
+def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKey:
     """Create a key in the place of another, with its project, limits and rules; the other ends after `overlap`.
 
     Of a usage limit the new key has what the other has left. Raises as `create_api_key` does, NotFound for a key that
@@ -154,8 +140,22 @@ def rotate_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKey
     )
     for rule in row.iam_rules.order_by("created_at", "id"):
         create_rule(key=created.key, rule_type=rule.rule_type, rule_value=rule.rule_value, status=rule.status)
-    _record("api_key.rotate", row, {"newApiKeyId": created.key.id, "maskedToken": created.key.masked_token})
+    _record("api_key.replace", row, {"newApiKeyId": created.key.id, "maskedToken": created.key.masked_token})
     return created
+
+
+@transaction.atomic
+def rotate_api_key(*, key: ApiKey) -> CreatedKey:
+    """Give a key another secret; the one before is unknown from now on. Limits, usage, rules and log stay the key's.
+
+    Raises NotFound when it was deleted meanwhile.
+    """
+    row = _locked(key)
+    token, before = new_token(), row.masked_token
+    row.digest, row.prefix, row.last_four = digest_of(token), prefix(), token[-4:]
+    _record("api_key.rotate", row, {"description": row.description, "from": before, "to": row.masked_token})
+    row.save(update_fields=["digest", "prefix", "last_four", "updated_at"])
+    return CreatedKey(row, token)
 
 
 @transaction.atomic

@@ -77,7 +77,7 @@ def _is_living(row: ApiKey | ProviderKey) -> bool:
 )
 def rotate(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
     """Give a key another secret, and show it once."""
-    created = actions.renew_secret(key=key)
+    created = actions.rotate_api_key(key=key)
     return Done(f"{key.description} has another secret now.", secret=created.token)
 
 

@@ -89,7 +89,7 @@ class RotateApiKey(MemberEndpoint):
         """Create a key with the same limits and rules in the place of an API key, which ends now or in some hours."""
         key = access_key(self.user, key_id)
         overlap = timedelta(hours=self.read(RotationShape)["overlap_hours"])
-        created = actions.rotate_api_key(key=key, user=self.user, overlap=overlap)
+        created = actions.replace_api_key(key=key, user=self.user, overlap=overlap)
         return Response({"message": "API key rotated", "apiKey": shape_of_new(created)})
 
 

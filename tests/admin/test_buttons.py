@@ -103,7 +103,7 @@ class TestOnce:
         answers = {"once": ask(operator, key, "rotate")}
         shown = [operator.post(address(key, "rotate"), answers).context["done"].secret for _ in range(2)]
         assert shown[0] == shown[1]
-        assert AuditEntry.objects.filter(action="api_key.renew_secret").count() == 1
+        assert AuditEntry.objects.filter(action="api_key.rotate").count() == 1
 
 
 class TestWhoMay:
@@ -210,7 +210,7 @@ class TestKeys:
         assert Caller(made.token).get("/logs").status_code == 401
         assert Caller(secret).get("/logs").status_code == 200
         entry = AuditEntry.objects.latest("id")
-        assert (entry.action, secret in str(entry.details)) == ("api_key.renew_secret", False)
+        assert (entry.action, secret in str(entry.details)) == ("api_key.rotate", False)
 
     def test_one_is_revoked(self, operator: Client, world: World) -> None:
         made = make_key(world.olivia, world.project)

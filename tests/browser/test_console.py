@@ -29,13 +29,16 @@ pytestmark = [
     pytest.mark.stack,
 ]
 PICTURES = os.environ.get("CONSOLE_PICTURES")
+_WHOLE = ("overview", "key")
 # The organization's pages beside those of the walk.
 PAGES = ("", "keys/new", "projects", "projects/new", "audit", "settings", "settings/delete")
 
 
 def shown(browser: Browser, name: str) -> None:
     """Let axe look at the page, and keep pictures of it where somebody wants to."""
-    for seen, complaints in violations(browser).items():
+    # Each width and each colour scheme once; all four where there is most to see.
+    looks = LOOKS if name in _WHOLE else (("light", WIDE), ("dark", NARROW))
+    for seen, complaints in violations(browser, looks).items():
         browser.problems += [f"{name}, {seen}: {one}" for one in complaints]
     for scheme, size in LOOKS if PICTURES else ():
         look(browser, scheme, size)

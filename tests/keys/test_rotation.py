@@ -39,7 +39,7 @@ def test_the_new_key_has_limits_rules_and_what_is_left(world: World, key: ApiKey
     key.refresh_from_db()
     assert key.status == "deleted"
     actions = AuditEntry.objects.filter(organization_id=world.acme.id, resource_id=str(key.id)).order_by("id")
-    assert [one.action for one in actions][-2:] == ["api_key.delete", "api_key.rotate"]
+    assert [one.action for one in actions][-2:] == ["api_key.delete", "api_key.replace"]
 
 
 def test_for_some_hours_both_work(world: World, key: ApiKey) -> None:

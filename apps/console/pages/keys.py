@@ -142,7 +142,7 @@ def _revoke(request: HttpRequest, key: ApiKey) -> str:
 def _rotate(request: HttpRequest, workspace: Workspace, key_id: str) -> dict[str, Any]:
     key = _key_of(workspace, key_id)
     overlap = timedelta(hours=read_form(request, RotationShape)["overlap_hours"])
-    created = actions.rotate_api_key(key=key, user=workspace.user, overlap=overlap)
+    created = actions.replace_api_key(key=key, user=workspace.user, overlap=overlap)
     return {"id": str(created.key.id), "token": created.token}
 
 

@@ -111,9 +111,11 @@ def share(value: float | None) -> str:
 @register.filter
 def chart_rows(chart: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of the table beside a chart: for each label what each series has, the last label first."""
+    if "rows" in chart:
+        return list(chart["rows"])
     write = usd_of if chart["unit"] == "USD" else number
     rows = [
-        {"label": label, "texts": [write(series["values"][index]) for series in chart["series"]]}
+        {"label": label, "values": [write(series["values"][index]) for series in chart["series"]]}
         for index, label in enumerate(chart["labels"])
     ]
     return rows[::-1]
