@@ -117,9 +117,10 @@ def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKe
     """Create a key in the place of another, with its project, limits and rules; the other ends after `overlap`.
 
     Of a usage limit the new key has what the other has left. Raises as `create_api_key` does, NotFound for a key that
-    was deleted meanwhile, InvalidRequest for one that has expired.
+    was deleted meanwhile, InvalidRequest for one that has expired and for a playground's.
     """
     row = _locked(key)
+    _require_token(row)
     now = timezone.now()
     if row.expires_at is not None and row.expires_at <= now:
         raise InvalidRequest("This key has expired; create a new one", code="api_key_expired")
@@ -148,9 +149,10 @@ def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKe
 def rotate_api_key(*, key: ApiKey) -> CreatedKey:
     """Give a key another secret; the one before is unknown from now on. Limits, usage, rules and log stay the key's.
 
-    Raises NotFound when it was deleted meanwhile.
+    Raises NotFound when it was deleted meanwhile, InvalidRequest for a playground's.
     """
     row = _locked(key)
+    _require_token(row)
     token, before = new_token(), row.masked_token
     row.digest, row.prefix, row.last_four = digest_of(token), prefix(), token[-4:]
     _record("api_key.rotate", row, {"description": row.description, "from": before, "to": row.masked_token})
@@ -216,6 +218,12 @@ def count_of_keys(project: Project) -> int:
 def _record(action: str, row: ApiKey | IamRule, details: Mapping[str, Any]) -> None:
     project = (row if isinstance(row, ApiKey) else row.api_key).project
     audit.record(action, organization_id=project.organization_id, resource=row, details=details)
+
+
+def _require_token(key: ApiKey) -> None:
+    """Raise InvalidRequest for a playground's key: it has no token, and must not come by one."""
+    if key.prefix == PLAYGROUND:
+        raise InvalidRequest("A playground's API key has no token to replace", code="api_key_without_token")
 
 
 def _locked(key: ApiKey) -> ApiKey:

@@ -22,7 +22,8 @@ _SUPPORT: Final = {
     **dict.fromkeys(("organizations.passkey", "organizations.twofactor", "billing.transaction"), ()),
     "gateway.reconciliation": (),
     "organizations.project": ("change",),
-    "keys.apikey": ("change",),
+    # A key is revoked by who may delete it.
+    "keys.apikey": ("change", "delete"),
     "keys.iamrule": ("add", "change", "delete"),
     "organizations.invitation": ("delete",),
     "knox.authtoken": ("delete",),
@@ -32,7 +33,8 @@ _FINANCE: Final = {
     **dict.fromkeys(("billing.ledgerentry", "billing.billingaccount", "billing.processorevent"), ()),
     **dict.fromkeys(("billing.paymentmethod", "gateway.reconciliation", "gateway.difference"), ()),
     **dict.fromkeys(("catalog.model", "catalog.provider", "catalog.modelprovider"), ()),
-    "billing.transaction": ("change",),
+    # To add one is to grant credits, to change one to refund it.
+    "billing.transaction": ("add", "change"),
     "billing.discount": ("add", "change", "delete"),
 }
 # Who may change these makes operators, of themselves too: the group of admins only looks at them.

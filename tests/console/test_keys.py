@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from apps.keys.actions import open_playground_key
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.secrets import digest_of
 from tests.support.cast import World, make_key, make_organization
@@ -213,3 +214,13 @@ def test_rotation_shows_a_key_with_the_same_limits_once_for_two_sendings(world: 
     assert key.status == "deleted"
     living = ApiKey.objects.get(status="active")
     assert (living.description, bytes(living.digest)) == ("Dana's", digest_of(token_in(first)))
+
+
+def test_a_playgrounds_key_is_revoked_but_never_rotated(world: World) -> None:
+    key = open_playground_key(user=world.dana, project_id=world.project.id)
+    visitor, path = Visitor(world.dana), page(world.acme, f"keys/{key.id}")
+    assert "Rotate key" not in words(visitor.open(path))
+    answer = visitor.send(path, {"action": "rotate", "overlapHours": "0"}, once="one form")
+    assert answer.status_code == 400
+    assert "A playground's API key has no token to replace" in words(answer)
+    assert ApiKey.objects.get().status == "active"

@@ -8,6 +8,8 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
+from apps.kernel.errors import InvalidRequest
+from apps.keys.actions import open_playground_key, rotate_api_key
 from apps.keys.models import ApiKey
 from apps.keys.secrets import digest_of
 from apps.organizations.models import AuditEntry
@@ -79,3 +81,14 @@ def test_at_the_plans_limit_there_is_room_for_a_key_in_the_place_of_another(worl
     key.refresh_from_db()
     assert (key.status, key.expires_at) == ("active", None)
     assert signed_in(world.dana).post(f"/keys/api/{key.id}/rotate").status_code == 200
+
+
+def test_a_playgrounds_key_comes_by_no_token(world: World) -> None:
+    key = open_playground_key(user=world.dana, project_id=world.project.id)
+    digest = bytes(key.digest)
+    answer = signed_in(world.dana).post(f"/keys/api/{key.id}/rotate")
+    assert (answer.status_code, answer.json()["message"]) == (400, "A playground's API key has no token to replace")
+    with pytest.raises(InvalidRequest, match="has no token to replace"):
+        rotate_api_key(key=key)
+    key.refresh_from_db()
+    assert (bytes(key.digest), key.status, ApiKey.objects.count()) == (digest, "active", 1)

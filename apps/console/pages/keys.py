@@ -91,6 +91,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
     context: dict[str, Any] = {
         "form": form,
         "key": key,
+        "has_token": key.prefix != actions.PLAYGROUND,
         "periods": PERIODS,
         "overlaps": OVERLAPS,
         "origins": "\n".join(key.allowed_origins),

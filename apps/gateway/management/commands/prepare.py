@@ -33,7 +33,8 @@ class Command(BaseCommand):
             self.stdout.write(f"request log: {_words_of('make_partitions')}")
             self.stdout.write(f"balances: {_resync()}")
             if settings.DEVELOPMENT:
-                self.stdout.write(_words_of("demo"))
+                _words_of("demo")
+                self.stdout.write("demo account: `manage.py demo` shows it")
             else:
                 self.stdout.write(f"static files: {_words_of('collectstatic', interactive=False)}")
 
