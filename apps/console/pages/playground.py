@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, Final
 
 from django.conf import settings
@@ -51,7 +52,7 @@ class PlaygroundRequest(ClientRequest):
         super().__init__(environ, route)
         self._workspace, self._project_id = workspace, project_id
 
-    @property
+    @cached_property
     def presented_key(self) -> str:
         """What stands for the visitor's own playground key in this process; no header is looked at.
 

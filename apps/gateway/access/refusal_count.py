@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from apps.gateway.access.policy import find_known_policy
 from apps.gateway.client.http_request import ClientRequest
-from apps.kernel.errors import ApiError, Unauthenticated, UpstreamRefused
+from apps.kernel.errors import ApiError, UpstreamRefused
 from apps.logs import refusals
 
 
@@ -22,7 +22,8 @@ def count_refusal(call: ClientRequest, error: ApiError) -> None:
         return
     try:
         policy = find_known_policy(call.presented_key)
-    except Unauthenticated:
+    except ApiError:
+        # There is no key to count it for.
         return
     if policy is not None:
         refusals.count(policy.organization_id, policy.api_key_id, error.status, error.code)
