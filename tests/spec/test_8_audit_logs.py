@@ -102,7 +102,7 @@ class TestWhatIsWrittenDown:
         deleted, changed = logs_of(signed_in(enterprise.olivia), enterprise)[:2]
         assert (changed["action"], changed["details"]) == (
             "member.update",
-            {"changes": {"role": {"from": "developer", "to": "admin"}}},
+            {"email": enterprise.dana.email, "changes": {"role": {"from": "developer", "to": "admin"}}},
         )
         assert changed["actor"] == {"type": "admin", "id": str(operator.id), "email": "op@example.com"}
         assert (changed["userAgent"], changed["requestId"]) == ("curl/8", "req-1")
