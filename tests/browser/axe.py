@@ -7,6 +7,7 @@ narrow.
 
 from __future__ import annotations
 
+import os
 from base64 import b64decode
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +17,9 @@ from tests.support.chromium import Browser
 
 _AXE = (Path(__file__).parent / "axe.min.js").read_text()
 WIDE, NARROW = (1440, 900), (375, 812)
-LOOKS = tuple((scheme, size) for scheme in ("light", "dark") for size in (WIDE, NARROW))
+ALL_LOOKS = tuple((scheme, size) for scheme in ("light", "dark") for size in (WIDE, NARROW))
+# Each colour scheme and each width once; with `AXE_LOOKS=all` in the environment, every pair of them.
+LOOKS = ALL_LOOKS if os.environ.get("AXE_LOOKS") == "all" else (("light", WIDE), ("dark", NARROW))
 # The admin's theme looks at the colour scheme but once, when a page is loaded.
 _THEME = "document.documentElement.matches('[x-data^=theme]') && document.documentElement.classList.toggle('dark', %s)"
 # Every rule that is no experiment: WCAG 2.0 to 2.2 A and AA, and best practice (landmarks, headings).

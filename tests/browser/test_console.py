@@ -18,7 +18,7 @@ from apps.keys.models import ApiKey, IamRule
 from apps.keys.secrets import digest_of
 from apps.logs.models import ActivityDelta
 from apps.organizations.models import Invitation, Organization, Plan
-from tests.browser.axe import LOOKS, NARROW, WIDE, look, screenshot, violations
+from tests.browser.axe import ALL_LOOKS, NARROW, WIDE, look, screenshot, violations
 from tests.logs.entries import entry, write
 from tests.support.cast import PASSWORD
 from tests.support.chromium import PROGRAM, Browser, chromium
@@ -29,18 +29,15 @@ pytestmark = [
     pytest.mark.stack,
 ]
 PICTURES = os.environ.get("CONSOLE_PICTURES")
-_WHOLE = ("overview", "key")
 # The organization's pages beside those of the walk.
 PAGES = ("", "keys/new", "projects", "projects/new", "audit", "settings", "settings/delete")
 
 
 def shown(browser: Browser, name: str) -> None:
     """Let axe look at the page, and keep pictures of it where somebody wants to."""
-    # Each width and each colour scheme once; all four where there is most to see.
-    looks = LOOKS if name in _WHOLE else (("light", WIDE), ("dark", NARROW))
-    for seen, complaints in violations(browser, looks).items():
+    for seen, complaints in violations(browser).items():
         browser.problems += [f"{name}, {seen}: {one}" for one in complaints]
-    for scheme, size in LOOKS if PICTURES else ():
+    for scheme, size in ALL_LOOKS if PICTURES else ():
         look(browser, scheme, size)
         width = "wide" if size == WIDE else "narrow"
         screenshot(browser, Path(str(PICTURES)) / f"{name}-{scheme}-{width}.png", full=size == NARROW)
