@@ -82,6 +82,7 @@ ROWS = [
     Row("POST", "auth/sign-out", EVERYONE),
     Row("GET", "auth/get-session", EVERYONE),
     Row("POST", "auth/send-verification-email", EVERYONE),
+    Row("POST", "auth/change-email", EVERYONE, body={"newEmail": "another@example.com", "password": PASSWORD}),
     Row("POST", "auth/two-factor", EVERYONE, body={"password": PASSWORD}),
     Row("POST", "auth/two-factor/confirm", EVERYONE, body={"code": "<code>"}),
     Row("POST", "auth/two-factor/disable", EVERYONE, body={"password": PASSWORD, "code": "<code>"}),
@@ -152,6 +153,8 @@ ROWS = [
     Row("PATCH", KEY, ADMINS, OLIVIAS, {"status": "inactive"}),
     Row("DELETE", KEY, MEMBERS, DANAS),
     Row("DELETE", KEY, ADMINS, OLIVIAS),
+    Row("POST", f"{KEY}/rotate", MEMBERS, DANAS),
+    Row("POST", f"{KEY}/rotate", ADMINS, OLIVIAS, {"overlapHours": 1}),
     Row("PATCH", "keys/api/limit/<str:key_id>", MEMBERS, DANAS, {"usageLimit": "5"}),
     Row("PATCH", "keys/api/limit/<str:key_id>", ADMINS, OLIVIAS, {"usageLimit": None}),
     Row("GET", f"{KEY}/iam", MEMBERS, DANAS),
@@ -194,7 +197,7 @@ ROWS = [
 
 # What changes nothing of an organization, and is in no audit log.
 OF_NO_ORGANIZATION = {
-    *("auth/sign-out", "auth/send-verification-email", "auth/two-factor"),
+    *("auth/sign-out", "auth/send-verification-email", "auth/two-factor", "auth/change-email"),
 }
 # What is asked by POST, and changes nothing at all.
 QUESTIONS = {
