@@ -62,14 +62,16 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a folder that start processes together: many side by side would take each other's time.
+    """Keep the tests that start processes together, by folder, those of the whole product by file: many side by side
+    would take each other's time.
 
     They wait for what other processes do, which a busy machine may put off: each has a second try.
     """
     for item in items:
         if item.get_closest_marker("stack") or "test_server" in item.nodeid or "test_embedded" in item.nodeid:
             folder = item.nodeid.split("/")[1]
-            item.add_marker(pytest.mark.xdist_group(folder if folder in {"clients", "stack"} else "processes"))
+            groups = {"clients": "clients", "stack": item.nodeid.partition("::")[0]}
+            item.add_marker(pytest.mark.xdist_group(groups.get(folder, "processes")))
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
