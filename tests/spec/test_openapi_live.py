@@ -48,9 +48,13 @@ MORE_THAN_A_SCHEMA = (
     *("createFile", "listFiles", "createBatch", "listBatches", "createMessageBatch", "listMessageBatches"),
     # A cursor of Anthropic's list is a model that is listed, of OpenAI's an item; a response that is named is stored.
     *("listModels", "listConversationItems", "compactResponse"),
+    "postChangeEmail",
+    "postConfirmEmailChange",
 )
 # They say that payments are not set up, as they are not here.
 OFF = ("postPaymentMethods", "postCardSetup", "postProSubscription", "postTopUps")
+# It ends the key that the others are asked about.
+TAKES_ITS_KEY = ("postRotateApiKey",)
 # Paths of what is stored, and of what is asked of models; all others are management.
 STORED = r"^/v1/(responses/\{|conversations)"
 MODELS = r"^/(model|v1|v1beta|v2)/(?!responses/\{|conversations|files|batches|messages/batches|key|credits|generation)"
@@ -98,8 +102,13 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
 
 
 def document_of(product: Product, folder: Path) -> Path:
-    """Return the document with the name of a model that exists, where one is asked for."""
+    """Return the document with the name of a model that exists, where one is asked for, and without its examples: they
+    have a test of their own, and make many more cases of each operation."""
     document = requests.get(f"{product.url}/openapi.json", timeout=10).json()
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for content in operation.get("requestBody", {}).get("content", {}).values():
+                content.pop("example", None)
     document["components"]["schemas"]["ModelName"] = {"const": "sandbox/echo"}
     path = folder / "openapi.json"
     path.write_text(json.dumps(document))
@@ -180,8 +189,10 @@ def doomed(product: Product) -> dict[str, str]:
     return {"path.organizationId": organization, "path.projectId": project}
 
 
+# Two and a half minutes on two cores.
+@pytest.mark.timeout(400)
 def test_management_does_what_the_document_says(product: Product, things: dict[str, str], tmp_path: Path) -> None:
-    left_out = (option for name in (*ENDS, *OFF) for option in ("--exclude-operation-id", name))
+    left_out = (option for name in (*ENDS, *OFF, *TAKES_ITS_KEY) for option in ("--exclude-operation-id", name))
     others = ["--exclude-path-regex", f"{MODELS}|{STORED}", *left_out]
     run(product, tmp_path, things, "--phases", "coverage,fuzzing", "--workers", "2", *others)
 
