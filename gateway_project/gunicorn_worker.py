@@ -22,7 +22,6 @@ from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import ClientConnection, ConnectionSettings
 from gateway_project.http.connection_table import ConnectionTable, Idle
-from gateway_project.http.reading_order import ReadingOrder
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import HeadLimits
 from gateway_project.socket_handover import STOP_TIMEOUT, is_draining
@@ -101,10 +100,7 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
         cfg = self.cfg
         name = self.sockets[0].getsockname()
         host, port = name[:2] if isinstance(name, tuple) else (name, "")
-        reading_order = ReadingOrder()
-        admission = AdmissionControl(
-            self.limits.requests_in_progress, self.limits.queue_time, is_crowded=reading_order.is_crowded
-        )
+        admission = AdmissionControl(self.limits.requests_in_progress, self.limits.queue_time)
         return ConnectionSettings(
             application=self.wsgi,
             limits=HeadLimits(cfg.limit_request_line, cfg.limit_request_fields, cfg.limit_request_field_size),
@@ -121,7 +117,6 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
             },
             failed=self.log.exception,
             intake=RequestIntake(self.limits, admission, self._trusts, client_events.refused),
-            reading_order=reading_order,
             refused=client_events.refused,
             aborted=client_events.aborted,
         )

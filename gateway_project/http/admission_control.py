@@ -60,13 +60,10 @@ class AdmissionControl:
         longest_wait: float,
         clock: Callable[[], float] = time.monotonic,
         hub: Any = None,
-        is_crowded: Callable[[], bool] = lambda: False,
     ) -> None:
         """Let `most` requests be worked on or wait, each no longer than `longest_wait` seconds.
 
-        `is_crowded` tells whether more requests have arrived than were read: none of those is started at once, for its
-        work would keep the others from being read, and refused. `hub` is whose loop it is (gevent's, unless given):
-        requests that wait switch to it.
+        `hub` is whose loop it is (gevent's, unless given): requests that wait switch to it.
         """
         self.in_progress = 0
         # Requests in the queue.
@@ -74,7 +71,6 @@ class AdmissionControl:
         self._most = most
         self._longest_wait = longest_wait
         self._clock = clock
-        self._is_crowded = is_crowded
         # By client, the one whose turn is next first; a client without a request in the queue is not in it.
         self._queue: OrderedDict[Hashable, deque[_Waiting]] = OrderedDict()
         self._hub: Any = hub or gevent.get_hub()
@@ -104,8 +100,6 @@ class AdmissionControl:
     def enter_at_once(self) -> bool:
         """Let a request in if there is time for it now, and return whether there was; `leave` follows then."""
         if self.waiting or self.in_progress >= self._most or self._clock() - self._turn_began > _LONGEST_TURN:
-            return False
-        if self._is_crowded():
             return False
         self.in_progress += 1
         return True

@@ -16,7 +16,6 @@ import gevent
 
 from apps.kernel.errors import ApiError, InternalError
 from apps.kernel.green_socket import send_all, watch_readable
-from gateway_project.http.reading_order import ReadingOrder
 from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import BadRequest, HeadLimits, Http2Preface, IncomingRequest, RequestParser
@@ -39,8 +38,8 @@ class ConnectionSettings:
     """What holds for all connections of a listener: the application, limits, and what every environment begins with.
 
     `scheme_headers` are the WSGI names and values by which a proxy that `trusts` knows by its address tells that the
-    client came over TLS; `intake` lets requests in, which are read in the `reading_order`; `refused` is told of what is
-    no valid request, and `aborted` of clients that left in the middle of one.
+    client came over TLS; `intake` lets requests in; `refused` is told of what is no valid request, and `aborted` of
+    clients that left in the middle of one.
     """
 
     application: Callable[..., Iterable[bytes]]
@@ -50,7 +49,6 @@ class ConnectionSettings:
     scheme_headers: dict[str, str]
     failed: Callable[[str], object]
     intake: RequestIntake
-    reading_order: ReadingOrder
     refused: Callable[[str], object]
     aborted: Callable[[], object]
 
@@ -74,7 +72,6 @@ class ClientConnection:
             "REMOTE_PORT": str(port),
             "gunicorn.socket": sock,
         }
-        self._host = host
         self._trusted = terms.trusts(host)
 
     def serve(self, idle: Any, served: Callable[[], object]) -> None:
@@ -106,7 +103,6 @@ class ClientConnection:
             if not requests:
                 # First: the next request is rarely there already, and to try in vain costs more than to wait.
                 self._hub.wait(self._readable)
-                self._terms.reading_order.wait(self._host)
                 data = self._sock.recv(READ_SIZE)
                 if not data:
                     return None

@@ -18,7 +18,6 @@ import h11
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import ClientConnection, ConnectionSettings
-from gateway_project.http.reading_order import ReadingOrder
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import MAX_HEAD_BYTES, BadRequest, HeadLimits, IncomingRequest, RequestParser
 from tests.fuzz.target import Target, pieces_of
@@ -176,7 +175,6 @@ def run_connection(data: bytes) -> None:
         scheme_headers={},
         failed=failures.append,
         intake=RequestIntake(ClientLimits.of_environment(), AdmissionControl(100, 2.0), _nobody, _ignored),
-        reading_order=ReadingOrder(),
         refused=_ignored,
         aborted=_ignored,
     )

@@ -13,7 +13,6 @@ import pytest
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import ClientConnection, ConnectionSettings
-from gateway_project.http.reading_order import ReadingOrder
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import HeadLimits
 from tests.support import model_routes
@@ -50,7 +49,7 @@ def test_a_connection_leaves_no_cycles() -> None:
         return False
 
     intake = RequestIntake(ClientLimits.of_environment(), AdmissionControl(100, 2.0), nothing, nothing)
-    terms = ConnectionSettings(application, limits, {}, nothing, {}, nothing, intake, ReadingOrder(), nothing, nothing)
+    terms = ConnectionSettings(application, limits, {}, nothing, {}, nothing, intake, nothing, nothing)
 
     def serve() -> bytes:
         ours, theirs = socket.socketpair()
