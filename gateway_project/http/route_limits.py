@@ -26,6 +26,8 @@ _LIMITS: tuple[tuple[str, int | None], ...] = (
     ("/guardrails/test/", 8 * _MEGABYTE),
     # The playground's pictures.
     ("/app/o/", 8 * _MEGABYTE),
+    # Forms that anybody may send: sign-in, sign-up, another password.
+    ("/app/", SMALLEST),
 )
 
 

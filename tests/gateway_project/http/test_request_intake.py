@@ -166,6 +166,8 @@ def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) 
         ("/oauth/token", 1024 * 1024),
         ("/guardrails/test/org", 8 * 1024 * 1024),
         ("/guardrails/rules/org", 1024 * 1024),
+        ("/app/o/some-id/playground/chat", 8 * 1024 * 1024),
+        ("/app/sign-in", 64 * 1024),
         ("/nowhere", 1024 * 1024),
     ],
 )
