@@ -61,7 +61,7 @@ class Relay(BaseHTTPRequestHandler):
         finally:
             gateway.close()
 
-    do_GET = do_POST = do_DELETE = _pass_on
+    do_GET = do_POST = do_DELETE = _pass_on  # noqa: N815 - what the base class calls
 
     def log_message(self, *_words: object) -> None:
         """Say nothing."""
@@ -74,8 +74,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, help="of a gateway that runs already; MCP_KEY is its key")
     arguments = parser.parse_args()
     if shutil.which("npm") is None:
-        print("npm is not installed")
-        return 2
+        sys.exit("npm is not installed")
     _install()
     with tempfile.TemporaryDirectory() as home:
         product = None if arguments.port else Product(Path(home))
