@@ -66,6 +66,7 @@ _BODIES = {
     Family.GOOGLE: "GoogleError",
     Family.LOGS: "GatewayError",
     Family.MANAGEMENT: "ManagementError",
+    Family.OAUTH: "OAuthError",
 }
 
 
