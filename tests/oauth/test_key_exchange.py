@@ -101,6 +101,9 @@ def test_hostile_requests_lead_nowhere(world: World) -> None:
         {"code_challenge": "x"},
         {"code_challenge_method": "plain"},
     ):
-        for answer in (visitor.client.get(asked(**changed)), send_form(visitor.client, asked(**changed), {})):
+        for answer in (
+            visitor.client.get(asked(**changed)),
+            send_form(visitor.client, asked(**changed), {"decision": "refuse"}),
+        ):
             assert (answer.status_code, "Location" in answer) == (400, False), changed
     assert KeyCode.objects.count() == 0
