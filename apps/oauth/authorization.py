@@ -21,7 +21,7 @@ from apps.kernel.errors import InvalidRequest
 from apps.oauth.client_documents import MAX_ID, find_client
 from apps.oauth.models import Consent, OAuthClient
 from apps.oauth.redirects import MAX_LENGTH, redirect_problem
-from apps.oauth.resources import issuer, read_resource
+from apps.oauth.resources import SCOPES, issuer, read_resource
 from apps.oauth.validator import QueryReader
 from apps.organizations.models import User
 
@@ -149,6 +149,9 @@ def _redirect_uri_of(query: QueryDict, client: OAuthClient) -> str:
 
 
 def _words_of(error: OAuth2Error) -> str:
+    """Return what the library says of an error; of a scope it says nothing."""
+    if error.error == "invalid_scope":
+        return f"scope must be of {', '.join(SCOPES)}"
     return str(error.description or error.error)[:200]
 
 

@@ -74,7 +74,7 @@ def test_a_person_signs_a_program_in_and_out(world: World, live_server: Any, tmp
         browser.wait("document.querySelector('[name=code]')")
         browser.fill("[name=code]", app_code())
         press(browser, "#second-factor [type=submit]")
-        browser.wait("document.body.innerText.includes('Sign in Claude Code?')")
+        browser.wait("document.body.innerText.includes('Allow Claude Code to use this gateway?')")
         shown(browser, "consent")
         press(browser, "[value=allow]")
         browser.wait("document.body.innerText.includes('You may close this page.')")

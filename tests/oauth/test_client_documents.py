@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import responses
+from django.core.cache import cache
 from django.test import Client as Web
 from django.utils import timezone
 
@@ -43,7 +44,7 @@ def test_a_described_program_signs_in_and_is_fetched_once(world: World, web: Any
     web.get(URL, json=described(), headers={"Cache-Control": "max-age=600"})
     program = Program(CALLBACK, URL)
     page = words(open_page(world))
-    assert "Sign in Described?" in page
+    assert "Allow Described to use this gateway?" in page
     assert "its description at client.example.com" in page
     answer = program.allowed_by(world.dana, world.project)
     assert program.exchange(query_of(answer)["code"]).status_code == 200
@@ -119,8 +120,6 @@ def test_answers_are_bounded_and_lead_nowhere_else(world: World, web: Any) -> No
         # A refusal is remembered for a while; each of these is another address.
         assert open_page(world).status_code == 400
         assert len(web.calls) <= 1
-        from django.core.cache import cache
-
         cache.clear()
     assert OAuthClient.objects.count() == 0
 
@@ -133,8 +132,6 @@ def test_a_description_that_is_old_is_read_again_and_a_failure_keeps_the_last(wo
     web.get(URL, status=500)
     assert open_page(world).status_code == 200
     web.reset()
-    from django.core.cache import cache
-
     cache.clear()
     web.get(URL, json=described(redirect_uris=["https://client.example.com/moved"]))
     assert open_page(world).status_code == 400

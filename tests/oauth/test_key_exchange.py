@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 from django.test import Client as Web
 from django.utils import timezone
 
+from apps.kernel.rest.routes import route_table
 from apps.keys.authenticate import find_api_key, works
 from apps.keys.models import ApiKey
 from apps.oauth.models import KeyCode
@@ -56,6 +57,12 @@ def test_a_program_is_given_a_key_with_the_budget(world: World) -> None:
         "actor_email", "action"
     )
     assert set(told) == {("dana@example.com", "key_code.give"), ("dana@example.com", "api_key.create")}
+
+
+def test_openrouters_path_is_the_same_one() -> None:
+    canonical = route_table().canonical("/api/v1/auth/keys")
+    assert canonical is not None
+    assert canonical.path == "/v1/auth/keys"
 
 
 def test_a_stolen_code_is_nothing_without_its_verifier(world: World) -> None:
