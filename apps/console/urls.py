@@ -13,6 +13,7 @@ from apps.console.pages import (
     organizations,
     overview,
     playground,
+    programs,
     projects,
     provider_keys,
     refusals,
@@ -37,4 +38,5 @@ PATTERNS = [
     *guardrails.PATHS,
     *billing.PATHS,
     *playground.PATHS,
+    *programs.PATHS,
 ]

@@ -15,7 +15,7 @@ import requests
 from oauth2_provider import cimd
 
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
-from apps.oauth.models import Client
+from apps.oauth.models import OAuthClient
 
 # Seconds until all of it must be there, bytes that it may have, and bytes that are read at a time.
 _TIMEOUT: Final = 5.0
@@ -25,13 +25,13 @@ _PIECE: Final = 4 * 1024
 MAX_ID: Final = 255
 
 
-def find_client(client_id: str) -> Client | None:
+def find_client(client_id: str) -> OAuthClient | None:
     """Return the client; one whose id is an address is fetched on first sight, and again when what is known is old."""
     if not 0 < len(client_id) <= MAX_ID or not client_id.isprintable():
         return None
-    known = Client.objects.filter(client_id=client_id).first()
+    known = OAuthClient.objects.filter(client_id=client_id).first()
     found = cimd.resolve_cimd_application(client_id, None) if known is None else cimd.refresh_if_stale(known, None)
-    return found if isinstance(found, Client) else None
+    return found if isinstance(found, OAuthClient) else None
 
 
 class GuardedFetcher:
