@@ -44,6 +44,7 @@ from apps.kernel.rest.routes import Route, RouteTable, put_in_force
 from apps.keys import provider_views as provider_keys
 from apps.keys import views as keys
 from apps.logs import views as logs
+from apps.mcp_servers import views as mcp_servers
 from apps.organizations import account_views as accounts
 from apps.organizations import audit_views as audit_logs
 from apps.organizations import mail_pages
@@ -202,6 +203,9 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
     _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
+    _management("mcp-servers", mcp_servers.McpServers.as_view()),
+    _management("mcp-servers/<str:server_id>", mcp_servers.OneMcpServer.as_view()),
+    _management("mcp-servers/<str:server_id>/tools", mcp_servers.McpServerTools.as_view()),
     _management("guardrails/system-rules", guardrails.SystemRules.as_view()),
     _management("guardrails/config/<str:organization_id>", guardrails.GuardrailConfiguration.as_view()),
     _management("guardrails/config/<str:organization_id>/reset", guardrails.GuardrailReset.as_view()),
