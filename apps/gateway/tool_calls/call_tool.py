@@ -48,8 +48,12 @@ def call_tool(
     arguments: dict[str, Any],
     on_progress: OnProgress | None = None,
     interruption: Interruption | None = None,
+    *,
+    joined: bool = False,
 ) -> ToolResult:
     """Call a tool of a registered server on behalf of an API key; return what it says, its own errors included.
+
+    With `joined` the tool's name is that among the tools of all servers.
 
     Raises ApiError: Unauthenticated, Gone; NotFound for a server or tool that the key may not use; RateLimited,
     PaymentRequired, Overloaded; InvalidRequest (`guardrail_blocked`); McpServerFailed; ClientGone.
@@ -58,7 +62,7 @@ def call_tool(
     BACKLOG.raise_if_backlogged()
     policy = find_policy(caller.token)
     server = listings.find_server(policy, server_name)
-    tool = listings.find_tool(policy, server, tool_name, caller)
+    tool = listings.find_tool(policy, server, tool_name, caller, joined=joined)
     policy, entry, granted = _admit(policy, server, tool.name, caller)
     guard = ToolGuard(policy)
     try:

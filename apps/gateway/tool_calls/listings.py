@@ -27,6 +27,7 @@ from apps.kernel.errors import NotFound
 from apps.mcp_servers.access import NO_SERVER, usable_servers
 from apps.mcp_servers.actions import is_allowed, target_of
 from apps.mcp_servers.models import McpServer
+from apps.mcp_servers.tool_names import joined_names
 from apps.mcp_servers.upstream.client import McpClient
 from apps.mcp_servers.upstream.failures import McpServerFailed
 from apps.mcp_servers.upstream.tools import Tool
@@ -78,15 +79,19 @@ def list_tools(policy: Policy, server: McpServer, caller: ToolCaller) -> Listing
     return _read(policy, server, caller)
 
 
-def find_tool(policy: Policy, server: McpServer, name: str, caller: ToolCaller) -> Tool:
-    """Return a tool that may be called. Raises NotFound, McpServerFailed, Overloaded."""
+def find_tool(policy: Policy, server: McpServer, name: str, caller: ToolCaller, *, joined: bool = False) -> Tool:
+    """Return a tool that may be called, by its name; by that among the tools of all servers where it is `joined`.
+
+    Raises NotFound, McpServerFailed, Overloaded.
+    """
     listing = list_tools(policy, server, caller)
-    if name not in listing.tools and time.monotonic() - listing.read_at > RENEWED_AFTER:
+    tool = _find(listing, server, name, joined)
+    if tool is None and time.monotonic() - listing.read_at > RENEWED_AFTER:
         # The server may have it since.
-        listing = _read(policy, server, caller)
-    if name not in listing.tools:
+        tool = _find(_read(policy, server, caller), server, name, joined)
+    if tool is None:
         raise NotFound(f"There is no tool of this name that may be used at the MCP server {server.name}", param="name")
-    return listing.tools[name]
+    return tool
 
 
 def list_all(policy: Policy, servers: Iterable[McpServer], caller: ToolCaller) -> dict[str, Listing]:
@@ -108,6 +113,11 @@ def list_all(policy: Policy, servers: Iterable[McpServer], caller: ToolCaller) -
     if failures and not found:
         raise failures[0]
     return found
+
+
+def _find(listing: Listing, server: McpServer, name: str, joined: bool) -> Tool | None:
+    own = joined_names(server.name, listing.tools).get(name, "") if joined else name
+    return listing.tools.get(own)
 
 
 def forget_all() -> None:
