@@ -93,7 +93,7 @@ def create_server(*, organization: Organization, checked: NewServer) -> McpServe
                 timeout_seconds=checked.timeout_seconds,
                 **_sealed(checked.credentials),
             )
-            told = {"name": server.name, "url": server.url, "maskedToken": server.masked_token}
+            told: dict[str, Any] = {"name": server.name, "url": server.url, "maskedToken": server.masked_token}
             told |= {"headerNames": server.header_names, "allowedTools": server.allowed_tools}
             told |= {"projectIds": server.project_ids, "timeoutSeconds": server.timeout_seconds}
             _record("create", server, {**told, "hasToken": bool(token)})
@@ -197,8 +197,7 @@ def _replaced(row: McpServer, changes: Mapping[str, Any]) -> Credentials:
     except UnreadableSecretError:
         # They are lost; what is given now is all there is.
         own = Credentials()
-    token = changes["token"] if "token" in changes else own.token
-    headers = changes["headers"] if "headers" in changes else own.headers
+    token, headers = changes.get("token", own.token), changes.get("headers", own.headers)
     return Credentials(token or "", headers or {})
 
 

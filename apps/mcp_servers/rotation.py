@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from django.db import transaction
 
@@ -11,7 +11,8 @@ from apps.mcp_servers.credentials import seal, unseal
 from apps.mcp_servers.models import McpServer
 
 
-class Rotated(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Rotated:
     """How many were sealed anew, and the ids of servers whose credentials no key opens."""
 
     count: int

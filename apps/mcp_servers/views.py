@@ -70,4 +70,3 @@ class McpServerTools(MemberEndpoint):
         """Ask an MCP server for its tools, those that are not allowed included."""
         server = access_server(self.user, server_id)
         return Response({"tools": ToolShape(actions.look_at_tools(server=server), many=True).data})
-

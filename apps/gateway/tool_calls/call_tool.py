@@ -86,9 +86,7 @@ def call_tool(
     return result
 
 
-def _admit(
-    policy: Policy, server: McpServer, tool: str, caller: ToolCaller
-) -> tuple[Policy, Entry, AdmissionGrant]:
+def _admit(policy: Policy, server: McpServer, tool: str, caller: ToolCaller) -> tuple[Policy, Entry, AdmissionGrant]:
     """Count a call against the limits of its key and organization; it costs nothing. Raises ApiError."""
     identifier = new_id()
     for _ in range(_MAX_READINGS):
@@ -109,9 +107,7 @@ def _admit(
     raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
 
 
-def _ask(
-    policy: Policy, server: McpServer, caller: ToolCaller, work: Callable[[McpClient], ToolResult]
-) -> ToolResult:
+def _ask(policy: Policy, server: McpServer, caller: ToolCaller, work: Callable[[McpClient], ToolResult]) -> ToolResult:
     """Have a server work, in the caller's own session there where it has one."""
     session = server_sessions.find_session(policy, server, caller)
     with McpClient(target_of(server, cdn_loop=caller.cdn_loop), session) as client:

@@ -50,6 +50,7 @@ def keep_session(policy: Policy, server: McpServer, caller: ToolCaller, session:
 
 
 def _name_of(policy: Policy, server: McpServer, caller: ToolCaller) -> str:
-    whose = f"{policy.organization_id}\n{policy.api_key_id}\n{caller.session_scope}"
     which = f"{server.id}\n{server.updated_at.isoformat()}"
-    return f"mcp:session:{sha256(f'{which}\n{whose}'.encode()).hexdigest()}"
+    whose = f"{policy.organization_id}\n{policy.api_key_id}\n{caller.session_scope}"
+    digest = sha256("\n".join((which, whose)).encode()).hexdigest()
+    return f"mcp:session:{digest}"

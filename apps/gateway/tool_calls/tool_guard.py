@@ -1,7 +1,7 @@
 """Tool guard: an organization's guardrails on what tools say of themselves, on what they are given, and on results.
 
-A description is read by a model as an instruction: one that a rule blocks takes its tool out of the list. Between tools,
-which guardrails must never know, and the rules, which the gateway must never know.
+A description is read by a model as an instruction: one that a rule blocks takes its tool out of the list. Between
+tools, which guardrails must never know, and the rules, which the gateway must never know.
 """
 
 from __future__ import annotations
@@ -75,8 +75,6 @@ class ToolGuard:
     def _screened(self, value: dict[str, Any], role: str, place: str, files: Sequence[ScannedFile]) -> dict[str, Any]:
         if self._guard is None:
             return value
-        # A rule may name what stands in the value, never how it is wrapped.
-        wrapped = {"value": value}
         read = JsonText(value)
         segments = [Segment(ScannedText(read.text), role, place)]
         verdict = self._screen(segments, files)
@@ -84,8 +82,8 @@ class ToolGuard:
         if verdict.blocked is not None:
             raise blocked_error(verdict.blocked, segments, files)
         redactions = redactions_of(verdict).get(0, [])
-        wrapped["value"] = read.redact(redactions) if redactions else value
-        return wrapped["value"]
+        masked: dict[str, Any] = read.redact(redactions)
+        return masked
 
     def _screen(self, segments: Sequence[Segment], files: Sequence[ScannedFile] = ()) -> Verdict:
         if self._guard is None:

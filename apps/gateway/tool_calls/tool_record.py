@@ -51,7 +51,13 @@ def keep_arguments(entry: Entry, policy: Policy, tool: str, arguments: dict[str,
 
 def complete(entry: Entry, policy: Policy, result: ToolResult) -> None:
     """Write down that a tool answered; that it failed in its own words is an answer too."""
-    entry.swept, entry.status_code, entry.has_error, entry.canceled, entry.error_details = False, 200, False, False, None
+    entry.swept, entry.status_code, entry.has_error, entry.canceled, entry.error_details = (
+        False,
+        200,
+        False,
+        False,
+        None,
+    )
     entry.unified_finish_reason = "completed"
     if policy.retention != "none":
         entry.finish_reason = "tool_error" if result.is_error else "stop"
@@ -60,7 +66,6 @@ def complete(entry: Entry, policy: Policy, result: ToolResult) -> None:
         entry.content = result.text or None
         if result.structured is not None:
             entry.tool_results = [{"structuredContent": result.structured}]
-    _free_of_charge(entry)
 
 
 def fail(entry: Entry, policy: Policy, error: ApiError) -> None:
@@ -84,12 +89,16 @@ def enqueue(
     record_request_metrics(entry)
 
 
-def record_listing(
-    policy: Policy, server: McpServer, caller: ToolCaller, violations: Sequence[ViolationDraft]
-) -> None:
+def record_listing(policy: Policy, server: McpServer, caller: ToolCaller, violations: Sequence[ViolationDraft]) -> None:
     """Record what guardrails found in what a server's tools say of themselves."""
     entry = _open(new_id(), policy, server, server.name, server.name, LISTING, caller)
-    entry.swept, entry.status_code, entry.has_error, entry.canceled, entry.error_details = False, 200, False, False, None
+    entry.swept, entry.status_code, entry.has_error, entry.canceled, entry.error_details = (
+        False,
+        200,
+        False,
+        False,
+        None,
+    )
     entry.unified_finish_reason = "completed"
     _free_of_charge(entry)
     enqueue(entry, AdmissionGrant(), violations, time.monotonic())
@@ -123,6 +132,12 @@ def _open(
     if policy.retention != "none":
         entry.custom_headers, entry.source = caller.custom_headers, caller.source
     return entry
+
+
+def _answered(entry: Entry) -> None:
+    entry.swept, entry.has_error, entry.canceled, entry.error_details = False, False, False, None
+    entry.status_code, entry.unified_finish_reason = 200, "completed"
+    _free_of_charge(entry)
 
 
 def _free_of_charge(entry: Entry) -> None:

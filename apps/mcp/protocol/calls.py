@@ -1,7 +1,9 @@
 """Calls under way: each tool is called in a greenlet of its own, which tells its messages to whoever listens.
 
-A call whose stream can be resumed goes on without its client, until it ends, is cancelled or its session ends; any
-other ends when its client leaves. Bounded in number. Knows greenlets. Must never know what a tool does, nor write frames.
+A call whose stream can be resumed goes on without its client, until it ends, is cancelled or its session ends. Any
+other ends when its client leaves. Bounded in number.
+
+Knows greenlets. Must never know what a tool does, nor write frames.
 """
 
 from __future__ import annotations

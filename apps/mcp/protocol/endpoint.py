@@ -28,8 +28,6 @@ log = structlog.get_logger(__name__)
 _ALL: Final = ("*/*", "")
 # Names of the machine itself, which are one origin to us.
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-# Where programs learn how to get an access token (RFC 9728).
-METADATA_PATH: Final = "/.well-known/oauth-protected-resource/mcp"
 
 
 class McpEndpoint:
@@ -115,13 +113,9 @@ class McpEndpoint:
 
 
 def _refused(request: ClientRequest, error: ApiError, request_id: jsonrpc.Id | None = None) -> ClientResponse:
-    """Return an error of the gateway's; one of a missing credential says where to get one."""
+    """Return an error of the gateway's."""
     count_refusal(request, error)
     headers = [*error.headers]
-    if error.status == 401:
-        is_presented = any(request.headers("authorization", "x-api-key"))
-        why = f'error="invalid_token", error_description="{error.message}", ' if is_presented else ""
-        headers.append(("WWW-Authenticate", f'Bearer {why}resource_metadata="{settings.PUBLIC_URL}{METADATA_PATH}"'))
     if error.status in {408, 413}:
         # What the client has not sent yet would be taken for its next request.
         headers.append(("Connection", "close"))

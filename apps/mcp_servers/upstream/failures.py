@@ -58,4 +58,5 @@ def error_answer(error: Any, secrets: Iterable[str]) -> McpErrorAnswer:
     code = fields.get("code")
     words = told(fields.get("message"), secrets)
     is_code = isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31
-    return McpErrorAnswer(f"The MCP server answered with an error{f': {words}' if words else ''}", code if is_code else 0)
+    said = f": {words}" if words else ""
+    return McpErrorAnswer(f"The MCP server answered with an error{said}", int(code) if is_code and code else 0)

@@ -193,7 +193,7 @@ class HttpExchange:
         if status in {401, 403}:
             return McpServerRefused(f"The MCP server does not take its registered credentials ({status}{said})")
         if 300 <= status < 400:
-            return McpServerFailed("The MCP server redirects elsewhere, which is not followed: register its own address")
+            return McpServerFailed("The MCP server redirects, which is not followed: register its own address")
         return McpServerFailed(f"The MCP server answered {status}{said}")
 
 

@@ -1,4 +1,4 @@
-"""Tools and results as MCP servers tell them, read into values: what is known of the protocol, and nothing beside. Pure.
+"""Tools and results as MCP servers tell them, read into values: what the protocol knows, and no more. Pure.
 
 Pictures that a server names by address and metadata of its own are left out: clients would load and follow them.
 """
