@@ -28,6 +28,25 @@ MAX_PROJECTS = 200
 MAX_TOKEN = 10_000
 
 
+class _NamesField(serializers.ListField):
+    """Texts, each once."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        """Return them in their order. Raises ValidationError."""
+        return list(dict.fromkeys(super().to_internal_value(data)))
+
+
+class _ProjectsField(_NamesField):
+    """Ids of projects, as ids are written."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        """Return them in their order. Raises ValidationError."""
+        found = [find_id(one) for one in super().to_internal_value(data)]
+        if None in found:
+            raise serializers.ValidationError("Must be ids of projects")
+        return list(dict.fromkeys(map(str, found)))
+
+
 class _SettingsShape(CamelSerializer):
     """What can be changed of a server; of all but the timeout, null is none or all."""
 
@@ -35,10 +54,10 @@ class _SettingsShape(CamelSerializer):
     headers = serializers.DictField(
         child=serializers.CharField(trim_whitespace=False), required=False, allow_null=True, help_text="By name"
     )
-    allowed_tools = serializers.ListField(
+    allowed_tools = _NamesField(
         child=TextField(max_length=MAX_NAME), required=False, allow_null=True, max_length=MAX_TOOLS
     )
-    project_ids = serializers.ListField(
+    project_ids = _ProjectsField(
         child=TextField(max_length=100), required=False, allow_null=True, max_length=MAX_PROJECTS
     )
 
@@ -47,19 +66,6 @@ class _SettingsShape(CamelSerializer):
         if value is not None and not (value.isascii() and value.isprintable()):
             raise serializers.ValidationError("Must be printable ASCII characters")
         return value
-
-    def validate_allowed_tools(self, value: list[str] | None) -> list[str] | None:
-        """Return each name once."""
-        return value if value is None else list(dict.fromkeys(value))
-
-    def validate_project_ids(self, value: list[str] | None) -> list[str] | None:
-        """Return each id once, as ids are written. Raises ValidationError."""
-        if value is None:
-            return None
-        found = [find_id(one) for one in value]
-        if None in found:
-            raise serializers.ValidationError("Must be ids of projects")
-        return list(dict.fromkeys(map(str, found)))
 
 
 class NewServerShape(_SettingsShape):

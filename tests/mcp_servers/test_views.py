@@ -60,7 +60,9 @@ def test_a_server_is_kept_sealed_and_shown_masked(world: World, adam: Caller) ->
     sealed = unseal(bytes(row.encrypted_credentials))
     assert (sealed.token, sealed.headers) == (TOKEN, {"x-team": HEADER})
     with connection.cursor() as cursor:
-        cursor.execute("SELECT row_to_json(it)::text, encode(encrypted_credentials, 'escape') FROM mcp_servers_mcpserver it")
+        cursor.execute(
+            "SELECT row_to_json(it)::text, encode(encrypted_credentials, 'escape') FROM mcp_servers_mcpserver it"
+        )
         stored = str(cursor.fetchall()) + str(list(AuditEntry.objects.values()))
     assert (TOKEN in stored, HEADER in stored) == (False, False)
     entry = AuditEntry.objects.get(action="mcp_server.create")
@@ -109,9 +111,7 @@ def test_another_organizations_project_cannot_be_named(world: World, adam: Calle
     assert not McpServer.objects.exists()
 
 
-def test_a_name_is_unique_and_servers_are_limited(
-    world: World, adam: Caller, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_is_unique_and_servers_are_limited(world: World, adam: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     first = create(adam, world).json()["mcpServer"]["id"]
     response = create(adam, world)
     issue = {"path": "name", "message": "Another MCP server has this name"}
@@ -127,9 +127,7 @@ def test_a_server_is_asked_before_it_is_kept(world: World, adam: Caller, mcp_ser
     mcp_server.failure = (401, b'{"error": {"message": "who are you"}}')
     response = create(adam, world, "", url=mcp_server.url)
     assert response.status_code == 400
-    assert response.json()["message"] == (
-        "The MCP server does not take its registered credentials (401: who are you)"
-    )
+    assert response.json()["message"] == ("The MCP server does not take its registered credentials (401: who are you)")
     assert not McpServer.objects.exists()
     mcp_server.failure = None
     assert create(adam, world, "", url=mcp_server.url).status_code == 200
@@ -151,7 +149,9 @@ def test_its_tools_can_be_looked_at(world: World, adam: Caller, mcp_server: Stan
 def test_credentials_are_replaced_one_by_one_and_the_address_never(world: World, adam: Caller) -> None:
     server = create(adam, world).json()["mcpServer"]["id"]
     url = f"/mcp-servers/{server}"
-    changed = adam.send("PATCH", url, {"token": None, "status": "inactive", "allowedTools": [], "url": "https://1.1.1.1"})
+    changed = adam.send(
+        "PATCH", url, {"token": None, "status": "inactive", "allowedTools": [], "url": "https://1.1.1.1"}
+    )
     assert changed.status_code == 200, changed.content
     row = McpServer.objects.get()
     sealed = unseal(bytes(row.encrypted_credentials))

@@ -51,14 +51,7 @@ def keep_arguments(entry: Entry, policy: Policy, tool: str, arguments: dict[str,
 
 def complete(entry: Entry, policy: Policy, result: ToolResult) -> None:
     """Write down that a tool answered; that it failed in its own words is an answer too."""
-    entry.swept, entry.status_code, entry.has_error, entry.canceled, entry.error_details = (
-        False,
-        200,
-        False,
-        False,
-        None,
-    )
-    entry.unified_finish_reason = "completed"
+    _answered(entry)
     if policy.retention != "none":
         entry.finish_reason = "tool_error" if result.is_error else "stop"
     entry.response_size = len(msgspec.json.encode(result))
@@ -92,15 +85,7 @@ def enqueue(
 def record_listing(policy: Policy, server: McpServer, caller: ToolCaller, violations: Sequence[ViolationDraft]) -> None:
     """Record what guardrails found in what a server's tools say of themselves."""
     entry = _open(new_id(), policy, server, server.name, server.name, LISTING, caller)
-    entry.swept, entry.status_code, entry.has_error, entry.canceled, entry.error_details = (
-        False,
-        200,
-        False,
-        False,
-        None,
-    )
-    entry.unified_finish_reason = "completed"
-    _free_of_charge(entry)
+    _answered(entry)
     enqueue(entry, AdmissionGrant(), violations, time.monotonic())
 
 

@@ -180,7 +180,7 @@ class HttpExchange:
             (message,) = _decoded(body)
         except (McpServerFailed, ValueError):
             message = {}
-        if response.status_code in {401, 403} or "error" not in message:
+        if response.status_code in {401, 403} or not isinstance(message.get("error"), dict):
             raise self._refusal(response, message)
         return message
 

@@ -106,9 +106,7 @@ class TestRights:
         register(caller, mcp_server, project_ids=[str(caller.key.project_id)])
         assert call(caller).text == "hello"
 
-    def test_a_tool_that_is_not_allowed_is_neither_listed_nor_called(
-        self, caller: Caller, mcp_server: StandIn
-    ) -> None:
+    def test_a_tool_that_is_not_allowed_is_neither_listed_nor_called(self, caller: Caller, mcp_server: StandIn) -> None:
         server = register(caller, mcp_server, allowed_tools=["add"])
         found = policy.find_policy(caller.token)
         assert list(listings.list_tools(found, server, who(caller)).tools) == ["add"]
