@@ -11,6 +11,10 @@ from apps.mcp_servers.credentials import seal, unseal
 from apps.mcp_servers.models import McpServer
 
 
+# What is sealed, in words for whoever rotates.
+WORDS = "credentials of MCP servers"
+
+
 @dataclass(frozen=True, slots=True)
 class Rotated:
     """How many were sealed anew, and the ids of servers whose credentials no key opens."""
