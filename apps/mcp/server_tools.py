@@ -14,7 +14,7 @@ from apps.gateway.tool_calls import listings
 from apps.gateway.tool_calls.call_tool import call_tool
 from apps.gateway.tool_calls.caller import ToolCaller
 from apps.kernel.errors import InvalidRequest, NotFound
-from apps.mcp.protocol.toolbox import MOST_NAME, Caller, Progress, ToolResult, UnknownTool
+from apps.mcp.protocol.toolbox import MOST_NAME, Caller, CallResult, Progress, UnknownTool
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_names import ALL, joined_names, server_of
 from apps.responses.cancel_switch import CancelSwitch
@@ -44,7 +44,7 @@ class ServerTools:
         arguments: dict[str, Any],
         progress: Progress | None,
         cancelled: CancelSwitch,
-    ) -> ToolResult:
+    ) -> CallResult:
         """Call a tool. Raises UnknownTool, ApiError, ClientGone."""
         return _call(self._tool_caller, self._server.name, name, arguments, progress, cancelled, joined=False)
 
@@ -82,7 +82,7 @@ class AllServerTools:
         arguments: dict[str, Any],
         progress: Progress | None,
         cancelled: CancelSwitch,
-    ) -> ToolResult:
+    ) -> CallResult:
         """Call a tool. Raises UnknownTool, ApiError, ClientGone."""
         return _call(self._tool_caller, server_of(name), name, arguments, progress, cancelled, joined=True)
 
@@ -96,11 +96,11 @@ def _call(
     cancelled: CancelSwitch,
     *,
     joined: bool,
-) -> ToolResult:
+) -> CallResult:
     if len(name) > MOST_NAME:
         raise UnknownTool
     try:
         answer = call_tool(tool_caller, server, name, arguments, progress, cancelled, joined=joined)
     except NotFound as error:
         raise UnknownTool from error
-    return ToolResult(content=answer.content, structured=answer.structured, is_error=answer.is_error)
+    return CallResult(content=answer.content, structured=answer.structured, is_error=answer.is_error)

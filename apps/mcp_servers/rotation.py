@@ -10,20 +10,19 @@ from apps.kernel.encryption import UnreadableSecretError
 from apps.mcp_servers.credentials import seal, unseal
 from apps.mcp_servers.models import McpServer
 
-
 # What is sealed, in words for whoever rotates.
 WORDS = "credentials of MCP servers"
 
 
 @dataclass(frozen=True, slots=True)
-class Rotated:
+class RotatedServers:
     """How many were sealed anew, and the ids of servers whose credentials no key opens."""
 
     count: int
     unreadable: list[str]
 
 
-def rotate() -> Rotated:
+def rotate() -> RotatedServers:
     """Seal every server's credentials with the newest encryption key, so that older ones can be taken away."""
     count, unreadable = 0, []
     living = McpServer.objects.exclude(status=McpServer.Status.DELETED)
@@ -39,4 +38,4 @@ def rotate() -> Rotated:
                 continue
             row.save(update_fields=["encrypted_credentials"])
             count += 1
-    return Rotated(count, unreadable)
+    return RotatedServers(count, unreadable)

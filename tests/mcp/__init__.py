@@ -1,1 +1,1 @@
-"""Tests of the endpoints of the Model Context Protocol."""
+"""Tests of `/mcp`."""

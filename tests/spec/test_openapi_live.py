@@ -48,6 +48,8 @@ MORE_THAN_A_SCHEMA = (
     *("createFile", "listFiles", "createBatch", "listBatches", "createMessageBatch", "listMessageBatches"),
     # A cursor of Anthropic's list is a model that is listed, of OpenAI's an item; a response that is named is stored.
     *("listModels", "listConversationItems", "compactResponse"),
+    # A message of a protocol, in a session or in the words of its headers.
+    *("postMcpMessage", "resumeMcpStream", "endMcpSession"),
     "postChangeEmail",
     "postConfirmEmailChange",
 )

@@ -30,7 +30,7 @@ from apps.logs.entry import Entry
 from apps.mcp_servers.actions import target_of
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.upstream.client import McpClient, OnProgress
-from apps.mcp_servers.upstream.tools import ToolResult
+from apps.mcp_servers.upstream.tools import ToolAnswer
 
 log = structlog.get_logger(__name__)
 
@@ -50,7 +50,7 @@ def call_tool(
     interruption: Interruption | None = None,
     *,
     joined: bool = False,
-) -> ToolResult:
+) -> ToolAnswer:
     """Call a tool of a registered server on behalf of an API key; return what it says, its own errors included.
 
     With `joined` the tool's name is that among the tools of all servers.
@@ -107,7 +107,7 @@ def _admit(policy: Policy, server: McpServer, tool: str, caller: ToolCaller) -> 
     raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
 
 
-def _ask(policy: Policy, server: McpServer, caller: ToolCaller, work: Callable[[McpClient], ToolResult]) -> ToolResult:
+def _ask(policy: Policy, server: McpServer, caller: ToolCaller, work: Callable[[McpClient], ToolAnswer]) -> ToolAnswer:
     """Have a server work, in the caller's own session there where it has one."""
     session = server_sessions.find_session(policy, server, caller)
     with McpClient(target_of(server, cdn_loop=caller.cdn_loop), session) as client:

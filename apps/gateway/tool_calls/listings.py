@@ -44,7 +44,7 @@ PATIENCE: Final = 20.0
 _AT_ONCE: Final = 10
 
 
-class Listing(msgspec.Struct, frozen=True):
+class ServerListing(msgspec.Struct, frozen=True):
     """The tools of one server that may be used, by name, as they were read at a moment of the monotonic clock."""
 
     tools: dict[str, Tool]
@@ -54,7 +54,7 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 # By server, as it was when it was last changed.
-_kept: OrderedDict[tuple[UUID, datetime], Listing] = OrderedDict()
+_kept: OrderedDict[tuple[UUID, datetime], ServerListing] = OrderedDict()
 
 
 def find_servers(policy: Policy) -> list[McpServer]:
@@ -70,7 +70,7 @@ def find_server(policy: Policy, name: str) -> McpServer:
     return found[0]
 
 
-def list_tools(policy: Policy, server: McpServer, caller: ToolCaller) -> Listing:
+def list_tools(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListing:
     """Return a server's tools that may be used. Raises McpServerFailed, Overloaded."""
     known = _kept.get(_name_of(server))
     if known is not None and known.guardrails is policy.guardrails and time.monotonic() - known.read_at < MAX_AGE:
@@ -94,13 +94,13 @@ def find_tool(policy: Policy, server: McpServer, name: str, caller: ToolCaller, 
     return tool
 
 
-def list_all(policy: Policy, servers: Iterable[McpServer], caller: ToolCaller) -> dict[str, Listing]:
+def list_all(policy: Policy, servers: Iterable[McpServer], caller: ToolCaller) -> dict[str, ServerListing]:
     """Return the listings of several servers by name; a server that fails is left out, unless all of them do.
 
     Raises McpServerFailed, Overloaded.
     """
 
-    def one(server: McpServer) -> tuple[str, Listing | McpServerFailed]:
+    def one(server: McpServer) -> tuple[str, ServerListing | McpServerFailed]:
         try:
             return server.name, list_tools(policy, server, caller)
         except McpServerFailed as error:
@@ -108,14 +108,14 @@ def list_all(policy: Policy, servers: Iterable[McpServer], caller: ToolCaller) -
             return server.name, error
 
     answers = Pool(_AT_ONCE).map(one, list(servers))
-    found = {name: answer for name, answer in answers if isinstance(answer, Listing)}
+    found = {name: answer for name, answer in answers if isinstance(answer, ServerListing)}
     failures = [answer for _, answer in answers if isinstance(answer, McpServerFailed)]
     if failures and not found:
         raise failures[0]
     return found
 
 
-def _find(listing: Listing, server: McpServer, name: str, joined: bool) -> Tool | None:
+def _find(listing: ServerListing, server: McpServer, name: str, joined: bool) -> Tool | None:
     own = joined_names(server.name, listing.tools).get(name, "") if joined else name
     return listing.tools.get(own)
 
@@ -125,19 +125,19 @@ def forget_all() -> None:
     _kept.clear()
 
 
-def _read(policy: Policy, server: McpServer, caller: ToolCaller) -> Listing:
+def _read(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListing:
     with McpClient(target_of(server, cdn_loop=caller.cdn_loop, at_most=PATIENCE)) as client:
         listed = client.list_tools()
     guard = ToolGuard(policy)
     shown = guard.screen_tools([tool for tool in listed if is_allowed(server, tool.name)])
     if guard.violations:
         record_listing(policy, server, caller, guard.violations)
-    listing = Listing({tool.name: tool for tool in shown}, time.monotonic(), policy.guardrails)
+    listing = ServerListing({tool.name: tool for tool in shown}, time.monotonic(), policy.guardrails)
     _keep(server, listing)
     return listing
 
 
-def _keep(server: McpServer, listing: Listing) -> None:
+def _keep(server: McpServer, listing: ServerListing) -> None:
     name = _name_of(server)
     _kept.pop(name, None)
     if len(msgspec.json.encode([tool.definition for tool in listing.tools.values()])) <= MAX_BYTES:

@@ -19,7 +19,7 @@ from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.offload import offload
-from apps.mcp_servers.upstream.tools import Tool, ToolResult
+from apps.mcp_servers.upstream.tools import Tool, ToolAnswer
 
 # Who speaks, as rules are told: the model gives arguments, everything else comes from a tool.
 _MODEL, _TOOL = "assistant", "tool"
@@ -64,13 +64,13 @@ class ToolGuard:
         """Return arguments, which may be changed, masked where rules say so. Raises InvalidRequest when one blocks."""
         return self._screened(arguments, _MODEL, "arguments", [])
 
-    def screen_result(self, result: ToolResult) -> ToolResult:
+    def screen_result(self, result: ToolAnswer) -> ToolAnswer:
         """Return a result, which may be changed, masked where rules say so. Raises InvalidRequest when one blocks."""
         whole: dict[str, Any] = {"content": result.content}
         if result.structured is not None:
             whole["structuredContent"] = result.structured
         screened = self._screened(whole, _TOOL, "result", _files_in(result.content) if self._guard else [])
-        return ToolResult(screened["content"], screened.get("structuredContent"), result.is_error)
+        return ToolAnswer(screened["content"], screened.get("structuredContent"), result.is_error)
 
     def _screened(self, value: dict[str, Any], role: str, place: str, files: Sequence[ScannedFile]) -> dict[str, Any]:
         if self._guard is None:

@@ -26,7 +26,7 @@ from apps.kernel.ids import new_id
 from apps.kernel.money import ZERO
 from apps.logs.entry import Entry
 from apps.mcp_servers.models import McpServer
-from apps.mcp_servers.upstream.tools import ToolResult
+from apps.mcp_servers.upstream.tools import ToolAnswer
 
 log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ def keep_arguments(entry: Entry, policy: Policy, tool: str, arguments: dict[str,
         entry.messages = [{"role": "assistant", "content": None, "tool_calls": [call]}]
 
 
-def complete(entry: Entry, policy: Policy, result: ToolResult) -> None:
+def complete(entry: Entry, policy: Policy, result: ToolAnswer) -> None:
     """Write down that a tool answered; that it failed in its own words is an answer too."""
     _answered(entry)
     if policy.retention != "none":

@@ -26,7 +26,7 @@ from apps.mcp.protocol import jsonrpc
 from apps.mcp.protocol.jsonrpc import Id, RpcError, RpcRequest
 from apps.mcp.protocol.sessions import session_key
 from apps.mcp.protocol.stream_log import LEASE, Position, StreamLog, is_cancellation
-from apps.mcp.protocol.toolbox import Caller, Toolbox, ToolResult, UnknownTool, text_block
+from apps.mcp.protocol.toolbox import Caller, CallResult, Toolbox, UnknownTool, text_block
 from apps.responses.cancel_switch import CancelSwitch
 
 log = structlog.get_logger(__name__)
@@ -45,7 +45,7 @@ _calls: set[Call] = set()
 _looking = False
 
 
-class Said:
+class CallMessage:
     """A message of a call, with its place where the stream is kept; the last one ends the stream."""
 
     __slots__ = ("is_last", "message", "position")
@@ -71,7 +71,7 @@ class Call:
         self._toolbox, self._caller, self._request, self._extra = toolbox, caller, request, extra
         self._token = request.progress_token
         self._progress = float("-inf")
-        self._said: SimpleQueue[Said] = SimpleQueue()
+        self._said: SimpleQueue[CallMessage] = SimpleQueue()
         self._is_listened_to = True
 
     def start(self) -> None:
@@ -88,7 +88,7 @@ class Call:
         else:
             self._run()
 
-    def next_said(self, seconds: float) -> Said | None:
+    def next_said(self, seconds: float) -> CallMessage | None:
         """Return what is said next; None when nothing was for so long."""
         try:
             return self._said.get(timeout=seconds)
@@ -110,7 +110,7 @@ class Call:
             _calls.discard(self)
             if self.kept is not None:
                 self.kept.end()
-            self._said.put(Said(None, None, is_last=True))
+            self._said.put(CallMessage(None, None, is_last=True))
             if is_module_patched("socket"):
                 database.release_connection()
 
@@ -136,7 +136,7 @@ class Call:
             return None
         return jsonrpc.write_result(self._request.id, {**result.wire(), **self._extra_of(result)})
 
-    def _extra_of(self, result: ToolResult) -> dict[str, Any]:
+    def _extra_of(self, result: CallResult) -> dict[str, Any]:
         if "_meta" not in self._extra or result.meta is None:
             return self._extra
         return {**self._extra, "_meta": {**self._extra["_meta"], **result.meta}}
@@ -156,7 +156,7 @@ class Call:
     def _say(self, message: bytes) -> None:
         position = None if self.kept is None else self.kept.append(message)
         if self._is_listened_to:
-            self._said.put(Said(message, position, is_last=False))
+            self._said.put(CallMessage(message, position, is_last=False))
         elif self.kept is not None and self.kept.is_broken:
             # Nobody could ever read the rest.
             self.switch.cancel()
@@ -171,14 +171,14 @@ def cancel_here(session_digest: str, request_id: Id | None = None) -> None:
             call.switch.cancel()
 
 
-def error_result(error: ApiError) -> ToolResult:
+def error_result(error: ApiError) -> CallResult:
     """Return what a caller is told of a call that failed: words for the model, and codes for programs."""
     told: dict[str, Any] = {"status": error.status, "type": error.type, "code": error.code}
     if error.param is not None:
         told["param"] = error.param
     if error.retry_after is not None:
         told["retryAfter"] = error.retry_after
-    return ToolResult(content=[text_block(f"{error.code}: {error.message}")], is_error=True, meta={ERROR_META: told})
+    return CallResult(content=[text_block(f"{error.code}: {error.message}")], is_error=True, meta={ERROR_META: told})
 
 
 def _read_call(request: RpcRequest) -> tuple[str, dict[str, Any]]:

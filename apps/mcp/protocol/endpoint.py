@@ -55,9 +55,10 @@ class McpEndpoint:
             except RpcError as error:
                 return failed(jsonrpc.id_of(body), error)
             params = {} if isinstance(message, jsonrpc.RpcReply) else message.params
-            era = stateless if revisions.is_stateless(request.header(revisions.HEADER), params) else in_session
+            is_stateless = revisions.is_stateless(request.header(revisions.HEADER), params)
+            answer_message = stateless.answer if is_stateless else in_session.answer
             try:
-                return era.answer(request, caller, toolbox, message, streams=streams)
+                return answer_message(request, caller, toolbox, message, streams=streams)
             except RpcError as error:
                 return failed(message.id if isinstance(message, RpcRequest) else None, error)
             except ApiError as error:

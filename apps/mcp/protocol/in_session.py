@@ -72,7 +72,7 @@ def end(request: ClientRequest, caller: Caller, toolbox: Toolbox) -> ClientRespo
     end_session(session)
     # Other workers see that the session is over.
     cancel_here(session.digest)
-    return without_body(204)
+    return without_body(200)
 
 
 def _initialize(caller: Caller, toolbox: Toolbox, message: RpcRequest) -> ClientResponse:

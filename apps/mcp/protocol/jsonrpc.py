@@ -131,12 +131,11 @@ def write_result(request_id: Id, result: dict[str, Any]) -> bytes:
 
 
 def write_error(request_id: Id | None, error: RpcError) -> bytes:
-    """Return the answer to a request that failed; without an id where nobody knows it, as the protocol has it."""
+    """Return the answer to a request that failed; its id is null where nobody knows it."""
     detail: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         detail["data"] = error.data
-    known = {} if request_id is None else {"id": request_id}
-    return msgspec.json.encode({"jsonrpc": "2.0", **known, "error": detail})
+    return msgspec.json.encode({"jsonrpc": "2.0", "id": request_id, "error": detail})
 
 
 def write_notification(method: str, params: dict[str, Any]) -> bytes:

@@ -46,11 +46,12 @@ def answer(
             return _whole(message, {**listed, "ttlMs": _LIST_LASTS, "cacheScope": "private"})
         case "tools/call":
             call = Call(toolbox, caller, message, _beside(), None)
-            if not any(tool["name"] == call.name for tool in toolbox.list_tools(caller)):
-                raise RpcError(jsonrpc.INVALID_PARAMS, f"Unknown tool: {call.name}", status=400)
             call.start()
             watch = request.watch_disconnect()
-            return streamed_answer(call, watch, is_primed=False) if streams else whole_answer(call, watch)
+            if streams and message.progress_token is not None:
+                return streamed_answer(call, watch, is_primed=False)
+            # Without progress there is nothing to stream, and clients read larger answers (pictures) than events.
+            return whole_answer(call, watch)
     raise no_method(message, status=404)
 
 

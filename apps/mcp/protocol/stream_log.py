@@ -127,14 +127,14 @@ class StreamLog:
             log.warning("mcp.stream_not_dropped")
 
 
-class Page(NamedTuple):
+class LogPage(NamedTuple):
     """What lies behind a place: messages, and whether the stream ends with them."""
 
     messages: list[bytes]
     has_ended: bool
 
 
-def read_page(session: Session, position: Position) -> Page:
+def read_page(session: Session, position: Position) -> LogPage:
     """Return the messages behind a place that are there, at most a page. Raises RedisError."""
     key = _log_key(session, position.stream)
     first = position.number + 1
@@ -142,7 +142,7 @@ def read_page(session: Session, position: Position) -> Page:
     has_ended = bool(entries) and entries[-1] == _END
     sealed = entries[:-1] if has_ended else entries
     messages = [decrypt_content(entry, f"{key}:{first + place}") for place, entry in enumerate(sealed)]
-    return Page(messages, has_ended)
+    return LogPage(messages, has_ended)
 
 
 def find_request(session: Session, position: Position) -> Id | None:

@@ -39,7 +39,7 @@ class Progress(Protocol):
         """Tell it; `progress` grows with every call, what does not is left out."""
 
 
-class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
+class CallResult(msgspec.Struct, frozen=True, kw_only=True):
     """What a tool answers: blocks of content as the protocol writes them, and the same as one value."""
 
     content: list[dict[str, Any]]
@@ -80,7 +80,7 @@ class Toolbox(Protocol):
         arguments: dict[str, Any],
         progress: Progress | None,
         cancelled: CancelSwitch,
-    ) -> ToolResult:
+    ) -> CallResult:
         """Call a tool and return what it answers. `progress` is None where nobody wants to hear of it.
 
         `cancelled` ends each wait that lies in its `raise_while_waiting()`, with ClientGone. Raises UnknownTool,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from apps.mcp.protocol.toolbox import Caller, Progress, ToolResult, UnknownTool
+from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, UnknownTool
 from apps.mcp.tools import chat, generate_image, list_models
 from apps.mcp.tools.schemas import read_arguments, schema_of
 from apps.responses.cancel_switch import CancelSwitch
@@ -85,7 +85,7 @@ class GatewayTools:
         arguments: dict[str, Any],
         progress: Progress | None,
         cancelled: CancelSwitch,
-    ) -> ToolResult:
+    ) -> CallResult:
         """Call a tool. Raises UnknownTool, ApiError, ClientGone."""
         match name:
             case chat.NAME:

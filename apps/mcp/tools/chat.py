@@ -15,7 +15,7 @@ from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
 from apps.kernel.errors import InternalError
 from apps.kernel.money import plain
-from apps.mcp.protocol.toolbox import Caller, Progress, ToolResult, text_block
+from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, text_block
 from apps.mcp.tools.pictures import picture_block
 from apps.mcp.tools.tool_request import ToolRequest
 from apps.responses.cancel_switch import CancelSwitch
@@ -70,7 +70,7 @@ class ChatAnswer(msgspec.Struct, kw_only=True):
     cost: Annotated[str, Meta(description="USD, a decimal.")]
 
 
-def chat(caller: Caller, arguments: ChatArguments, progress: Progress | None, cancelled: CancelSwitch) -> ToolResult:
+def chat(caller: Caller, arguments: ChatArguments, progress: Progress | None, cancelled: CancelSwitch) -> CallResult:
     """Ask a model and return its answer. Raises ApiError."""
     # What is told as it comes must be asked for as it comes.
     wire = {**msgspec.to_builtins(arguments), "stream": progress is not None}
@@ -101,7 +101,7 @@ def _run(run: ChatRun, progress: Progress | None) -> tuple[Reply, Summary]:
     return builder.reply(), summary
 
 
-def _result(reply: Reply, summary: Summary) -> ToolResult:
+def _result(reply: Reply, summary: Summary) -> CallResult:
     choice = reply.choices[0] if reply.choices else None
     text = "" if choice is None else choice.text or choice.refusal or ""
     usage = summary.usage
@@ -120,7 +120,7 @@ def _result(reply: Reply, summary: Summary) -> ToolResult:
     )
     pictures = [] if choice is None else [picture_block(url) for url in choice.images]
     content: list[dict[str, Any]] = [text_block(text), *pictures] if text or not pictures else pictures
-    return ToolResult(content=content, structured=msgspec.to_builtins(answer))
+    return CallResult(content=content, structured=msgspec.to_builtins(answer))
 
 
 class _Teller:

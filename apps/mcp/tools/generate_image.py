@@ -13,7 +13,7 @@ from apps.gateway.dialects.images.client import openai
 from apps.gateway.pipeline import open_chat
 from apps.kernel.errors import InternalError
 from apps.kernel.money import plain
-from apps.mcp.protocol.toolbox import Caller, Progress, ToolResult, text_block
+from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, text_block
 from apps.mcp.tools.pictures import picture_block
 from apps.mcp.tools.tool_request import ToolRequest
 from apps.responses.cancel_switch import CancelSwitch
@@ -47,7 +47,7 @@ class ImageAnswer(msgspec.Struct, kw_only=True):
 
 def generate_image(
     caller: Caller, arguments: ImageArguments, progress: Progress | None, cancelled: CancelSwitch
-) -> ToolResult:
+) -> CallResult:
     """Have pictures drawn and return them. Raises ApiError."""
     wire = {name: value for name, value in msgspec.to_builtins(arguments).items() if value is not None}
     call = ToolRequest(caller, _PATH, wire, cancelled)
@@ -77,4 +77,4 @@ def generate_image(
         images=[block.get("mimeType") or block["uri"] for block in blocks],
         cost=plain(summary.cost["total"]),
     )
-    return ToolResult(content=[*blocks, *texts], structured=msgspec.to_builtins(answer))
+    return CallResult(content=[*blocks, *texts], structured=msgspec.to_builtins(answer))

@@ -19,7 +19,7 @@ from apps.gateway.access.credentials import credentials_for
 from apps.gateway.access.policy import Policy
 from apps.gateway.routing.candidates import Candidate
 from apps.keys.iam import first_refusal
-from apps.mcp.protocol.toolbox import Caller, ToolResult, text_block
+from apps.mcp.protocol.toolbox import Caller, CallResult, text_block
 
 NAME, NAME_OF_IMAGES = "list-models", "list-image-models"
 _IMAGE: Final = "image"
@@ -60,17 +60,17 @@ class ListedModels(msgspec.Struct, kw_only=True):
     total: int
 
 
-def list_models(caller: Caller, arguments: ListArguments) -> ToolResult:
+def list_models(caller: Caller, arguments: ListArguments) -> CallResult:
     """Return the models that answer chats."""
     return _result(caller.policy, arguments, lambda mode, _: mode == "chat")
 
 
-def list_image_models(caller: Caller, arguments: ListArguments) -> ToolResult:
+def list_image_models(caller: Caller, arguments: ListArguments) -> CallResult:
     """Return the models that draw."""
     return _result(caller.policy, arguments, lambda mode, outputs: mode == "image_generation" or _IMAGE in outputs)
 
 
-def _result(policy: Policy, arguments: ListArguments, is_wanted: Any) -> ToolResult:
+def _result(policy: Policy, arguments: ListArguments, is_wanted: Any) -> CallResult:
     today, found = datetime.now(UTC).date(), []
     wanted = (arguments.query or "").lower()
     for model in catalog_cache.current().models.values():
@@ -94,7 +94,7 @@ def _result(policy: Policy, arguments: ListArguments, is_wanted: Any) -> ToolRes
     if len(found) > arguments.limit:
         lines.append(f"{len(found) - arguments.limit} more: raise limit, or narrow by family or query")
     text = "\n".join(lines) or "There is no such model that this API key may use."
-    return ToolResult(content=[text_block(text)], structured=msgspec.to_builtins(answer))
+    return CallResult(content=[text_block(text)], structured=msgspec.to_builtins(answer))
 
 
 def _is_open_to(policy: Policy, offer: Offer) -> bool:

@@ -18,7 +18,7 @@ def schema_of(shape: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the JSON schema (2020-12) of a struct."""
     (reference,), parts = msgspec.json.schema_components([shape])
     name = reference["$ref"].rpartition("/")[2]
-    whole = parts.pop(name)
+    whole: dict[str, Any] = parts.pop(name)
     whole.pop("title", None)
     if parts:
         whole["$defs"] = parts

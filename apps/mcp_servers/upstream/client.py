@@ -16,7 +16,7 @@ import msgspec
 
 from apps.mcp_servers.upstream.failures import McpErrorAnswer, McpServerFailed, SessionGone, error_answer, told
 from apps.mcp_servers.upstream.http_exchange import HttpExchange, McpTarget, Message
-from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool, ToolResult, read_result, read_tools
+from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool, ToolAnswer, read_result, read_tools
 
 # Revisions that begin with a handshake, the newest first, and the one that does not.
 HANDSHAKES: Final = ("2025-11-25", "2025-06-18", "2025-03-26")
@@ -92,7 +92,7 @@ class McpClient:
             cursor = following
         raise McpServerFailed(f"The MCP server lists its tools on more than {MAX_PAGES} pages")
 
-    def call_tool(self, name: str, arguments: dict[str, Any], on_progress: OnProgress | None = None) -> ToolResult:
+    def call_tool(self, name: str, arguments: dict[str, Any], on_progress: OnProgress | None = None) -> ToolAnswer:
         """Call a tool; return what it says, errors of its own included. `on_progress` is told how it goes on."""
         return read_result(self._ask("tools/call", {"name": name, "arguments": arguments}, on_progress))
 

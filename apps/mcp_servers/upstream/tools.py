@@ -27,7 +27,7 @@ class Tool(msgspec.Struct, frozen=True):
     definition: dict[str, Any]
 
 
-class ToolResult(msgspec.Struct, frozen=True):
+class ToolAnswer(msgspec.Struct, frozen=True):
     """What a tool said: blocks of content, a value where it has one, and whether it failed in its own words."""
 
     content: list[dict[str, Any]]
@@ -51,7 +51,7 @@ def read_tools(page: dict[str, Any]) -> Iterator[Tool]:
             yield Tool(one["name"], _definition_of(one))
 
 
-def read_result(result: dict[str, Any]) -> ToolResult:
+def read_result(result: dict[str, Any]) -> ToolAnswer:
     """Return what a tool said. Raises McpServerFailed where that is no result of a tool."""
     if result.get("resultType") not in _COMPLETE:
         raise McpServerFailed("The MCP server asks its user for something first, which is not passed on")
@@ -63,7 +63,7 @@ def read_result(result: dict[str, Any]) -> ToolResult:
     if structured is not None and not isinstance(structured, dict):
         structured = None
     blocks = [{name: value for name, value in block.items() if name != "_meta"} for block in content]
-    return ToolResult(blocks, structured, result.get("isError") is True)
+    return ToolAnswer(blocks, structured, result.get("isError") is True)
 
 
 def _is_name(name: object) -> bool:

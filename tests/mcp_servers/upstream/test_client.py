@@ -19,18 +19,18 @@ from apps.mcp_servers.upstream.failures import (
     McpServerTimeout,
 )
 from apps.mcp_servers.upstream.http_exchange import McpTarget
-from apps.mcp_servers.upstream.tools import ToolResult
+from apps.mcp_servers.upstream.tools import ToolAnswer
 from tests.support.mcp_stand_in import STATELESS, TOKEN, StandIn, tool
 
 PROGRESS = {"jsonrpc": "2.0", "method": "notifications/progress"}
-HELLO = ToolResult([{"type": "text", "text": "hello"}])
+HELLO = ToolAnswer([{"type": "text", "text": "hello"}])
 
 
 def target(server: StandIn, seconds: float = 10, **headers: str) -> McpTarget:
     return McpTarget(server.url, Credentials(TOKEN, headers), seconds)
 
 
-def call(server: StandIn, seconds: float = 10) -> ToolResult:
+def call(server: StandIn, seconds: float = 10) -> ToolAnswer:
     with McpClient(target(server, seconds)) as client:
         return client.call_tool("echo", {"words": "hi"})
 
@@ -139,7 +139,7 @@ def test_a_session_that_the_server_forgot_is_begun_anew(mcp_server: StandIn) -> 
 
 def test_a_failure_of_the_tools_own_is_an_answer(mcp_server: StandIn) -> None:
     mcp_server.result = {"content": [{"type": "text", "text": "no"}], "isError": True, "structuredContent": {"a": 1}}
-    assert call(mcp_server) == ToolResult([{"type": "text", "text": "no"}], {"a": 1}, is_error=True)
+    assert call(mcp_server) == ToolAnswer([{"type": "text", "text": "no"}], {"a": 1}, is_error=True)
 
 
 @pytest.mark.parametrize(
