@@ -7,12 +7,15 @@ from typing import Final
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.tool_calls import listings
 from apps.gateway.tool_calls.caller import caller_of
+from apps.kernel.errors import NotFound
 from apps.mcp.callers import authenticate
 from apps.mcp.protocol.endpoint import McpEndpoint
 from apps.mcp.protocol.in_session import SESSION_HEADER
 from apps.mcp.protocol.toolbox import Caller, Toolbox
 from apps.mcp.server_tools import AllServerTools, ServerTools
-from apps.mcp_servers.tool_names import ALL
+from apps.mcp_servers.access import NO_SERVER
+from apps.mcp_servers.tool_names import ALL, SERVER_NAME
+from apps.oauth.resources import TOOLS
 
 
 def _find_toolbox(request: ClientRequest, caller: Caller) -> Toolbox:
@@ -27,7 +30,16 @@ def _find_toolbox(request: ClientRequest, caller: Caller) -> Toolbox:
     return ServerTools(listings.find_server(caller.policy, name), tool_caller)
 
 
-_ENDPOINT: Final = McpEndpoint(authenticate, _find_toolbox)
+def _authenticate(request: ClientRequest) -> Caller:
+    """Return who calls; an access token must be for this address. Raises ApiError."""
+    name = request.parameters["server"]
+    if not SERVER_NAME.fullmatch(name):
+        # What follows writes the name into a header.
+        raise NotFound(NO_SERVER)
+    return authenticate(request, f"/mcp/{name}", TOOLS)
+
+
+_ENDPOINT: Final = McpEndpoint(_authenticate, _find_toolbox)
 
 
 def post_to_server(request: ClientRequest) -> ClientResponse:

@@ -110,7 +110,11 @@ def test_a_server_that_is_not_there_or_anothers_is_404(caller: Caller, mcp_serve
         answer = post(caller, path, "tools/list")
         assert (answer.status_code, answer.json()["error"]["message"]) == (404, "MCP server not found")
     assert mcp_server.asked == []
-    assert caller.client.post("/mcp/tickets", b"{}", content_type="application/json").status_code == 401
+    nobody = caller.client.post("/mcp/tickets", b"{}", content_type="application/json")
+    metadata = "/.well-known/oauth-protected-resource/mcp/tickets"
+    assert (nobody.status_code, metadata in nobody["WWW-Authenticate"]) == (401, True)
+    odd = caller.client.post("/mcp/a%0Ab%22", b"{}", content_type="application/json")
+    assert (odd.status_code, odd.has_header("WWW-Authenticate")) == (404, False)
 
 
 def test_a_session_of_one_server_is_none_of_another(caller: Caller, mcp_server: StandIn, tickets: McpServer) -> None:

@@ -76,12 +76,12 @@ def _check_envelope(request: ClientRequest, message: RpcRequest) -> None:
     if not isinstance(meta[revisions.META_CAPABILITIES], dict):
         words = f"params._meta: {revisions.META_CAPABILITIES} must be an object"
         raise RpcError(jsonrpc.INVALID_PARAMS, words, status=400)
-    if request.header(revisions.HEADER) != version:
+    if _stated(request, revisions.HEADER) != version:
         raise _mismatch("MCP-Protocol-Version is not the version that params._meta states")
-    if request.header("mcp-method") != message.method:
+    if _stated(request, "mcp-method") != message.method:
         raise _mismatch("Mcp-Method is not the method of the body")
     name = message.params.get("name")
-    if message.method == "tools/call" and isinstance(name, str) and _header_text(request.header("mcp-name")) != name:
+    if message.method == "tools/call" and isinstance(name, str) and _unpacked(_stated(request, "mcp-name")) != name:
         raise _mismatch("Mcp-Name is not the name of the tool in the body")
     _check_version(version)
 
@@ -93,7 +93,13 @@ def _check_version(version: str | None) -> None:
         raise RpcError(jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", status=400, data=told)
 
 
-def _header_text(value: str | None) -> str | None:
+def _stated(request: ClientRequest, name: str) -> str | None:
+    """Return what a header says, without the blanks around it, which are none of it."""
+    value = request.header(name)
+    return None if value is None else value.strip(" \t")
+
+
+def _unpacked(value: str | None) -> str | None:
     """Return what a header says, unpacked; None for one that cannot be read."""
     if value is None or not (value.startswith(_PACKED) and value.endswith(_PACKED_END)):
         return value
