@@ -26,7 +26,9 @@ def fields(mcp_server: StandIn) -> dict[str, Any]:
         "token": TOKEN,
         "headers": f'{{"x-team": "{SECRET}"}}',
         "allowedTools": "echo\n",
+        "everyTool": "false",
         "projectIds": "",
+        "everyProject": ["false", "true"],
         "timeoutSeconds": "30",
         "test": ["false", "true"],
     }
@@ -84,16 +86,24 @@ def test_a_server_is_changed_switched_and_removed(world: World, fields: dict[str
     server = McpServer.objects.get()
     here = page(world.acme, f"{PATH}/{server.id}")
     changes = {
-        "allowedTools": "",
-        "projectIds": str(world.project.id),
-        "timeoutSeconds": "5",
         "token": "",
         "headers": "",
+        "timeoutSeconds": "5",
+        "allowedTools": "",
+        "everyTool": "true",
+        "projectIds": str(world.project.id),
+        "everyProject": "false",
     }
     assert adam.send(here, changes).status_code == 303
     server.refresh_from_db()
     assert (server.allowed_tools, server.project_ids, server.timeout_seconds) == (None, [str(world.project.id)], 5)
     assert unseal(bytes(server.encrypted_credentials)).token == TOKEN
+    # No name and no tick is no tool at all, also when the page as it stands is saved.
+    assert adam.send(here, {**changes, "everyTool": "false"}).status_code == 303
+    assert McpServer.objects.get().allowed_tools == []
+    both = adam.send(here, {**changes, "allowedTools": "echo"})
+    assert (both.status_code, McpServer.objects.get().allowed_tools) == (400, [])
+    assert "Leave this empty, or take away the tick above" in words(both)
     refused = adam.send(here, {**changes, "timeoutSeconds": "0"})
     assert (refused.status_code, McpServer.objects.get().timeout_seconds) == (400, 5)
     adam.send(f"{here}/switch", {"status": "inactive"})

@@ -11,6 +11,7 @@ from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import NotFound
+from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.mcp_servers import actions
 from apps.mcp_servers.access import NO_SERVER, access_server, access_servers
 from apps.mcp_servers.actions import ListedTool
@@ -20,15 +21,15 @@ from apps.organizations.models import Role
 
 # Not ticked: the server is kept without being asked.
 TEST = "test"
-# Fields of the form that mean "all" where they are empty.
-_LISTS = ("allowedTools", "projectIds")
+# Lists of the form, and what is ticked where there is none: an empty list is none at all, never "all".
+_LISTS = {"allowedTools": "everyTool", "projectIds": "everyProject"}
 
 
 @workspace_page("GET", "POST", needs=Role.ADMIN)
 def mcp_servers(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     """List the organization's servers, and register one."""
     if request.method != "POST":
-        return _page(request, workspace, Form({"timeoutSeconds": TIMEOUT}))
+        return _page(request, workspace, Form({"timeoutSeconds": TIMEOUT, **dict.fromkeys(_LISTS.values(), True)}))
     added, form = attempt(request, lambda: _add(request, workspace))
     if added is None:
         return _page(request, workspace, form)
@@ -80,9 +81,7 @@ def remove(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
 
 
 def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
-    fields = read_form(
-        request, NewServerShape, leave_out=_empty_lists(request), organizationId=str(workspace.organization.id)
-    )
+    fields = read_form(request, NewServerShape, organizationId=str(workspace.organization.id), **_lists(request))
     given = new_server(fields)
     # The server is asked first: nothing that is open waits for it.
     actions.check_server(organization=workspace.organization, given=given, live=_is_to_be_tested(request))
@@ -94,14 +93,21 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
 
 
 def _changes(request: HttpRequest) -> dict[str, object]:
-    """Return what the form changes: empty lists are all, an empty token is the one that there is."""
+    """Return what the form changes: an empty token is the one that there is."""
     kept = {name for name in ("token", "headers") if not request.POST.get(name, "").strip()}
-    changes = read_form(request, ServerChangesShape, leave_out={*_empty_lists(request), *kept})
-    return changes | {"allowed_tools": changes.get("allowed_tools"), "project_ids": changes.get("project_ids")}
+    return read_form(request, ServerChangesShape, leave_out=kept, **_lists(request))
 
 
-def _empty_lists(request: HttpRequest) -> set[str]:
-    return {name for name in _LISTS if not any(one.strip() for one in request.POST.getlist(name))}
+def _lists(request: HttpRequest) -> dict[str, list[str] | None]:
+    """Return the lists of the form, None for one that is ticked to be all. Raises InvalidFields for both at once."""
+    found: dict[str, list[str] | None] = {}
+    for name, everything in _LISTS.items():
+        lines = [line.strip() for line in request.POST.get(name, "").splitlines() if line.strip()]
+        is_all = request.POST.getlist(everything)[-1:] == ["true"]
+        if lines and is_all:
+            raise InvalidFields([Issue(name, "Leave this empty, or take away the tick above")])
+        found[name] = None if is_all else lines
+    return found
 
 
 def _is_to_be_tested(request: HttpRequest) -> bool:
@@ -111,7 +117,8 @@ def _is_to_be_tested(request: HttpRequest) -> bool:
 def _form_of(server: McpServer) -> Form:
     lists = {"allowedTools": server.allowed_tools, "projectIds": server.project_ids}
     lines = {name: "\n".join(value or ()) for name, value in lists.items()}
-    return Form({**lines, "timeoutSeconds": server.timeout_seconds})
+    ticks = {_LISTS[name]: value is None for name, value in lists.items()}
+    return Form({**lines, **ticks, "timeoutSeconds": server.timeout_seconds})
 
 
 def _access(workspace: Workspace, server_id: str) -> McpServer:
