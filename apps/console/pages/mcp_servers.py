@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
@@ -98,9 +100,9 @@ def _changes(request: HttpRequest) -> dict[str, object]:
     return read_form(request, ServerChangesShape, leave_out=kept, **_lists(request))
 
 
-def _lists(request: HttpRequest) -> dict[str, list[str] | None]:
+def _lists(request: HttpRequest) -> dict[str, Any]:
     """Return the lists of the form, None for one that is ticked to be all. Raises InvalidFields for both at once."""
-    found: dict[str, list[str] | None] = {}
+    found: dict[str, Any] = {}
     for name, everything in _LISTS.items():
         lines = [line.strip() for line in request.POST.get(name, "").splitlines() if line.strip()]
         is_all = request.POST.getlist(everything)[-1:] == ["true"]
