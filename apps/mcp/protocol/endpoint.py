@@ -19,7 +19,7 @@ from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.kernel.errors import ApiError, Forbidden, InternalError, Overloaded
 from apps.mcp.protocol import in_session, jsonrpc, revisions, stateless
-from apps.mcp.protocol.answers import EVENTS, JSON, failed, without_body
+from apps.mcp.protocol.answers import EVENTS, JSON, failed
 from apps.mcp.protocol.jsonrpc import RpcError, RpcRequest
 from apps.mcp.protocol.toolbox import Caller, Toolbox
 
@@ -72,7 +72,7 @@ class McpEndpoint:
         def answer(caller: Caller) -> ClientResponse:
             event_id = request.header("last-event-id")
             if event_id is None or revisions.is_stateless(request.header(revisions.HEADER), {}):
-                return without_body(405, [("Allow", "POST, DELETE")])
+                return _not_served("POST, DELETE")
             if not (_accepts(request, EVENTS) or _accepts_all(request)):
                 raise RpcError(jsonrpc.INVALID_REQUEST, f"Accept must have {EVENTS}", status=406)
             return in_session.resume(request, caller, self._find_toolbox(request, caller), event_id)
@@ -84,7 +84,7 @@ class McpEndpoint:
 
         def answer(caller: Caller) -> ClientResponse:
             if revisions.is_stateless(request.header(revisions.HEADER), {}):
-                return without_body(405, [("Allow", "POST")])
+                return _not_served("POST")
             return in_session.end(request, caller, self._find_toolbox(request, caller))
 
         return self._answered(request, answer)
@@ -111,6 +111,11 @@ class McpEndpoint:
             request.release_bytes()
         response.headers.append(("x-request-id", request.request_id))
         return response
+
+
+def _not_served(allowed: str) -> ClientResponse:
+    error = RpcError(jsonrpc.INVALID_REQUEST, f"Here there is nothing but {allowed}", status=405)
+    return failed(None, error, [("Allow", allowed)])
 
 
 def _refused(request: ClientRequest, error: ApiError, request_id: jsonrpc.Id | None = None) -> ClientResponse:
