@@ -53,5 +53,8 @@ class McpServerAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         return link_to(row.organization)
 
     def change_row(self, row: McpServer, changes: Mapping[str, Any]) -> None:
-        """Switch a server on or off."""
-        actions.change_server(server=row, changes=changes)
+        """Switch a server on or off; one that is to be deleted loses its credentials too."""
+        if changes.get("status") == McpServer.Status.DELETED:
+            actions.delete_server(server=row)
+        else:
+            actions.change_server(server=row, changes=changes)
