@@ -19,6 +19,8 @@ class Family(Enum):
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
     GOOGLE = "google"
+    # JSON-RPC.
+    MCP = "mcp"
     # Logs, health, metrics, and what lies outside of every API.
     LOGS = "logs"
     MANAGEMENT = "management"
@@ -78,6 +80,8 @@ _GOOGLE_STATUSES = {
 # Where the reasons of this gateway's errors are explained, as Google's `ErrorInfo` wants it said.
 _GOOGLE_DOMAIN = "gateway"
 _GOOGLE_TYPE = "type.googleapis.com/google.rpc."
+# JSON-RPC's codes for what is the client's fault, and for what is not.
+_RPC_INVALID_REQUEST, _RPC_INTERNAL_ERROR = -32600, -32603
 
 
 def body_of(family: Family, error: ApiError) -> dict[str, Any]:
@@ -91,6 +95,11 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
             return {"type": "error", "error": detail, "status": error.status, "message": error.message}
         case Family.GOOGLE:
             return {"error": _google_error(error)}
+        case Family.MCP:
+            # Of a request that nobody has read: its id is not known.
+            code = _RPC_INVALID_REQUEST if error.status < 500 else _RPC_INTERNAL_ERROR
+            told = {"status": error.status, "type": error.type, "code": error.code}
+            return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": told}}
         case Family.LOGS | Family.PAGES:
             return {"error": True, "status": error.status, "message": error.message}
         case Family.MANAGEMENT if isinstance(error, InvalidFields):
