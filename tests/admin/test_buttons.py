@@ -1,4 +1,5 @@
 """Buttons of the admin: what each does, once however often it is clicked, and only for whom it is meant."""
+# length: a test for every button
 
 from __future__ import annotations
 
