@@ -46,6 +46,8 @@ from apps.keys import provider_views as provider_keys
 from apps.keys import views as keys
 from apps.logs import views as logs
 from apps.mcp import endpoints as mcp
+from apps.mcp import server_endpoints as mcp_server
+from apps.mcp_servers import views as mcp_servers
 from apps.oauth import views as oauth
 from apps.organizations import account_views as accounts
 from apps.organizations import audit_views as audit_logs
@@ -153,6 +155,9 @@ _MODEL_ROUTES = [
     Route("mcp", mcp.post_message, Family.MCP, method="POST"),
     Route("mcp", mcp.resume_stream, Family.MCP, method="GET"),
     Route("mcp", mcp.end_session, Family.MCP, method="DELETE"),
+    Route("mcp/<str:server>", mcp_server.post_to_server, Family.MCP, method="POST"),
+    Route("mcp/<str:server>", mcp_server.resume_stream_of_server, Family.MCP, method="GET"),
+    Route("mcp/<str:server>", mcp_server.end_session_of_server, Family.MCP, method="DELETE"),
 ]
 _MANAGEMENT_ROUTES = [
     _management("auth/sign-up/email", organizations.SignUp.as_view()),
@@ -209,6 +214,9 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
     _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
+    _management("mcp-servers", mcp_servers.McpServers.as_view()),
+    _management("mcp-servers/<str:server_id>", mcp_servers.OneMcpServer.as_view()),
+    _management("mcp-servers/<str:server_id>/tools", mcp_servers.McpServerTools.as_view()),
     _management("guardrails/system-rules", guardrails.SystemRules.as_view()),
     _management("guardrails/config/<str:organization_id>", guardrails.GuardrailConfiguration.as_view()),
     _management("guardrails/config/<str:organization_id>/reset", guardrails.GuardrailReset.as_view()),

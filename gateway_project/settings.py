@@ -103,6 +103,7 @@ INSTALLED_APPS = [
     "apps.guardrails",
     "apps.logs",
     "apps.catalog",
+    "apps.mcp_servers",
     "apps.gateway",
     "apps.responses",
     "apps.batches",

@@ -42,6 +42,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
             PageLink("Programs", "programs"),
             PageLink("Projects", "projects"),
             PageLink("Provider keys", "provider_keys", Role.ADMIN),
+            PageLink("MCP servers", "mcp_servers", Role.ADMIN),
         ),
     ),
     ("Safety", (PageLink("Guardrails", "guardrails", Role.ADMIN), PageLink("Audit log", "audit", Role.ADMIN))),

@@ -44,6 +44,7 @@ GROUPS: Final[dict[str, dict[str, str]]] = {
         "keys.apikey": "key",
         "keys.iamrule": "rule",
         "keys.providerkey": "vpn_key",
+        "mcp_servers.mcpserver": "build",
         "oauth.consent": "handshake",
         "guardrails.guardrailconfig": "shield",
         "guardrails.customrule": "policy",

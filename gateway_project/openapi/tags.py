@@ -20,6 +20,7 @@ _TAGS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("Batches", "Thousands of requests at a low priority", ("/v1/files", "/v1/batches", "/v1/messages/batches")),
     ("This key", "What the key that asks may spend, and has spent", ("/v1/key", "/v1/credits", "/v1/generation")),
     ("Gemini", "Chats, embeddings and models in Google's format", ("/v1beta", "/v1/models/{name}", "/v1/p")),
+    ("MCP servers", "Servers of tools that an organization registers", ("/mcp-servers",)),
     ("MCP", "The gateway as a tool of programs that speak the Model Context Protocol", ("/mcp",)),
     ("Logs and activity", "What was asked, and what it cost", ("/logs", "/activity")),
     ("API keys", "Keys, their limits and access rules", ("/keys/api",)),

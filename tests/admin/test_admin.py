@@ -47,6 +47,8 @@ from apps.logs.models import (
     TrafficDelta,
     TrafficSlot,
 )
+from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.models import McpServer
 from apps.organizations import attempt_rate_limiter
 from apps.organizations.actions import create_operator
 from apps.organizations.invitations import invite
@@ -109,6 +111,12 @@ def rows(world: World) -> dict[type[Row], Row]:
         IamRule.objects.create(api_key=key, rule_type="deny_models", rule_value={"models": []}),
         ProviderKey.objects.create(
             organization=world.acme, provider="acme-ai", encrypted_token=encrypt_credential(SECRET), last_four="tial"
+        ),
+        McpServer.objects.create(
+            organization=world.acme,
+            name="tickets",
+            url="https://tools.example.com/mcp",
+            encrypted_credentials=seal(Credentials(SECRET)),
         ),
         PaymentMethod.objects.create(organization=world.acme, processor_customer_id=SECRET, brand="visa"),
         BillingAccount.objects.create(organization=world.acme, processor_customer_id="cus_1"),
@@ -312,7 +320,7 @@ class TestWhatMayBeDone:
         )
         assert model._default_manager.filter(pk=row.pk).exists()
 
-    @pytest.mark.parametrize("model", [User, Organization, Project, ApiKey, ProviderKey])
+    @pytest.mark.parametrize("model", [User, Organization, Project, ApiKey, ProviderKey, McpServer])
     def test_what_others_speak_of_cannot_be_deleted(
         self, operator: Client, rows: dict[type[Row], Row], model: type[Row]
     ) -> None:
@@ -320,7 +328,7 @@ class TestWhatMayBeDone:
         assert operator.post(page(model, "delete", row.pk), {"post": "yes"}).status_code == 403
         assert model._default_manager.filter(pk=row.pk).exists()
 
-    @pytest.mark.parametrize("model", [ApiKey, ProviderKey])
+    @pytest.mark.parametrize("model", [ApiKey, ProviderKey, McpServer])
     def test_secrets_are_not_made_here(self, operator: Client, model: type[Row]) -> None:
         assert operator.get(page(model, "add")).status_code == 403
 

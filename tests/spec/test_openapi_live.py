@@ -195,7 +195,8 @@ def doomed(product: Product) -> dict[str, str]:
     return {"path.organizationId": organization, "path.projectId": project}
 
 
-# Two and a half minutes on two cores.
+# Two and a half minutes on two cores; the examples of each operation have a test of their own.
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_management_does_what_the_document_says(product: Product, things: dict[str, str], tmp_path: Path) -> None:
     left_out = (option for name in (*ENDS, *OFF, *TAKES_ITS_KEY) for option in ("--exclude-operation-id", name))
