@@ -251,7 +251,7 @@ REST_FRAMEWORK = {
 }
 
 # Programs that a person signs in (docs/oauth.md): authorization codes with PKCE alone, and nothing stored in clear.
-OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth.Client"
+OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth.OAuthClient"
 OAUTH2_PROVIDER_GRANT_MODEL = "oauth.AuthorizationCode"
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = "oauth.AccessToken"  # noqa: S105 - the name of a table
 OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "oauth.RefreshToken"  # noqa: S105 - the name of a table

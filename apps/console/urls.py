@@ -14,6 +14,7 @@ from apps.console.pages import (
     organizations,
     overview,
     playground,
+    programs,
     projects,
     provider_keys,
     refusals,
@@ -39,4 +40,5 @@ PATTERNS = [
     *guardrails.PATHS,
     *billing.PATHS,
     *playground.PATHS,
+    *programs.PATHS,
 ]

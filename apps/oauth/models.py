@@ -48,7 +48,7 @@ class _WrittenOnce(models.Model):
         super().save(*args, **kwargs)
 
 
-class Client(AbstractApplication):
+class OAuthClient(AbstractApplication):
     """A program that may ask for consent: it registered itself, or its id is the address of its description."""
 
     post_logout_redirect_uris = allowed_origins = ""
@@ -81,7 +81,7 @@ class Consent(models.Model):
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     user = models.ForeignKey(User, models.CASCADE, related_name="consents")
-    client = models.ForeignKey(Client, models.CASCADE, related_name="consents")
+    client = models.ForeignKey(OAuthClient, models.CASCADE, related_name="consents")
     project = models.ForeignKey(Project, models.CASCADE, related_name="consents")
     api_key = models.ForeignKey(ApiKey, models.CASCADE, related_name="consents")
     scope = models.CharField(max_length=200)

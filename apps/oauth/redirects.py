@@ -33,6 +33,8 @@ def redirect_problem(uri: str) -> str | None:
         return "Must be an absolute URI"
     if "@" in parts.netloc:
         return "Must have no user or password"
+    if not uri.startswith(f"{parts.scheme}:"):
+        return "Must have its scheme in lower case"
     return _problem_of_scheme(parts, host)
 
 

@@ -1,5 +1,6 @@
-"""Token families: all that came of one code. They end together: when a code or refresh token comes twice, and when the
-consent behind them does.
+"""Token family: all tokens that came of one authorization code.
+
+They end together: when the code or a refresh token comes twice, and when the consent behind them ends.
 """
 
 from __future__ import annotations

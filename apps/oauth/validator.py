@@ -21,7 +21,7 @@ from oauth2_provider.settings import oauth2_settings
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, InvalidGrantError
 
 from apps.keys.models import ApiKey
-from apps.oauth.models import AccessToken, AuthorizationCode, Client, Consent, RefreshToken
+from apps.oauth.models import AccessToken, AuthorizationCode, Consent, OAuthClient, RefreshToken
 from apps.oauth.resources import read_resource
 from apps.oauth.token_families import end_family
 
@@ -42,15 +42,25 @@ class RequestReader(OAuthLibCore):
         )
 
 
+class QueryReader(OAuthLibCore):
+    """Reads an authorization request: what it asks for stands in its query, and the page's form says nothing of it."""
+
+    def extract_body(self, request: HttpRequest) -> list[tuple[str, str]]:
+        """Return nothing."""
+        return []
+
+
 class Validator(OAuth2Validator):
     """What is asked before, and written when, a code or token is given."""
 
-    def _load_application(self, client_id: str, request: Any) -> Client | None:
+    def _load_application(self, client_id: str, request: Any) -> OAuthClient | None:
         """Return the client as it is known; its description is never fetched here."""
-        request.client = Client.objects.filter(client_id=client_id).first()
-        return cast("Client | None", request.client)
+        request.client = OAuthClient.objects.filter(client_id=client_id).first()
+        return cast("OAuthClient | None", request.client)
 
-    def validate_code(self, client_id: str, code: str, client: Client, request: Any, *args: Any, **kwargs: Any) -> bool:
+    def validate_code(
+        self, client_id: str, code: str, client: OAuthClient, request: Any, *args: Any, **kwargs: Any
+    ) -> bool:
         """Tell whether a code is this client's, fresh and in force; a second use ends what the first one gave."""
         # Two who bring one code at once come here one after the other.
         rows = AuthorizationCode.objects.select_for_update(of=("self",)).select_related("consent__api_key", "user")
@@ -73,7 +83,7 @@ class Validator(OAuth2Validator):
             raise InvalidGrantError(request=request)
 
     def validate_refresh_token(
-        self, refresh_token: str, client: Client, request: Any, *args: Any, **kwargs: Any
+        self, refresh_token: str, client: OAuthClient, request: Any, *args: Any, **kwargs: Any
     ) -> bool:
         """Tell whether a refresh token is this client's and unused; a second use ends the family."""
         digest = sha256(refresh_token.encode("utf-8", "surrogatepass")).hexdigest()

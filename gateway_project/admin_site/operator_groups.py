@@ -27,6 +27,9 @@ _SUPPORT: Final = {
     "keys.apikey": ("change", "delete"),
     "keys.iamrule": ("add", "change", "delete"),
     "organizations.invitation": ("delete",),
+    "oauth.oauthclient": (),
+    # A signed-in program is revoked by who may delete it.
+    "oauth.consent": ("delete",),
     "knox.authtoken": ("delete",),
 }
 _FINANCE: Final = {

@@ -69,6 +69,7 @@ _BODIES = {
     Family.MCP: "McpError",
     Family.LOGS: "GatewayError",
     Family.MANAGEMENT: "ManagementError",
+    Family.OAUTH: "OAuthError",
 }
 
 

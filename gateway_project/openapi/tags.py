@@ -28,6 +28,7 @@ _TAGS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("Projects", "What keys belong to", ("/projects",)),
     ("Organizations", "Members, invitations, money, audit log", ("/organization", "/audit-logs")),
     ("Guardrails", "What may not pass", ("/guardrails",)),
+    ("Programs that sign in", "OAuth: metadata, registration, tokens", ("/oauth", "/.well-known", "/v1/auth")),
     ("Accounts", "Sign-up, sign-in and sign-in methods", ("/auth",)),
     ("Operation", "Health, metrics, this document", ("/",)),
 )

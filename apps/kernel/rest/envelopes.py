@@ -24,6 +24,7 @@ class Family(Enum):
     # Logs, health, metrics, and what lies outside of every API.
     LOGS = "logs"
     MANAGEMENT = "management"
+    OAUTH = "oauth"
     # People with a browser: errors are pages.
     PAGES = "pages"
 
@@ -77,6 +78,8 @@ _GOOGLE_STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
+# Words of OAuth's that our own errors have for a code.
+_OAUTH_WORDS = frozenset({"invalid_client_metadata", "invalid_redirect_uri"})
 # Where the reasons of this gateway's errors are explained, as Google's `ErrorInfo` wants it said.
 _GOOGLE_DOMAIN = "gateway"
 _GOOGLE_TYPE = "type.googleapis.com/google.rpc."
@@ -102,10 +105,21 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
             return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": told}}
         case Family.LOGS | Family.PAGES:
             return {"error": True, "status": error.status, "message": error.message}
+        case Family.OAUTH:
+            return {"error": _oauth_word(error), "error_description": error.message}
         case Family.MANAGEMENT if isinstance(error, InvalidFields):
             return {"message": error.message, "issues": [issue._asdict() for issue in error.issues]}
         case Family.MANAGEMENT:
             return {"message": error.message}
+
+
+def _oauth_word(error: ApiError) -> str:
+    """Return OAuth's word for an error (RFC 6749, 7591): its own code where that is one."""
+    if error.code in _OAUTH_WORDS:
+        return error.code
+    if error.status in {429, 503}:
+        return "temporarily_unavailable"
+    return "invalid_request" if error.status < 500 else "server_error"
 
 
 def _anthropic_type(status: int) -> str:

@@ -24,7 +24,7 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Client',
+            name='OAuthClient',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
                 ('client_id', models.CharField(db_index=True, default=oauth2_provider.generators.generate_client_id, max_length=255, unique=True, verbose_name='client ID')),
