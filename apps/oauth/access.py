@@ -40,7 +40,7 @@ def authenticate_access_token(token: str, *, resource: str) -> AccessGrant | Non
 
     One query. Whether the key may ask, its policy says: it is held to its project, limits and rules by its id.
     """
-    if not token or len(token) > _MAX_TOKEN:
+    if not token or not resource or len(token) > _MAX_TOKEN:
         return None
     digest = sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
     row = (

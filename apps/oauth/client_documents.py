@@ -15,6 +15,7 @@ import requests
 from oauth2_provider import cimd
 from urllib3.exceptions import HTTPError
 
+from apps.kernel import database
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.oauth.models import OAuthClient
 
@@ -41,6 +42,7 @@ class GuardedFetcher:
         """Return the document, and the seconds for which it holds. Raises CIMDError."""
         # What it takes for an address of a client: https, a path, neither a user nor a fragment.
         cimd._validate_client_id_url(client_id)
+        database.release_connection()
         try:
             # For all of it: a server may send a byte now and then.
             with (

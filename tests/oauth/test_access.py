@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
 from django.db import connection
 from django.utils import timezone
@@ -39,6 +40,13 @@ def test_a_token_for_one_resource_is_nothing_at_another(world: World) -> None:
     assert grant_of(token, "/mcp/tracker") is not None
     assert [grant_of(token, path) for path in (MCP, "/mcp/other", "/mcp/all", "/mcp/tracker/x")] == [None] * 4
     assert authenticate_access_token(token, resource="https://elsewhere.example/mcp/tracker") is None
+    assert authenticate_access_token(token, resource="") is None
+
+
+def test_it_takes_one_query(world: World, django_assert_num_queries: Any) -> None:
+    token = Program().signed_in_by(world.dana, world.project)["access_token"]
+    with django_assert_num_queries(1):
+        assert grant_of(token) is not None
 
 
 def test_a_token_ends_with_its_time_its_key_and_its_person(world: World) -> None:
