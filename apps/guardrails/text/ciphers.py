@@ -8,10 +8,6 @@ from __future__ import annotations
 
 import string
 
-import re2
-
-from apps.guardrails.regex.re2_patterns import re2_options
-
 # Words long enough that no shift of one of them is another word.
 _WORDS = "ignore disregard previous instructions restrictions guidelines password reveal system prompt".split()  # noqa: SIM905 - as words are written
 _LETTERS = string.ascii_lowercase
@@ -44,36 +40,30 @@ _MORSE = {
     "-..-": "x",
     "-.--": "y",
     "--..": "z",
-}  # fmt: skip - a letter a line would be thirty lines
+}
 
 
 def _any(words: list[str]) -> str:
     return r"\b(?:" + "|".join(words) + r")\b"
 
 
-# rot13 is noticed by more words, beside the other traces (`obfuscation`).
-_TRACES = [
-    *(
-        (f"caesar{shift}", _any([word.translate(table) for word in _WORDS]))
-        for shift, table in _SHIFTS.items()
-        if shift != 13
-    ),
-    ("atbash", _any([word.translate(_ATBASH) for word in _WORDS])),
-    ("backwards", _any([word[::-1] for word in _WORDS if word != "system"])),
-    (
-        "last_word_first",
-        r"\b(?:instructions|rules|prompt|guidelines) (?:[a-z]+ ){1,4}(?:ignore|disregard|forget|reveal|bypass)\b",
-    ),
-]
-_GATE = re2.Set.SearchSet(re2_options())
-for _, _expression in _TRACES:
-    _GATE.Add(_expression)
-_GATE.Compile()
-
-
-def find_ciphers(normalized_utf8: bytes) -> list[str]:
-    """Return the ciphers that words of this text are written in, in one pass."""
-    return sorted(_TRACES[index][0] for index in _GATE.Match(normalized_utf8) or ())
+# Ciphers, and expressions that notice them in normalized UTF-8. More words notice rot13 (`obfuscation`).
+CIPHERS = dict(
+    [
+        *(
+            (f"caesar{shift}", _any([word.translate(table) for word in _WORDS]))
+            for shift, table in _SHIFTS.items()
+            if shift != 13
+        ),
+        ("atbash", _any([word.translate(_ATBASH) for word in _WORDS])),
+        ("backwards", _any([word[::-1] for word in _WORDS if word != "system"])),
+        (
+            "last_word_first",
+            r"\b(?:instructions|rules|prompt|guidelines) (?:previous|prior|above|earlier|system|your) (?:[a-z]+ ){0,3}"
+            r"(?:ignore|disregard|forget|reveal|bypass)\b",
+        ),
+    ]
+)
 
 
 def decipher(cipher: str, normalized: str) -> str:

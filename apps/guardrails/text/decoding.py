@@ -24,12 +24,12 @@ import msgspec
 import re2
 
 from apps.guardrails.regex.re2_patterns import compile_re2, re2_options
-from apps.guardrails.text.ciphers import decipher, find_ciphers, from_morse
+from apps.guardrails.text.ciphers import CIPHERS, decipher, from_morse
 from apps.guardrails.text.normalization import TAG_CHARACTERS
 from apps.guardrails.text.obfuscation import find_obfuscations, join_spaced_letters, undo_leetspeak
 from apps.guardrails.text.rewriting import Origin, rewrite
 from apps.guardrails.text.scanned_text import ScannedText
-from apps.guardrails.text.word_disguises import find_disguises, undo
+from apps.guardrails.text.word_disguises import DISGUISES, undo
 
 _DEEPEST = 2
 _LONGEST_PIECES = 3000
@@ -215,7 +215,7 @@ def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
     if not raw.isascii() and _TAGS_IN_WORDS.search(text.utf8) is not None:
         untagged, way_back = rewrite(text, _TAGS_IN_WORDS, lambda _: b"")
         yield DecodedText("tags", ScannedText(untagged), 0, size, way_back)
-    for disguise in find_disguises(text.normalized_utf8):
+    for disguise in sorted(traces & DISGUISES.keys()):
         turned, back = undo(disguise, normalized)
         yield DecodedText(disguise, ScannedText(turned), 0, size, _through(text, back))
     if "rot13" in traces:
@@ -228,7 +228,7 @@ def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
             yield DecodedText("leetspeak", ScannedText(plain), 0, size, text.origin)
     if "spaced" in traces:
         yield DecodedText("spaced", ScannedText(join_spaced_letters(raw)), 0, size)
-    for cipher in find_ciphers(text.normalized_utf8):
+    for cipher in sorted(traces & CIPHERS.keys()):
         # Letters and words of most stay where they are.
         origin = None if cipher == "last_word_first" else text.origin
         yield DecodedText(cipher, ScannedText(decipher(cipher, text.normalized)), 0, size, origin)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import re2
 
-from apps.guardrails.regex.re2_patterns import compile_re2, re2_options
+from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.text.rewriting import Origin, rewrite
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -83,18 +83,15 @@ def _words(forms: Callable[[str], list[str]], words: tuple[str, ...]) -> str:
 _ALL = (*_HEADS, *_SHORT)
 _CHAIN = rf"(?:^|[^a-z0-9_-])(?:(?:{_OVERRIDES}){_SIGNS}{{1,3}}(?:{_LINKS}){_SIGNS}{{1,3}}[a-z])"
 _JOINED = rf"(?:{_OVERRIDES})(?:{_LINKS}){{1,5}}(?:{_OBJECTS})"
-_TRACES = (
-    ("misspelled", _words(_misspelled, tuple(_HEADS))),
-    ("split", _words(_split, _ALL)),
-    ("accented", _words(_accented, _ALL)),
-    ("separated", _CHAIN),
-    ("joined", rf"(?:^|[^a-z0-9_]){_JOINED}"),
-    ("listed", r"(?:^|[^a-z0-9])(?:[1-9a-f][.):] ?[a-z']{1,14}[,;]? ){3,}"),
-)
-_GATE = re2.Set.SearchSet(re2_options())
-for _, _expression in _TRACES:
-    _GATE.Add(_expression)
-_GATE.Compile()
+# Ways in which head words are disguised, and expressions that notice them in normalized UTF-8.
+DISGUISES = {
+    "misspelled": _words(_misspelled, tuple(_HEADS)),
+    "split": _words(_split, _ALL),
+    "accented": _words(_accented, _ALL),
+    "separated": _CHAIN,
+    "joined": rf"(?:^|[^a-z0-9_]){_JOINED}",
+    "listed": r"(?:^|[^a-z0-9])(?:[1-9a-f][.):] ?[a-z']{1,14}[,;]? ){3,}",
+}
 _MISSPELLED = compile_re2(r"\b(?:" + "|".join(form for word in _HEADS for form in _misspelled(word)) + r")\b")
 _BETWEEN = compile_re2(f"{_SIGNS}{{1,3}}")
 _LATIN = frozenset(b"abcdefghijklmnopqrstuvwxyz")
@@ -102,11 +99,6 @@ _RUN_TOGETHER = compile_re2(_JOINED)
 _PART = compile_re2(f"{_OVERRIDES}|{_LINKS}|{_OBJECTS}")
 _ITEM = compile_re2(r"(?:^|[^a-z0-9])([1-9a-f][.):] ?)[a-z']")
 _MARK = compile_re2(f"{_MARKS}+")
-
-
-def find_disguises(normalized_utf8: bytes) -> list[str]:
-    """Return the ways in which head words of this text are disguised, in one pass."""
-    return sorted(_TRACES[index][0] for index in _GATE.Match(normalized_utf8) or ())
 
 
 def undo(disguise: str, normalized: ScannedText) -> tuple[str, Origin]:
