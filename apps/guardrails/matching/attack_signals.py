@@ -39,7 +39,17 @@ OPERATOR_BONUS = -1.0
 # What somebody took the trouble to hide is worth this much more.
 _HIDDEN = 0.6
 # Encodings that addresses, pages and JSON are full of hide nothing; nor do slips of the finger, names and lists.
-_EVERYDAY = {"percent", "entities", "escapes", "misspelled", "separated", "joined", "listed", "last_word_first"}
+_EVERYDAY = {
+    "percent",
+    "entities",
+    "escapes",
+    "misspelled",
+    "emphasized",
+    "separated",
+    "joined",
+    "listed",
+    "last_word_first",
+}
 
 
 class AttackSignal(msgspec.Struct, frozen=True):

@@ -9,7 +9,10 @@ from __future__ import annotations
 import string
 
 # Words long enough that no shift of one of them is another word.
-_WORDS = "ignore disregard previous instructions restrictions guidelines password reveal system prompt".split()  # noqa: SIM905 - as words are written
+_WORDS = """
+ignore disregard previous instructions restrictions guidelines password reveal system prompt pretend without anything
+everything developer respond unfiltered character
+""".split()  # noqa: SIM905 - as words are written
 _LETTERS = string.ascii_lowercase
 _SHIFTS = {shift: str.maketrans(_LETTERS, _LETTERS[shift:] + _LETTERS[:shift]) for shift in range(1, 26)}
 _ATBASH = str.maketrans(_LETTERS, _LETTERS[::-1])

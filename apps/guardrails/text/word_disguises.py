@@ -20,7 +20,7 @@ from apps.guardrails.text.scanned_text import ScannedText
 _HEADS = """
 ignore disregard previous instructions guidelines restrictions unrestricted uncensored unfiltered jailbreak
 """.split()  # noqa: SIM905 - as words are written
-_SHORT = ("reveal", "forget", "system", "prompt", "override", "bypass")
+_SHORT = ("reveal", "forget", "system", "prompt", "override", "bypass", "pretend", "without", "anything", "developer")
 # Of words in neighbors of a head: with one of them an order is recognized though no sign shows where words end.
 _OVERRIDES = "ignore|disregard|forget|bypass|override|reveal|print|show|repeat"
 _OBJECTS = "instructions?|rules|guidelines|prompts?|restrictions|directives|everything|polic(?:y|ies)|filters?|safety"
@@ -81,7 +81,11 @@ def _words(forms: Callable[[str], list[str]], words: tuple[str, ...]) -> str:
 
 
 _ALL = (*_HEADS, *_SHORT)
-_CHAIN = rf"(?:^|[^a-z0-9_-])(?:(?:{_OVERRIDES}){_SIGNS}{{1,3}}(?:{_LINKS}){_SIGNS}{{1,3}}[a-z])"
+# Four words and more with the same sign between them, of which one is a head; no path of an address.
+_CHAIN = "|".join(
+    rf"(?:^|[^a-z0-9_/.-])(?:[a-z']{{1,14}}{sign}){{0,6}}(?:{'|'.join(_ALL)}){sign}(?:[a-z']{{1,14}}{sign}){{2,}}[a-z]"
+    for sign in ("_", "-", r"\.", r"\*", r"\+", "~", r"\|")
+)
 _JOINED = rf"(?:{_OVERRIDES})(?:{_LINKS}){{1,5}}(?:{_OBJECTS})"
 # Ways in which head words are disguised, and expressions that notice them in normalized UTF-8.
 DISGUISES = {
@@ -90,6 +94,7 @@ DISGUISES = {
     "accented": _words(_accented, _ALL),
     "separated": _CHAIN,
     "joined": rf"(?:^|[^a-z0-9_]){_JOINED}",
+    "emphasized": r"(?:[*_~`]{1,3}[a-z',.!?:]{1,14}[*_~`]{1,3} ?){3,}",
     "listed": r"(?:^|[^a-z0-9])(?:[1-9a-f][.):] ?[a-z']{1,14}[,;]? ){3,}",
 }
 _MISSPELLED = compile_re2(r"\b(?:" + "|".join(form for word in _HEADS for form in _misspelled(word)) + r")\b")
@@ -98,6 +103,7 @@ _LATIN = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _RUN_TOGETHER = compile_re2(_JOINED)
 _PART = compile_re2(f"{_OVERRIDES}|{_LINKS}|{_OBJECTS}")
 _ITEM = compile_re2(r"(?:^|[^a-z0-9])([1-9a-f][.):] ?)[a-z']")
+_EMPHASIS = compile_re2("[*_~`]{1,3}")
 _MARK = compile_re2(f"{_MARKS}+")
 
 
@@ -144,5 +150,6 @@ _UNDO: dict[str, tuple[re2._Regexp, Callable[[re2._Match[bytes]], bytes | None]]
     "split": (_BETWEEN, _between_letters(b"")),
     "separated": (_BETWEEN, _between_letters(b" ")),
     "joined": (_RUN_TOGETHER, lambda run: b" ".join(part[0] for part in _PART.finditer(run[0]))),
+    "emphasized": (_EMPHASIS, lambda _: b""),
     "listed": (_ITEM, lambda _: b""),
 }
