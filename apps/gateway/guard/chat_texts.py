@@ -39,6 +39,7 @@ from apps.gateway.guard.json_text import (
     iterate_strings,
     parse_json_text,
 )
+from apps.guardrails.findings.scan_types import DOCUMENT, TOOL_RESULT
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.json_bounds import OutOfBounds
 
@@ -114,7 +115,7 @@ class ChatTexts:
             case ToolResult():
                 self._seen_strings.add(part.call_id)
                 self._fixed(part.name, f"{here}.name", role)
-                self._parts(part.parts, f"{here}.content", role)
+                self._parts(part.parts, f"{here}.content", TOOL_RESULT)
             case Image():
                 self._image(part, here, role)
             case File():
@@ -243,7 +244,9 @@ class ChatTexts:
                     )
                 )
 
-        self._add(path, role, text if read is None else read.text, None if change is None else redact)
+        # What a user's file says, the user need not have written.
+        said_by = DOCUMENT if role == "user" else role
+        self._add(path, said_by, text if read is None else read.text, None if change is None else redact)
 
     def _enclosed(self, files: list[EmbeddedFile], path: str, role: str) -> None:
         for media_type, data in files:

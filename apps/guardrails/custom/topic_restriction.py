@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from apps.guardrails.custom import BadConfig, fields_of, read_texts
-from apps.guardrails.findings.scan_types import Segment, Span
+from apps.guardrails.findings.scan_types import DOCUMENT, Segment, Span
 from apps.guardrails.findings.text_chunks import split_into_chunks
 from apps.guardrails.matching.aho_corasick import Phrase, PhraseMatcher
 from apps.guardrails.matching.stemming import LANGUAGES, StemMatcher, StemmedPhrase
@@ -95,6 +95,10 @@ class _TopicFinder:
                 yield self._topics[phrase.owner], start, end
 
 
+# What users say, and what the files say that they send along.
+_USERS = frozenset({"user", DOCUMENT})
+
+
 class TopicMatcher:
     """The topics of many rules."""
 
@@ -121,7 +125,7 @@ class TopicMatcher:
             return
         messages: defaultdict[str, list[int]] = defaultdict(list)
         for index, segment in enumerate(segments):
-            if segment.role == "user":
+            if segment.role in _USERS:
                 messages[segment.place.partition(".")[0]].append(index)
         known: set[int] = set()
         for indexes in messages.values():

@@ -20,11 +20,21 @@ MAX_SPANS = 1000
 UNFINISHED = "unfinished"
 
 
+# What a model reads of what neither the client's program nor its user wrote: results of tools, files and pages.
+TOOL_RESULT, DOCUMENT = "tool_result", "document"
+EXTERNAL_ROLES = frozenset({TOOL_RESULT, DOCUMENT})
+
+
+# Who runs the program that asks: its own instructions, and what its tools are for.
+OPERATOR_ROLES = frozenset({"system", "developer", "tool"})
+
+
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a configuration that system rules read."""
+    """The settings of a configuration that system rules read, and who says the text they look at (`Segment.role`)."""
 
     max_file_bytes: int = 10_000_000
     allowed_file_types: frozenset[str] = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+    role: str = "user"
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -41,7 +51,10 @@ class Span(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """One text that a model will read. `place` is the client's name of it, "messages[3].content[1].text"."""
+    """One text that a model will read. `place` is the client's name of it, "messages[3].content[1].text".
+
+    `role` says who speaks: a role of a chat, "tool" for what tools are described as, or one of `EXTERNAL_ROLES`.
+    """
 
     text: ScannedText
     role: str = "user"

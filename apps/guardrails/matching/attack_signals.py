@@ -34,10 +34,22 @@ _NEAR = 600
 # Heads and signals that are looked at in one text: this many, and one more for so many bytes.
 _LOOKED_AT, _BYTES_EACH = 1000, 128
 _ENOUGH = 1.0 - 1e-9  # weights are sums of floats
+# How much less counts of what an operator tells a model: long instructions name the attacks that they warn of.
+OPERATOR_BONUS = -1.0
 # What somebody took the trouble to hide is worth this much more.
 _HIDDEN = 0.6
-# Encodings that addresses, pages and JSON are full of hide nothing.
-_EVERYDAY = {"percent", "entities", "escapes"}
+# Encodings that addresses, pages and JSON are full of hide nothing; nor do slips of the finger, names and lists.
+_EVERYDAY = {
+    "percent",
+    "entities",
+    "escapes",
+    "misspelled",
+    "emphasized",
+    "separated",
+    "joined",
+    "listed",
+    "last_word_first",
+}
 
 
 class AttackSignal(msgspec.Struct, frozen=True):
@@ -133,17 +145,22 @@ class SignalTable:
                 found.append(AttackSignal(start, end, name, 1.0))
         return found
 
-    def spans(self, text: ScannedText) -> list[Span]:
-        """Return what is found in a text as it stands and in what it says when decoded."""
+    def spans(self, text: ScannedText, *, bonus: float = 0.0) -> list[Span]:
+        """Return what is found in a text as it stands and in what it says when decoded; `bonus`: see `find`."""
         spans = [
             Span(*text.normalized_byte_origin(signal.start, signal.end), signal.kind)
-            for signal in self.find(text.normalized_utf8)
+            for signal in self.find(text.normalized_utf8, bonus=bonus)
         ]
         for view in find_decoded_texts(text):
-            bonus = 0.0 if view.encoding in _EVERYDAY else _HIDDEN
-            found = self.find(view.text.normalized_utf8, seen=text.normalized_utf8, bonus=bonus)
-            if found:
-                spans.append(Span(view.start, view.end, f"{view.encoding}:{found[0].kind}"))
+            hidden = 0.0 if view.encoding in _EVERYDAY else _HIDDEN
+            found = self.find(view.text.normalized_utf8, seen=text.normalized_utf8, bonus=bonus + hidden)
+            spans += [
+                Span(
+                    *view.origin_of(*view.text.normalized_byte_origin(one.start, one.end)),
+                    f"{view.encoding}:{one.kind}",
+                )
+                for one in (found if view.origin is not None else found[:1])
+            ]
         return spans
 
     def _worthy(self, signals: list[AttackSignal], bonus: float) -> Iterator[list[AttackSignal]]:
@@ -159,15 +176,30 @@ class SignalTable:
                 if signal.start - other.start <= _NEAR
             }
             worth = sum(other.weight for other in by_head.values())
-            if any(other.kind in self._orders for other in by_head.values()):
+            # Less counts of everything; more only of orders, as nothing else is said by being hidden or out of place.
+            if bonus < 0 or any(other.kind in self._orders for other in by_head.values()):
                 worth += bonus
-            if worth > _ENOUGH:
+            if worth > _ENOUGH or signal.kind == UNFINISHED:
                 yield list(by_head.values())
 
 
-def load_signal_table(path: Path) -> SignalTable:
-    """Return the table in the file, compiled; raises where it is not well formed."""
-    return SignalTable(tomllib.loads(path.read_text(encoding="utf-8")))
+def load_signal_table(*paths: Path) -> SignalTable:
+    """Return the table that files make together, compiled; raises where one is not well formed.
+
+    Words of one name and language are those of the first file that has them.
+    """
+    tables = [tomllib.loads(path.read_text(encoding="utf-8")) for path in paths]
+    words: dict[str, dict[str, str]] = {}
+    for table in reversed(tables):
+        for language, meanings in table["words"].items():
+            words[language] = {**words.get(language, {}), **meanings}
+    return SignalTable(
+        {
+            "orders": [kind for table in tables for kind in table["orders"]],
+            "words": words,
+            "shape": [shape for table in tables for shape in table["shape"]],
+        }
+    )
 
 
 def match_pattern(pattern: SignalPattern, utf8: bytes, head: int) -> AttackSignal | None:

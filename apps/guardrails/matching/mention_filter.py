@@ -58,7 +58,8 @@ _BY_ME = _compile(
 )
 # Inside it: the order is about orders.
 _INSIDE = _compile(
-    _word_of("requests? attempts? anyone demands? aufforderung[a-z]* peticiones solicitudes demandes?"),
+    _word_of("attempts? anyone aufforderung[a-z]* peticiones solicitudes demandes?"),
+    r"\b(?:requests?|demands?) (?:to|for)\b",
     r"\b(?:contained|found) in\b",
     r" (?:never|niemals|nie|nooit|jamais|nunca|nigdy|никогда) ",
 )

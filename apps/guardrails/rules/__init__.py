@@ -2,6 +2,7 @@
 
 A rule's file holds `ID`, `NAME`, `CATEGORY`, `DEFAULT_ENABLED`, `DEFAULT_ACTION`, and `find(text, settings)`, which
 returns spans, or `find_in_file(file, settings)`, which says in words what is wrong with a file, or both.
+It may hold `ROLES`, whose texts alone it reads.
 Rules of `INPUT_ONLY_CATEGORIES` scan requests only. Content that rules of `PRIVATE_CATEGORIES` find is recorded masked.
 Must never know an organization, a chat format, or another rule.
 """
@@ -39,6 +40,8 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     default_action: RuleAction
     find: FindInText | None = None
     find_in_file: FindInFile | None = None
+    # Whose texts it reads; None: everyone's.
+    roles: frozenset[str] | None = None
 
     @property
     def rule_id(self) -> str:
@@ -49,6 +52,10 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     def applies_to_answers(self) -> bool:
         """Whether it looks at what models say as well."""
         return self.category not in INPUT_ONLY_CATEGORIES
+
+    def reads(self, role: str) -> bool:
+        """Whether it looks at what somebody of this role says."""
+        return self.roles is None or role in self.roles
 
 
 @functools.cache
@@ -71,4 +78,5 @@ def _rule_of(module: ModuleType) -> SystemRule | None:
         default_action=module.DEFAULT_ACTION,
         find=getattr(module, "find", None),
         find_in_file=getattr(module, "find_in_file", None),
+        roles=getattr(module, "ROLES", None),
     )

@@ -1,14 +1,14 @@
 """Jailbreak detection: frames in which a model would be free of its limits and is asked for harm.
 
-Knows what such frames look like (the table beside this file). Must never know where a text comes from.
+Knows what such frames look like (the table beside this file). What the program that asks says itself counts less.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
-from apps.guardrails.matching.attack_signals import load_signal_table
+from apps.guardrails.findings.scan_types import OPERATOR_ROLES, RuleAction, RuleSettings, Span
+from apps.guardrails.matching.attack_signals import OPERATOR_BONUS, load_signal_table
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "jailbreak"
@@ -22,4 +22,4 @@ _SIGNALS = load_signal_table(Path(__file__).with_suffix(".toml"))
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return the attacks in a text as it stands and in whatever is encoded in it."""
-    return _SIGNALS.spans(text)
+    return _SIGNALS.spans(text, bonus=OPERATOR_BONUS if settings.role in OPERATOR_ROLES else 0.0)

@@ -1,15 +1,15 @@
 """Prompt injection detection: orders that would override a model's own orders, or extract them.
 
-Knows what such orders look like (the table beside this file). Must never know where a text comes from: what a document
-or a tool says is read like what a user says.
+Knows what such orders look like (the table beside this file). What a document or a tool says is
+read like what a user says; what the program that asks says itself counts less.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
-from apps.guardrails.matching.attack_signals import load_signal_table
+from apps.guardrails.findings.scan_types import OPERATOR_ROLES, RuleAction, RuleSettings, Span
+from apps.guardrails.matching.attack_signals import OPERATOR_BONUS, load_signal_table
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "prompt_injection"
@@ -23,4 +23,4 @@ _SIGNALS = load_signal_table(Path(__file__).with_suffix(".toml"))
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return the attacks in a text as it stands and in whatever is encoded in it."""
-    return _SIGNALS.spans(text)
+    return _SIGNALS.spans(text, bonus=OPERATOR_BONUS if settings.role in OPERATOR_ROLES else 0.0)

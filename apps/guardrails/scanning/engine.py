@@ -150,7 +150,7 @@ def find_matches(compiled: CompiledGuardrails, segments: Sequence[Segment], *, a
     found: defaultdict[tuple[ActiveRule, int], list[Span]] = defaultdict(list)
     for index, segment in enumerate(segments):
         for piece in split_into_chunks(segment.text):
-            for rule, span in _in_text(compiled, piece.text, budget, answer=answer):
+            for rule, span in _in_text(compiled, piece.text, segment.role, budget, answer=answer):
                 if (placed := piece.to_text_span(span)) is not None:
                     found[rule, index].append(placed)
     for matcher, rules in compiled.custom:
@@ -163,11 +163,16 @@ def find_matches(compiled: CompiledGuardrails, segments: Sequence[Segment], *, a
 
 
 def _in_text(
-    compiled: CompiledGuardrails, text: ScannedText, budget: TimeBudget, *, answer: bool
+    compiled: CompiledGuardrails, text: ScannedText, role: str, budget: TimeBudget, *, answer: bool
 ) -> Iterator[tuple[ActiveRule, Span]]:
+    settings = compiled.settings
+    if settings.role != role:
+        settings = msgspec.structs.replace(settings, role=role)
     for rule, system_rule in compiled.system:
-        if system_rule.find is not None and (system_rule.applies_to_answers or not answer):
-            yield from ((rule, span) for span in system_rule.find(text, compiled.settings))
+        if system_rule.find is None or not system_rule.reads(role):
+            continue
+        if system_rule.applies_to_answers or not answer:
+            yield from ((rule, span) for span in system_rule.find(text, settings))
     # What the system rules take is none of theirs.
     with budget:
         for matcher, rules in compiled.custom:

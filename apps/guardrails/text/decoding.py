@@ -1,10 +1,10 @@
-"""Decoding (deobfuscation) of text: base64, hexadecimal, escapes, rot13, leetspeak, words in fragments.
+"""Decoding (deobfuscation) of text: base64 and its like, Morse, ciphers, leetspeak, disguised words, fragments.
 
 Knows encodings, and that a model reads them. Must never know what anybody looks for in what comes out.
 
-Bounded: a run is decoded once, a text turned once a way, and what was decoded at most once more; so everything that
-comes out is at most a few times as long as the text. Where there are very many runs, the later ones are read as one.
-Two passes over a text tell that there is nothing to decode.
+Bounded: a run is decoded once, a text turned in a few ways, and what was decoded at most once more; so everything that
+comes out is at most some times as long as the text. Where there are very many runs, the later ones are read as one.
+A few passes over a text tell that there is nothing to decode.
 """
 
 from __future__ import annotations
@@ -24,25 +24,39 @@ import msgspec
 import re2
 
 from apps.guardrails.regex.re2_patterns import compile_re2, re2_options
+from apps.guardrails.text.ciphers import CIPHERS, decipher, from_morse
 from apps.guardrails.text.normalization import TAG_CHARACTERS
 from apps.guardrails.text.obfuscation import find_obfuscations, join_spaced_letters, undo_leetspeak
+from apps.guardrails.text.rewriting import Origin, rewrite
 from apps.guardrails.text.scanned_text import ScannedText
+from apps.guardrails.text.word_disguises import DISGUISES, undo
 
 _DEEPEST = 2
 _LONGEST_PIECES = 3000
 # Runs of one text that are read one by one; what parts those that are read together.
 _MOST_RUNS, _BETWEEN = 64, "\n.\n"
+# Ways in which a whole text is turned, and what it says when decoded.
+_MOST_TURNS = {1: 8, 2: 3}
 
 
 class DecodedText(msgspec.Struct, frozen=True):
-    """What part of a text says when decoded; `raw[start:end]` is what it was decoded from."""
+    """What part of a text says when decoded; `raw[start:end]` is what it was decoded from.
+
+    Where it is known more closely, `origin` leads from a part of `text.raw` to the part of `raw` that it was made of.
+    """
 
     encoding: str
     text: ScannedText
     start: int
     end: int
+    origin: Origin | None = None
+
+    def origin_of(self, start: int, end: int) -> tuple[int, int]:
+        """Return the part of `raw` that says what `text.raw[start:end]` does; all that was decoded if none is known."""
+        return (self.start, self.end) if self.origin is None else self.origin(start, end)
 
 
+_DOT_OR_DASH = r"[.\x{b7}\x{2022}\x{2212}\x{2013}\x{2014}_-]"
 # Only runs that can be text: in base64 of ASCII every fourth letter, in hexadecimal every second digit, is one of few.
 _ENCODINGS = (
     ("base64", r"(?:^|[^A-Za-z0-9+/_])(?:[I-Za-f][A-Za-z0-9+/_-]{3}){5,}"),
@@ -54,6 +68,11 @@ _ENCODINGS = (
     ("percent", r"[A-Za-z0-9_.~+-]{0,16}(?:%[2-7][0-9A-Fa-f][A-Za-z0-9_.~+-]{0,16}){3,}"),
     ("binary", r"\b(?:0[01]{7} ?){8,}\b"),
     ("tags", r"[\x{E0020}-\x{E007E}]{4,}"),
+    ("base32", r"\b[A-Z2-7]{24,}={0,6}"),
+    ("ascii85", r"<~[!-uz\s]{20,}~>"),
+    ("base85", r"(?i)\bbase ?-?85\b[^\n]{0,40}[:\s][!-~]{20,}"),
+    ("selectors", r"(?:[\x{FE00}-\x{FE0F}\x{E0100}-\x{E01EF}]){8,}"),
+    ("morse", rf"(?:{_DOT_OR_DASH}{{1,5}}[ /|\n]{{1,3}}){{12,}}{_DOT_OR_DASH}{{1,5}}"),
 )
 _RUNS = [compile_re2(pattern) for _, pattern in _ENCODINGS]
 _GATE = re2.Set.SearchSet(re2_options())
@@ -64,6 +83,8 @@ _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]{40,})*(?:\r?
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _TAGS = str.maketrans(TAG_CHARACTERS)
+# Tag characters inside a word only part its letters.
+_TAGS_IN_WORDS = compile_re2(r"[A-Za-z]([\x{E0000}-\x{E007F}]{1,3})[A-Za-z]")
 _decoded_texts: weakref.WeakKeyDictionary[ScannedText, list[DecodedText]] = weakref.WeakKeyDictionary()
 
 
@@ -76,11 +97,16 @@ def find_decoded_texts(text: ScannedText) -> list[DecodedText]:
 
 
 def _decode_recursively(text: ScannedText, depth: int) -> Iterator[DecodedText]:
-    for view in (*_decoded(text), *_deobfuscated(text)):
+    for view in (*_decoded(text), *islice(_deobfuscated(text), _MOST_TURNS[depth])):
         yield view
         if depth < _DEEPEST:
             for inner in _decode_recursively(view.text, depth + 1):
-                yield DecodedText(f"{view.encoding}:{inner.encoding}", inner.text, view.start, view.end)
+                yield DecodedText(f"{view.encoding}:{inner.encoding}", inner.text, *_within(view, inner))
+
+
+def _within(view: DecodedText, inner: DecodedText) -> tuple[int, int]:
+    """Return which part of the text says what was decoded twice."""
+    return view.origin_of(inner.start, inner.end) if inner.end > inner.start else (view.start, view.end)
 
 
 def _decoded(text: ScannedText) -> Iterator[DecodedText]:
@@ -150,6 +176,16 @@ def _from_binary(run: bytes) -> bytes:
     return bytes(int(octet, 2) for octet in re.findall(rb"[01]{8}", run))
 
 
+def _from_selectors(run: bytes) -> bytes:
+    """Return the bytes that variation selectors number, as they are hidden behind a letter or an emoji."""
+    codes = (ord(one) for one in run.decode())
+    return bytes(code - 0xFE00 if code < 0xFE10 else code - 0xE0100 + 16 for code in codes)
+
+
+def _from_base85(run: bytes) -> bytes:
+    return base64.b85decode(run.split()[-1].rpartition(b":")[2])
+
+
 _DECODERS: dict[str, Callable[[bytes], bytes]] = {
     "base64": _from_base64,
     "hex": lambda run: bytes.fromhex(re.sub(rb"0x|\\x|[^0-9A-Fa-f]", b"", run).decode()),
@@ -161,6 +197,11 @@ _DECODERS: dict[str, Callable[[bytes], bytes]] = {
     ),
     "binary": _from_binary,
     "tags": lambda run: run.decode().translate(_TAGS).encode(),
+    "base32": lambda run: base64.b32decode((letters := run.rstrip(b"=")) + b"=" * (-len(letters) % 8)),
+    "ascii85": lambda run: base64.a85decode(run, adobe=True),
+    "base85": _from_base85,
+    "selectors": _from_selectors,
+    "morse": lambda run: from_morse(run.decode()).encode(),
 }
 
 
@@ -168,17 +209,39 @@ def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
     """Yield the whole text turned in each way of which it shows a trace, and the words that stand in it in pieces."""
     traces = find_obfuscations(text.normalized_utf8)
     raw, size = text.raw, len(text.raw)
-    if "rot13" in traces:
-        yield DecodedText("rot13", ScannedText(codecs.encode(text.normalized, "rot13")), 0, size)
-    if "reversed" in traces:
-        yield DecodedText("reversed", ScannedText(text.normalized[::-1]), 0, size)
-    if "leetspeak" in traces:
-        for one in "il":
-            yield DecodedText("leetspeak", ScannedText(undo_leetspeak(text.normalized, one)), 0, size)
-    if "spaced" in traces:
-        yield DecodedText("spaced", ScannedText(join_spaced_letters(raw)), 0, size)
+    normalized = ScannedText(text.normalized)
     if "pieces" in traces:
         yield from _join_fragments(raw[:_LONGEST_PIECES])
+    if not raw.isascii() and _TAGS_IN_WORDS.search(text.utf8) is not None:
+        untagged, way_back = rewrite(text, _TAGS_IN_WORDS, lambda _: b"")
+        yield DecodedText("tags", ScannedText(untagged), 0, size, way_back)
+    for disguise in sorted(traces & DISGUISES.keys()):
+        turned, back = undo(disguise, normalized)
+        yield DecodedText(disguise, ScannedText(turned), 0, size, _through(text, back))
+    if "rot13" in traces:
+        yield DecodedText("rot13", ScannedText(codecs.encode(text.normalized, "rot13")), 0, size, text.origin)
+    if "reversed" in traces:
+        yield DecodedText("reversed", ScannedText(text.normalized[::-1]), 0, size, _mirrored(text))
+    if "leetspeak" in traces:
+        for one in "il":
+            plain = undo_leetspeak(text.normalized, one)
+            yield DecodedText("leetspeak", ScannedText(plain), 0, size, text.origin)
+    if "spaced" in traces:
+        yield DecodedText("spaced", ScannedText(join_spaced_letters(raw)), 0, size)
+    for cipher in sorted(traces & CIPHERS.keys()):
+        # Letters and words of most stay where they are.
+        origin = None if cipher == "last_word_first" else text.origin
+        yield DecodedText(cipher, ScannedText(decipher(cipher, text.normalized)), 0, size, origin)
+
+
+def _through(text: ScannedText, back: Origin) -> Origin:
+    """Return the way back to `raw` from what was made of the normalized text."""
+    return lambda start, end: text.origin(*back(start, end))
+
+
+def _mirrored(text: ScannedText) -> Origin:
+    size = len(text.normalized)
+    return lambda start, end: text.origin(size - end, size - start)
 
 
 _PIECE = re.compile(

@@ -11,6 +11,8 @@ import re
 import re2
 
 from apps.guardrails.regex.re2_patterns import re2_options
+from apps.guardrails.text.ciphers import CIPHERS
+from apps.guardrails.text.word_disguises import DISGUISES
 
 # Words that hardly any order to a model does without, and that are long enough to be no part of others.
 _TRACE_WORDS = """
@@ -42,21 +44,23 @@ _TRACES = (
     ("rot13", _any([codecs.encode(word, "rot13") for word in _WORDS])),
     ("reversed", _any([word[::-1] for word in _WORDS if word not in ("system",)])),
     ("leetspeak", r"(?:^|[^a-z0-9+/=])(?:" + "|".join(_leet(word) for word in _WORDS) + r")(?:[^a-z0-9+/=]|$)"),
-    ("spaced", r"(?:^|[^a-z0-9])(?:[a-z][ ._*|/-]{1,3}){8,}[a-z](?:[^a-z0-9]|$)"),
+    ("spaced", r"(?:^|[^a-z0-9])(?:[a-z][ ._*|/-]{1,3}){5,}[a-z](?:[^a-z0-9]|$)"),
     (
         "pieces",
         r"\b[a-z][a-z0-9]{0,3} ?\+ ?[a-z][a-z0-9]{0,3}\b|\b(?:join|concatenate|combine|joined|glue)\b|\bpart ?1\b",
     ),
 )
+# One pass for all of them.
+_ALL = (*_TRACES, *DISGUISES.items(), *CIPHERS.items())
 _GATE = re2.Set.SearchSet(re2_options())
-for _, _expression in _TRACES:
+for _, _expression in _ALL:
     _GATE.Add(_expression)
 _GATE.Compile()
 
 
 def find_obfuscations(folded_utf8: bytes) -> set[str]:
-    """Return the ways in which words of this text may be turned or taken apart, in one pass."""
-    return {_TRACES[index][0] for index in _GATE.Match(folded_utf8) or ()}
+    """Return the ways in which words of this text may be turned, disguised or taken apart, in one pass."""
+    return {_ALL[index][0] for index in _GATE.Match(folded_utf8) or ()}
 
 
 def undo_leetspeak(folded: str, one: str) -> str:
@@ -64,7 +68,7 @@ def undo_leetspeak(folded: str, one: str) -> str:
     return folded.translate(_DIGITS).translate({ord("1"): one, ord("|"): one})
 
 
-_LETTER_RUN = re.compile(r"(?<![^\W_])(?:[^\W\d_](?:[ ._*|/-]{1,3})){6,}[^\W\d_](?![^\W_])")
+_LETTER_RUN = re.compile(r"(?<![^\W_])(?:[^\W\d_](?:[ ._*|/-]{1,3})){5,}[^\W\d_](?![^\W_])")
 _GAP = re.compile(r"[ ._*|/-]{2,3}")
 # Words that are recognized where nothing shows where words end.
 _VOCABULARY = """

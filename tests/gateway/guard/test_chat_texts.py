@@ -83,7 +83,7 @@ def test_every_role_and_part_of_openais_format_is_a_text() -> None:
         "messages[3].content[1].text": ("assistant", "said"),
         "messages[3].content[2].name": ("assistant", "mail"),
         "messages[3].content[2].arguments": ("assistant", "\nto: a@b\nn: \n7\n"),
-        "messages[4].content[0].content[0].text": ("tool", "\nstatus: sent A\n"),
+        "messages[4].content[0].content[0].text": ("tool_result", "\nstatus: sent A\n"),
         "messages[5].content[0].text": ("assistant", "never"),
         "messages[6].content[0]": ("user", "\ntype: video_url\nwords: strange\n"),
         "messages[6]": ("user", "\naside: unheard\n"),
@@ -117,7 +117,7 @@ def test_every_part_of_anthropics_format_is_a_text() -> None:
     texts = texts_of(chat)
     assert [text for _, text in texts.values()][:5] == ["be kind", "a.txt", "paper", "hm", "look"]
     assert texts["messages[2].content[1].arguments"] == ("assistant", "\ncity: Rome\n")
-    assert texts["messages[3].content[0].content[0].text"] == ("tool", "answer")
+    assert texts["messages[3].content[0].content[0].text"] == ("tool_result", "answer")
     assert "title: found" in texts["messages[4].content[0]"][1]
     assert texts["tools[0].parameters"] == ("tool", "\ntype: object\ntitle: what\n")
 

@@ -33,6 +33,8 @@ MEASURED = sorted(path.stem for path in CORPUS.glob("*.jsonl") if path.stem in s
 BARS = {
     "prompt_injection": (0.97, 0.85),
     "jailbreak": (0.97, 0.85),
+    # Most ordinary texts are what users type, which this rule is not asked about.
+    "indirect_injection": (0.90, 0.85),
     "pii_detection": (0.98, 0.95),
     "secrets": (0.98, 0.95),
 }

@@ -1,0 +1,30 @@
+"""Indirect prompt injection: orders to a model in what tools, files and pages say.
+
+Knows what such orders look like (the table beside this file, and that of prompt injection). Reads only what neither the
+client's program nor its user wrote, and reads that more strictly: there, nobody has a reason to give a model orders.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from apps.guardrails.findings.scan_types import EXTERNAL_ROLES, RuleAction, RuleSettings, Span
+from apps.guardrails.matching.attack_signals import load_signal_table
+from apps.guardrails.text.scanned_text import ScannedText
+
+ID = "indirect_injection"
+NAME = "Indirect prompt injection"
+CATEGORY = "injection"
+DEFAULT_ENABLED = True
+DEFAULT_ACTION: RuleAction = "block"
+ROLES = EXTERNAL_ROLES
+
+_HERE = Path(__file__)
+_SIGNALS = load_signal_table(_HERE.with_suffix(".toml"), _HERE.with_name("prompt_injection.toml"))
+# How much an order weighs by standing where no order belongs.
+_MISPLACED = 0.3
+
+
+def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
+    """Return the orders in a text as it stands and in whatever is encoded in it."""
+    return _SIGNALS.spans(text, bonus=_MISPLACED)

@@ -1,0 +1,155 @@
+"""Detection of disguised head words (misspelled, accented, split by signs, run together) and how to undo it.
+
+Knows letters and the words that hardly any order to a model does without. Must never know a rule. A disguise is looked
+for by one automaton for each way; the text is only rewritten where one is found, and each rewriting is one pass.
+"""
+
+from __future__ import annotations
+
+import functools
+import unicodedata
+from collections.abc import Callable
+
+import re2
+
+from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.text.rewriting import Origin, rewrite
+from apps.guardrails.text.scanned_text import ScannedText
+
+# Long enough that no other word of English is one slip of the finger away.
+_HEADS = """
+ignore disregard previous instructions guidelines restrictions unrestricted uncensored unfiltered jailbreak
+""".split()  # noqa: SIM905 - as words are written
+_SHORT = ("reveal", "forget", "system", "prompt", "override", "bypass", "pretend", "without", "anything", "developer")
+# Of words in neighbors of a head: with one of them an order is recognized though no sign shows where words end.
+_OVERRIDES = "ignore|disregard|forget|bypass|override|reveal|print|show|repeat"
+_OBJECTS = "instructions?|rules|guidelines|prompts?|restrictions|directives|everything|polic(?:y|ies)|filters?|safety"
+_LINKS = (
+    "all|any|every|of|the|your|my|these|those|previous|prior|above|earlier|past|system|initial|hidden|safety|content"
+)
+_SIGNS = r"[_*.~|/\\+^=#:,;`\"-]"
+_MARKS = r"[\x{300}-\x{36f}\x{483}-\x{489}\x{1ab0}-\x{1aff}\x{1dc0}-\x{1dff}\x{20d0}-\x{20ff}\x{fe20}-\x{fe2f}]"
+_ACCENTED = {
+    letter: "".join(
+        one
+        for one in map(chr, (*range(0xC0, 0x250), *range(0x1E00, 0x1F00)))
+        if unicodedata.normalize("NFD", one)[0] == letter
+    )
+    for letter in "abcdefghijklmnopqrstuvwxyz"
+}
+_ACCENTED_LETTERS = frozenset("".join(_ACCENTED.values()))
+
+
+def _misspelled(word: str) -> list[str]:
+    """Return expressions of a word with its inner letters in another order, one of them gone, doubled or another."""
+    forms = []
+    for at in range(1, len(word) - 1):
+        first, letter, rest = word[:at], word[at], word[at + 1 :]
+        others = "".join(sorted(set(word[1:-1]) - {letter}))
+        if others:
+            forms.append(f"{first}[{others}][{''.join(sorted(set(word[1:-1])))}]{{{len(rest) - 1}}}{word[-1]}")
+        forms += [
+            first + rest,
+            f"{first}{letter}{{2}}{rest}" if word[at + 1] != letter and word[at - 1] != letter else "",
+        ]
+        if len(word) >= len("disregard"):
+            forms.append(f"{first}[^{letter} .,;:!?]{rest}")
+    return [form for form in forms if form and form != word]
+
+
+def _split(word: str) -> list[str]:
+    """Return expressions of a word with signs inside, one for each place of the first sign."""
+    return [word[:at] + _SIGNS + "{1,3}" + f"{_SIGNS}{{0,3}}".join(word[at:]) for at in range(1, len(word))]
+
+
+def _accented(word: str) -> list[str]:
+    """Return expressions of a word with an accent, one for each place of the first."""
+    classes = [f"[{letter}{_ACCENTED[letter]}]{_MARKS}{{0,9}}" for letter in word]
+    forms = []
+    for at, letter in enumerate(word):
+        own = (
+            f"(?:[{_ACCENTED[letter]}]{_MARKS}{{0,9}}|{letter}{_MARKS}{{1,9}})"
+            if _ACCENTED[letter]
+            else f"{letter}{_MARKS}{{1,9}}"
+        )
+        forms.append(word[:at] + own + "".join(classes[at + 1 :]))
+    return forms
+
+
+def _words(forms: Callable[[str], list[str]], words: tuple[str, ...]) -> str:
+    return r"(?:^|[^a-z0-9])(" + "|".join(form for word in words for form in forms(word)) + r")(?:[^a-z0-9]|$)"
+
+
+_ALL = (*_HEADS, *_SHORT)
+# Four words and more with the same sign between them, of which one is a head; no path of an address.
+_CHAIN = "|".join(
+    rf"(?:^|[^a-z0-9_/.-])(?:[a-z']{{1,14}}{sign}){{0,6}}(?:{'|'.join(_ALL)}){sign}(?:[a-z']{{1,14}}{sign}){{2,}}[a-z]"
+    for sign in ("_", "-", r"\.", r"\*", r"\+", "~", r"\|")
+)
+_JOINED = rf"(?:{_OVERRIDES})(?:{_LINKS}){{1,5}}(?:{_OBJECTS})"
+# Ways in which head words are disguised, and expressions that notice them in normalized UTF-8.
+DISGUISES = {
+    "misspelled": _words(_misspelled, tuple(_HEADS)),
+    "split": _words(_split, _ALL),
+    "accented": _words(_accented, _ALL),
+    "separated": _CHAIN,
+    "joined": rf"(?:^|[^a-z0-9_]){_JOINED}",
+    "emphasized": r"(?:[*_~`]{1,3}[a-z',.!?:]{1,14}[*_~`]{1,3} ?){3,}",
+    "listed": r"(?:^|[^a-z0-9])(?:[1-9a-f][.):] ?[a-z']{1,14}[,;]? ){3,}",
+}
+_MISSPELLED = compile_re2(r"\b(?:" + "|".join(form for word in _HEADS for form in _misspelled(word)) + r")\b")
+_BETWEEN = compile_re2(f"{_SIGNS}{{1,3}}")
+_LATIN = frozenset(b"abcdefghijklmnopqrstuvwxyz")
+_RUN_TOGETHER = compile_re2(_JOINED)
+_PART = compile_re2(f"{_OVERRIDES}|{_LINKS}|{_OBJECTS}")
+_ITEM = compile_re2(r"(?:^|[^a-z0-9])([1-9a-f][.):] ?)[a-z']")
+_EMPHASIS = compile_re2("[*_~`]{1,3}")
+_MARK = compile_re2(f"{_MARKS}+")
+
+
+def undo(disguise: str, normalized: ScannedText) -> tuple[str, Origin]:
+    """Return a normalized text with one disguise undone, and the way back to it."""
+    if disguise == "accented":
+        return _without_accents(normalized)
+    pattern, by = _UNDO[disguise]
+    return rewrite(normalized, pattern, by)
+
+
+@functools.lru_cache(maxsize=4096)
+def _nearest(word: bytes) -> bytes:
+    """Return the head word that a misspelled one was meant to be."""
+    written = word.decode("utf-8", "replace")
+    alike = [head for head in _HEADS if head[0] == written[0] and abs(len(head) - len(written)) <= 1]
+    if not alike:
+        return word
+    return max(alike, key=lambda head: (sorted(head) == sorted(written), _shared(head, written))).encode()
+
+
+def _shared(left: str, right: str) -> int:
+    return sum(min(left.count(letter), right.count(letter)) for letter in set(left)) - abs(len(left) - len(right))
+
+
+def _without_accents(normalized: ScannedText) -> tuple[str, Origin]:
+    """Return the text without marks on Latin letters; a letter with one inside of it is one letter still."""
+    table = {ord(one): unicodedata.normalize("NFD", one)[0] for one in set(normalized.raw) if one in _ACCENTED_LETTERS}
+    return rewrite(ScannedText(normalized.raw.translate(table)), _MARK, lambda _: b"")
+
+
+def _between_letters(by: bytes) -> Callable[[re2._Match[bytes]], bytes | None]:
+    """Return what replaces signs, but only where they stand between two letters."""
+
+    def replace(signs: re2._Match[bytes]) -> bytes | None:
+        around = signs.string[max(0, signs.start() - 1) : signs.end() + 1]
+        return by if around[0] in _LATIN and around[-1] in _LATIN else None
+
+    return replace
+
+
+_UNDO: dict[str, tuple[re2._Regexp, Callable[[re2._Match[bytes]], bytes | None]]] = {
+    "misspelled": (_MISSPELLED, lambda word: _nearest(word[0])),
+    "split": (_BETWEEN, _between_letters(b"")),
+    "separated": (_BETWEEN, _between_letters(b" ")),
+    "joined": (_RUN_TOGETHER, lambda run: b" ".join(part[0] for part in _PART.finditer(run[0]))),
+    "emphasized": (_EMPHASIS, lambda _: b""),
+    "listed": (_ITEM, lambda _: b""),
+}

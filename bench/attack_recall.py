@@ -1,0 +1,153 @@
+"""`script/guardrails-report FOLDER`: how many attacks the rules find in texts of others, and how many harmless ones.
+
+Reads `FOLDER/tuning/SOURCE.jsonl` and `FOLDER/held-out/SOURCE.jsonl`: a row is {"text", "attack", "family", "language",
+"place"}; `place` is "user", "system", or "tool" for what tools, files and pages say. Sources are not mixed: what was
+used to improve a rule lies in `tuning`; only `held-out` says what to expect. Shares are given with Wilson's interval of
+95 %. `--misses N` prints some of the texts that are not as labelled (of `tuning` alone: held-out ones stay unseen).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from apps.guardrails.findings.scan_types import TOOL_RESULT, Segment
+from apps.guardrails.rules import INPUT_ONLY_CATEGORIES, system_rules
+from apps.guardrails.scanning import engine
+from apps.guardrails.scanning.engine import EngineConfig, SystemRuleState
+from apps.guardrails.text.scanned_text import ScannedText
+
+# What `place` means to the rules.
+ROLES = {"tool": TOOL_RESULT, "system": "system"}
+SPLITS = ("tuning", "held-out")
+_Z = 1.96
+
+
+class Row(NamedTuple):
+    """One labelled text, and the rules that found something in it."""
+
+    source: str
+    family: str
+    language: str
+    attack: bool
+    text: str
+    rules: frozenset[str]
+
+
+class FoundShare(NamedTuple):
+    """So many of so many."""
+
+    hits: int
+    count: int
+
+    def __str__(self) -> str:
+        if not self.count:
+            return "-"
+        low, high = wilson(self.hits, self.count)
+        digits = 3 if self.count < 10_000 else 4
+        return f"{self.hits / self.count:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def wilson(hits: int, count: int) -> tuple[float, float]:
+    """Return Wilson's interval of 95 % of a share."""
+    share = hits / count
+    middle = share + _Z * _Z / (2 * count)
+    width = _Z * math.sqrt(share * (1 - share) / count + _Z * _Z / (4 * count * count))
+    scale = 1 + _Z * _Z / count
+    return max(0.0, (middle - width) / scale), min(1.0, (middle + width) / scale)
+
+
+def read_rows(folder: Path, rules: Iterable[str]) -> Iterator[Row]:
+    """Yield every row of a split with the rules that found something."""
+    chosen = set(rules)
+    compiled = engine.compile_guardrails(
+        EngineConfig(
+            system_rules={name: SystemRuleState(enabled=name in chosen, action="warn") for name in system_rules()}
+        )
+    )
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_text(encoding="utf-8").split("\n"):
+            if not line:
+                continue
+            row = json.loads(line)
+            role = ROLES.get(row.get("place"), "user")
+            verdict = engine.screen(compiled, [Segment(ScannedText(row["text"]), role)])
+            found = frozenset(finding.rule_id for finding in verdict.findings)
+            yield Row(path.stem, row["family"], row.get("language", "en"), row["attack"], row["text"], found)
+
+
+def print_tables(split: str, rows: list[Row], rules: list[str]) -> None:
+    """Print the shares found by family, source and language, for each rule and for all of them."""
+    names = [f"system:{rule}" for rule in rules]
+    for attack in (True, False):
+        kept = [row for row in rows if row.attack == attack]
+        print(f"\n## {split}: {'attacks found' if attack else 'harmless texts flagged'}\n")
+        print("| | texts | all rules | " + " | ".join(rules) + " |\n|---|--:|---|" + "---|" * len(rules))
+        _print_row("all", kept, names)
+        for title, of in (("family", _family), ("source", _source), ("language", _language)):
+            for name, members in _grouped(kept, of):
+                _print_row(f"{title} {name}", members, names)
+    found = [row for row in rows if row.rules]
+    print(f"\nprecision: {FoundShare(sum(row.attack for row in found), len(found))}")
+
+
+def _family(row: Row) -> str:
+    return row.family
+
+
+def _source(row: Row) -> str:
+    return row.source
+
+
+def _language(row: Row) -> str:
+    return row.language
+
+
+def _grouped(rows: Iterable[Row], of: Callable[[Row], str]) -> list[tuple[str, list[Row]]]:
+    groups: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[of(row)].append(row)
+    return sorted(groups.items())
+
+
+def _print_row(title: str, rows: list[Row], names: list[str]) -> None:
+    shares = [FoundShare(sum(bool(row.rules) for row in rows), len(rows))]
+    shares += [FoundShare(sum(name in row.rules for row in rows), len(rows)) for name in names]
+    print(f"| {title} | {len(rows)} | " + " | ".join(map(str, shares)) + " |")
+
+
+def print_misses(rows: list[Row], count: int) -> None:
+    """Print texts that are not as labelled, evenly from all sources."""
+    for source, members in _grouped((row for row in rows if row.attack != bool(row.rules)), _source):
+        print(f"\n### {source}: {len(members)}")
+        for row in members[:: max(1, len(members) // count)][:count]:
+            print(f"- {'missed' if row.attack else sorted(row.rules)}: {row.text[:300]!r}")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path, help="where `tuning` and `held-out` lie")
+    parser.add_argument("--split", choices=SPLITS, action="append", help="only this part")
+    parser.add_argument("--rule", action="append", help="only these rules; every rule against attacks otherwise")
+    parser.add_argument("--misses", type=int, default=0, help="texts of each source in `tuning` to print")
+    chosen = parser.parse_args()
+    rules = chosen.rule or [name for name, rule in system_rules().items() if rule.category in INPUT_ONLY_CATEGORIES]
+    for split in chosen.split or SPLITS:
+        start = time.thread_time()
+        rows = list(read_rows(chosen.folder / split, rules))
+        size = sum(len(row.text) for row in rows)
+        print_tables(split, rows, rules)
+        print(f"{len(rows)} texts, {size / 1e6:.1f} million characters, {time.thread_time() - start:.1f} s")
+        if split == "tuning" and chosen.misses:
+            print_misses(rows, chosen.misses)
+
+
+if __name__ == "__main__":
+    main()
