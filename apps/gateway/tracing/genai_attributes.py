@@ -53,6 +53,7 @@ def operation_of(task: str) -> str:
     return OPERATIONS.get(task, task)
 
 
+@lru_cache(maxsize=128)
 def operation_of_route(route: str) -> str:
     """Return `gen_ai.operation.name` of a record, by the name of its route."""
     return next((name for start, name in _OF_ROUTES.items() if route.startswith(start)), "chat")

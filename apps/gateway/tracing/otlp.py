@@ -33,7 +33,12 @@ _SCOPE = "model-gateway"
 
 def attribute(name: str, value: AttributeValue) -> bytes:
     """Return one attribute: a `KeyValue`."""
-    return wire.text(1, name) + wire.data(2, _any_value(value))
+    return _name(name) + wire.data(2, _any_value(value))
+
+
+@lru_cache(maxsize=1024)
+def _name(name: str) -> bytes:
+    return wire.text(1, name)
 
 
 def _any_value(value: AttributeValue) -> bytes:

@@ -10,18 +10,21 @@ from apps.gateway.tracing import otlp, wire
 from apps.gateway.tracing.request_trace import RequestTrace, SpanKind, TraceSpan
 
 _NANOSECONDS = 1_000_000_000
+# Traces that are encoded without a pause, within half a millisecond or so.
+_AT_ONCE = 16
 _ATTRIBUTES = 9
 # A `Status` of the code for errors.
 _FAILED = wire.data(15, wire.integer(3, 2))
 
 
 def export_request(traces: Iterable[RequestTrace], between: Callable[[], Any] = lambda: None) -> bytes:
-    """Return the message of these traces; `between` is called after each, for others to get on."""
+    """Return the message of these traces; `between` is called now and then, for others to get on."""
     spans: list[bytes] = []
-    for trace in traces:
+    for number, trace in enumerate(traces, start=1):
         trace_id = wire.data(1, trace.trace_id) + (wire.text(3, trace.state) if trace.state else b"")
         spans += [_span(trace_id, trace.anchor, one) for one in trace.spans]
-        between()
+        if number % _AT_ONCE == 0:
+            between()
     return otlp.export_request(spans)
 
 

@@ -35,7 +35,16 @@ def _tag(field: int, kind: int) -> bytes:
 
 def data(field: int, value: bytes) -> bytes:
     """Return a field of bytes, or of another message that is encoded already."""
-    return _tag(field, _BYTES) + varint(len(value)) + value
+    length = len(value)
+    if length < 128:
+        # Nearly all of them: what goes before is one of few.
+        return _short_head(field, length) + value
+    return _tag(field, _BYTES) + varint(length) + value
+
+
+@cache
+def _short_head(field: int, length: int) -> bytes:
+    return _tag(field, _BYTES) + _SMALL[length]
 
 
 def text(field: int, value: str) -> bytes:
