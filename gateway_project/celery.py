@@ -88,6 +88,11 @@ app.conf.beat_schedule = {
         "schedule": crontab(minute="*/10"),
         "options": {"expires": 600},
     },
+    "purge-codes-and-tokens": {
+        "task": "oauth.purge",
+        "schedule": crontab(minute=25),
+        "options": {"expires": 3600},
+    },
     "send-messages": {
         "task": "organizations.send_messages",
         "schedule": 15.0,

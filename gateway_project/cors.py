@@ -23,11 +23,11 @@ from gateway_project.cors_origins import ANY, CorsOrigins
 from gateway_project.http.refusals import refusal
 
 Application = Callable[[WSGIEnvironment, StartResponse], Iterable[bytes]]
-_FAMILIES = frozenset({Family.OPENAI, Family.ANTHROPIC, Family.GOOGLE})
+_FAMILIES = frozenset({Family.OPENAI, Family.ANTHROPIC, Family.GOOGLE, Family.MCP})
 _KEY_HEADERS = {name: f"HTTP_{name.upper().replace('-', '_')}" for name in KEY_HEADERS}
 _EXPOSED = (
     "x-request-id, x-should-retry, retry-after, ratelimit-limit, ratelimit-remaining, ratelimit-reset, "
-    "x-gateway-cache, x-gateway-loss"
+    "x-gateway-cache, x-gateway-loss, mcp-session-id"
 )
 _METHODS = "GET, HEAD, POST, PUT, PATCH, DELETE"
 # Names of headers that a page asks to send: SDKs have many of their own.

@@ -67,7 +67,8 @@ class GatewayWorker(GeventWorker):  # type: ignore[misc] # gunicorn has no types
     def server_class(self, listener: Any, *, spawn: Any, **settings: Any) -> Acceptor:
         """Return what accepts connections: gunicorn asks a class of servers for it, with what its WSGI server needs."""
         tls = {name: settings[name] for name in settings if name == "ssl_context"}
-        return Acceptor(listener, self.cfg.workers, handle=partial(self.handle, listener), spawn=spawn, **tls)
+        handle = partial(self.handle, listener)
+        return Acceptor(listener, self.cfg.workers, self._counted_as, handle=handle, spawn=spawn, **tls)
 
     def _counted_as(self, addr: Any) -> str | None:
         """Return the address whose connections are limited; None for a trusted proxy, which has those of many."""

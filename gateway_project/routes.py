@@ -24,6 +24,7 @@ from apps.catalog import catalog_cache
 from apps.catalog import views as catalog
 from apps.catalog.offers import CatalogProvider
 from apps.console import urls as console
+from apps.console.pages import consent
 from apps.console.pages import models as model_pages
 from apps.gateway.endpoints import account, google_models
 from apps.gateway.endpoints.audio import audio_speech, audio_transcriptions, audio_translations
@@ -44,6 +45,10 @@ from apps.kernel.rest.routes import Route, RouteTable, put_in_force
 from apps.keys import provider_views as provider_keys
 from apps.keys import views as keys
 from apps.logs import views as logs
+from apps.mcp import endpoints as mcp
+from apps.mcp import server_endpoints as mcp_server
+from apps.mcp_servers import views as mcp_servers
+from apps.oauth import views as oauth
 from apps.organizations import account_views as accounts
 from apps.organizations import audit_views as audit_logs
 from apps.organizations import mail_pages
@@ -70,6 +75,7 @@ def _models(view: Any, in_googles_words: google_models.Endpoint) -> Any:
 
 _management = partial(Route, family=Family.MANAGEMENT)
 _logs = partial(Route, family=Family.LOGS)
+_oauth = partial(Route, family=Family.OAUTH)
 
 _MESSAGE_BATCH = "v1/messages/batches/<str:batch_id>"
 _CONVERSATION = "v1/conversations/<str:conversation_id>"
@@ -146,6 +152,12 @@ _MODEL_ROUTES = [
     ),
     Route("v1/models", _models(catalog.list_models, google_models.list_models), Family.OPENAI),
     Route("v1/models/<path:model_id>", _models(catalog.read_model, google_models.read_model), Family.OPENAI),
+    Route("mcp", mcp.post_message, Family.MCP, method="POST"),
+    Route("mcp", mcp.resume_stream, Family.MCP, method="GET"),
+    Route("mcp", mcp.end_session, Family.MCP, method="DELETE"),
+    Route("mcp/<str:server>", mcp_server.post_to_server, Family.MCP, method="POST"),
+    Route("mcp/<str:server>", mcp_server.resume_stream_of_server, Family.MCP, method="GET"),
+    Route("mcp/<str:server>", mcp_server.end_session_of_server, Family.MCP, method="DELETE"),
 ]
 _MANAGEMENT_ROUTES = [
     _management("auth/sign-up/email", organizations.SignUp.as_view()),
@@ -202,6 +214,9 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
     _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
+    _management("mcp-servers", mcp_servers.McpServers.as_view()),
+    _management("mcp-servers/<str:server_id>", mcp_servers.OneMcpServer.as_view()),
+    _management("mcp-servers/<str:server_id>/tools", mcp_servers.McpServerTools.as_view()),
     _management("guardrails/system-rules", guardrails.SystemRules.as_view()),
     _management("guardrails/config/<str:organization_id>", guardrails.GuardrailConfiguration.as_view()),
     _management("guardrails/config/<str:organization_id>/reset", guardrails.GuardrailReset.as_view()),
@@ -238,13 +253,27 @@ _LOG_ROUTES = [
     _logs("admin", RedirectView.as_view(url="/admin/")),
     _logs("admin/", admin.site.urls),
 ]
+_OAUTH_ROUTES = [
+    _oauth(".well-known/oauth-authorization-server", oauth.server_metadata),
+    _oauth(".well-known/oauth-authorization-server/<path:path>", oauth.server_metadata),
+    _oauth(".well-known/oauth-protected-resource", oauth.resource_metadata),
+    _oauth(".well-known/oauth-protected-resource/<path:path>", oauth.resource_metadata),
+    _oauth("oauth/register", oauth.register),
+    _oauth("oauth/token", oauth.token),
+    _oauth("oauth/revoke", oauth.revoke),
+    Route("oauth/authorize", consent.authorize, Family.PAGES),
+    # A program is given a key, at OpenRouter's paths.
+    Route("oauth/key", consent.authorize_key, Family.PAGES),
+    Route("auth", RedirectView.as_view(url="/oauth/key", query_string=True), Family.PAGES),
+    Route("v1/auth/keys", oauth.exchange_key, Family.OPENAI),
+]
 if settings.STRIPE_WEBHOOK_SECRETS:
     # Without a secret nobody could tell the processor's messages from others'.
     _LOG_ROUTES.append(_logs("webhooks/stripe", webhooks.stripe))
 
 TABLE = put_in_force(
     RouteTable(
-        [*_MODEL_ROUTES, *_MANAGEMENT_ROUTES, *_LOG_ROUTES],
+        [*_MODEL_ROUTES, *_MANAGEMENT_ROUTES, *_LOG_ROUTES, *_OAUTH_ROUTES],
         # Of paths that are no route's: clients of these APIs ask for what is not here.
         unknown={
             **dict.fromkeys(("v1", "v2", "openai"), Family.OPENAI),

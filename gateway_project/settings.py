@@ -11,6 +11,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
+from apps.oauth import resources
 from apps.organizations.plans import PLANS
 from gateway_project import data_directory, env, gc_tuning, metric_files
 from gateway_project.admin_site import navigation
@@ -91,15 +92,18 @@ INSTALLED_APPS = [
     "knox",
     "drf_spectacular",
     "drf_spectacular_sidecar",
+    "oauth2_provider",
     "django_prometheus",
     "apps.kernel",
     "apps.console",
     "apps.organizations",
     "apps.keys",
+    "apps.oauth",
     "apps.billing",
     "apps.guardrails",
     "apps.logs",
     "apps.catalog",
+    "apps.mcp_servers",
     "apps.gateway",
     "apps.responses",
     "apps.batches",
@@ -245,6 +249,38 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     # Proxies in front whose `X-Forwarded-For` is believed when callers are told apart by address.
     "NUM_PROXIES": CLIENT_LIMITS.proxies,
+}
+
+# Programs that a person signs in (docs/oauth.md): authorization codes with PKCE alone, and nothing stored in clear.
+OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth.OAuthClient"
+OAUTH2_PROVIDER_GRANT_MODEL = "oauth.AuthorizationCode"
+OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = "oauth.AccessToken"  # noqa: S105 - the name of a table
+OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "oauth.RefreshToken"  # noqa: S105 - the name of a table
+OAUTH2_PROVIDER = {
+    "OAUTH2_VALIDATOR_CLASS": "apps.oauth.validator.Validator",
+    "OAUTH2_BACKEND_CLASS": "apps.oauth.validator.RequestReader",
+    "ACCESS_TOKEN_GENERATOR": "apps.oauth.token_formats.new_access_token",
+    "REFRESH_TOKEN_GENERATOR": "apps.oauth.token_formats.new_refresh_token",
+    "CIMD_METADATA_FETCHER": "apps.oauth.client_documents.GuardedFetcher",
+    "CIMD_ENABLED": True,
+    "SCOPES": resources.SCOPES,
+    # Seconds: of a code, of an access token, and of a refresh token beyond its access token's end.
+    "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,
+    "ACCESS_TOKEN_EXPIRE_SECONDS": 3_600,
+    "REFRESH_TOKEN_EXPIRE_SECONDS": 30 * 24 * 3_600,
+    "REFRESH_TOKEN_REUSE_PROTECTION": True,
+    "ALLOW_LOCALHOST_LOOPBACK": True,
+    "OIDC_ISS_ENDPOINT": PUBLIC_URL,
+    **dict.fromkeys(
+        (
+            *("COMPLIANT_BCP_RFC9700_IMPLICIT_GRANT", "COMPLIANT_BCP_RFC9700_PASSWORD_GRANT"),
+            *("COMPLIANT_BCP_RFC9700_PKCE_METHOD", "COMPLIANT_BCP_RFC9700_PKCE_REQUIRED"),
+            *("COMPLIANT_BCP_RFC9700_ACCESS_TOKEN_TRANSPORT", "COMPLIANT_BCP_RFC9700_TOKEN_STORAGE"),
+            *("COMPLIANT_BCP_RFC9700_AUTHZ_RESPONSE_ISS", "COMPLIANT_BCP_RFC9700_REFRESH_TOKEN"),
+            "COMPLIANT_BCP_RFC9700_REDIRECT_URI_MATCHING",
+        ),
+        True,
+    ),
 }
 
 # The document of the API; `gateway_project.openapi` puts it together.

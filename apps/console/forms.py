@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 ONCE: Final = "once"
 _MAX_ONCE: Final = 100
 # In the names of fields that are passwords or credentials.
-_SECRETS: Final = ("password", "token", "secret")
+_SECRETS: Final = ("password", "token", "secret", "headers")
 # Seconds that the second click waits for what the first began, and between looks.
 _PATIENCE, _PAUSE = 10.0, 0.1
 

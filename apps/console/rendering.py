@@ -39,8 +39,10 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
         "Access",
         (
             PageLink("API keys", "keys"),
+            PageLink("Programs", "programs"),
             PageLink("Projects", "projects"),
             PageLink("Provider keys", "provider_keys", Role.ADMIN),
+            PageLink("MCP servers", "mcp_servers", Role.ADMIN),
         ),
     ),
     ("Safety", (PageLink("Guardrails", "guardrails", Role.ADMIN), PageLink("Audit log", "audit", Role.ADMIN))),

@@ -35,7 +35,7 @@ NEXT: Final = "next"
 LAST_VISITED: Final = "gateway-organization"
 _REMEMBERED: Final = 90 * 24 * 3_600
 # Characters of a path that a visitor is led back to.
-_MAX_NEXT: Final = 2_000
+MAX_NEXT: Final = 2_000
 _View = Callable[..., HttpResponseBase]
 _PublicView = Callable[Concatenate[HttpRequest, ...], HttpResponseBase]
 _SignedInView = Callable[Concatenate[HttpRequest, BrowserSession, ...], HttpResponseBase]
@@ -112,7 +112,9 @@ def lead_to_sign_in(request: HttpRequest) -> HttpResponse:
     """Return the way to the sign-in, which leads back here; a part of a page leads the whole page there."""
     # What was being sent is not sent again.
     here = request.get_full_path() if request.method in {"GET", "HEAD"} else request.path
-    target = f"{reverse('console:sign_in')}?{urlencode({NEXT: here[:_MAX_NEXT]})}"
+    # A part of a query may mean something else.
+    here = here if len(here) <= MAX_NEXT else request.path[:MAX_NEXT]
+    target = f"{reverse('console:sign_in')}?{urlencode({NEXT: here})}"
     if "HX-Request" in request.headers:
         return HttpResponse(status=401, headers={"HX-Redirect": target})
     return HttpResponseRedirect(target)
@@ -135,6 +137,6 @@ def _remember(request: HttpRequest, response: HttpResponseBase, organization_id:
 def next_path(request: HttpRequest, otherwise: str) -> str:
     """Return the path of ours that `next` names; `otherwise` for none, and for any that leads elsewhere."""
     wanted = request.POST.get(NEXT) or request.GET.get(NEXT) or ""
-    if len(wanted) <= _MAX_NEXT and wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, None):
+    if len(wanted) <= MAX_NEXT and wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, None):
         return wanted
     return otherwise

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import Any, Final, TypeVar, cast
 
+import gevent
 from gevent.lock import BoundedSemaphore
 from gevent.threadpool import ThreadPool
 
@@ -36,12 +37,14 @@ class NativeThreadPool:
         return ThreadPool(self._threads), BoundedSemaphore(self._threads)
 
     def run(self, work: Callable[[], T], *, patience: float | None = None, refusal: str = "") -> T:
-        """Return what the work returns, while other greenlets go on. On a thread of a pool it is done there and then.
+        """Return what the work returns, while other greenlets go on.
 
+        It is done there and then on a thread of a pool, and on any other thread beside the event loop, as development
+        servers and tests have: that one holds up nobody but itself, and no loop but the pool's may wait for the pool.
         The work must not wait for anything, nor touch what belongs to the event loop. Raises what it raises, and
         Overloaded with the words of `refusal` when no thread was free for `patience` seconds (None: for ever).
         """
-        if _on_pool_thread.get():
+        if _on_pool_thread.get() or not gevent.get_hub().main_hub:
             return work()
         threads, free = self._pool
         if not free.acquire(timeout=patience):

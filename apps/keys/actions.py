@@ -27,6 +27,9 @@ from apps.organizations.plans import limits_of
 
 # What a playground's key shows in the place of a token's beginning; it has no token that anybody could send.
 PLAYGROUND = "playground"
+# The same of the key of a program that a member signed in with OAuth.
+PROGRAM = "oauth"
+WITHOUT_TOKEN = (PLAYGROUND, PROGRAM)
 # All of a key's active rules are looked at with every request.
 MAX_RULES = 100
 
@@ -46,12 +49,8 @@ def create_api_key(*, user: User, project_id: UUID | str, description: str, **li
     `requests_per_minute` and `allowed_origins`.
     Raises NotFound, Forbidden, Gone for a project that is archived, InvalidRequest when the plan's keys are used up.
     """
-    project, _ = access_project(user, project_id)
-    require_verified(user)
     # Those who create keys at once wait for each other here, so that none of them counts without the others' keys.
-    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
-    if project.status != Project.Status.ACTIVE:
-        raise Gone(f"This project has been {project.status}")
+    project = lock_open_project(user, project_id)
     limit = limits_of(project.organization.plan).api_keys_per_project
     if limit is not None and count_of_keys(project) >= limit:
         raise InvalidRequest(f"Maximum {limit} API keys per project", code="api_key_limit_reached")
@@ -78,26 +77,26 @@ def open_playground_key(*, user: User, project_id: UUID | str) -> ApiKey:
     made: only the gateway itself can use it, by its id.
     Raises NotFound, Forbidden, also for one that was switched off, Gone for a project that is archived.
     """
-    project, _ = access_project(user, project_id)
-    require_verified(user)
     # Of two that begin at once, the second finds the first's.
-    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
-    if project.status != Project.Status.ACTIVE:
-        raise Gone(f"This project has been {project.status}")
+    project = lock_open_project(user, project_id)
     mine = ApiKey.objects.filter(project=project, created_by=user, prefix=PLAYGROUND)
     key = mine.exclude(status=ApiKey.Status.DELETED).first()
     if key is None:
-        key = ApiKey.objects.create(
-            project=project,
-            created_by=user,
-            description="Playground",
-            digest=digest_of(new_token()),
-            prefix=PLAYGROUND,
-        )
-        _record("api_key.create", key, {"description": key.description, "projectId": project.id})
+        key = _create_without_token(project, user, description="Playground", prefix=PLAYGROUND)
     if key.status != ApiKey.Status.ACTIVE:
         raise Forbidden("Your playground's API key in this project is switched off; the page API keys shows it")
     return key
+
+
+@transaction.atomic
+def create_program_key(*, user: User, project_id: UUID | str, description: str, **limits: Any) -> ApiKey:
+    """Create the key by which a program asks in a project's name that a member signed in.
+
+    It has no token, and is listed, limited and switched off like any other; it counts towards no plan. `limits` and
+    what is raised are those of `create_api_key`, but for the plan's keys.
+    """
+    project = lock_open_project(user, project_id)
+    return _create_without_token(project, user, description=description, prefix=PROGRAM, **limits)
 
 
 @transaction.atomic
@@ -117,7 +116,7 @@ def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKe
     """Create a key in the place of another, with its project, limits and rules; the other ends after `overlap`.
 
     Of a usage limit the new key has what the other has left. Raises as `create_api_key` does, NotFound for a key that
-    was deleted meanwhile, InvalidRequest for one that has expired and for a playground's.
+    was deleted meanwhile, InvalidRequest for one that has expired and for one without a token.
     """
     row = _locked(key)
     _require_token(row)
@@ -149,7 +148,7 @@ def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKe
 def rotate_api_key(*, key: ApiKey) -> CreatedKey:
     """Give a key another secret; the one before is unknown from now on. Limits, usage, rules and log stay the key's.
 
-    Raises NotFound when it was deleted meanwhile, InvalidRequest for a playground's.
+    Raises NotFound when it was deleted meanwhile, InvalidRequest for one without a token.
     """
     row = _locked(key)
     _require_token(row)
@@ -210,9 +209,36 @@ def delete_rule(*, rule: IamRule) -> None:
 
 
 def count_of_keys(project: Project) -> int:
-    """Return how many keys count towards the plan's limit; deleted ones and playgrounds' do not."""
+    """Return how many keys count towards the plan's limit; deleted ones and those without a token do not."""
     keys = ApiKey.objects.filter(project=project).exclude(status=ApiKey.Status.DELETED)
-    return keys.exclude(prefix=PLAYGROUND).count()
+    return keys.exclude(prefix__in=WITHOUT_TOKEN).count()
+
+
+def lock_open_project(user: User, project_id: UUID | str) -> Project:
+    """Return a project in which the user may make keys, which others have to wait for until the transaction ends.
+
+    Raises NotFound, Forbidden, Gone for a project that is archived.
+    """
+    project, _ = access_project(user, project_id)
+    require_verified(user)
+    Project.objects.select_for_update(no_key=True).get(pk=project.pk)
+    if project.status != Project.Status.ACTIVE:
+        raise Gone(f"This project has been {project.status}")
+    return project
+
+
+def _create_without_token(project: Project, user: User, *, description: str, prefix: str, **limits: Any) -> ApiKey:
+    """Create a key whose token is thrown away as it is made."""
+    key = ApiKey.objects.create(
+        project=project,
+        created_by=user,
+        description=description,
+        digest=digest_of(new_token()),
+        prefix=prefix,
+        **limits,
+    )
+    _record("api_key.create", key, {"description": description, "projectId": project.id, **limits})
+    return key
 
 
 def _record(action: str, row: ApiKey | IamRule, details: Mapping[str, Any]) -> None:
@@ -221,9 +247,10 @@ def _record(action: str, row: ApiKey | IamRule, details: Mapping[str, Any]) -> N
 
 
 def _require_token(key: ApiKey) -> None:
-    """Raise InvalidRequest for a playground's key: it has no token, and must not come by one."""
-    if key.prefix == PLAYGROUND:
-        raise InvalidRequest("A playground's API key has no token to replace", code="api_key_without_token")
+    """Raise InvalidRequest for a playground's key or a program's: it has no token, and must not come by one."""
+    if key.prefix in WITHOUT_TOKEN:
+        whose = "playground's" if key.prefix == PLAYGROUND else "signed-in program's"
+        raise InvalidRequest(f"A {whose} API key has no token to replace", code="api_key_without_token")
 
 
 def _locked(key: ApiKey) -> ApiKey:

@@ -19,6 +19,7 @@ _SUPPORT: Final = {
     **dict.fromkeys(_SEEN_BY_ALL, ()),
     **dict.fromkeys(("keys.providerkey", "guardrails.guardrailconfig", "guardrails.violation", "catalog.model"), ()),
     **dict.fromkeys(("catalog.provider", "catalog.modelprovider", "batches.batch", "responses.backgroundrun"), ()),
+    "mcp_servers.mcpserver": (),
     **dict.fromkeys(("organizations.passkey", "organizations.twofactor", "billing.transaction"), ()),
     "gateway.reconciliation": (),
     "organizations.project": ("change",),
@@ -26,6 +27,9 @@ _SUPPORT: Final = {
     "keys.apikey": ("change", "delete"),
     "keys.iamrule": ("add", "change", "delete"),
     "organizations.invitation": ("delete",),
+    "oauth.oauthclient": (),
+    # A signed-in program is revoked by who may delete it.
+    "oauth.consent": ("delete",),
     "knox.authtoken": ("delete",),
 }
 _FINANCE: Final = {

@@ -1,7 +1,10 @@
-"""Acceptor of one worker: takes new connections from the system's queue, as many at a time as are this worker's share.
+"""Acceptor of one worker: takes new connections from the system's queue, its share of them, and begins to serve them in
+rotation by address, a few each turn of the event loop.
 
-One each turn of the event loop, which spreads few connections evenly over workers, lets a flood of them stand in the
-queue, and who comes behind it waits for all of it. Knows the queue's length. Must never know what a connection is for.
+The system's queue is first in, first out: one address that opens thousands of connections would have everybody behind
+it wait for all of them, so they are taken out of it quickly. To begin to serve one costs far more than to take it; a
+few at a time leave the event loop to those that are served already. Knows connections and whose they are. Must never
+know what a connection is for.
 """
 
 from __future__ import annotations
@@ -9,27 +12,72 @@ from __future__ import annotations
 import socket
 import struct
 import sys
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 from gevent.server import StreamServer
 
-# At most so many in one turn of the loop: a few milliseconds.
-_MOST: Final = 32
+from gateway_project.http.fair_queue import FairQueue
+
+# At most so many are taken, and so many begun to be served, in one turn of the loop: a few milliseconds at most.
+_MOST_TAKEN, _MOST_BEGUN = 64, 8
+# So many may wait to be served; the others stay in the system's queue.
+_MOST_WAITING: Final = 2048
+# Seconds between two looks at those that wait.
+_TICK: Final = 0.001
 # Where `struct tcp_info` of <linux/tcp.h> has how many wait to be accepted, of a socket that listens (`tcpi_unacked`).
 _QUEUED_AT, _QUEUED = 24, struct.Struct("=I")
 
 
 class Acceptor(StreamServer):
-    """Accepts for one of so many workers that listen on the same socket."""
+    """Accepts for one of so many workers that listen on the same socket; `client_of` tells whose an address is."""
 
-    def __init__(self, listener: Any, workers: int, **settings: Any) -> None:
+    def __init__(self, listener: Any, workers: int, client_of: Callable[[Any], Hashable], **settings: Any) -> None:
         self._workers = workers
+        self._client_of = client_of
+        self._waiting: FairQueue[tuple[Any, ...]] = FairQueue()
         super().__init__(listener, **settings)
+        self._tick = self.loop.timer(_TICK, _TICK, ref=False)
 
     @property
     def max_accept(self) -> int:  # type: ignore[override] # gevent reads it anew in each turn
-        """How many are accepted now, of those that wait."""
-        return max(1, min(_MOST, -(-count_queued(self.socket) // self._workers)))
+        """How many are accepted now, of those that wait in the system's queue; none when too many wait here."""
+        share = max(1, -(-count_queued(self.socket) // self._workers))
+        return min(_MOST_TAKEN, share, _MOST_WAITING - len(self._waiting))
+
+    def do_handle(self, *accepted: Any) -> None:
+        """Let a new connection, as gevent gives it, wait for its turn; it has come at once when no other waits."""
+        self._waiting.put(self._client_of(accepted[1]), accepted)
+        if len(self._waiting) == 1:
+            # Later in this turn of the loop: by then all that it takes are there, and are begun in rotation.
+            self.loop.run_callback(self._begin_some)
+
+    def close(self) -> None:
+        """Accept no more; those that were accepted are served, as far as there is room for them."""
+        self._tick.stop()
+        while self._waiting and not self.full():
+            self._begin_one()
+        while self._waiting:
+            self.do_close(*self._waiting.take())
+        super().close()
+
+    def _begin_some(self) -> None:
+        """Begin to serve as many as one turn may. Runs in the event loop."""
+        begun = 0
+        while self._waiting and begun < _MOST_BEGUN and not self.full():
+            self._begin_one()
+            begun += 1
+        if self._waiting:
+            self._tick.start(self._begin_some)
+        else:
+            self._tick.stop()
+
+    def _begin_one(self) -> None:
+        accepted = self._waiting.take()
+        try:
+            super().do_handle(*accepted)
+        except Exception:  # noqa: BLE001 - gevent has closed it; the others are served
+            self.loop.handle_error((accepted[1:], self), *sys.exc_info())
 
 
 def count_queued(listener: Any) -> int:

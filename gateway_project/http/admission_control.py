@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ import gevent
 from greenlet import getcurrent, greenlet
 
 from apps.kernel.errors import Overloaded
+from gateway_project.http.fair_queue import FairQueue
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
 _LONGEST_TURN, _TICK = 0.020, 0.001
@@ -66,13 +66,10 @@ class AdmissionControl:
         `hub` is whose loop it is (gevent's, unless given): requests that wait switch to it.
         """
         self.in_progress = 0
-        # Requests in the queue.
-        self.waiting = 0
         self._most = most
         self._longest_wait = longest_wait
         self._clock = clock
-        # By client, the one whose turn is next first; a client without a request in the queue is not in it.
-        self._queue: OrderedDict[Hashable, deque[_Waiting]] = OrderedDict()
+        self._queue: FairQueue[_Waiting] = FairQueue()
         self._hub: Any = hub or gevent.get_hub()
         self._turn_began = clock()
         # Since the last look at the queue: when that was, and how many requests have been answered.
@@ -85,6 +82,11 @@ class AdmissionControl:
         self._rate, self._rate_is_measured = _FIRST_RATE, False
         self._started, self._counted_since = 0, 0.0
 
+    @property
+    def waiting(self) -> int:
+        """Requests in the queue."""
+        return len(self._queue)
+
     def check(self, client: Hashable) -> None:
         """Raise Overloaded when a request of the client that came now would be shed: before its body is read."""
         if self.in_progress + self.waiting >= self._most:
@@ -93,7 +95,7 @@ class AdmissionControl:
             return
         standing = self._clock() - self._waiting_since > _STANDING_AFTER
         share = _STANDING_SHARE if standing else _BURST_SHARE
-        ahead = self._count_ahead_of(client)
+        ahead = self._queue.count_ahead_of(client)
         if ahead > _ALWAYS_LET_IN and ahead / self._rate > self._longest_wait * share:
             raise self._overloaded(client)
 
@@ -110,8 +112,7 @@ class AdmissionControl:
         one = _Waiting(self._clock())
         if not self.waiting:
             self._begin_queue(one.since)
-        self._queue.setdefault(client, deque()).append(one)
-        self.waiting += 1
+        self._queue.put(client, one)
         try:
             self._hub.switch()
         finally:
@@ -137,7 +138,7 @@ class AdmissionControl:
         now, taken = self._clock(), 0
         least, self._left = max(self._left // 2, 1), 0
         while self.waiting and (taken < least or self._clock() - self._round_began <= _LONGEST_TURN):
-            one = self._take_next()
+            one = self._queue.take()
             if one.greenlet is None:
                 continue
             # It was expected to be started in time; a worker that stood still may find it is not.
@@ -159,17 +160,6 @@ class AdmissionControl:
         self._started = self._left = 0
         self._tick.start(self._start_waiting)
 
-    def _take_next(self) -> _Waiting:
-        """Take the next out of the queue: one of each client, then another of each."""
-        client, own = next(iter(self._queue.items()))
-        one = own.popleft()
-        self.waiting -= 1
-        if own:
-            self._queue.move_to_end(client)
-        else:
-            del self._queue[client]
-        return one
-
     def _measure(self, now: float) -> None:
         passed = now - self._counted_since
         if passed > _RATE_WINDOW or (not self._rate_is_measured and self._started >= _FIRST_STARTS and passed > 0):
@@ -178,12 +168,8 @@ class AdmissionControl:
             self._rate_is_measured = True
             self._started, self._counted_since = 0, now
 
-    def _count_ahead_of(self, client: Hashable) -> int:
-        """Return how many requests are started before one that the client sent now."""
-        return min(self.waiting, (len(self._queue.get(client, ())) + 1) * len(self._queue))
-
     def _overloaded(self, client: Hashable) -> Overloaded:
         return Overloaded(
             "The gateway has more requests than it can work on right now; try again shortly",
-            retry_after=max(1, math.ceil(self._count_ahead_of(client) / self._rate)),
+            retry_after=max(1, math.ceil(self._queue.count_ahead_of(client) / self._rate)),
         )

@@ -44,6 +44,8 @@ _WORDS = {
     402: "The credits or a usage limit do not cover the request",
     403: "The caller lacks the permission",
     404: "Not found, or not visible to the caller",
+    405: "The method is not served here",
+    406: "The client accepts no kind of answer that there is",
     408: "The request body did not arrive in time",
     409: "It already exists, or a request with this Idempotency-Key is in progress",
     410: "It was archived, deactivated or deleted",
@@ -64,8 +66,10 @@ _BODIES = {
     Family.OPENAI: "OpenAIError",
     Family.ANTHROPIC: "AnthropicError",
     Family.GOOGLE: "GoogleError",
+    Family.MCP: "McpError",
     Family.LOGS: "GatewayError",
     Family.MANAGEMENT: "ManagementError",
+    Family.OAUTH: "OAuthError",
 }
 
 

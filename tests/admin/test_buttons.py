@@ -1,4 +1,5 @@
 """Buttons of the admin: what each does, once however often it is clicked, and only for whom it is meant."""
+# length: a test for every button
 
 from __future__ import annotations
 
@@ -24,6 +25,8 @@ from apps.kernel import generation
 from apps.kernel.redis import client as store
 from apps.keys.models import ApiKey, ProviderKey
 from apps.keys.secrets import encrypt_credential
+from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.models import McpServer
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, Organization, Plan, Project
 from apps.organizations.sessions import start_session
@@ -245,6 +248,28 @@ class TestKeys:
         press(operator, key, "delete_credential")
         key.refresh_from_db()
         assert (key.status, bytes(key.encrypted_token)) == ("deleted", b"")
+
+    def test_an_mcp_server_is_seen_switched_off_and_removed(self, operator: Client, world: World) -> None:
+        server = McpServer.objects.create(
+            organization=world.acme,
+            name="tickets",
+            url="https://tools.example.com/mcp",
+            encrypted_credentials=seal(Credentials("tok-good")),
+        )
+        lists = [reverse("admin:mcp_servers_mcpserver_changelist")]
+        page = reverse("admin:mcp_servers_mcpserver_change", args=[server.pk])
+        for path in (*lists, f"{lists[0]}?q=acme", page):
+            shown = operator.get(path)
+            assert (shown.status_code, "tickets" in shown.content.decode()) == (200, True)
+        assert "tok-good" not in operator.get(page).content.decode()
+        moved = operator.post(page, {"status": "inactive", "url": "https://elsewhere.example.com/mcp"})
+        assert (moved.status_code, last_entry()[0]) == (302, "mcp_server.update")
+        server.refresh_from_db()
+        assert (server.status, server.url) == ("inactive", "https://tools.example.com/mcp")
+        press(operator, server, "delete_server")
+        server.refresh_from_db()
+        assert (server.status, bytes(server.encrypted_credentials)) == ("deleted", b"")
+        assert last_entry() == ("mcp_server.delete", "admin", "op@example.com")
 
 
 class TestCatalog:

@@ -19,6 +19,7 @@ from typing import Any
 
 import requests
 
+from bench.machine import MEASURED, OTHERS, pin
 from bench.subjects import upstream
 from tests.attack.bystanders import workers_of
 from tests.stack.product import PROJECT, Product, eventually, free_port
@@ -60,14 +61,17 @@ def scene(**settings: str) -> Iterator[Scene]:
     """Start the product in a home of its own, and the hostile provider; stop both at the end.
 
     The sandbox's models are answered by the bench's upstream, which is as quick as one thread can be: who waits for a
-    provider that cannot keep up says nothing about the gateway.
+    provider that cannot keep up says nothing about the gateway. Attackers, bystanders and providers come from machines
+    of their own, so the product has a core to itself and they have the others.
     """
+    os.sched_setaffinity(0, OTHERS)
     with TemporaryDirectory(prefix="attack-") as folder, hostile_provider() as provider, upstream() as quick:
         home = Path(folder, "home")
         home.mkdir()
         fixed = {"SANDBOX_BASE_URL": f"http://127.0.0.1:{quick.port}/v1", "SANDBOX_API_KEY": "sandbox"}
         product = Product(home, **{**SETTINGS, **fixed, **settings})
         try:
+            pin([product.pid], MEASURED)
             yield _set(product, home, provider)
         finally:
             product.stop()

@@ -16,6 +16,7 @@ from apps.batches.kept_pictures import PictureStore
 from apps.batches.models import FileChunk, FilePurpose, StoredFile
 from apps.batches.stored_files import FileWriter
 from apps.gateway.access import policy
+from apps.kernel import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from tests.support.image_requests import generate, size_of
@@ -152,3 +153,13 @@ def test_a_picture_of_a_type_that_is_never_served_is_given_as_it_is(keeper: Call
     drawing = "data:image/svg+xml;base64,PHN2Zy8+"
     assert PictureStore().keep(policy.find_policy(keeper.token), drawing) == drawing
     assert not StoredFile.objects.exists()
+
+
+def test_a_new_retention_level_counts_for_the_next_request(caller: Caller) -> None:
+    assert generate(caller, response_format="url").status_code == 400
+    # As another process would: this one has the key's policy in memory, as it was.
+    Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
+    generation.bump(generation.organization(caller.organization_id))
+    response = generate(caller, response_format="url")
+    assert response.status_code == 200, response.content
+    assert StoredFile.objects.count() == 1

@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium"),
     pytest.mark.django_db(transaction=True),
     pytest.mark.stack,
+    pytest.mark.long,
 ]
 PAGES = [
     "/admin/?window=24h",

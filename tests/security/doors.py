@@ -42,6 +42,17 @@ OPEN = {
     "auth/change-email/confirm": "takes a token that was sent by e-mail; throttled",
     "change-email": "a form for a token that was sent by e-mail; throttled",
     "admin": "leads to the sign-in",
+    ".well-known/oauth-authorization-server": "metadata",
+    ".well-known/oauth-authorization-server/<path:path>": "metadata",
+    ".well-known/oauth-protected-resource": "metadata",
+    ".well-known/oauth-protected-resource/<path:path>": "metadata",
+    "oauth/register": "gives nothing but a name; throttled",
+    "oauth/token": "takes a code or a refresh token; throttled",
+    "oauth/revoke": "takes a token; throttled",
+    "v1/auth/keys": "takes a code; throttled",
+    "oauth/authorize": "a page that leads to the sign-in",
+    "oauth/key": "a page that leads to the sign-in",
+    "auth": "leads to the page where a program asks for a key",
     "webhooks/stripe": "signed by the processor",
 }
 # Of these, some ask for a session all the same.

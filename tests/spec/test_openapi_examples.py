@@ -21,9 +21,9 @@ BODIES = {
     if method in operations
     and "application/json" in (content := operations[method].get("requestBody", {}).get("content", {}))
 }
-# They are about things that a stranger does not have: a file, a stored conversation, a batch of one's own.
+# They are about things that a stranger does not have: a file, a stored conversation, a batch, a code of one's own.
 OF_THINGS = {"createBatch", "cancelBatch", "cancelMessageBatch", "cancelResponse", "updateConversation"}
-OF_THINGS |= {"createConversation", "createConversationItems", "createMessageBatch"}
+OF_THINGS |= {"createConversation", "createConversationItems", "createMessageBatch", "exchangeKeyCode"}
 TO_MODELS = [key for key in BODIES if key[0].startswith("/v") and key[1] not in OF_THINGS]
 # What stands for a name in a path of Google's.
 NAMED = {

@@ -21,15 +21,19 @@ from apps.guardrails.models import CustomRule
 from apps.kernel.ids import new_id
 from apps.keys.models import IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
+from apps.mcp_servers.credentials import Credentials, seal
+from apps.mcp_servers.models import McpServer
 from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Passkey, Plan, Role
 from apps.organizations.sessions import MemberEndpoint
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, join, make_key, make_user, signed_in
+from tests.support.mcp_stand_in import StandIn, _mcp_server, mcp_server
 from tests.support.payments import add_card
 from tests.support.stripe_stub import StripeStub
 from tests.support.webauthn_authenticator import Authenticator, registration
 
+__all__ = ["_mcp_server", "mcp_server"]
 OWNER, ADMINS, MEMBERS = {"olivia"}, {"olivia", "adam"}, {"olivia", "adam", "dana"}
 EVERYONE = {*MEMBERS, "sam"}
 KEY, RULE = "keys/api/<str:key_id>", "keys/api/<str:key_id>/iam/<str:rule_id>"
@@ -62,6 +66,8 @@ class Row:
 
 
 IN_ACME = {"organization_id": "acme"}
+MCP_SERVER, ACMES_MCP_SERVER = "mcp-servers/<str:server_id>", {"server_id": "mcp_server"}
+NEW_MCP_SERVER = {"name": "wiki", "url": "https://93.184.215.14/mcp", "organizationId": "<acme>"}
 DANAS, OLIVIAS = {"key_id": "danas_key"}, {"key_id": "olivias_key"}
 DANAS_RULE = {**DANAS, "rule_id": "danas_rule"}
 OLIVIAS_RULE = {**OLIVIAS, "rule_id": "olivias_rule"}
@@ -181,6 +187,11 @@ ROWS = [
     ),
     Row("PATCH", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY, {"status": "inactive"}),
     Row("DELETE", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY),
+    Row("GET", "mcp-servers", ADMINS, query="organizationId=<acme>"),
+    Row("POST", "mcp-servers", ADMINS, body=NEW_MCP_SERVER, query="validate=false"),
+    Row("PATCH", MCP_SERVER, ADMINS, ACMES_MCP_SERVER, {"status": "inactive"}),
+    Row("DELETE", MCP_SERVER, ADMINS, ACMES_MCP_SERVER),
+    Row("GET", f"{MCP_SERVER}/tools", ADMINS, ACMES_MCP_SERVER),
     Row("GET", "guardrails/system-rules", EVERYONE),
     Row("GET", GUARDRAILS, ADMINS, IN_ACME),
     Row("PUT", GUARDRAILS, ADMINS, IN_ACME, {"enabled": False}),
@@ -233,6 +244,15 @@ def cards(world: World, request: pytest.FixtureRequest) -> dict[str, str]:
     return {"other_card": str(other.pk), "new_card": stripe.make_card()}
 
 
+def tools_url(request: pytest.FixtureRequest) -> str:
+    """Return the address of Acme's MCP server; one that answers for rows that ask it."""
+    row = getattr(request.node, "callspec", None) and request.node.callspec.params.get("row")
+    if row is None or row.route != f"{MCP_SERVER}/tools":
+        return "https://93.184.215.14/mcp"
+    stand_in: StandIn = request.getfixturevalue("mcp_server")
+    return stand_in.url
+
+
 @pytest.fixture
 def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) -> dict[str, str]:
     """The ids of Acme's things by name; it has a second owner, Olga, and is on the plan enterprise.
@@ -256,6 +276,9 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
     found["provider_key"] = ProviderKey.objects.create(
         organization=world.acme, provider="openai", encrypted_token=encrypt_credential("secret"), last_four="cret"
     )
+    found["mcp_server"] = McpServer.objects.create(
+        organization=world.acme, name="tickets", url=tools_url(request), encrypted_credentials=seal(Credentials())
+    )
     found["sams_invitation"] = invite(email=world.sam.email, organization=world.acme)
     found["guardrail"] = CustomRule.objects.create(
         organization=world.acme, name="No tickets", type="custom_regex", config={"pattern": "ticket"}
@@ -276,7 +299,7 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
 
 def state() -> dict[str, list[str]]:
     """Return every row of every table that a management endpoint could write."""
-    prefixes = ("organizations_", "keys_", "billing_", "guardrails_", "knox_")
+    prefixes = ("organizations_", "keys_", "billing_", "guardrails_", "knox_", "mcp_servers_")
     tables = [name for name in connection.introspection.table_names() if name.startswith(prefixes)]
     rows = {}
     with connection.cursor() as cursor:
@@ -304,39 +327,62 @@ def caller_named(name: str, world: World) -> Caller:
     return Caller() if name == "nobody" else signed_in(getattr(world, name))
 
 
-@pytest.mark.parametrize("name", ["olivia", "adam", "dana", "sam", "nobody"])
+def changes(row: Row) -> bool:
+    """Tell whether who may do what the row says changes something by it."""
+    return row.method != "GET" and row.route not in QUESTIONS
+
+
 @pytest.mark.parametrize("row", ROWS, ids=str)
-def test_who_may(world: World, things: dict[str, str], row: Row, name: str) -> None:
+def test_who_may_not_changes_nothing_and_nobody_does_by_asking(world: World, things: dict[str, str], row: Row) -> None:
+    for name in ("olivia", "adam", "dana", "sam", "nobody"):
+        allowed = name in row.may
+        if allowed and changes(row):
+            continue
+        caller = caller_named(name, world)
+        before = state()
+        recorded = AuditEntry.objects.count()
+        response = send(caller, row, things)
+        expected = 200 if allowed else 401 if name == "nobody" else 403
+        assert response.status_code == expected, (name, response.content)
+        assert state() == before, name
+        assert AuditEntry.objects.count() == recorded, name
+        if not allowed:
+            assert set(response.json()) == {"message"}
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [(row, name) for row in ROWS if changes(row) for name in sorted(row.may)],
+    ids=str,
+)
+def test_who_may_changes_something_and_is_named_in_the_audit_log(
+    world: World, things: dict[str, str], row: Row, name: str
+) -> None:
     caller = caller_named(name, world)
     before = state()
     recorded = AuditEntry.objects.count()
     response = send(caller, row, things)
-    allowed = name in row.may
-    expected = 200 if allowed else 401 if name == "nobody" else 403
-    assert response.status_code == expected, response.content
-    changes = row.method != "GET" and row.route not in QUESTIONS
-    assert (state() != before) == (allowed and changes)
+    assert response.status_code == 200, response.content
+    assert state() != before
     newest = AuditEntry.objects.order_by("-id").first()
-    if not allowed:
-        assert set(response.json()) == {"message"}
-    elif changes and row.route not in OF_NO_ORGANIZATION:
+    if row.route in OF_NO_ORGANIZATION:
+        assert AuditEntry.objects.count() == recorded
+    else:
         assert newest is not None
         assert (newest.actor_type, newest.actor_email) == ("session", getattr(world, name).email)
         assert AuditEntry.objects.count() > recorded
-    else:
-        assert AuditEntry.objects.count() == recorded
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.things], ids=str)
-@pytest.mark.parametrize("identifier", [str(new_id()), "nonsense"])
-def test_what_does_not_exist_is_404(world: World, things: dict[str, str], row: Row, identifier: str) -> None:
+def test_what_does_not_exist_is_404(world: World, things: dict[str, str], row: Row) -> None:
     caller = signed_in(world.olivia)
     before = state()
-    for placeholder in row.things:
-        other = Row(row.method, row.route, row.may, {**row.things, placeholder: "unknown"}, row.body, row.query)
-        response = send(caller, other, {**things, "unknown": identifier})
-        assert response.status_code == 404, response.content
-        assert set(response.json()) == {"message"}
+    for identifier in (str(new_id()), "nonsense"):
+        for placeholder in row.things:
+            other = Row(row.method, row.route, row.may, {**row.things, placeholder: "unknown"}, row.body, row.query)
+            response = send(caller, other, {**things, "unknown": identifier})
+            assert response.status_code == 404, response.content
+            assert set(response.json()) == {"message"}
     assert state() == before
 
 

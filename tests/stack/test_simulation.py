@@ -22,7 +22,7 @@ import requests
 from tests.stack.product import Product, eventually
 from tests.stack.upstreams import Upstream
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(240)]
 
 # USD per million tokens, in and out; a request is 1,000 and 100 tokens.
 PRICES = {"alpha": 1.0, "beta": 1.3, "gamma": 3.0}

@@ -91,7 +91,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
     context: dict[str, Any] = {
         "form": form,
         "key": key,
-        "has_token": key.prefix != actions.PLAYGROUND,
+        "has_token": key.prefix not in actions.WITHOUT_TOKEN,
         "periods": PERIODS,
         "overlaps": OVERLAPS,
         "origins": "\n".join(key.allowed_origins),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 
-from apps.gateway.access.policy import find_policy
+from apps.gateway.access.policy import find_current_policy
 from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
@@ -50,7 +50,7 @@ def _answer(request: ClientRequest, route: str, read: Callable[[bytes], Chat]) -
         def read_with_links(body: bytes) -> Chat:
             chat = read(body)
             if wants_links(chat):
-                check_links(find_policy(token))
+                check_links(find_current_policy(token))
             return chat
 
         run = open_chat(request, route, token, read_with_links)

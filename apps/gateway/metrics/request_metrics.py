@@ -8,6 +8,8 @@ from apps.gateway.metrics.buffer import add, labeled_child, observe
 from apps.gateway.metrics.definitions import COST, DURATION, FIRST_TOKEN, REQUESTS, TOKENS, UNPRICED
 from apps.logs.entry import Entry
 
+# What stands before names that tenants give.
+_TENANTS_OWN = frozenset({"custom", "mcp"})
 _listeners: list[Callable[[Entry], None]] = []
 
 
@@ -17,8 +19,10 @@ def tell(listener: Callable[[Entry], None]) -> None:
 
 
 def provider_label(provider_id: str) -> str:
-    """Return a provider's name in metrics. Tenants name theirs as they like: each would be a time series for ever."""
-    return "custom" if provider_id.startswith("custom:") else provider_id
+    """Return a provider's name in metrics. Tenants name theirs, and their servers of tools, as they like: each would be
+    a time series for ever."""
+    kind, colon, _ = provider_id.partition(":")
+    return kind if colon and kind in _TENANTS_OWN else provider_id
 
 
 def record_request_metrics(entry: Entry) -> None:

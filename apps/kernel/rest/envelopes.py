@@ -19,9 +19,12 @@ class Family(Enum):
     OPENAI = "openai"
     ANTHROPIC = "anthropic"
     GOOGLE = "google"
+    # JSON-RPC.
+    MCP = "mcp"
     # Logs, health, metrics, and what lies outside of every API.
     LOGS = "logs"
     MANAGEMENT = "management"
+    OAUTH = "oauth"
     # People with a browser: errors are pages.
     PAGES = "pages"
 
@@ -75,9 +78,13 @@ _GOOGLE_STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
+# Words of OAuth's that our own errors have for a code.
+_OAUTH_WORDS = frozenset({"invalid_client_metadata", "invalid_redirect_uri"})
 # Where the reasons of this gateway's errors are explained, as Google's `ErrorInfo` wants it said.
 _GOOGLE_DOMAIN = "gateway"
 _GOOGLE_TYPE = "type.googleapis.com/google.rpc."
+# JSON-RPC's codes for what is the client's fault, and for what is not.
+_RPC_INVALID_REQUEST, _RPC_INTERNAL_ERROR = -32600, -32603
 
 
 def body_of(family: Family, error: ApiError) -> dict[str, Any]:
@@ -91,12 +98,28 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
             return {"type": "error", "error": detail, "status": error.status, "message": error.message}
         case Family.GOOGLE:
             return {"error": _google_error(error)}
+        case Family.MCP:
+            # Of a request that nobody has read: its id is not known.
+            code = _RPC_INVALID_REQUEST if error.status < 500 else _RPC_INTERNAL_ERROR
+            told = {"status": error.status, "type": error.type, "code": error.code}
+            return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": told}}
         case Family.LOGS | Family.PAGES:
             return {"error": True, "status": error.status, "message": error.message}
+        case Family.OAUTH:
+            return {"error": _oauth_word(error), "error_description": error.message}
         case Family.MANAGEMENT if isinstance(error, InvalidFields):
             return {"message": error.message, "issues": [issue._asdict() for issue in error.issues]}
         case Family.MANAGEMENT:
             return {"message": error.message}
+
+
+def _oauth_word(error: ApiError) -> str:
+    """Return OAuth's word for an error (RFC 6749, 7591): its own code where that is one."""
+    if error.code in _OAUTH_WORDS:
+        return error.code
+    if error.status in {429, 503}:
+        return "temporarily_unavailable"
+    return "invalid_request" if error.status < 500 else "server_error"
 
 
 def _anthropic_type(status: int) -> str:

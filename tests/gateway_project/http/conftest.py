@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.stack.product import descendants
+
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -74,7 +76,13 @@ class serving:  # noqa: N801 - reads as what it does
                 "tests.gateway_project.http.application:application",
             ],
             cwd=ROOT,
-            env={**os.environ, "PORT": str(self._port), "WEB_WORKERS": "1", **self._variables},
+            env={
+                **os.environ,
+                "PYTHONFAULTHANDLER": "1",
+                "PORT": str(self._port),
+                "WEB_WORKERS": "1",
+                **self._variables,
+            },
             stdout=self._log,
             stderr=subprocess.STDOUT,
         )
@@ -90,7 +98,17 @@ class serving:  # noqa: N801 - reads as what it does
 
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(20)
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            # They say where they stand as they go.
+            for pid in (*descendants(self.process.pid), self.process.pid):
+                os.kill(pid, signal.SIGABRT)
+            self.process.wait(20)
+            raise AssertionError(f"the server did not stop:\n{self._read()}") from None
+        self.said = self._read()
+
+    def _read(self) -> str:
         with self._log as log:
             log.seek(0)
-            self.said = log.read().decode()
+            return log.read().decode()

@@ -1,13 +1,18 @@
-"""`manage.py rotate_provider_keys`: encrypt every provider credential with the newest of ENCRYPTION_KEYS."""
+"""`manage.py rotate_provider_keys`: encrypt every provider credential with the newest of ENCRYPTION_KEYS.
+
+Apps that keep credentials of another kind have a module `rotation`, which is found by looking.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from apps.keys.provider_keys import rotate
 from apps.organizations import two_factor
+from apps.organizations.app_hooks import find_hook_modules
 
 
 class Command(BaseCommand):
@@ -22,5 +27,12 @@ class Command(BaseCommand):
         self.stdout.write(f"{rotated.count} provider keys are sealed with the newest encryption key")
         if second_factors:
             self.stdout.write(f"{second_factors} second factors, too")
-        if rotated.unreadable:
-            raise CommandError(f"No encryption key opens these provider keys: {', '.join(rotated.unreadable)}")
+        unreadable = list(rotated.unreadable)
+        for name in find_hook_modules("rotation", __name__):
+            module = import_module(name)
+            others = module.rotate()
+            unreadable += others.unreadable
+            if others.count:
+                self.stdout.write(f"{others.count} {module.WORDS}, too")
+        if unreadable:
+            raise CommandError(f"No encryption key opens these credentials: {', '.join(unreadable)}")

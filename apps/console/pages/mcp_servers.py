@@ -1,0 +1,181 @@
+"""MCP servers: list, register with a look at their tools, say who may use what, switch on and off, remove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import path, reverse
+
+from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.rendering import show
+from apps.console.visit import workspace_page
+from apps.console.workspace import Workspace
+from apps.kernel.errors import NotFound
+from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.mcp_servers import actions
+from apps.mcp_servers.access import NO_SERVER, access_server, access_servers
+from apps.mcp_servers.actions import ListedTool
+from apps.mcp_servers.models import TIMEOUT, McpServer
+from apps.mcp_servers.serializers import NewServerShape, ServerChangesShape, new_server
+from apps.organizations.models import Role
+
+# Not ticked: the server is kept without being asked.
+TEST = "test"
+# Lists of the form, and what is ticked where there is none: an empty list is none at all, never "all".
+_LISTS = {"allowedTools": "everyTool", "projectIds": "everyProject"}
+
+
+@workspace_page("GET", "POST", needs=Role.ADMIN)
+def mcp_servers(request: HttpRequest, workspace: Workspace) -> HttpResponse:
+    """List the organization's servers, and register one."""
+    if request.method != "POST":
+        return _page(request, workspace, Form({"timeoutSeconds": TIMEOUT, **dict.fromkeys(_LISTS.values(), True)}))
+    added, form = attempt(request, lambda: _add(request, workspace))
+    if added is None:
+        return _page(request, workspace, form)
+    words = "it lists its tools" if _is_to_be_tested(request) else "it was not asked"
+    messages.success(request, f"The MCP server {added['name']} was registered; {words}.")
+    return _back(workspace)
+
+
+@workspace_page("GET", "POST", needs=Role.ADMIN)
+def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
+    """Show a server, and change what it may be used for, by whom."""
+    server = _access(workspace, server_id)
+    if request.method != "POST":
+        return _one(request, workspace, server, _form_of(server))
+    changed, form = attempt(request, lambda: actions.change_server(server=server, changes=_changes(request)))
+    if changed is None:
+        return _one(request, workspace, server, form)
+    messages.success(request, f"The MCP server {changed} was changed.")
+    return _back(workspace)
+
+
+@workspace_page("POST", needs=Role.ADMIN)
+def look(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
+    """Ask a server for its tools, and show them."""
+    server = _access(workspace, server_id)
+    tools, problem = attempt(request, lambda: actions.look_at_tools(server=server))
+    return _one(request, workspace, server, _form_of(server), tools, problem)
+
+
+@workspace_page("POST", needs=Role.ADMIN)
+def switch(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
+    """Switch a server on or off."""
+    server = _access(workspace, server_id)
+    changes, form = attempt(request, lambda: read_form(request, ServerChangesShape))
+    if changes is None:
+        return _page(request, workspace, form)
+    changed = actions.change_server(server=server, changes=changes)
+    messages.success(request, f"The MCP server {changed} is {changed.status} now.")
+    return _back(workspace)
+
+
+@workspace_page("POST", needs=Role.ADMIN)
+def remove(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
+    """Remove a server; its credentials are erased."""
+    server = _access(workspace, server_id)
+    actions.delete_server(server=server)
+    messages.success(request, f"The MCP server {server} was removed, and its credentials erased.")
+    return _back(workspace)
+
+
+def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
+    fields = read_form(request, NewServerShape, organizationId=str(workspace.organization.id), **_lists(request))
+    given = new_server(fields)
+    # The server is asked first: nothing that is open waits for it.
+    actions.check_server(organization=workspace.organization, given=given, live=_is_to_be_tested(request))
+
+    def create() -> dict[str, str]:
+        return {"name": actions.create_server(organization=workspace.organization, checked=given).name}
+
+    return do_once(request, workspace.user, create)
+
+
+def _changes(request: HttpRequest) -> dict[str, object]:
+    """Return what the form changes: an empty token is the one that there is."""
+    kept = {name for name in ("token", "headers") if not request.POST.get(name, "").strip()}
+    return read_form(request, ServerChangesShape, leave_out=kept, **_lists(request))
+
+
+def _lists(request: HttpRequest) -> dict[str, Any]:
+    """Return the lists of the form, None for one that is ticked to be all. Raises InvalidFields for both at once."""
+    found: dict[str, Any] = {}
+    for name, everything in _LISTS.items():
+        lines = [line.strip() for line in request.POST.get(name, "").splitlines() if line.strip()]
+        is_all = request.POST.getlist(everything)[-1:] == ["true"]
+        if lines and is_all:
+            raise InvalidFields([Issue(name, "Leave this empty, or take away the tick above")])
+        found[name] = None if is_all else lines
+    return found
+
+
+def _is_to_be_tested(request: HttpRequest) -> bool:
+    return request.POST.getlist(TEST)[-1:] != ["false"]
+
+
+def _form_of(server: McpServer) -> Form:
+    lists = {"allowedTools": server.allowed_tools, "projectIds": server.project_ids}
+    lines = {name: "\n".join(value or ()) for name, value in lists.items()}
+    ticks = {_LISTS[name]: value is None for name, value in lists.items()}
+    return Form({**lines, **ticks, "timeoutSeconds": server.timeout_seconds})
+
+
+def _access(workspace: Workspace, server_id: str) -> McpServer:
+    """Return a server of this organization. Raises NotFound, also for one of another organization of the visitor's."""
+    server = access_server(workspace.user, server_id)
+    if server.organization_id != workspace.organization.id:
+        raise NotFound(NO_SERVER)
+    return server
+
+
+def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpResponse:
+    return show(
+        request,
+        "mcp_servers",
+        workspace,
+        entry="mcp_servers",
+        status=form.status,
+        form=form,
+        servers=access_servers(workspace.user, str(workspace.organization.id)),
+    )
+
+
+def _one(
+    request: HttpRequest,
+    workspace: Workspace,
+    server: McpServer,
+    form: Form,
+    tools: list[ListedTool] | None = None,
+    problem: Form | None = None,
+) -> HttpResponse:
+    failed = problem is not None and problem.status != 200
+    return show(
+        request,
+        "mcp_server",
+        workspace,
+        entry="mcp_servers",
+        status=400 if failed else form.status,
+        form=form,
+        server=server,
+        tools=tools,
+        is_looked_at=tools is not None,
+        look_problem=(problem.problem or next(iter(problem.errors.values()), "")) if problem and failed else "",
+    )
+
+
+def _back(workspace: Workspace) -> HttpResponse:
+    where = reverse("console:mcp_servers", kwargs={"organization_id": workspace.organization.id})
+    return HttpResponseRedirect(where, status=303)
+
+
+_HERE = "o/<str:organization_id>/mcp-servers"
+PATHS = [
+    path(_HERE, mcp_servers, name="mcp_servers"),
+    path(f"{_HERE}/<str:server_id>", mcp_server, name="mcp_server"),
+    path(f"{_HERE}/<str:server_id>/look", look, name="look_at_mcp_server"),
+    path(f"{_HERE}/<str:server_id>/switch", switch, name="switch_mcp_server"),
+    path(f"{_HERE}/<str:server_id>/remove", remove, name="remove_mcp_server"),
+]

@@ -1,0 +1,1 @@
+"""Calls of tools at MCP servers that an organization registered: what is listed, what may pass, what is recorded."""

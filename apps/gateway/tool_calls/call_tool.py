@@ -1,0 +1,118 @@
+"""A call of a tool: found, admitted, screened, made, screened again, and recorded once. The story of one call.
+
+Knows the order. Must never send a server anything of the caller's but the arguments.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from typing import Any
+
+import structlog
+
+from apps.catalog import catalog_cache
+from apps.gateway.access.policy import Policy, find_policy
+from apps.gateway.admission import admit
+from apps.gateway.admission.admit import AdmissionGrant
+from apps.gateway.admission.worst_case import WorstCase
+from apps.gateway.settlement import record
+from apps.gateway.settlement.record_backlog import BACKLOG
+from apps.gateway.tool_calls import listings, server_sessions, tool_record
+from apps.gateway.tool_calls.caller import Interruption, ToolCaller
+from apps.gateway.tool_calls.tool_guard import ToolGuard
+from apps.kernel.errors import ApiError, InternalError, Overloaded
+from apps.kernel.ids import new_id
+from apps.kernel.money import ZERO
+from apps.logs.entry import Entry
+from apps.mcp_servers.actions import target_of
+from apps.mcp_servers.models import McpServer
+from apps.mcp_servers.upstream.client import McpClient, OnProgress
+from apps.mcp_servers.upstream.tools import ToolAnswer
+
+log = structlog.get_logger(__name__)
+
+# The family of routes that calls are counted with for rate limits.
+RATE_FAMILY = "mcp"
+# Policy and catalog may change while a call is let in; more often than this in a row means something is wrong.
+_MAX_READINGS = 5
+_NOTHING = WorstCase(prompt_tokens=0, cost=ZERO, credits=False, want=ZERO, part=ZERO, least=ZERO)
+
+
+def call_tool(
+    caller: ToolCaller,
+    server_name: str,
+    tool_name: str,
+    arguments: dict[str, Any],
+    on_progress: OnProgress | None = None,
+    interruption: Interruption | None = None,
+    *,
+    joined: bool = False,
+) -> ToolAnswer:
+    """Call a tool of a registered server on behalf of an API key; return what it says, its own errors included.
+
+    With `joined` the tool's name is that among the tools of all servers.
+
+    Raises ApiError: Unauthenticated, Gone; NotFound for a server or tool that the key may not use; RateLimited,
+    PaymentRequired, Overloaded; InvalidRequest (`guardrail_blocked`); McpServerFailed; ClientGone.
+    """
+    started_at = time.monotonic()
+    BACKLOG.raise_if_backlogged()
+    policy = find_policy(caller.token)
+    server = listings.find_server(policy, server_name)
+    tool = listings.find_tool(policy, server, tool_name, caller, joined=joined)
+    policy, entry, granted = _admit(policy, server, tool.name, caller)
+    guard = ToolGuard(policy)
+    try:
+        arguments = guard.screen_arguments(arguments)
+        tool_record.keep_arguments(entry, policy, tool.name, arguments)
+        work = partial(McpClient.call_tool, name=tool.name, arguments=arguments, on_progress=on_progress)
+        with nullcontext() if interruption is None else interruption.raise_while_waiting():
+            answer = _ask(policy, server, caller, work)
+        result = guard.screen_result(answer)
+        tool_record.complete(entry, policy, result)
+    except ApiError as error:
+        tool_record.fail(entry, policy, error)
+        raise
+    except Exception as error:
+        log.exception("tool_call.failed", request_id=caller.request_id)
+        defect = InternalError("The gateway failed to call this tool")
+        tool_record.fail(entry, policy, defect)
+        raise defect from error
+    finally:
+        tool_record.enqueue(entry, granted, guard.violations, started_at)
+    return result
+
+
+def _admit(policy: Policy, server: McpServer, tool: str, caller: ToolCaller) -> tuple[Policy, Entry, AdmissionGrant]:
+    """Count a call against the limits of its key and organization; it costs nothing. Raises ApiError."""
+    identifier = new_id()
+    for _ in range(_MAX_READINGS):
+        entry = tool_record.open_call(identifier, policy, server, tool, caller)
+        granted = admit.admit(
+            policy,
+            catalog_cache.current(),
+            caller.token,
+            _NOTHING,
+            entry,
+            record.write_ahead_note(entry),
+            rate_family=RATE_FAMILY,
+            free=False,
+        )
+        if granted is not None:
+            return policy, entry, granted
+        policy = find_policy(caller.token)
+    raise Overloaded("The gateway's configuration is changing; try again shortly", retry_after=1)
+
+
+def _ask(policy: Policy, server: McpServer, caller: ToolCaller, work: Callable[[McpClient], ToolAnswer]) -> ToolAnswer:
+    """Have a server work, in the caller's own session there where it has one."""
+    session = server_sessions.find_session(policy, server, caller)
+    with McpClient(target_of(server, cdn_loop=caller.cdn_loop), session) as client:
+        try:
+            return work(client)
+        finally:
+            if caller.session_scope and (kept := client.keep_session()) not in (None, session):
+                server_sessions.keep_session(policy, server, caller, kept)

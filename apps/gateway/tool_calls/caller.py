@@ -1,0 +1,44 @@
+"""Caller of tools: whose API key asks, in which request, and what of it goes on. Plain values."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from apps.gateway.client.http_request import ClientRequest
+from apps.gateway.client.loop_detection import append_own_token, read_cdn_loop
+
+
+class Interruption(Protocol):
+    """What ends waiting for a tool: a client that hung up, or said that it no longer wants the answer."""
+
+    def raise_while_waiting(self) -> AbstractContextManager[Any]:
+        """Within this block a wait ends with ClientGone."""
+
+
+class ToolCaller(msgspec.Struct, frozen=True, kw_only=True):
+    """Who calls tools. The token decides everything here, and never leaves the gateway."""
+
+    token: str
+    request_id: str
+    # What the servers are sent in the header `CDN-Loop`.
+    cdn_loop: str
+    source: str | None = None
+    custom_headers: dict[str, str] | None = None
+    # Whose sessions at servers are gone on with: a session of this caller's own, in words that no other caller's
+    # have; empty where each call has one of its own.
+    session_scope: str = ""
+
+
+def caller_of(call: ClientRequest, token: str, session_scope: str = "") -> ToolCaller:
+    """Return who makes an HTTP request. Raises InvalidRequest for one that has come through here before."""
+    return ToolCaller(
+        token=token,
+        request_id=call.request_id,
+        cdn_loop=append_own_token(read_cdn_loop(call)),
+        source=call.source,
+        custom_headers=call.custom_headers,
+        session_scope=session_scope,
+    )

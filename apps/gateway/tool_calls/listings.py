@@ -1,0 +1,150 @@
+"""Listings: the tools of registered servers that an API key may use, screened, and kept for a minute.
+
+A tool can be called only while it is listed: allowed, told by its server, and let pass by guardrails. Knows whose a
+listing is: one that was read for an organization's server is shown to nobody else. Must never call a tool.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import structlog
+from gevent.pool import Pool
+
+from apps.gateway.access.policy import Policy
+from apps.gateway.tool_calls.caller import ToolCaller
+from apps.gateway.tool_calls.tool_guard import ToolGuard
+from apps.gateway.tool_calls.tool_record import record_listing
+from apps.guardrails.scanning.engine import CompiledGuardrails
+from apps.kernel import database
+from apps.kernel.errors import NotFound
+from apps.mcp_servers.access import NO_SERVER, usable_servers
+from apps.mcp_servers.actions import is_allowed, target_of
+from apps.mcp_servers.models import McpServer
+from apps.mcp_servers.tool_names import joined_names
+from apps.mcp_servers.upstream.client import McpClient
+from apps.mcp_servers.upstream.failures import McpServerFailed
+from apps.mcp_servers.upstream.tools import Tool
+
+log = structlog.get_logger(__name__)
+
+# Seconds for which a listing is kept, and after which one that lacks what is asked for is read anew.
+MAX_AGE, RENEWED_AFTER = 60.0, 5.0
+# Listings that a process keeps, and bytes of the largest that is kept.
+MAX_KEPT, MAX_BYTES = 200, 256 * 1024
+# Seconds that a server may take to list its tools.
+PATIENCE: Final = 20.0
+# Servers of a joined listing that are asked at a time.
+_AT_ONCE: Final = 10
+
+
+class ServerListing(msgspec.Struct, frozen=True):
+    """The tools of one server that may be used, by name, as they were read at a moment of the monotonic clock."""
+
+    tools: dict[str, Tool]
+    read_at: float
+    # What they were screened with; kept so that nothing else takes its place in memory.
+    guardrails: CompiledGuardrails | None
+
+
+# By server, as it was when it was last changed.
+_kept: OrderedDict[tuple[UUID, datetime], ServerListing] = OrderedDict()
+
+
+def find_servers(policy: Policy) -> list[McpServer]:
+    """Return the servers that a key may use, by name. Raises DatabaseError."""
+    return database.read(lambda: usable_servers(policy.organization_id, policy.project_id), brief=True)
+
+
+def find_server(policy: Policy, name: str) -> McpServer:
+    """Return the server of this name that a key may use. Raises NotFound, DatabaseError."""
+    found = database.read(lambda: usable_servers(policy.organization_id, policy.project_id, [name]), brief=True)
+    if not found:
+        raise NotFound(NO_SERVER)
+    return found[0]
+
+
+def list_tools(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListing:
+    """Return a server's tools that may be used. Raises McpServerFailed, Overloaded."""
+    known = _kept.get(_name_of(server))
+    if known is not None and known.guardrails is policy.guardrails and time.monotonic() - known.read_at < MAX_AGE:
+        _kept.move_to_end(_name_of(server))
+        return known
+    return _read(policy, server, caller)
+
+
+def find_tool(policy: Policy, server: McpServer, name: str, caller: ToolCaller, *, joined: bool = False) -> Tool:
+    """Return a tool that may be called, by its name; by that among the tools of all servers where it is `joined`.
+
+    Raises NotFound, McpServerFailed, Overloaded.
+    """
+    listing = list_tools(policy, server, caller)
+    tool = _find(listing, server, name, joined)
+    if tool is None and time.monotonic() - listing.read_at > RENEWED_AFTER:
+        # The server may have it since.
+        tool = _find(_read(policy, server, caller), server, name, joined)
+    if tool is None:
+        raise NotFound(f"There is no tool of this name that may be used at the MCP server {server.name}", param="name")
+    return tool
+
+
+def list_all(policy: Policy, servers: Iterable[McpServer], caller: ToolCaller) -> dict[str, ServerListing]:
+    """Return the listings of several servers by name; a server that fails is left out, unless all of them do.
+
+    Raises McpServerFailed, Overloaded.
+    """
+
+    def one(server: McpServer) -> tuple[str, ServerListing | McpServerFailed]:
+        try:
+            return server.name, list_tools(policy, server, caller)
+        except McpServerFailed as error:
+            log.info("mcp.left_out", server_id=str(server.id), code=error.code)
+            return server.name, error
+
+    answers = Pool(_AT_ONCE).map(one, list(servers))
+    found = {name: answer for name, answer in answers if isinstance(answer, ServerListing)}
+    failures = [answer for _, answer in answers if isinstance(answer, McpServerFailed)]
+    if failures and not found:
+        raise failures[0]
+    return found
+
+
+def _find(listing: ServerListing, server: McpServer, name: str, joined: bool) -> Tool | None:
+    own = joined_names(server.name, listing.tools).get(name, "") if joined else name
+    return listing.tools.get(own)
+
+
+def forget_all() -> None:
+    """Read every listing anew."""
+    _kept.clear()
+
+
+def _read(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListing:
+    with McpClient(target_of(server, cdn_loop=caller.cdn_loop, at_most=PATIENCE)) as client:
+        listed = client.list_tools()
+    guard = ToolGuard(policy)
+    shown = guard.screen_tools([tool for tool in listed if is_allowed(server, tool.name)])
+    if guard.violations:
+        record_listing(policy, server, caller, guard.violations)
+    listing = ServerListing({tool.name: tool for tool in shown}, time.monotonic(), policy.guardrails)
+    _keep(server, listing)
+    return listing
+
+
+def _keep(server: McpServer, listing: ServerListing) -> None:
+    name = _name_of(server)
+    _kept.pop(name, None)
+    if len(msgspec.json.encode([tool.definition for tool in listing.tools.values()])) <= MAX_BYTES:
+        _kept[name] = listing
+        while len(_kept) > MAX_KEPT:
+            _kept.popitem(last=False)
+
+
+def _name_of(server: McpServer) -> tuple[UUID, datetime]:
+    return server.id, server.updated_at

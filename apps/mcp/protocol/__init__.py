@@ -1,0 +1,1 @@
+"""The protocol of MCP servers over HTTP, whatever their tools are: JSON-RPC, revisions, sessions, streams, calls."""

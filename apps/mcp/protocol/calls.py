@@ -1,0 +1,237 @@
+"""Calls under way: each tool is called in a greenlet of its own, which tells its messages to whoever listens.
+
+A call whose stream can be resumed goes on without its client, until it ends, is cancelled or its session ends. Any
+other ends when its client leaves. Bounded in number.
+
+Knows greenlets. Must never know what a tool does, nor write frames.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any, Final
+
+import gevent
+import structlog
+from django.db import DatabaseError
+from gevent.monkey import is_module_patched
+from gevent.queue import Empty, SimpleQueue
+from redis.exceptions import RedisError
+
+from apps.kernel import database
+from apps.kernel.errors import ApiError, ClientGone, Overloaded
+from apps.kernel.redis import client
+from apps.mcp.protocol import jsonrpc
+from apps.mcp.protocol.jsonrpc import Id, RpcError, RpcRequest
+from apps.mcp.protocol.sessions import session_key
+from apps.mcp.protocol.stream_log import LEASE, Position, StreamLog, is_cancellation
+from apps.mcp.protocol.toolbox import Caller, CallResult, Toolbox, UnknownTool, text_block
+from apps.responses.cancel_switch import CancelSwitch
+
+log = structlog.get_logger(__name__)
+
+# Calls that one worker answers at a time: of all clients, and of one credential.
+MOST_CALLS: Final = 400
+MOST_CALLS_OF_ONE: Final = 50
+# Seconds between two looks at what others want of this worker's calls.
+_LOOK_SECONDS: Final = 0.5
+# In `_meta` of a result that is an error: what programs go by.
+ERROR_META: Final = "gateway/error"
+# Characters of a message of progress.
+_MOST_MESSAGE: Final = 16_384
+
+_calls: set[Call] = set()
+_looking = False
+
+
+class CallMessage:
+    """A message of a call, with its place where the stream is kept; the last one ends the stream."""
+
+    __slots__ = ("is_last", "message", "position")
+
+    def __init__(self, message: bytes | None, position: Position | None, *, is_last: bool) -> None:
+        self.message, self.position, self.is_last = message, position, is_last
+
+
+class Call:
+    """One call of a tool."""
+
+    def __init__(
+        self, toolbox: Toolbox, caller: Caller, request: RpcRequest, extra: dict[str, Any], kept: StreamLog | None
+    ) -> None:
+        """Take what is called; `extra` goes with the result, `kept` is the log of a stream that can be resumed.
+
+        Raises RpcError.
+        """
+        self.name, self.arguments = _read_call(request)
+        self.switch = CancelSwitch()
+        self.kept = kept
+        self.binding = caller.binding
+        self._toolbox, self._caller, self._request, self._extra = toolbox, caller, request, extra
+        self._token = request.progress_token
+        self._progress = float("-inf")
+        self._said: SimpleQueue[CallMessage] = SimpleQueue()
+        self._is_listened_to = True
+
+    def start(self) -> None:
+        """Begin. Raises Overloaded where too much is under way, and RpcError for an id that is in use."""
+        own = sum(1 for call in _calls if call.binding == self.binding)
+        if len(_calls) >= MOST_CALLS or own >= MOST_CALLS_OF_ONE:
+            raise Overloaded("Too many tool calls are under way; try again shortly")
+        if self.kept is not None and not self.kept.begin():
+            raise RpcError(jsonrpc.INVALID_REQUEST, "A request of this id is under way in this session", status=400)
+        _calls.add(self)
+        if is_module_patched("socket"):
+            _keep_looking()
+            gevent.spawn(self._run)
+        else:
+            self._run()
+
+    def next_said(self, seconds: float) -> CallMessage | None:
+        """Return what is said next; None when nothing was for so long."""
+        try:
+            return self._said.get(timeout=seconds)
+        except Empty:
+            return None
+
+    def leave(self) -> None:
+        """Stop listening: the call goes on where its stream can be resumed, and is cancelled where not."""
+        self._is_listened_to = False
+        if self.kept is None or self.kept.is_broken:
+            self.switch.cancel()
+
+    def _run(self) -> None:
+        try:
+            answer = self._answer()
+            if answer is not None:
+                self._say(answer)
+        finally:
+            _calls.discard(self)
+            if self.kept is not None:
+                self.kept.end()
+            self._said.put(CallMessage(None, None, is_last=True))
+            if is_module_patched("socket"):
+                database.release_connection()
+
+    def _answer(self) -> bytes | None:
+        """Return the answer to the request; None once it was cancelled: nobody waits for one then."""
+        try:
+            progress = None if self._token is None else partial(self._tell, self._token)
+            result = self._toolbox.call_tool(self._caller, self.name, self.arguments, progress, self.switch)
+        except ClientGone:
+            return None
+        except UnknownTool:
+            return jsonrpc.write_error(self._request.id, RpcError(jsonrpc.INVALID_PARAMS, f"Unknown tool: {self.name}"))
+        except ApiError as error:
+            result = error_result(error)
+        except DatabaseError as error:
+            log.warning("mcp.without_database", error=type(error).__name__)
+            result = error_result(Overloaded("The gateway cannot reach its database right now; try again shortly"))
+        except Exception:
+            log.exception("mcp.tool_failed", tool=self.name)
+            failure = RpcError(jsonrpc.INTERNAL_ERROR, "The gateway failed to answer this call")
+            return jsonrpc.write_error(self._request.id, failure)
+        if self.switch.is_thrown:
+            return None
+        return jsonrpc.write_result(self._request.id, {**result.wire(), **self._extra_of(result)})
+
+    def _extra_of(self, result: CallResult) -> dict[str, Any]:
+        if "_meta" not in self._extra or result.meta is None:
+            return self._extra
+        return {**self._extra, "_meta": {**self._extra["_meta"], **result.meta}}
+
+    def _tell(self, token: Id, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Say how far the call has come, unless that is no further than before."""
+        if progress <= self._progress or self.switch.is_thrown:
+            return
+        self._progress = progress
+        params: dict[str, Any] = {"progressToken": token, "progress": progress}
+        if total is not None:
+            params["total"] = total
+        if message is not None:
+            params["message"] = message[:_MOST_MESSAGE]
+        self._say(jsonrpc.write_notification("notifications/progress", params))
+
+    def _say(self, message: bytes) -> None:
+        position = None if self.kept is None else self.kept.append(message)
+        if self._is_listened_to:
+            self._said.put(CallMessage(message, position, is_last=False))
+        elif self.kept is not None and self.kept.is_broken:
+            # Nobody could ever read the rest.
+            self.switch.cancel()
+
+
+def cancel_here(session_digest: str, request_id: Id | None = None) -> None:
+    """Cancel a call of a session that this process answers, or all of them."""
+    for call in list(_calls):
+        if call.kept is None or call.kept.session.digest != session_digest:
+            continue
+        if request_id is None or call.kept.request_id == request_id:
+            call.switch.cancel()
+
+
+def error_result(error: ApiError) -> CallResult:
+    """Return what a caller is told of a call that failed: words for the model, and codes for programs."""
+    told: dict[str, Any] = {"status": error.status, "type": error.type, "code": error.code}
+    if error.param is not None:
+        told["param"] = error.param
+    if error.retry_after is not None:
+        told["retryAfter"] = error.retry_after
+    return CallResult(content=[text_block(f"{error.code}: {error.message}")], is_error=True, meta={ERROR_META: told})
+
+
+def _read_call(request: RpcRequest) -> tuple[str, dict[str, Any]]:
+    """Return the tool and the arguments that a request names. Raises RpcError."""
+    name, arguments = request.params.get("name"), request.params.get("arguments", {})
+    if not isinstance(name, str) or not name:
+        raise RpcError(jsonrpc.INVALID_PARAMS, "name: Required, a text", status=400)
+    if not isinstance(arguments, dict):
+        raise RpcError(jsonrpc.INVALID_PARAMS, "arguments must be an object", status=400)
+    return name, arguments
+
+
+def _keep_looking() -> None:
+    global _looking
+    if not _looking:
+        _looking = True
+        gevent.spawn(_look_on)
+
+
+def _look_on() -> None:
+    """Renew the leases on this worker's calls, and cancel those that were cancelled at others, while there are any."""
+    global _looking
+    try:
+        while _calls:
+            gevent.sleep(_LOOK_SECONDS)
+            kept = [call for call in _calls if call.kept is not None]
+            if kept:
+                _look(kept)
+    finally:
+        _looking = False
+
+
+def _look(calls: list[Call]) -> None:
+    try:
+        pipeline = client().pipeline(transaction=False)
+        for call in calls:
+            assert call.kept is not None  # noqa: S101 - whoever asks has chosen these
+            pipeline.getex(call.kept.call_key, ex=LEASE)
+            pipeline.exists(session_key(call.kept.session.digest))
+        answers = pipeline.execute()
+    except RedisError as error:
+        log.warning("mcp.leases_not_renewed", error=type(error).__name__)
+        return
+    for call, lease, is_open in zip(calls, answers[::2], answers[1::2], strict=True):
+        if is_cancellation(lease) or not is_open:
+            call.switch.cancel()
+
+
+def _begin_anew() -> None:
+    """Start anew in a forked child, which has none of its parent's greenlets."""
+    global _looking
+    _looking = False
+    _calls.clear()
+
+
+os.register_at_fork(after_in_child=_begin_anew)

@@ -1,0 +1,170 @@
+"""MCP endpoint: POST, GET and DELETE of one address, in both eras of the protocol.
+
+Knows the order: who calls, from which page, for which tools, in which era. Must never know a tool, nor a credential.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+from typing import Final
+from urllib.parse import urlsplit
+
+import structlog
+from django.conf import settings
+from django.db import DatabaseError
+
+from apps.gateway.access.refusal_count import count_refusal
+from apps.gateway.admission.byte_budget import read_body
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.kernel.errors import ApiError, Forbidden, InternalError, Overloaded
+from apps.mcp.protocol import in_session, jsonrpc, revisions, stateless
+from apps.mcp.protocol.answers import EVENTS, JSON, failed
+from apps.mcp.protocol.jsonrpc import RpcError, RpcRequest
+from apps.mcp.protocol.toolbox import Caller, Toolbox
+
+log = structlog.get_logger(__name__)
+
+_ALL: Final = ("*/*", "")
+# Names of the machine itself, which are one origin to us.
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class McpEndpoint:
+    """The functions of one address, for the route table."""
+
+    def __init__(
+        self,
+        authenticate: Callable[[ClientRequest], Caller],
+        find_toolbox: Callable[[ClientRequest, Caller], Toolbox],
+    ) -> None:
+        """Take what tells who calls (raises ApiError), and the tools that a caller finds here (raises ApiError)."""
+        self._authenticate, self._find_toolbox = authenticate, find_toolbox
+
+    def post(self, request: ClientRequest) -> ClientResponse:
+        """Answer a message."""
+
+        def answer(caller: Caller) -> ClientResponse:
+            streams, plain = _accepts(request, EVENTS), _accepts(request, JSON) or _accepts_all(request)
+            if not (streams or plain):
+                raise RpcError(jsonrpc.INVALID_REQUEST, f"Accept must have {JSON} and {EVENTS}", status=406)
+            toolbox = self._find_toolbox(request, caller)
+            body, _ = read_body(request, caller.policy.organization_id)
+            try:
+                message = jsonrpc.read_message(body)
+            except RpcError as error:
+                return failed(jsonrpc.id_of(body), error)
+            params = {} if isinstance(message, jsonrpc.RpcReply) else message.params
+            is_stateless = revisions.is_stateless(request.header(revisions.HEADER), params)
+            answer_message = stateless.answer if is_stateless else in_session.answer
+            try:
+                return answer_message(request, caller, toolbox, message, streams=streams)
+            except RpcError as error:
+                return failed(message.id if isinstance(message, RpcRequest) else None, error)
+            except ApiError as error:
+                return _refused(request, error, message.id if isinstance(message, RpcRequest) else None)
+
+        return self._answered(request, answer)
+
+    def get(self, request: ClientRequest) -> ClientResponse:
+        """Resume a stream. There is none that is not an answer: the server has nothing to say unasked."""
+
+        def answer(caller: Caller) -> ClientResponse:
+            event_id = request.header("last-event-id")
+            if event_id is None or revisions.is_stateless(request.header(revisions.HEADER), {}):
+                return _not_served("POST, DELETE")
+            if not (_accepts(request, EVENTS) or _accepts_all(request)):
+                raise RpcError(jsonrpc.INVALID_REQUEST, f"Accept must have {EVENTS}", status=406)
+            return in_session.resume(request, caller, self._find_toolbox(request, caller), event_id)
+
+        return self._answered(request, answer)
+
+    def delete(self, request: ClientRequest) -> ClientResponse:
+        """End a session."""
+
+        def answer(caller: Caller) -> ClientResponse:
+            if revisions.is_stateless(request.header(revisions.HEADER), {}):
+                return _not_served("POST")
+            return in_session.end(request, caller, self._find_toolbox(request, caller))
+
+        return self._answered(request, answer)
+
+    def _answered(self, request: ClientRequest, answer: Callable[[Caller], ClientResponse]) -> ClientResponse:
+        """Answer whoever may call; every failure is an error of the protocol."""
+        try:
+            caller = self._authenticate(request)
+            _check_origin(request, caller)
+            response = answer(caller)
+        except RpcError as error:
+            response = failed(None, error)
+        except ApiError as error:
+            response = _refused(request, error)
+        except DatabaseError as error:
+            log.warning("mcp.without_database", error=type(error).__name__)
+            words = "The gateway cannot reach its database right now; try again shortly"
+            response = _refused(request, Overloaded(words))
+        except Exception:
+            log.exception("mcp.failed", request_id=request.request_id)
+            response = _refused(request, InternalError("The gateway failed to answer this request"))
+        finally:
+            # Messages are small, and read by now.
+            request.release_bytes()
+        response.headers.append(("x-request-id", request.request_id))
+        return response
+
+
+def _not_served(allowed: str) -> ClientResponse:
+    error = RpcError(jsonrpc.INVALID_REQUEST, f"Here there is nothing but {allowed}", status=405)
+    return failed(None, error, [("Allow", allowed)])
+
+
+def _refused(request: ClientRequest, error: ApiError, request_id: jsonrpc.Id | None = None) -> ClientResponse:
+    """Return an error of the gateway's."""
+    count_refusal(request, error)
+    headers = [*error.headers]
+    if error.status in {408, 413}:
+        # What the client has not sent yet would be taken for its next request.
+        headers.append(("Connection", "close"))
+    if error.retry_after is not None:
+        headers.append(("Retry-After", str(max(1, ceil(error.retry_after)))))
+    code = jsonrpc.INVALID_REQUEST if error.status < 500 else jsonrpc.INTERNAL_ERROR
+    told = {"status": error.status, "type": error.type, "code": error.code}
+    return failed(request_id, RpcError(code, error.message, status=error.status, data=told), headers)
+
+
+def _check_origin(request: ClientRequest, caller: Caller) -> None:
+    """Refuse a page that nobody has allowed, by whichever name it found the gateway (DNS rebinding).
+
+    Raises Forbidden.
+    """
+    origin = request.header("origin")
+    if origin is None or origin in caller.policy.allowed_origins:
+        return
+    if not caller.policy.allowed_origins and (settings.CORS_ORIGINS.admit(origin) or _is_own(origin)):
+        return
+    raise Forbidden("Pages of this origin may not call this: see CORS_ALLOWED_ORIGINS", code="origin_not_allowed")
+
+
+def _is_own(origin: str) -> bool:
+    """Tell whether an origin is the gateway's own; on a person's machine it has several names."""
+    own = urlsplit(settings.PUBLIC_URL)
+    try:
+        asking = urlsplit(origin)
+        same = (asking.scheme, asking.port) == (own.scheme, own.port)
+    except ValueError:
+        return False
+    return same and (asking.hostname == own.hostname or {asking.hostname, own.hostname} <= _LOOPBACK)
+
+
+def _accepts(request: ClientRequest, kind: str) -> bool:
+    """Tell whether a client says that it reads this kind of answer."""
+    return kind in _accepted(request)
+
+
+def _accepts_all(request: ClientRequest) -> bool:
+    return any(kind in _ALL or kind == "application/*" for kind in _accepted(request))
+
+
+def _accepted(request: ClientRequest) -> list[str]:
+    header = (request.header("accept") or "")[:2_000]
+    return [part.partition(";")[0].strip().lower() for part in header.split(",")]

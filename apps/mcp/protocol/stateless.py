@@ -1,0 +1,113 @@
+"""The era without sessions (from 2026-07-28 on): each request says all about itself, in its headers and in `_meta`.
+
+What the headers say is held against the body, for whatever stands in front of the gateway may have gone by them. A call
+ends when its client leaves. Must never know a tool.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from typing import Any, Final
+
+from apps.gateway.client.http_request import ClientRequest, ClientResponse
+from apps.mcp.protocol import jsonrpc, revisions
+from apps.mcp.protocol.answers import streamed_answer, whole, whole_answer, without_body
+from apps.mcp.protocol.calls import Call
+from apps.mcp.protocol.jsonrpc import Message, RpcError, RpcReply, RpcRequest
+from apps.mcp.protocol.methods import CAPABILITIES, list_tools, no_method, server_info
+from apps.mcp.protocol.toolbox import Caller, Toolbox
+
+# Milliseconds for which a client may go by a list of tools, or by what the server says of itself.
+_LIST_LASTS, _DISCOVERY_LASTS = 60_000, 3_600_000
+# How a header writes what is no plain text.
+_PACKED, _PACKED_END = "=?base64?", "?="
+_MISMATCH: Final = "Header mismatch: %s"
+
+
+def answer(
+    request: ClientRequest, caller: Caller, toolbox: Toolbox, message: Message, *, streams: bool
+) -> ClientResponse:
+    """Answer a message. Raises RpcError, ApiError."""
+    if isinstance(message, RpcReply):
+        raise RpcError(jsonrpc.INVALID_REQUEST, "A client sends requests and notifications alone", status=400)
+    if not isinstance(message, RpcRequest):
+        # The protocol has none for this transport: whoever wants a call to end hangs up.
+        _check_version(request.header(revisions.HEADER))
+        return without_body(202)
+    _check_envelope(request, message)
+    match message.method:
+        case "server/discover":
+            found = {"supportedVersions": revisions.SERVED, "capabilities": CAPABILITIES}
+            if toolbox.instructions:
+                found["instructions"] = toolbox.instructions
+            return _whole(message, {**found, "ttlMs": _DISCOVERY_LASTS, "cacheScope": "private"})
+        case "tools/list":
+            listed = list_tools(toolbox, caller, message)
+            return _whole(message, {**listed, "ttlMs": _LIST_LASTS, "cacheScope": "private"})
+        case "tools/call":
+            call = Call(toolbox, caller, message, _beside(), None)
+            call.start()
+            watch = request.watch_disconnect()
+            if streams and message.progress_token is not None:
+                return streamed_answer(call, watch, is_primed=False)
+            # Without progress there is nothing to stream, and clients read larger answers (pictures) than events.
+            return whole_answer(call, watch)
+    raise no_method(message, status=404)
+
+
+def _whole(request: RpcRequest, result: dict[str, Any]) -> ClientResponse:
+    return whole(jsonrpc.write_result(request.id, {**result, **_beside()}))
+
+
+def _beside() -> dict[str, Any]:
+    """Return what goes with every result."""
+    return {"resultType": "complete", "_meta": {revisions.META_SERVER: server_info()}}
+
+
+def _check_envelope(request: ClientRequest, message: RpcRequest) -> None:
+    """Hold `_meta` to what it must have, and the headers to the body. Raises RpcError (400)."""
+    meta = message.meta
+    for key in (revisions.META_VERSION, revisions.META_CAPABILITIES):
+        if key not in meta:
+            raise RpcError(jsonrpc.INVALID_PARAMS, f"params._meta lacks {key}", status=400)
+    version = meta[revisions.META_VERSION]
+    if not isinstance(version, str):
+        raise RpcError(jsonrpc.INVALID_PARAMS, f"params._meta: {revisions.META_VERSION} must be a text", status=400)
+    if not isinstance(meta[revisions.META_CAPABILITIES], dict):
+        words = f"params._meta: {revisions.META_CAPABILITIES} must be an object"
+        raise RpcError(jsonrpc.INVALID_PARAMS, words, status=400)
+    if _stated(request, revisions.HEADER) != version:
+        raise _mismatch("MCP-Protocol-Version is not the version that params._meta states")
+    if _stated(request, "mcp-method") != message.method:
+        raise _mismatch("Mcp-Method is not the method of the body")
+    name = message.params.get("name")
+    if message.method == "tools/call" and isinstance(name, str) and _unpacked(_stated(request, "mcp-name")) != name:
+        raise _mismatch("Mcp-Name is not the name of the tool in the body")
+    _check_version(version)
+
+
+def _check_version(version: str | None) -> None:
+    if version not in revisions.STATELESS:
+        # Not the whole of it: it is the client's, and goes back to it.
+        told = {"supported": revisions.SERVED, "requested": (version or "")[: jsonrpc.MOST_ID]}
+        raise RpcError(jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", status=400, data=told)
+
+
+def _stated(request: ClientRequest, name: str) -> str | None:
+    """Return what a header says, without the blanks around it, which are none of it."""
+    value = request.header(name)
+    return None if value is None else value.strip(" \t")
+
+
+def _unpacked(value: str | None) -> str | None:
+    """Return what a header says, unpacked; None for one that cannot be read."""
+    if value is None or not (value.startswith(_PACKED) and value.endswith(_PACKED_END)):
+        return value
+    try:
+        return b64decode(value[len(_PACKED) : -len(_PACKED_END)], validate=True).decode()
+    except ValueError:
+        return None
+
+
+def _mismatch(words: str) -> RpcError:
+    return RpcError(jsonrpc.HEADER_MISMATCH, _MISMATCH % words, status=400)

@@ -1,0 +1,100 @@
+"""The gateway's own toolbox: `chat`, `list-models`, `generate-image` and `list-image-models`.
+
+Knows the tools by name. Must never know HTTP.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from apps.mcp.protocol.toolbox import Caller, CallResult, Progress, UnknownTool
+from apps.mcp.tools import chat, generate_image, list_models
+from apps.mcp.tools.schemas import read_arguments, schema_of
+from apps.responses.cancel_switch import CancelSwitch
+
+# Of a tool that asks a model: it costs money, changes nothing, answers anew each time, and speaks to the outside.
+_ASKS: Final = {"readOnlyHint": False, "destructiveHint": False, "idempotentHint": False, "openWorldHint": True}
+# Of a tool that tells what the gateway knows.
+_TELLS: Final = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True, "openWorldHint": False}
+
+
+def _tool(name: str, title: str, description: str, reads: Any, answers: Any, hints: dict[str, bool]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": title,
+        "description": description,
+        "inputSchema": schema_of(reads),
+        "outputSchema": schema_of(answers),
+        "annotations": {"title": title, **hints},
+    }
+
+
+_TOOLS: Final = [
+    _tool(
+        chat.NAME,
+        "Ask a model",
+        "Ask a language model of any provider through the gateway. It is billed to the project of the credential.",
+        chat.ChatArguments,
+        chat.ChatAnswer,
+        _ASKS,
+    ),
+    _tool(
+        list_models.NAME,
+        "List models",
+        "List the language models that this credential may use, with prices and context lengths.",
+        list_models.ListArguments,
+        list_models.ListedModels,
+        _TELLS,
+    ),
+    _tool(
+        generate_image.NAME,
+        "Generate images",
+        "Have a model draw one to four pictures. It is billed to the project of the credential.",
+        generate_image.ImageArguments,
+        generate_image.ImageAnswer,
+        _ASKS,
+    ),
+    _tool(
+        list_models.NAME_OF_IMAGES,
+        "List image models",
+        "List the models that draw and that this credential may use.",
+        list_models.ListArguments,
+        list_models.ListedModels,
+        _TELLS,
+    ),
+]
+
+
+class GatewayTools:
+    """The toolbox at `/mcp`."""
+
+    name = "mcp"
+    instructions = (
+        "Models of every provider behind one address. list-models and list-image-models tell which there are; chat and "
+        "generate-image ask them. Each request is billed and logged for the credential's project."
+    )
+
+    def list_tools(self, caller: Caller) -> list[dict[str, Any]]:
+        """Return the tools, which are the same for everybody."""
+        return _TOOLS
+
+    def call_tool(
+        self,
+        caller: Caller,
+        name: str,
+        arguments: dict[str, Any],
+        progress: Progress | None,
+        cancelled: CancelSwitch,
+    ) -> CallResult:
+        """Call a tool. Raises UnknownTool, ApiError, ClientGone."""
+        match name:
+            case chat.NAME:
+                return chat.chat(caller, read_arguments(chat.ChatArguments, arguments), progress, cancelled)
+            case generate_image.NAME:
+                asked = read_arguments(generate_image.ImageArguments, arguments)
+                return generate_image.generate_image(caller, asked, progress, cancelled)
+            case list_models.NAME:
+                return list_models.list_models(caller, read_arguments(list_models.ListArguments, arguments))
+            case list_models.NAME_OF_IMAGES:
+                return list_models.list_image_models(caller, read_arguments(list_models.ListArguments, arguments))
+        raise UnknownTool

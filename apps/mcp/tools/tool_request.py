@@ -1,0 +1,51 @@
+"""Tool request: what a tool asks of a model, in the form of a client's HTTP request.
+
+It goes through the pipeline as any other request of its API key: the same limits, rules, guardrails, bill and log. Must
+never know what is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.client.http_request import ClientRequest
+from apps.kernel.rest.routes import route_table
+from apps.mcp.protocol.toolbox import Caller
+from apps.responses.cancel_switch import CancelSwitch
+
+# Where requests of tools come from, for the log, unless their client says something else.
+_SOURCE: Final = "mcp"
+
+
+class ToolRequest(ClientRequest):
+    """A request that the gateway makes to itself for a call; `path` is the API's own for what is asked."""
+
+    def __init__(self, caller: Caller, path: str, wire: dict[str, Any], cancelled: CancelSwitch) -> None:
+        self._body = msgspec.json.encode(wire)
+        environ: dict[str, Any] = {
+            f"HTTP_{name.upper().replace('-', '_')}": value for name, value in caller.headers.items()
+        }
+        environ |= {"REQUEST_METHOD": "POST", "PATH_INFO": path, "CONTENT_LENGTH": str(len(self._body))}
+        super().__init__(environ, route_table().exact["POST", path])
+        self._key, self._cancelled = caller.token, cancelled
+
+    @property
+    def presented_key(self) -> str:
+        """What stands for the caller's API key."""
+        return self._key
+
+    @property
+    def source(self) -> str | None:
+        """Where the request comes from, for the log."""
+        return super().source or _SOURCE
+
+    def body(self) -> bytes:
+        """Return the body."""
+        return self._body
+
+    def watch_disconnect(self) -> ClientDisconnect:
+        """Return what ends the request: the call's being cancelled."""
+        return self._cancelled

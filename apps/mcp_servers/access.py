@@ -1,0 +1,52 @@
+"""Access control of MCP servers: admins manage an organization's; API keys use those that their project may.
+
+Knows the conditions, one a line. Must never write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from apps.kernel.errors import NotFound
+from apps.mcp_servers.models import McpServer
+from apps.organizations.access import access_organization, identify
+from apps.organizations.models import Organization, Role, User
+
+NO_SERVER = "MCP server not found"
+
+
+def access_servers(user: User, organization_id: str) -> QuerySet[McpServer]:
+    """Return the servers of an organization that the user administers, by name. Raises as its door does."""
+    organization, _ = access_organization(user, organization_id, Role.ADMIN)
+    rows = McpServer.objects.filter(organization=organization).exclude(status=McpServer.Status.DELETED)
+    return rows.order_by("name")
+
+
+def access_server(user: User, identifier: str) -> McpServer:
+    """Return a server of an organization that the user administers. Raises NotFound, Forbidden."""
+    server = (
+        McpServer.objects.filter(pk=identify(identifier, NO_SERVER))
+        .exclude(status=McpServer.Status.DELETED)
+        .exclude(organization__status=Organization.Status.DELETED)
+        .select_related("organization")
+        .first()
+    )
+    if server is None:
+        raise NotFound(NO_SERVER)
+    access_organization(user, server.organization_id, Role.ADMIN)
+    return server
+
+
+def usable_servers(organization_id: UUID, project_id: UUID, names: Collection[str] | None = None) -> list[McpServer]:
+    """Return the servers that keys of a project may use now, by name; with `names` those of them alone."""
+    rows = McpServer.objects.filter(organization=organization_id, status=McpServer.Status.ACTIVE)
+    if names is not None:
+        rows = rows.filter(name__in=names)
+    return [row for row in rows.order_by("name") if _is_open_to(row, project_id)]
+
+
+def _is_open_to(server: McpServer, project_id: UUID) -> bool:
+    return server.project_ids is None or str(project_id) in server.project_ids

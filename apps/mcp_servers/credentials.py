@@ -1,0 +1,79 @@
+"""Credentials of MCP servers: a token and extra headers, sealed together, and how they are presented. Secrets.
+
+Knows which headers are nobody's to choose. Must never log, return or raise anything that carries a secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from apps.kernel.encryption import decrypt, encrypt
+
+# Extra headers of a server, and characters of the value of one.
+MAX_HEADERS, MAX_VALUE = 10, 4_000
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62}[A-Za-z0-9])?")
+# What frames the request, says where it goes, or is the protocol's own.
+_RESERVED: Final = frozenset(
+    {
+        *("accept", "accept-encoding", "cdn-loop", "connection", "content-encoding", "content-length", "content-type"),
+        *("expect", "forwarded", "host", "keep-alive", "last-event-id", "origin", "te", "trailer", "transfer-encoding"),
+        *("upgrade", "user-agent", "via"),
+    }
+)
+_RESERVED_PREFIXES: Final = ("mcp-", "proxy-", "x-forwarded-")
+
+
+class Credentials(msgspec.Struct, frozen=True):
+    """What a server is shown: a token as `Authorization: Bearer`, and headers as they are. Either may be empty."""
+
+    token: str = ""
+    headers: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return "Credentials(...)"
+
+    @property
+    def presented(self) -> dict[str, str]:
+        """The headers that present them."""
+        bearer = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        return {**self.headers, **bearer}
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must not be shown to anybody."""
+        return [secret for secret in (self.token, *self.headers.values()) if secret]
+
+
+def seal(credentials: Credentials) -> bytes:
+    """Return them encrypted with the newest encryption key."""
+    return encrypt(msgspec.json.encode(credentials))
+
+
+def unseal(sealed: bytes) -> Credentials:
+    """Return them in clear. Raises UnreadableSecretError."""
+    return msgspec.json.decode(decrypt(bytes(sealed)), type=Credentials)
+
+
+def header_fault(headers: Mapping[str, object], *, has_token: bool) -> str | None:
+    """Return what is wrong with extra headers, in words that name none of their values; None where nothing is."""
+    if len(headers) > MAX_HEADERS:
+        return f"Must be at most {MAX_HEADERS} headers"
+    if len({name.lower() for name in headers}) < len(headers):
+        return "Must name each header once"
+    for name, value in headers.items():
+        lower = name.lower()
+        if not _HEADER_NAME.fullmatch(name):
+            return "Names must be letters, digits and hyphens, at most 64"
+        if lower in _RESERVED or lower.startswith(_RESERVED_PREFIXES):
+            return f"{name}: This header is the gateway's to set"
+        if lower == "authorization" and has_token:
+            return "authorization: Give a token or this header, not both"
+        if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE:
+            return f"{name}: Must be a text of 1 to {MAX_VALUE} characters"
+        if not (value.isascii() and value.isprintable()) or value != value.strip():
+            return f"{name}: Must be printable ASCII characters without blanks at its ends"
+    return None

@@ -1,0 +1,158 @@
+"""Serializers of MCP servers: shapes and limits of the management API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.kernel.ids import find_id
+from apps.kernel.rest.serializers import (
+    CamelModelSerializer,
+    CamelSerializer,
+    ChoiceField,
+    IntegerField,
+    QueryBooleanField,
+    TextField,
+)
+from apps.mcp_servers.actions import NewServer
+from apps.mcp_servers.credentials import Credentials
+from apps.mcp_servers.models import LONGEST_TIMEOUT, SHORTEST_TIMEOUT, TIMEOUT, McpServer
+from apps.mcp_servers.tool_names import ALL, SERVER_NAME
+from apps.mcp_servers.upstream.tools import MAX_NAME, MAX_TOOLS
+
+# Projects that a server is named for.
+MAX_PROJECTS = 200
+# Characters of a token.
+MAX_TOKEN = 10_000
+
+
+class _NamesField(serializers.ListField):
+    """Texts, each once."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        """Return them in their order. Raises ValidationError."""
+        return list(dict.fromkeys(super().to_internal_value(data)))
+
+
+class _ProjectsField(_NamesField):
+    """Ids of projects, as ids are written."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        """Return them in their order. Raises ValidationError."""
+        found = [find_id(one) for one in super().to_internal_value(data)]
+        if None in found:
+            raise serializers.ValidationError("Must be ids of projects")
+        return list(dict.fromkeys(map(str, found)))
+
+
+class _SettingsShape(CamelSerializer):
+    """What can be changed of a server; of all but the timeout, null is none or all."""
+
+    token = TextField(max_length=MAX_TOKEN, required=False, allow_null=True)
+    headers = serializers.DictField(
+        child=serializers.CharField(trim_whitespace=False), required=False, allow_null=True, help_text="By name"
+    )
+    allowed_tools = _NamesField(
+        child=TextField(max_length=MAX_NAME), required=False, allow_null=True, max_length=MAX_TOOLS
+    )
+    project_ids = _ProjectsField(
+        child=TextField(max_length=100), required=False, allow_null=True, max_length=MAX_PROJECTS
+    )
+
+    def validate_token(self, value: str | None) -> str | None:
+        """Refuse what cannot stand in a header. Raises ValidationError."""
+        if value is not None and not (value.isascii() and value.isprintable()):
+            raise serializers.ValidationError("Must be printable ASCII characters")
+        return value
+
+
+class NewServerShape(_SettingsShape):
+    """Body of `POST /mcp-servers`."""
+
+    organization_id = TextField(max_length=100)
+    name = TextField(max_length=40)
+    url = TextField(max_length=500)
+    timeout_seconds = IntegerField(low=SHORTEST_TIMEOUT, high=LONGEST_TIMEOUT, default=TIMEOUT)
+
+    def validate_name(self, value: str) -> str:
+        """Hold the name to what stands in paths and before the names of tools. Raises ValidationError."""
+        if not SERVER_NAME.fullmatch(value):
+            raise serializers.ValidationError("Must match [a-z0-9-]{1,40}")
+        if value == ALL:
+            raise serializers.ValidationError(f"{ALL} stands for all servers together")
+        return value
+
+
+class NewServerQuery(CamelSerializer):
+    """The query of `POST /mcp-servers`; `validate=false` keeps a server that was not asked."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """Return the field `validate`, which as an attribute would be a serializer's own word."""
+        return {"validate": QueryBooleanField(default=True, source="live")}
+
+
+class ServersQuery(CamelSerializer):
+    """The query of `GET /mcp-servers`."""
+
+    organization_id = TextField(max_length=100)
+
+
+class ServerChangesShape(_SettingsShape):
+    """Body of `PATCH /mcp-servers/{id}`; fields that are absent keep their values."""
+
+    status = ChoiceField([McpServer.Status.ACTIVE, McpServer.Status.INACTIVE], required=False)
+    timeout_seconds = IntegerField(low=SHORTEST_TIMEOUT, high=LONGEST_TIMEOUT, required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Require the status of those who change nothing else. Raises ValidationError."""
+        if not attrs:
+            raise serializers.ValidationError({"status": ["Required"]})
+        return attrs
+
+
+class ServerShape(CamelModelSerializer):
+    """An MCP server, its credentials masked."""
+
+    header_names = serializers.ListField(child=serializers.CharField(), read_only=True)
+    allowed_tools = serializers.ListField(child=serializers.CharField(), read_only=True, allow_null=True)
+    project_ids = serializers.ListField(child=serializers.CharField(), read_only=True, allow_null=True)
+
+    class Meta:
+        model = McpServer
+        fields = read_only_fields = [
+            "id",
+            "name",
+            "url",
+            "status",
+            "organization_id",
+            "masked_token",
+            "header_names",
+            "allowed_tools",
+            "project_ids",
+            "timeout_seconds",
+            "created_at",
+            "updated_at",
+        ]
+
+
+class ToolShape(CamelSerializer):
+    """A tool that a server lists; `isAllowed` tells whether it can be called."""
+
+    name = serializers.CharField()
+    description = serializers.CharField(allow_blank=True)
+    is_allowed = serializers.BooleanField()
+    input_schema = serializers.DictField()
+
+
+def new_server(fields: Mapping[str, Any]) -> NewServer:
+    """Return the server that a body of `NewServerShape` describes, its organization aside."""
+    return NewServer(
+        name=fields["name"],
+        url=fields["url"],
+        credentials=Credentials(fields.get("token") or "", fields.get("headers") or {}),
+        allowed_tools=fields.get("allowed_tools"),
+        project_ids=fields.get("project_ids"),
+        timeout_seconds=fields["timeout_seconds"],
+    )

@@ -1,0 +1,37 @@
+"""Button of MCP servers in the admin: delete. Must never write: `actions.py` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from apps.mcp_servers import actions
+from apps.mcp_servers.models import McpServer
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+
+
+class DeleteServerQuestion(ButtonQuestion):
+    """Whether a server is to be removed."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What is destroyed."""
+        return [f"Nobody can use {self.row} any more, and its credentials are erased. This cannot be undone."]
+
+
+def _is_living(row: McpServer) -> bool:
+    return row.status != McpServer.Status.DELETED
+
+
+@button(
+    "Delete",
+    permission="mcp_servers.delete_mcpserver",
+    icon="delete",
+    danger=True,
+    question=DeleteServerQuestion,
+    offered=_is_living,
+)
+def delete_server(page: Any, server: McpServer, fields: Mapping[str, Any]) -> Done:
+    """Remove a server, and erase its credentials."""
+    actions.delete_server(server=server)
+    return Done(f"{server} was removed")

@@ -1,0 +1,211 @@
+"""One HTTP exchange with an MCP server: a message is sent, messages come back, within bounds of time and bytes.
+
+The address was checked once and is called as it was checked; redirects are refused, as a credential goes along. Knows
+streamable HTTP. Must never know what the messages mean, nor send anything of the caller's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+import gevent
+import msgspec
+import requests
+from urllib3.exceptions import HTTPError
+
+from apps.kernel.json_bounds import Bounds, OutOfBounds, decode_within
+from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
+from apps.mcp_servers.credentials import Credentials
+from apps.mcp_servers.upstream.event_stream import events
+from apps.mcp_servers.upstream.failures import (
+    McpServerFailed,
+    McpServerRefused,
+    McpServerTimeout,
+    SessionGone,
+    told,
+)
+
+# Bytes of all that a server answers to one piece of work, and of what it says with an error.
+MAX_ANSWER: Final = 4 * 1024 * 1024
+MAX_REFUSAL: Final = 8_192
+# Seconds to connect.
+CONNECT_TIMEOUT: Final = 5.0
+_BOUNDS: Final = Bounds(values=200_000, depth=64, name=4_096, digits=400)
+_PIECE: Final = 64 * 1024
+_JSON, _EVENTS = "application/json", "text/event-stream"
+Message = dict[str, Any]
+
+
+class McpTarget(msgspec.Struct, frozen=True):
+    """A server to be asked: its address, its credentials, seconds for all of a piece of work.
+
+    `cdn_loop` is the value of the header by which this deployment recognizes its own requests.
+    """
+
+    url: str
+    credentials: Credentials
+    seconds: float
+    cdn_loop: str = ""
+
+
+class HttpExchange:
+    """The exchanges of one piece of work with one server. Raises McpServerFailed unless told otherwise."""
+
+    def __init__(self, target: McpTarget) -> None:
+        self._target = target
+        self._ends = time.monotonic() + target.seconds
+        self._left = MAX_ANSWER
+        try:
+            address = resolve_safe_address(target.url)
+        except UnsafeAddressError as error:
+            raise McpServerFailed(f"The MCP server's address cannot be called: {error}") from error
+        self._session = address.session()
+        self._session.headers.update(
+            {
+                **target.credentials.presented,
+                "Accept": f"{_JSON}, {_EVENTS}",
+                # What is packed may be any number of bytes.
+                "Accept-Encoding": "identity",
+                "User-Agent": "model-gateway",
+                **({"CDN-Loop": target.cdn_loop} if target.cdn_loop else {}),
+            }
+        )
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must not be in anything that is told."""
+        return self._target.credentials.secrets
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._session.close()
+
+    def post(self, message: Message, headers: Mapping[str, str]) -> tuple[Mapping[str, str], Iterator[Message]]:
+        """Send a message; return the answer's headers and the messages in it, none where it was only taken.
+
+        The messages are read as they are asked for. Raises SessionGone where the answer is 404 to a request of a
+        session.
+        """
+        body = msgspec.json.encode(message)
+        with self._in_time():
+            response = self._session.post(
+                self._target.url,
+                data=body,
+                headers={**headers, "Content-Type": _JSON},
+                timeout=(CONNECT_TIMEOUT, max(self._seconds_left, 0.001)),
+                allow_redirects=False,
+                stream=True,
+            )
+        if response.status_code == 404 and "Mcp-Session-Id" in headers:
+            response.close()
+            raise SessionGone
+        content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        if response.status_code >= 300 and not (response.status_code >= 400 and content_type == _JSON):
+            raise self._refusal(response)
+        if response.status_code >= 400:
+            return response.headers, iter([self._error_of(response)])
+        if response.status_code == 202:
+            response.close()
+            return response.headers, iter(())
+        return response.headers, self._messages(response, content_type)
+
+    def delete(self, headers: Mapping[str, str], seconds: float) -> None:
+        """End a session at the server; whatever becomes of it is the server's own affair."""
+        try:
+            with gevent.Timeout(seconds, requests.Timeout()):
+                self._session.delete(
+                    self._target.url, headers=headers, timeout=seconds, allow_redirects=False, stream=True
+                ).close()
+        except (requests.RequestException, HTTPError, OSError):
+            return
+
+    @property
+    def _seconds_left(self) -> float:
+        return self._ends - time.monotonic()
+
+    @contextmanager
+    def _in_time(self) -> Iterator[None]:
+        """Let what waits for the server wait no longer than there is time. Raises McpServerFailed."""
+        left = self._seconds_left
+        if left <= 0:
+            raise self._late()
+        try:
+            with gevent.Timeout(left, requests.Timeout()):
+                yield
+        except (requests.Timeout, TimeoutError) as error:
+            raise self._late() from error
+        except (requests.RequestException, HTTPError, OSError) as error:
+            # Its words may quote the address with what stands in its query.
+            raise McpServerFailed("The MCP server could not be reached") from error
+
+    def _late(self) -> McpServerTimeout:
+        return McpServerTimeout(f"The MCP server did not answer within {self._target.seconds:g} s")
+
+    def _pieces(self, response: requests.Response) -> Iterator[bytes]:
+        """Yield the answer's bytes as they arrive, no more than there may be."""
+        try:
+            while True:
+                with self._in_time():
+                    piece = response.raw.read1(_PIECE, decode_content=True)
+                if not piece:
+                    return
+                self._left -= len(piece)
+                if self._left < 0:
+                    raise McpServerFailed(
+                        f"The MCP server answered with more than {MAX_ANSWER} bytes", code="mcp_answer_too_large"
+                    )
+                yield piece
+        finally:
+            response.close()
+
+    def _messages(self, response: requests.Response, content_type: str) -> Iterator[Message]:
+        if content_type == _EVENTS:
+            for data in events(self._pieces(response)):
+                yield from _decoded(data)
+        elif content_type == _JSON:
+            yield from _decoded(b"".join(self._pieces(response)))
+        else:
+            response.close()
+            raise McpServerFailed("The MCP server answered with neither JSON nor an event stream")
+
+    def _error_of(self, response: requests.Response) -> Message:
+        """Return the JSON-RPC error that came with a status of failure. Raises McpServerFailed where there is none."""
+        with self._in_time():
+            body = response.raw.read(MAX_REFUSAL, decode_content=True)
+        response.close()
+        try:
+            (message,) = _decoded(body)
+        except (McpServerFailed, ValueError):
+            message = {}
+        if response.status_code in {401, 403} or not isinstance(message.get("error"), dict):
+            raise self._refusal(response, message)
+        return message
+
+    def _refusal(self, response: requests.Response, message: Message | None = None) -> McpServerFailed:
+        response.close()
+        status = response.status_code
+        error = (message or {}).get("error")
+        words = told(error.get("message") if isinstance(error, dict) else error, self.secrets)
+        said = f": {words}" if words else ""
+        if status in {401, 403}:
+            return McpServerRefused(f"The MCP server does not take its registered credentials ({status}{said})")
+        if 300 <= status < 400:
+            return McpServerFailed("The MCP server redirects, which is not followed: register its own address")
+        return McpServerFailed(f"The MCP server answered {status}{said}")
+
+
+def _decoded(data: bytes) -> Iterator[Message]:
+    """Yield the messages in one piece of JSON: one, or a list of them. Raises McpServerFailed."""
+    try:
+        value = decode_within(data, _BOUNDS)
+    except OutOfBounds as error:
+        raise McpServerFailed(f"The MCP server's answer {error}", code="mcp_answer_too_large") from error
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise McpServerFailed("The MCP server's answer is not valid JSON") from error
+    for message in value if isinstance(value, list) else [value]:
+        if not isinstance(message, dict):
+            raise McpServerFailed("The MCP server's answer is not a message of JSON-RPC")
+        yield message

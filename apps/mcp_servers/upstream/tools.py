@@ -1,0 +1,80 @@
+"""Tools and results as MCP servers tell them, read into values: what the protocol knows, and no more. Pure.
+
+Pictures that a server names by address and metadata of its own are left out: clients would load and follow them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from apps.mcp_servers.upstream.failures import McpServerFailed
+
+# Tools of one server, characters of a tool's name, blocks of a result.
+MAX_TOOLS, MAX_NAME, MAX_BLOCKS = 500, 128, 1_000
+_MEMBERS: Final = ("title", "description", "outputSchema", "annotations")
+_TYPES: Final = {"title": str, "description": str, "outputSchema": dict, "annotations": dict}
+# What a client does with an answer that wants something of it first (revision 2026-07-28), which this one cannot.
+_COMPLETE: Final = frozenset({None, "complete"})
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A tool: its name, and its whole definition as clients are told it, the name included."""
+
+    name: str
+    definition: dict[str, Any]
+
+
+class ToolAnswer(msgspec.Struct, frozen=True):
+    """What a tool said: blocks of content, a value where it has one, and whether it failed in its own words."""
+
+    content: list[dict[str, Any]]
+    structured: dict[str, Any] | None = None
+    is_error: bool = False
+
+    @property
+    def text(self) -> str:
+        """What its blocks of text say, together."""
+        texts = (block.get("text") for block in self.content if block.get("type") == "text")
+        return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def read_tools(page: dict[str, Any]) -> Iterator[Tool]:
+    """Yield the tools on a page of a list. Raises McpServerFailed where there is no list."""
+    listed = page.get("tools")
+    if not isinstance(listed, list):
+        raise McpServerFailed("The MCP server's list of tools is none")
+    for one in listed:
+        if isinstance(one, dict) and _is_name(one.get("name")):
+            yield Tool(one["name"], _definition_of(one))
+
+
+def read_result(result: dict[str, Any]) -> ToolAnswer:
+    """Return what a tool said. Raises McpServerFailed where that is no result of a tool."""
+    if result.get("resultType") not in _COMPLETE:
+        raise McpServerFailed("The MCP server asks its user for something first, which is not passed on")
+    content, structured = result.get("content", []), result.get("structuredContent")
+    if not isinstance(content, list) or not all(_is_block(block) for block in content):
+        raise McpServerFailed("The MCP server's result has content that cannot be read")
+    if len(content) > MAX_BLOCKS:
+        raise McpServerFailed(f"The MCP server's result has more than {MAX_BLOCKS} blocks", code="mcp_answer_too_large")
+    if structured is not None and not isinstance(structured, dict):
+        structured = None
+    blocks = [{name: value for name, value in block.items() if name != "_meta"} for block in content]
+    return ToolAnswer(blocks, structured, result.get("isError") is True)
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and 0 < len(name) <= MAX_NAME and name.isprintable() and name.strip() == name
+
+
+def _is_block(block: object) -> bool:
+    return isinstance(block, dict) and isinstance(block.get("type"), str)
+
+
+def _definition_of(tool: dict[str, Any]) -> dict[str, Any]:
+    schema = tool.get("inputSchema")
+    definition = {"name": tool["name"], "inputSchema": schema if isinstance(schema, dict) else {"type": "object"}}
+    return definition | {name: tool[name] for name in _MEMBERS if isinstance(tool.get(name), _TYPES[name])}

@@ -1,0 +1,1 @@
+"""OAuth: programs that a person signs in: registration, consent, access tokens, and API keys given by a browser."""

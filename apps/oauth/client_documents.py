@@ -1,0 +1,78 @@
+"""Descriptions of clients: documents at the address that is a client's id, fetched through the guard for addresses that
+tenants give.
+
+Knows how they are fetched and for how long they hold (`Cache-Control`). Must never follow a redirect, nor fetch in a
+transaction, nor for somebody who is not signed in.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import gevent
+import requests
+from oauth2_provider import cimd
+from urllib3.exceptions import HTTPError
+
+from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
+from apps.oauth.models import OAuthClient
+
+# Seconds until all of it must be there, and bytes that it may have.
+_TIMEOUT: Final = 5.0
+_MAX_SIZE: Final = 16 * 1024
+# Characters of a client's id.
+MAX_ID: Final = 255
+
+
+def find_client(client_id: str) -> OAuthClient | None:
+    """Return the client; one whose id is an address is fetched on first sight, and again when what is known is old."""
+    if not 0 < len(client_id) <= MAX_ID or not client_id.isprintable():
+        return None
+    known = OAuthClient.objects.filter(client_id=client_id).first()
+    found = cimd.resolve_cimd_application(client_id, None) if known is None else cimd.refresh_if_stale(known, None)
+    return found if isinstance(found, OAuthClient) else None
+
+
+class GuardedFetcher:
+    """Fetches a description for the library, which checks and keeps it."""
+
+    def fetch(self, client_id: str) -> tuple[dict[str, Any], int]:
+        """Return the document, and the seconds for which it holds. Raises CIMDError."""
+        # What it takes for an address of a client: https, a path, neither a user nor a fragment.
+        cimd._validate_client_id_url(client_id)
+        try:
+            # For all of it: a server may send a byte now and then.
+            with (
+                gevent.Timeout(_TIMEOUT, requests.Timeout()),
+                resolve_safe_address(client_id).session() as session,
+                session.get(
+                    client_id,
+                    headers={"Accept": "application/json"},
+                    timeout=_TIMEOUT,
+                    allow_redirects=False,
+                    stream=True,
+                ) as answer,
+            ):
+                return _read(answer), cimd._effective_max_age(answer.headers.get("Cache-Control"))
+        except UnsafeAddressError as error:
+            raise cimd.CIMDError(f"client_id URL is not fetched: {error}") from error
+        except (requests.RequestException, HTTPError) as error:
+            raise cimd.CIMDError("client_id document could not be fetched") from error
+
+
+def _read(answer: requests.Response) -> dict[str, Any]:
+    """Return the JSON object of an answer. Raises CIMDError for anything else, or too much."""
+    media_type = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if answer.status_code != requests.codes.ok or not media_type.endswith(("/json", "+json")):
+        raise cimd.CIMDError(f"client_id document was answered with {answer.status_code} and {media_type[:50]!r}")
+    body = answer.raw.read(_MAX_SIZE + 1, decode_content=True)
+    if len(body) > _MAX_SIZE:
+        raise cimd.CIMDError(f"client_id document is larger than {_MAX_SIZE} bytes")
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise cimd.CIMDError("client_id document is not JSON") from error
+    if not isinstance(document, dict):
+        raise cimd.CIMDError("client_id document is not a JSON object")
+    return document

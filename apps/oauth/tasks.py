@@ -1,0 +1,18 @@
+"""Scheduled tasks on codes, tokens and clients."""
+
+from __future__ import annotations
+
+import structlog
+from celery import shared_task
+from django.utils import timezone
+
+from apps.oauth import retention
+
+log = structlog.get_logger(__name__)
+
+
+@shared_task(name="oauth.purge", time_limit=900)
+def purge() -> None:
+    """Remove what is past its time. A run that is cut short is carried on by the next."""
+    if removed := retention.purge(timezone.now()):
+        log.info("oauth.purged", rows=removed)

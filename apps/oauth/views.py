@@ -1,0 +1,191 @@
+"""OAuth's endpoints for programs: metadata, registration, tokens, revocation, and a code's exchange for an API key.
+
+Knows requests and answers. Takes no cookie, so that any web page may ask as any program does. Must never decide what a
+token is worth: that is the validator's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, Final
+
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_http_methods
+from oauth2_provider.oauth2_backends import get_oauthlib_core
+from rest_framework import serializers
+
+from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.rest.address import address_of
+from apps.kernel.rest.envelopes import InvalidFields, Issue
+from apps.kernel.rest.serializers import TextField
+from apps.oauth.actions import exchange_key_code
+from apps.oauth.authorization import S256
+from apps.oauth.registration import BAD_METADATA, GRANTS, register_client
+from apps.oauth.resources import SCOPES, issuer, read_resource
+from apps.organizations import audit
+from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
+
+REGISTER_PER_ADDRESS: Final = AttemptLimit("oauth-register:address", 20, 600)
+# Many programs may share an address.
+TOKEN_PER_ADDRESS: Final = AttemptLimit("oauth-token:address", 300)
+# Bytes of a body, and fields of a form.
+_MAX_BODY: Final = 64 * 1024
+_MOST_FIELDS: Final = 30
+# Characters of a field of the token endpoint.
+_MAX_FIELD: Final = 2_000
+_PREFLIGHT: Final = {
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "content-type, mcp-protocol-version",
+    "Access-Control-Max-Age": "7200",
+}
+_View = Callable[..., HttpResponse]
+
+
+def _for_programs(*methods: str) -> Callable[[_View], _View]:
+    """Make a view one for programs, those that run in web pages too: nothing here goes with a cookie."""
+
+    def decorate(view: _View) -> _View:
+        @require_http_methods([*methods, "OPTIONS"])
+        @wraps(view)
+        def serve(request: HttpRequest, **names: Any) -> HttpResponse:
+            response = HttpResponse(status=204, headers=_PREFLIGHT)
+            if request.method != "OPTIONS":
+                with audit.acting():
+                    response = view(request, **names)
+            response["Access-Control-Allow-Origin"] = "*"
+            return response
+
+        return csrf_exempt(serve) if "POST" in methods else serve
+
+    return decorate
+
+
+@_for_programs("GET", "HEAD")
+def server_metadata(request: HttpRequest, path: str = "") -> HttpResponse:
+    """Describe the authorization server (RFC 8414); some clients ask for it with their resource's path behind."""
+    if path and read_resource(f"{issuer()}/{path}") is None:
+        raise NotFound("There is no such resource here")
+    return JsonResponse(
+        {
+            "issuer": issuer(),
+            "authorization_endpoint": f"{issuer()}/oauth/authorize",
+            "token_endpoint": f"{issuer()}/oauth/token",
+            "registration_endpoint": f"{issuer()}/oauth/register",
+            "revocation_endpoint": f"{issuer()}/oauth/revoke",
+            "scopes_supported": list(SCOPES),
+            "response_types_supported": ["code"],
+            "response_modes_supported": ["query"],
+            "grant_types_supported": list(GRANTS),
+            "token_endpoint_auth_methods_supported": ["none"],
+            "revocation_endpoint_auth_methods_supported": ["none"],
+            "code_challenge_methods_supported": [S256],
+            "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": True,
+            "service_documentation": f"{issuer()}/docs/api",
+        }
+    )
+
+
+@_for_programs("GET", "HEAD")
+def resource_metadata(request: HttpRequest, path: str = "") -> HttpResponse:
+    """Describe a protected resource (RFC 9728): `/mcp`, or what stands behind the well-known address."""
+    resource = read_resource(f"{issuer()}/{path}" if path else None)
+    if resource is None:
+        raise NotFound("There is no such resource here")
+    return JsonResponse(
+        {
+            "resource": resource,
+            "authorization_servers": [issuer()],
+            "scopes_supported": list(SCOPES),
+            "bearer_methods_supported": ["header"],
+            "resource_name": "Model gateway",
+            "resource_documentation": f"{issuer()}/docs/api",
+        }
+    )
+
+
+@_for_programs("POST")
+def register(request: HttpRequest) -> HttpResponse:
+    """Register a program (RFC 7591)."""
+    count_attempt((REGISTER_PER_ADDRESS, address_of(request)))
+    return JsonResponse(register_client(_json_of(request, BAD_METADATA)), status=201)
+
+
+@_for_programs("POST")
+def token(request: HttpRequest) -> HttpResponse:
+    """Exchange a code or a refresh token for an access token and the next refresh token."""
+    count_attempt((TOKEN_PER_ADDRESS, address_of(request)))
+    _check_fields(request)
+    # What a refusal revokes is to last: it is answered, and not raised.
+    with transaction.atomic():
+        _, headers, body, status = get_oauthlib_core().create_token_response(request)
+    return _answer(headers, body, status)
+
+
+@_for_programs("POST")
+def revoke(request: HttpRequest) -> HttpResponse:
+    """Revoke a refresh token or an access token, each with the other (RFC 7009)."""
+    count_attempt((TOKEN_PER_ADDRESS, address_of(request)))
+    _check_fields(request)
+    with transaction.atomic():
+        _, headers, body, status = get_oauthlib_core().create_revocation_response(request)
+    return _answer(headers, body, status)
+
+
+class KeyExchangeShape(serializers.Serializer[Any]):
+    """Body of `POST /api/v1/auth/keys`."""
+
+    code = TextField(max_length=200)
+    code_verifier = TextField(max_length=128)
+    code_challenge_method = serializers.ChoiceField([S256], default=S256)
+
+
+@_for_programs("POST")
+def exchange_key(request: HttpRequest) -> HttpResponse:
+    """Give an API key for the code that the person's browser brought."""
+    count_attempt((TOKEN_PER_ADDRESS, address_of(request)))
+    shape = KeyExchangeShape(data=_json_of(request, "invalid_json"))
+    if not shape.is_valid():
+        raise InvalidFields([Issue(name, str(found[0])) for name, found in shape.errors.items()])
+    fields = shape.validated_data
+    created, user = exchange_key_code(code=fields["code"], verifier=fields["code_verifier"])
+    return JsonResponse({"key": created.token, "user_id": str(user.id)})
+
+
+def _answer(headers: Mapping[str, str], body: str | None, status: int) -> HttpResponse:
+    """Return what the library answers; it says itself that nothing of it may be kept."""
+    return HttpResponse(body or "", status=status, headers={"Content-Type": "application/json", **headers})
+
+
+def _json_of(request: HttpRequest, code: str) -> Any:
+    """Return the JSON of the body. Raises InvalidRequest."""
+    if len(request.body) > _MAX_BODY:
+        raise InvalidRequest(f"The body must be at most {_MAX_BODY} bytes", code=code)
+    try:
+        return json.loads(request.body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("The body must be JSON", code=code) from error
+
+
+def _check_fields(request: HttpRequest) -> None:
+    """See that a form, or the JSON in its place, is one that can be looked at. Raises InvalidRequest with the field."""
+    if request.content_type == "application/json":
+        said = _json_of(request, "invalid_request")
+        if not isinstance(said, dict):
+            raise InvalidRequest("The body must be a JSON object", code="invalid_request")
+        fields = [(name, str(value)) for name, value in said.items()]
+    else:
+        fields = [(name, value) for name, values in request.POST.lists() for value in values]
+        if len(fields) > len(request.POST):
+            raise InvalidRequest("No field may stand more than once", code="invalid_request")
+    if len(fields) > _MOST_FIELDS:
+        raise InvalidRequest(f"There must be at most {_MOST_FIELDS} fields", code="invalid_request")
+    for name, value in fields:
+        if len(value) > _MAX_FIELD or not (value.isprintable() and name.isprintable()):
+            shown = name[:50] if name.isprintable() else "?"
+            words = f"{shown} must be at most {_MAX_FIELD} printable characters"
+            raise InvalidRequest(words, code="invalid_request", param=shown)

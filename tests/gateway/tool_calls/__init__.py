@@ -1,0 +1,1 @@
+"""Tests of calls of tools at registered servers."""

@@ -1,0 +1,5 @@
+"""A server of tools, for the tests of this folder."""
+
+from tests.support.mcp_stand_in import _mcp_server, mcp_server
+
+__all__ = ["_mcp_server", "mcp_server"]

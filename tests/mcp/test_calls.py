@@ -1,0 +1,84 @@
+"""Calls under way: what other workers want of them, and what becomes of them when their client leaves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apps.gateway.access.policy import find_policy
+from apps.kernel.ids import new_id
+from apps.kernel.redis import client as valkey
+from apps.mcp.protocol import calls, sessions, stream_log
+from apps.mcp.protocol.calls import Call
+from apps.mcp.protocol.jsonrpc import RpcRequest
+from apps.mcp.protocol.sessions import Session
+from apps.mcp.protocol.stream_log import StreamLog
+from apps.mcp.protocol.toolbox import Caller as McpCaller
+from apps.mcp.tools.box import GatewayTools
+from tests.mcp.conftest import LATER
+from tests.support.upstream import Caller
+
+
+@pytest.fixture
+def session(caller: Caller) -> Session:
+    """An open session of the caller's."""
+    opened = sessions.open_session("key:x", "mcp", LATER)
+    found = sessions.find_session(opened, "key:x", "mcp")
+    assert found is not None
+    return found
+
+
+def call_of(caller: Caller, session: Session | None, request_id: Any = 1) -> Call:
+    """Return a call that has not begun, its stream kept where there is a session."""
+    asking = McpCaller(token=caller.token, policy=find_policy(caller.token), binding="key:x")
+    request = RpcRequest(id=request_id, method="tools/call", params={"name": "list-models", "arguments": {}})
+    kept = None if session is None else StreamLog(session, request_id)
+    if kept is not None:
+        assert kept.begin()
+    return Call(GatewayTools(), asking, request, {}, kept)
+
+
+def test_a_cancellation_at_another_worker_reaches_the_call(caller: Caller, session: Session) -> None:
+    mine, other = call_of(caller, session, "a"), call_of(caller, session, "b")
+    calls._look([mine, other])
+    assert (mine.switch.is_thrown, other.switch.is_thrown) == (False, False)
+    stream_log.ask_to_cancel(session, "a")
+    calls._look([mine, other])
+    assert (mine.switch.is_thrown, other.switch.is_thrown) == (True, False)
+
+
+def test_calls_end_with_their_session(caller: Caller, session: Session) -> None:
+    call = call_of(caller, session)
+    sessions.end_session(session)
+    calls._look([call])
+    assert call.switch.is_thrown
+
+
+def test_a_look_renews_the_lease_on_a_call(caller: Caller, session: Session) -> None:
+    call = call_of(caller, session)
+    assert call.kept is not None
+    valkey().expire(call.kept.call_key, 2)
+    calls._look([call])
+    assert valkey().ttl(call.kept.call_key) > 2
+    assert stream_log.is_running(session, call.kept.stream)
+    call.kept.end()
+    assert not stream_log.is_running(session, call.kept.stream)
+
+
+def test_nothing_is_left_of_a_cancellation_of_what_nobody_answers(session: Session) -> None:
+    stream_log.ask_to_cancel(session, "never begun")
+    assert not list(valkey().scan_iter("mcp:call:*"))
+
+
+def test_whose_client_leaves_goes_on_where_it_can_be_resumed(caller: Caller, session: Session) -> None:
+    kept, alone = call_of(caller, session), call_of(caller, None)
+    kept.leave()
+    alone.leave()
+    assert (kept.switch.is_thrown, alone.switch.is_thrown) == (False, True)
+
+
+def test_ids_of_other_kinds_and_sessions_are_other_streams(session: Session) -> None:
+    other = Session(digest=str(new_id()), revision=LATER, binding="key:x", endpoint="mcp")
+    names = {stream_log.stream_of(one, request_id) for one in (session, other) for request_id in (1, "1")}
+    assert len(names) == 4
