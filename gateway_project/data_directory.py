@@ -13,7 +13,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-PROJECT = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parent
+# Whether the product runs from a folder of its own, not as a package among others.
+IS_CHECKOUT = (_PACKAGE.parent / "manage.py").is_file()
+# Where `Procfile`, `manage.py` and `templates` are: an installed package has them within itself (`pyproject.toml`).
+PROJECT = _PACKAGE.parent if IS_CHECKOUT else _PACKAGE / "project"
 
 
 class HomeInUseError(OSError):
@@ -21,8 +25,15 @@ class HomeInUseError(OSError):
 
 
 def path() -> Path:
-    """Return GATEWAY_HOME, by default `.local` in the project; it need not exist."""
-    return Path(os.environ.get("GATEWAY_HOME") or PROJECT / ".local").expanduser().absolute()
+    """Return GATEWAY_HOME, by default `.local` in a checkout, else a folder of the user's; it need not exist."""
+    return Path(os.environ.get("GATEWAY_HOME") or _default()).expanduser().absolute()
+
+
+def _default() -> Path:
+    if IS_CHECKOUT:
+        return PROJECT / ".local"
+    # Where programs keep what they want to find again, by the XDG base directory specification.
+    return Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "model-gateway"
 
 
 def create(home: Path) -> None:

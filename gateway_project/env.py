@@ -26,6 +26,8 @@ from django.core.exceptions import ImproperlyConfigured
 env = environ.Env()
 
 DEVELOPMENT, PRODUCTION = "development", "production"
+# What the optional parts of the package bring, as in `pyproject.toml`.
+EXTRAS = {"clickhouse": "clickhouse-connect>=1.12,<2"}
 
 
 Value = TypeVar("Value")
@@ -131,11 +133,27 @@ def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: s
     return _kept(home / "secrets.json", name, make)
 
 
+def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
+    """Return a store's URL, `fallback` where none is set. Raises ImproperlyConfigured for a kind that is not supported:
+    other stores, several hosts in one URL (clusters, sentinels, lists of replicas)."""
+    value = str(env.str(name, default="")) or fallback
+    if not value:
+        return ""
+    scheme, _, rest = value.partition("://")
+    if scheme not in schemes:
+        told = f"it begins with {scheme}://" if rest else "it is no URL"
+        return refuse(f"{name} must begin with {', '.join(f'{one}://' for one in schemes)}; {told}", "")
+    if "," in rest.partition("/")[0].rpartition("@")[2]:
+        return refuse(f"{name} must name one server; a list of hosts is not supported", "")
+    return value
+
+
 def url_of_extra(name: str, module: str, extra: str) -> str:
     """Return a URL that is of use with an optional package only, or nothing. Raises ImproperlyConfigured without it."""
     value = str(env.str(name, default=""))
     if value and find_spec(module) is None:
-        return refuse(f"{name} needs the extra {extra!r}: pip install 'model-gateway[{extra}]'", "")
+        wanted = EXTRAS[extra]
+        return refuse(f"{name} needs the extra {extra!r}: install {wanted!r}, or the gateway with that extra", "")
     return value
 
 

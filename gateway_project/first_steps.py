@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+from gateway_project.data_directory import IS_CHECKOUT
 from gateway_project.server_config import ServerConfig
 
 
@@ -28,5 +29,6 @@ def first_steps(config: ServerConfig) -> list[str]:
             f"  API key     {kept['apiKey']}",
         ]
     except (OSError, ValueError, KeyError, TypeError):
-        lines.append("  demo key    python manage.py demo")
+        command = "python manage.py" if IS_CHECKOUT else "gateway manage"
+        lines.append(f"  demo key    {command} demo")
     return lines

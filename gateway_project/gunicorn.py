@@ -10,6 +10,7 @@ import resource
 import sys
 from typing import Any
 
+from gateway_project import draining
 from gateway_project.malloc_tuning import return_freed_memory
 from gateway_project.socket_handover import BACKLOG, DRAIN, LISTEN, STOP_TIMEOUT, report_ready
 
@@ -77,6 +78,11 @@ control_socket_disable = True
 # request. With Python's own 5 ms a request beside such a thread took up to 64 ms (the 99th percentile), with this a
 # quarter of that. Where no thread computes nothing is switched.
 _SWITCH_INTERVAL = 0.0005
+
+
+def on_starting(server: Any) -> None:
+    """Serve again on a node that was drained."""
+    draining.end()
 
 
 def post_worker_init(worker: Any) -> None:

@@ -58,7 +58,7 @@ from apps.organizations import views as organizations
 from apps.responses import conversation_endpoints as conversations
 from apps.responses.compact_endpoint import compact_response
 from apps.responses.response_endpoints import cancel_response, delete_response, list_input_items, retrieve_response
-from gateway_project import health
+from gateway_project import health, probes
 from gateway_project.front_door import front_door
 from gateway_project.openapi import views as openapi
 
@@ -232,6 +232,8 @@ _MANAGEMENT_ROUTES = [
 _LOG_ROUTES = [
     _logs("", front_door),
     _logs("favicon.ico", RedirectView.as_view(url=static("console/icon.svg"))),
+    _logs("livez", probes.livez),
+    _logs("readyz", probes.readyz),
     _logs("metrics", health.metrics),
     _logs("openapi.json", openapi.openapi),
     _logs("docs", RedirectView.as_view(url="/docs/api")),

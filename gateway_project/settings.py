@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from redis.backoff import NoBackoff
@@ -20,13 +19,14 @@ from gateway_project.cors_origins import CorsOrigins
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
 from gateway_project.passkey_domain import PasskeyDomain
+from gateway_project.telemetry_settings import TelemetrySettings
 
 # Before the apps are loaded.
 gc_tuning.collect_less_often()
 # Before any app makes a metric.
 metric_files.install()
 
-BASE_DIR = Path(__file__).resolve().parent.parent
+BASE_DIR = data_directory.PROJECT
 VERSION = "0.1.0"
 
 GATEWAY_MODE = env.choice("GATEWAY_MODE", (env.DEVELOPMENT, env.PRODUCTION), env.DEVELOPMENT)
@@ -160,8 +160,9 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 UNFOLD = navigation.UNFOLD
 
 # --- stores -------------------------------------------------------------------------------------------------------
-DATABASE_URL = str(env.env.str("DATABASE_URL", default=_stores.get("database_url", "")))
-REDIS_URL = str(env.env.str("REDIS_URL", default=_stores.get("redis_url", "")))
+DATABASE_URL = env.store_url("DATABASE_URL", ("postgresql", "postgres"), _stores.get("database_url", ""))
+# One server: neither a cluster nor sentinels.
+REDIS_URL = env.store_url("REDIS_URL", ("redis", "rediss", "unix"), _stores.get("redis_url", ""))
 # Whether an answer waits until the store has its record, and has it on the disk.
 RECORD_BEFORE_ANSWER = env.choice("VALKEY_SYNC", ("second", "always"), "second") == "always"
 # Connections of one process; 0 opens one per request instead.
@@ -355,6 +356,9 @@ BACKGROUND_LEASE = env.seconds("BACKGROUND_LEASE", 20, high=600)
 HEARTBEAT_INTERVAL = env.seconds("HEARTBEAT_INTERVAL", 10, high=300)
 # Lifts the address guard for URLs that tenants give.
 GATEWAY_ALLOW_PRIVATE_ADDRESSES = env.boolean("GATEWAY_ALLOW_PRIVATE_ADDRESSES", default=False)
+
+# Traces and metrics over OTLP; off unless a collector is named.
+TELEMETRY = TelemetrySettings.of_environment()
 
 # Whether the terminal is told of each request: where a server was started in one.
 REQUEST_LINES = env.boolean("REQUEST_LINES", default=False)

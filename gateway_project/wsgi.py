@@ -16,6 +16,7 @@ from apps.gateway.endpoints.serving import respond  # noqa: E402 - models need t
 from apps.gateway.worker_warmup import warm_up_soon  # noqa: E402
 from apps.kernel.rest.page_preference import prefers_page  # noqa: E402
 from apps.responses import background  # noqa: E402
+from gateway_project import otlp_metrics  # noqa: E402
 from gateway_project.checks import refuse_unsafe  # noqa: E402
 from gateway_project.cors import Cors  # noqa: E402
 from gateway_project.request_lines import RequestLines  # noqa: E402
@@ -53,6 +54,7 @@ def _serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[
 def _begin() -> None:
     warm_up_soon()
     background.start()
+    otlp_metrics.begin()
 
 
 if settings.REQUEST_LINES:

@@ -35,6 +35,8 @@ from apps.gateway.routing.request_profile import profile_request
 from apps.gateway.run import ChatRun
 from apps.gateway.settlement import record
 from apps.gateway.settlement.record_backlog import BACKLOG
+from apps.gateway.tracing import tracer
+from apps.gateway.tracing.request_trace import RequestTrace
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import Hedge, read_hedge
 from apps.gateway.upstream.thought_signature_cache import ThoughtSignatureCache
@@ -65,6 +67,25 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
     """Return an admitted request, ready to run. Raises ApiError; then nothing is reserved any more, and nothing was
     recorded unless the request had been admitted (a guardrail blocked it, or a defect broke it)."""
     started_at = time.monotonic()
+    if not tracer.is_tracing():
+        return _open(call, route, token, read_request, started_at, None)
+    trace = tracer.begin_trace(call.route, started_at, call.header("traceparent"), call.header("tracestate"))
+    try:
+        return _open(call, route, token, read_request, started_at, trace)
+    except ApiError as error:
+        if trace is not None:
+            tracer.refuse(trace, error)
+        raise
+
+
+def _open(
+    call: ClientRequest,
+    route: str,
+    token: str,
+    read_request: Callable[[bytes], Chat],
+    started_at: float,
+    trace: RequestTrace | None,
+) -> ChatRun:
     BACKLOG.raise_if_backlogged()
     cdn_loop = read_cdn_loop(call)
     policy = find_policy(token)
@@ -76,6 +97,8 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
     policy, ranking, entry = admission.policy, admission.ranking, admission.entry
     worst, hold = admission.worst, admission.granted.hold
     allowance = allowance_of(chat, worst, hold, policy.retention)
+    if trace is not None:
+        trace.add_finished("admission", started_at)
     attempts = Failover(
         chat=chat,
         candidates=ranking.candidates,
@@ -91,6 +114,7 @@ def open_chat(call: ClientRequest, route: str, token: str, read_request: Callabl
         size=len(body),
         hold_answer=body_hold.reserve_for_answer,
         notices=admission.losses,
+        trace=trace,
     )
     meter = AnswerMeter(
         attempts=attempts, policy=policy, prompt_estimate=worst.prompt_tokens, hold=hold, allowance=allowance

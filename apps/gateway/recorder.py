@@ -25,6 +25,7 @@ from apps.gateway.routing import failure_attribution
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.ranking import Ranking
 from apps.gateway.settlement import outbox, record
+from apps.gateway.tracing import tracer
 from apps.gateway.upstream.failover import Failover
 from apps.gateway.upstream.hedge import losing_cost
 from apps.kernel.errors import ApiError, InternalError
@@ -154,6 +155,7 @@ class Recorder(msgspec.Struct, eq=False):
             lost = {"warnings": self.attempts.losses} if self.attempts.losses else {}
             routing = {"routing": self.attempts.attempt_log, **lost, **self._kept}
             entry.routing_metadata = {**self.ranking.explanation, **routing}
+        settling_at = time.monotonic()
         try:
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.transcript.reply())
@@ -163,3 +165,5 @@ class Recorder(msgspec.Struct, eq=False):
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         record_request_metrics(entry)
+        if self.attempts.trace is not None:
+            tracer.end_trace(self.attempts.trace, entry, self.chat, settling_at)

@@ -22,8 +22,8 @@ from gateway_project.http.request_parser import IncomingRequest
 from gateway_project.http.route_limits import SMALLEST, is_model_route, limit_of
 
 _KEY_IN_QUERY = re.compile("(?:^|&)key=([^&]+)")
-# Never shed: what a load balancer and a monitor ask.
-_ALWAYS_ANSWERED = frozenset({"/", "/metrics"})
+# Never shed: what a load balancer, an orchestrator and a monitor ask.
+_ALWAYS_ANSWERED = frozenset({"/", "/livez", "/readyz", "/metrics"})
 _KEY_HEADERS = tuple(f"HTTP_{name.upper().replace('-', '_')}" for name in KEY_HEADERS)
 # By the status of a refusal, its name in the metrics.
 _REASONS = {401: "no_credential", 408: "too_slow", 413: "too_large", 429: "throttled", 503: "overloaded"}

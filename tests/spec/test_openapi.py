@@ -145,6 +145,7 @@ def test_who_is_asked_for_what(document: dict[str, Any]) -> None:
     keys = [{"apiKey": []}, {"xApiKey": []}]
     for (path, method), security in asked.items():
         public = {"/", "/openapi.json", "/docs/api", "/auth/verify-email", "/auth/request-password-reset"}
+        public |= {"/livez", "/readyz"}
         # A link is its own key.
         public |= {"/auth/reset-password", "/auth/change-email/confirm", "/v1/images/files/{fileId}"}
         # A code or token is its own key.

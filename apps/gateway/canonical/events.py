@@ -242,3 +242,14 @@ class Reply(msgspec.Struct, kw_only=True):
     results: list[Any] = []
     usage: Usage | None = None
     extra: dict[str, dict[str, Any]] = {}
+
+
+# What may come before an answer begins.
+_BEFORE_CONTENT = frozenset({Started, UsageReported, Logprobs})
+
+
+def is_content(event: Event) -> bool:
+    """Return whether an event is part of the answer itself, or a provider's own block of it that begins."""
+    if type(event) is OpaqueDelta:
+        return event.of == "stream"
+    return type(event) not in _BEFORE_CONTENT

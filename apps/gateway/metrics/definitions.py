@@ -65,4 +65,8 @@ RECONCILED_AGO = Gauge(
     "Since the last nightly reconciliation ended",
     multiprocess_mode="livemostrecent",
 )
+TRACES_EXPORTED = Counter("gateway_traces_exported_total", "Traces that the collector took")
+TRACES_DROPPED = Counter(
+    "gateway_traces_dropped_total", "Traces that the collector did not take, or that there was no room for"
+)
 FINDINGS = Counter("gateway_guardrail_findings_total", "What guardrails found, and did about it", ["rule", "action"])

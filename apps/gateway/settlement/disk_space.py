@@ -23,7 +23,7 @@ _alarmed = False
 def check_disk_space() -> None:
     """Set the metric, and tell the log once when space gets low, and once when it no longer is."""
     global _alarmed
-    free = _free()
+    free = read_free()
     for folder, size in free.items():
         HOME_FREE.labels(folder).set(size)
     low = sorted(folder for folder, size in free.items() if size < settings.DISK_FREE_ALARM)
@@ -36,10 +36,10 @@ def check_disk_space() -> None:
 
 def is_low() -> bool:
     """Tell whether any of the folders has less space than it should."""
-    return any(size < settings.DISK_FREE_ALARM for size in _free().values())
+    return any(size < settings.DISK_FREE_ALARM for size in read_free().values())
 
 
-def _free() -> dict[str, int]:
+def read_free() -> dict[str, int]:
     """Return the bytes that are free for those without privileges, by folder; of those that there are."""
     home = Path(settings.GATEWAY_HOME)
     free: dict[str, int] = {}

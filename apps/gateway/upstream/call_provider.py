@@ -6,23 +6,14 @@ Knows the steps of a call and how it can fail. Must never know what comes after 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat, DroppedField, Target
-from apps.gateway.canonical.events import (
-    Event,
-    Failed,
-    Logprobs,
-    OpaqueDelta,
-    ReasoningDelta,
-    Started,
-    UsageReported,
-    Waiting,
-)
+from apps.gateway.canonical.events import Event, Failed, ReasoningDelta, Waiting, is_content
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.dialect_facts import facts_of
 from apps.gateway.dialects import ProviderDialect, optional_attribute, signature_format_of, url_of
@@ -36,11 +27,18 @@ from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.preferences import refused_strictly
 from apps.gateway.tasks import CallPart, task_of
 from apps.gateway.token_estimate import estimate_prompt_tokens
+from apps.gateway.tracing.request_trace import AttemptSpan
 from apps.gateway.upstream.batches import join_batches
 from apps.gateway.upstream.fan_out import check_fan_out, fan_out
 from apps.gateway.upstream.http_response import Timeouts
 from apps.gateway.upstream.json_repair import JsonRepair
-from apps.gateway.upstream.open_exchange import OpenExchange, ProviderRequest, ProviderResponse, open_exchange
+from apps.gateway.upstream.open_exchange import (
+    NO_HEADERS,
+    OpenExchange,
+    ProviderRequest,
+    ProviderResponse,
+    open_exchange,
+)
 from apps.gateway.upstream.picture_calls import make_pictures
 from apps.gateway.upstream.remote_media import RemoteMedia
 from apps.gateway.upstream.response_bounds import bounds_of, check_event
@@ -85,6 +83,9 @@ class ProviderCall(msgspec.Struct, eq=False):
     # What was set that the client did not ask for.
     notices: list[DroppedField] = []
     json_repair: JsonRepair | None = None
+    # Where the request is traced: the attempt, and what tells the provider of it.
+    span: AttemptSpan | None = None
+    trace_headers: Mapping[str, str] = NO_HEADERS
 
     def __repr__(self) -> str:
         """Show whom it asks, never what was presented."""
@@ -161,7 +162,11 @@ class ProviderCall(msgspec.Struct, eq=False):
             self.bytes_received += sum(branch.bytes_received for branch in branches)
 
     def _answer(self, dialect: ProviderDialect, target: Target) -> Iterator[Event]:
-        """Yield what the provider answers, as `events` does."""
+        """Return what the provider answers, as `events` does; traced where the request is."""
+        answer = self._ask(dialect, target)
+        return answer if self.span is None else self.span.traced(self, answer)
+
+    def _ask(self, dialect: ProviderDialect, target: Target) -> Iterator[Event]:
         opened: OpenExchange | None = None
         try:
             request = self._write(dialect, target)
@@ -172,6 +177,7 @@ class ProviderCall(msgspec.Struct, eq=False):
                 self.client_disconnect,
                 cdn_loop=self.cdn_loop,
                 new_connection=self.new_connection,
+                trace_headers=self.trace_headers,
             )
             response = opened.response
             self.status = response.status
@@ -186,7 +192,7 @@ class ProviderCall(msgspec.Struct, eq=False):
                     yield event
                 else:
                     held.append(event)
-                    if _is_content(event):
+                    if is_content(event):
                         begun = True
                         self.first_content_at = time.monotonic()
                         yield from held
@@ -277,18 +283,7 @@ class ProviderCall(msgspec.Struct, eq=False):
             yield piece
 
 
-# What may come before an answer begins.
-_BEFORE_CONTENT = frozenset({Started, UsageReported, Logprobs})
-
-
 def target_of(candidate: Candidate) -> Target:
     """Return what a dialect is told of a candidate."""
     offer = candidate.offer
     return Target(model_name=candidate.model_name, facts=facts_of(offer), max_output=offer.max_output)
-
-
-def _is_content(event: Event) -> bool:
-    """Return whether an event is part of the answer itself, or a provider's own block of it that begins."""
-    if type(event) is OpaqueDelta:
-        return event.of == "stream"
-    return type(event) not in _BEFORE_CONTENT

@@ -20,13 +20,12 @@ from apps.gateway.canonical.events import Event
 from apps.gateway.canonical.preferences import MOST_RETRIES
 from apps.gateway.client.client_disconnect import ClientDisconnect
 from apps.gateway.failures import StaleConnection, UpstreamFailure
-from apps.gateway.metrics.buffer import add, labeled_child
-from apps.gateway.metrics.definitions import ATTEMPTS
-from apps.gateway.metrics.request_metrics import provider_label
 from apps.gateway.routing.candidates import Candidate
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.gateway.routing.failure_attribution import FailureEvidence, evidence_of
 from apps.gateway.tasks import task_of
+from apps.gateway.tracing.request_trace import RequestTrace
+from apps.gateway.upstream.attempt_log import attempt_entry, callee_of, count_attempt, end_attempt
 from apps.gateway.upstream.call_provider import ProviderCall
 from apps.gateway.upstream.hedge import Hedge, race
 from apps.gateway.upstream.remote_media import RemoteMedia
@@ -67,6 +66,8 @@ class Failover(msgspec.Struct, eq=False):
     hold_answer: Callable[[int], object] | None = None
     # The candidate that lost a hedging race, whose call was closed.
     hedge_loser: Candidate | None = None
+    # None where the request is not traced.
+    trace: RequestTrace | None = None
     # The call that answers, or was made last.
     current_call: ProviderCall | None = None
 
@@ -137,6 +138,7 @@ class Failover(msgspec.Struct, eq=False):
                     gevent.sleep(backoff(retries, failure.retry_after))
             except InvalidRequest:
                 # This provider's format cannot say what is asked, or all of it; it was not called. Another's may.
+                end_attempt(self.current_call, "not_expressible")
                 self._drop_provider(queue, self.current_call.candidate, None)
                 if self._is_named(self.current_call) or of_model == self._retries_of_model:
                     _drop_model(queue, self.current_call.candidate)
@@ -154,6 +156,7 @@ class Failover(msgspec.Struct, eq=False):
     ) -> ProviderCall:
         candidate = queue.popleft()
         return ProviderCall(
+            span=None if self.trace is None else self.trace.begin_attempt(callee_of(candidate)),
             chat=self.chat,
             candidate=candidate,
             client_disconnect=self.client_disconnect,
@@ -176,12 +179,12 @@ class Failover(msgspec.Struct, eq=False):
         for event in events:
             provider_call = self.current_call
             if provider_call is not None and provider_call.has_content:
-                line = _attempt_entry(provider_call.candidate, provider_call.status, "none", succeeded=True)
+                line = attempt_entry(provider_call.candidate, provider_call.status, "none", succeeded=True)
                 if provider_call.calls == 1:
                     self.attempt_log.append(line)
                 else:
                     self.attempt_log += [{**line, "choice": choice} for choice in range(provider_call.calls)]
-                _count(provider_call.candidate, "succeeded")
+                count_attempt(provider_call.candidate, "succeeded")
                 # From here on there is nothing more to write down.
                 answer = chain((event,), events)
                 yield from (
@@ -236,10 +239,8 @@ class Failover(msgspec.Struct, eq=False):
             for loser in running:
                 if loser is not one:
                     self.hedge_loser = loser.candidate
-                    self.attempt_log.append(
-                        _attempt_entry(loser.candidate, loser.status, "hedge_lost", succeeded=False)
-                    )
-                    _count(loser.candidate, "hedge_lost")
+                    self.attempt_log.append(attempt_entry(loser.candidate, loser.status, "hedge_lost", succeeded=False))
+                    count_attempt(loser.candidate, "hedge_lost")
 
     @property
     def _retries_of_model(self) -> int:
@@ -251,12 +252,13 @@ class Failover(msgspec.Struct, eq=False):
 
     def _note(self, provider_call: ProviderCall, failure: UpstreamFailure) -> None:
         """Write down a failed attempt; one that had begun to answer is written over."""
-        line = _attempt_entry(provider_call.candidate, failure.status, failure.error_type, succeeded=False)
+        line = attempt_entry(provider_call.candidate, failure.status, failure.error_type, succeeded=False)
         if provider_call.has_content:
             self.attempt_log[-1] = line
         else:
             self.attempt_log.append(line)
-        _count(provider_call.candidate, failure.error_type)
+        count_attempt(provider_call.candidate, failure.error_type)
+        end_attempt(provider_call, failure.error_type)
 
     def _drop_provider(self, queue: deque[Candidate], candidate: Candidate, failure: UpstreamFailure | None) -> None:
         """Remove a failed provider's other credentials from the queue, unless only the one used is to blame."""
@@ -277,20 +279,6 @@ def _drop_model(queue: deque[Candidate], candidate: Candidate) -> None:
     """Remove the model's other providers from the queue: what is left are models that the client named behind it."""
     for one in [one for one in queue if one.model_id == candidate.model_id]:
         queue.remove(one)
-
-
-def _count(candidate: Candidate, outcome: str) -> None:
-    add(labeled_child(ATTEMPTS, provider_label(candidate.provider_id), outcome))
-
-
-def _attempt_entry(candidate: Candidate, status: int | None, error_type: str, *, succeeded: bool) -> dict[str, Any]:
-    return {
-        "provider": candidate.provider_id,
-        "model": candidate.model_name,
-        "status_code": status,
-        "error_type": error_type,
-        "succeeded": succeeded,
-    }
 
 
 def backoff(retry: int, retry_after: float | None) -> float:

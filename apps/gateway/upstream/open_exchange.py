@@ -7,8 +7,9 @@ who is next.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
+from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -26,6 +27,7 @@ from apps.gateway.upstream import connection_pool
 from apps.gateway.upstream.http_response import Timeouts, UpstreamResponse
 
 _MAX_ERROR_BYTES = 256 * 1024
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class ProviderRequest(msgspec.Struct, frozen=True):
@@ -82,11 +84,13 @@ def open_exchange(
     *,
     cdn_loop: str = "",
     new_connection: bool = False,
+    trace_headers: Mapping[str, str] = NO_HEADERS,
 ) -> Generator[Event, None, OpenExchange]:
     """Return the exchange with a candidate's provider once it answered 2xx; yields `Waiting` while it is silent.
 
     `cdn_loop` lists the deployments that the request has passed (`loop_detection.py`); `new_connection` is for one that
-    may not use an idle connection of the pool. Raises UpstreamFailure without secrets in it, and ClientGone.
+    may not use an idle connection of the pool; `trace_headers` go with a traced one, unsigned. Raises UpstreamFailure
+    without secrets in it, and ClientGone.
     A candidate that has an exchange of its own is asked through that.
     """
     if candidate.exchange is not None:
@@ -105,7 +109,7 @@ def open_exchange(
             headers[loop_detection.HEADER] = loop_detection.append_own_token(cdn_loop)
         with client_disconnect.raise_while_waiting():
             presented = authorize(provider.auth, secret, SignableRequest(request.method, url, headers, request.body))
-            headers |= presented
+            headers |= {**presented, **trace_headers}
             ip = pinned_ip(url) if own_address else None
         sending = connection_pool.send(
             request.method, url, headers, request.body, timeouts, ip, new_connection=new_connection

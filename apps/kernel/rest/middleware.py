@@ -35,7 +35,7 @@ _ALSO_READ: tuple[tuple[str, frozenset[str]], ...] = (
 _NOT_MODIFIED = 304
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 # A load balancer asks these by the machine's address, whatever the product is called.
-_FOR_PROBES = frozenset({"/", "/metrics"})
+_FOR_PROBES = frozenset({"/", "/livez", "/readyz", "/metrics"})
 
 
 class RequestMiddleware:

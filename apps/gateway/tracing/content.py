@@ -1,0 +1,55 @@
+"""Content of a trace: what was asked and answered as the conventions' messages, for organizations that retain content.
+
+Asked for only where the deployment says so and the record keeps content. Files are named, never included. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from apps.gateway.tracing.genai_attributes import finish_reason_of
+from apps.gateway.tracing.request_trace import AttributeValue
+from apps.logs.entry import Entry
+
+# Characters of one attribute; what is longer is left out whole, as half of it could not be read.
+MOST_CHARACTERS = 65_536
+RETAINED = "retain"
+
+
+def content_attributes(entry: Entry, chat: Chat) -> dict[str, AttributeValue]:
+    """Return the messages of a request and its answer, as JSON; nothing unless their organization retains content."""
+    if entry.retention_level != RETAINED:
+        return {}
+    found: dict[str, AttributeValue] = {}
+    _add(found, "gen_ai.input.messages", [_message(one) for one in chat.messages])
+    if entry.content is not None:
+        parts = [{"type": "text", "content": entry.content}]
+        said = {"role": "assistant", "parts": parts, "finish_reason": finish_reason_of(entry)}
+        _add(found, "gen_ai.output.messages", [said])
+    return found
+
+
+def _add(found: dict[str, AttributeValue], name: str, messages: list[dict[str, Any]]) -> None:
+    text = msgspec.json.encode(messages).decode()
+    if len(text) <= MOST_CHARACTERS:
+        found[name] = text
+
+
+def _message(message: Message) -> dict[str, Any]:
+    return {"role": message.role, "parts": [_part(one) for one in message.parts]}
+
+
+def _part(part: Part) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "content": part.text}
+    if isinstance(part, Reasoning):
+        return {"type": "reasoning", "content": part.text}
+    if isinstance(part, ToolCall):
+        return {"type": "tool_call", "id": part.id, "name": part.name, "arguments": part.arguments}
+    if isinstance(part, ToolResult):
+        result = "".join(one.text for one in part.parts if isinstance(one, Text))
+        return {"type": "tool_call_response", "id": part.call_id, "result": result}
+    return {"type": type(part).__name__.lower()}

@@ -1,0 +1,120 @@
+"""OTLP over HTTP: values and resources as protocol buffers, and their delivery to a collector.
+
+Knows OTLP's messages and which answers mean that it may be tried again. Must never log a
+header: they hold the collector's credentials.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import requests
+import structlog
+from django.conf import settings
+
+from apps.gateway.tracing import wire
+from apps.gateway.tracing.request_trace import AttributeValue
+
+log = structlog.get_logger(__name__)
+
+# Seconds: to connect, and for an answer; pauses before each further try.
+_CONNECT, _ANSWER = 3.0, 10.0
+_PAUSES = (1.0, 2.0, 4.0)
+_LONGEST_PAUSE = 30.0
+# By OTLP's rules, the statuses after which the same may be sent again.
+_RETRYABLE = frozenset({429, 502, 503, 504})
+_SCOPE = "model-gateway"
+
+
+def attribute(name: str, value: AttributeValue) -> bytes:
+    """Return one attribute: a `KeyValue`."""
+    return _name(name) + wire.data(2, _any_value(value))
+
+
+@lru_cache(maxsize=1024)
+def _name(name: str) -> bytes:
+    return wire.text(1, name)
+
+
+def _any_value(value: AttributeValue) -> bytes:
+    if isinstance(value, str):
+        return wire.text(1, value)
+    # Before int: it is one of them.
+    if isinstance(value, bool):
+        return wire.integer(2, int(value))
+    if isinstance(value, int):
+        return wire.integer(3, value)
+    if isinstance(value, float):
+        return wire.double(4, value)
+    return wire.data(5, b"".join(wire.data(1, _any_value(one)) for one in value))
+
+
+def attributes(field: int, values: Iterable[tuple[str, AttributeValue]]) -> bytes:
+    """Return attributes as a field of a message."""
+    return b"".join([wire.data(field, attribute(name, value)) for name, value in values])
+
+
+@lru_cache(maxsize=4096, typed=True)
+def stable_attributes(field: int, *values: tuple[str, AttributeValue]) -> bytes:
+    """Return attributes that are the same from request to request, encoded once."""
+    return attributes(field, values)
+
+
+@cache
+def resource() -> bytes:
+    """Return what this process is, a `Resource`: service, version, instance, and what the operator adds."""
+    told = settings.TELEMETRY
+    values = {
+        "service.name": told.service_name,
+        "service.version": settings.VERSION,
+        "service.instance.id": f"{socket.gethostname()}:{os.getpid()}",
+        "host.name": socket.gethostname(),
+        **told.resource_attributes,
+    }
+    return attributes(1, values.items())
+
+
+@cache
+def scope() -> bytes:
+    """Return by whom spans and metrics are made, an `InstrumentationScope`."""
+    return wire.text(1, _SCOPE) + wire.text(2, settings.VERSION)
+
+
+def export_request(scoped: Iterable[bytes]) -> bytes:
+    """Return the whole message: a resource, a scope, and its spans or metrics, whose messages have the same numbers."""
+    of_scope = wire.data(1, scope()) + b"".join([wire.data(2, one) for one in scoped])
+    return wire.data(1, wire.data(1, resource()) + wire.data(2, of_scope))
+
+
+def deliver(
+    session: requests.Session,
+    path: str,
+    body: bytes,
+    pauses: Sequence[float] = _PAUSES,
+    sleep: Callable[[float], Any] = time.sleep,
+) -> bool:
+    """Send a message to the collector, again where it asks for that; return whether it was taken. Raises nothing."""
+    told = settings.TELEMETRY
+    headers = {"Content-Type": "application/x-protobuf", "User-Agent": "model-gateway", **told.headers}
+    for pause in (*pauses, None):
+        try:
+            answer = session.post(
+                f"{told.endpoint}{path}", data=body, headers=headers, timeout=(_CONNECT, _ANSWER), allow_redirects=False
+            )
+        except requests.RequestException as error:
+            problem, asked = type(error).__name__, ""
+        else:
+            if answer.ok:
+                return True
+            problem, asked = str(answer.status_code), answer.headers.get("Retry-After", "")
+            if answer.status_code not in _RETRYABLE:
+                break
+        if pause is not None:
+            sleep(min(float(asked) if asked.isdecimal() else pause, _LONGEST_PAUSE))
+    log.warning("telemetry.not_delivered", path=path, problem=problem)
+    return False

@@ -1,0 +1,65 @@
+"""Span exporter: traces that have ended wait in a bounded queue and are sent in batches, beside the requests.
+
+A thread, which is a greenlet in a web worker. While the collector is away traces are dropped and counted: telemetry
+never holds up a request, nor takes more than its room. Must never raise into a request.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+
+import requests
+import structlog
+
+from apps.gateway.metrics.buffer import add
+from apps.gateway.metrics.definitions import TRACES_DROPPED, TRACES_EXPORTED
+from apps.gateway.tracing.otlp import deliver
+from apps.gateway.tracing.otlp_spans import export_request
+from apps.gateway.tracing.request_trace import RequestTrace
+
+log = structlog.get_logger(__name__)
+
+# Traces that wait at most, and in one message; seconds from one message to the next.
+MOST_WAITING, _BATCH, _EVERY = 2048, 256, 2.0
+
+
+class SpanExporter:
+    """The queue of one process, and the thread that empties it; the thread begins with the first trace."""
+
+    def __init__(self, path: str = "/v1/traces", every: float = _EVERY) -> None:
+        self._path, self._every = path, every
+        self._waiting: deque[RequestTrace] = deque()
+        self._process = 0
+        self._session = requests.Session()
+        # Of proxies and .netrc nobody has said anything.
+        self._session.trust_env = False
+
+    def add(self, trace: RequestTrace) -> None:
+        """Take a trace that has ended; it is dropped where too many wait."""
+        if len(self._waiting) >= MOST_WAITING:
+            add(TRACES_DROPPED)
+            return
+        self._waiting.append(trace)
+        if self._process != os.getpid():
+            # The first of this process: threads do not pass a fork.
+            self._process = os.getpid()
+            threading.Thread(target=self._run, name="span-exporter", daemon=True).start()
+
+    def flush(self) -> None:
+        """Send all that wait, in batches."""
+        while self._waiting:
+            batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+            # A pause of nothing lets the requests of this worker go on.
+            taken = deliver(self._session, self._path, export_request(batch, lambda: time.sleep(0)))
+            add(TRACES_EXPORTED if taken else TRACES_DROPPED, len(batch))
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(self._every)
+            try:
+                self.flush()
+            except Exception:
+                log.exception("telemetry.failed")

@@ -1,0 +1,76 @@
+"""Tracer: begins the trace of a request where tracing is on and the request is sampled, and ends it with its record.
+
+Off, which is the usual thing, a request costs one look at a setting. Knows the settings. Must never fail a request.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import structlog
+
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.tracing.content import content_attributes
+from apps.gateway.tracing.genai_attributes import describe
+from apps.gateway.tracing.request_trace import RequestTrace
+from apps.gateway.tracing.span_exporter import SpanExporter
+from apps.gateway.tracing.trace_context import is_sampled, read_traceparent
+from apps.kernel.cached_setting import CachedSetting
+from apps.kernel.errors import ApiError
+from apps.kernel.rest.routes import Route
+from apps.logs.entry import Entry
+
+log = structlog.get_logger(__name__)
+
+_TELEMETRY = CachedSetting("TELEMETRY")
+
+
+@cache
+def exporter() -> SpanExporter:
+    """Return this process's exporter."""
+    return SpanExporter()
+
+
+def is_tracing() -> bool:
+    """Return whether requests are traced at all."""
+    return bool(_TELEMETRY.value.traces)
+
+
+def begin_trace(
+    route: Route, started_at: float, traceparent: str | None, tracestate: str | None
+) -> RequestTrace | None:
+    """Return the trace of a request that came at `started_at`; None where it is not sampled."""
+    parent = read_traceparent(traceparent, tracestate)
+    if not is_sampled(parent, _TELEMETRY.value.sample):
+        return None
+    method, path = route.method or "POST", f"/{route.path}"
+    trace = RequestTrace.begin(f"{method} {path}", started_at, parent, exporter().add)
+    trace.root.stable = (("http.request.method", method), ("http.route", path))
+    return trace
+
+
+def refuse(trace: RequestTrace, error: ApiError) -> None:
+    """End the trace of a request that was refused before it had a record; one that has ended stays as it is."""
+    if not trace.is_over:
+        trace.root.stable += (("http.response.status_code", error.status),)
+        trace.finish(_error_of(error.status, error.code or error.type))
+
+
+def end_trace(trace: RequestTrace, entry: Entry, chat: Chat, settling_at: float) -> None:
+    """End the trace of a request with its record, which was settled from `settling_at` until now. Raises nothing."""
+    try:
+        trace.end_attempts(settling_at)
+        trace.add_finished("settle", settling_at)
+        describe(trace, entry, chat.task)
+        answering = trace.answering_call
+        if _TELEMETRY.value.content and answering is not None:
+            answering.span.attributes |= content_attributes(entry, chat)
+        details = entry.error_details or {}
+        trace.finish(_error_of(entry.status_code or 500, details.get("code") or details.get("type")))
+    except Exception:
+        log.exception("telemetry.not_traced", request_id=entry.request_id)
+
+
+def _error_of(status: int, name: object) -> str:
+    """Return a request's class of error; a client's own mistake, or leaving, is none of the server's."""
+    return str(name or status) if status >= 500 else ""

@@ -1,0 +1,91 @@
+"""Examination of a deployment: stores, migrations, catalog, credentials, clocks, disk, queue, tasks, ledger, the node.
+
+Knows the order, and which questions need which store. A question that fails is told and the next one is asked. Must
+never print a secret, and never write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from django.conf import settings
+from django.db import DatabaseError
+
+from apps.kernel.redaction import redact_forms
+from gateway_project.doctor import database, node, store, work
+from gateway_project.doctor.diagnosis import Diagnosis, State, wrong
+
+# Characters of another's words that are repeated.
+_MOST_WORDS = 300
+
+_Question = Callable[[], Iterator[Diagnosis]]
+_OF_DATABASE: tuple[tuple[str, _Question], ...] = (
+    ("migrations", database.migrations),
+    ("catalog", database.catalog),
+    ("credentials", node.credentials),
+    ("ledger", database.ledger),
+)
+_OF_STORE: tuple[tuple[str, _Question], ...] = (
+    ("queue", work.queue),
+    ("tasks", work.tasks),
+)
+_OF_NODE: tuple[tuple[str, _Question], ...] = (
+    ("disk", node.disk),
+    ("server", node.server),
+    ("telemetry", node.telemetry),
+)
+
+
+def examine() -> list[Diagnosis]:
+    """Return what is found, subject by subject; questions to a store that does not answer are left out."""
+    found = _ask("database", database.server)
+    if _is_usable(found):
+        found += [one for subject, question in _OF_DATABASE for one in _ask(subject, question)]
+    answers = _ask("valkey", store.server)
+    found += answers
+    if _is_usable(answers):
+        found += [one for subject, question in _OF_STORE for one in _ask(subject, question)]
+    return found + [one for subject, question in _OF_NODE for one in _ask(subject, question)]
+
+
+def _is_usable(found: list[Diagnosis]) -> bool:
+    """Tell whether a store answered: the first that is told of it is whether it did."""
+    return found[0].state is not State.WRONG
+
+
+def _ask(subject: str, question: _Question) -> list[Diagnosis]:
+    try:
+        return list(question())
+    except Exception as error:  # noqa: BLE001 - whatever goes wrong with a question is an answer to it
+        return [wrong(subject, f"could not be examined: {words_of(error)}")]
+    finally:
+        if subject != "valkey":
+            _release()
+
+
+def words_of(error: Exception) -> str:
+    """Return what an error says, on one line and without a secret."""
+    words = " ".join(f"{type(error).__name__}: {error}".split())[:_MOST_WORDS]
+    for secret in _secrets():
+        words = words.replace(secret, "***")
+    return redact_forms(words)
+
+
+def _secrets() -> Iterator[str]:
+    """Yield the passwords of the stores."""
+    from urllib.parse import unquote, urlsplit
+
+    for url in (settings.DATABASE_URL, settings.REDIS_URL, settings.CLICKHOUSE_URL):
+        password = urlsplit(url).password
+        if password:
+            yield from {password, unquote(password)}
+
+
+def _release() -> None:
+    from apps.kernel.database import release_connection
+
+    try:
+        release_connection()
+    except DatabaseError:
+        # There was none.
+        pass

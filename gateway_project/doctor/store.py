@@ -1,0 +1,63 @@
+"""Examination of Valkey: is it there, a primary, alone (no cluster), durable, does it keep what it is given?
+
+Knows what to ask it. Must never write to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from redis.exceptions import ResponseError
+
+from apps.kernel.redis import client
+from gateway_project.doctor.database import clock
+from gateway_project.doctor.diagnosis import Diagnosis, doubtful, well, wrong
+from gateway_project.redis_checks import find_store_problems
+
+# Share of its memory that may be in use.
+_FULL, _NEARLY_FULL = 0.95, 0.8
+_MEGABYTE = 1024 * 1024
+
+
+def server() -> Iterator[Diagnosis]:
+    """Yield whether it answers; then what of it is not as it should be."""
+    if not settings.REDIS_URL:
+        yield wrong("valkey", "none is running on this home", "start the server, or set REDIS_URL")
+        return
+    connected: Any = client()
+    connected.ping()
+    try:
+        told: dict[str, Any] = connected.info()
+    except ResponseError:
+        # Some who offer Valkey refuse the command.
+        told = {}
+    version = told.get("valkey_version") or told.get("redis_version") or "of an unknown version"
+    yield well("valkey", f"{'Valkey' if 'valkey_version' in told else 'Redis'} {version} answers")
+    if told.get("role", "master") != "master":
+        yield wrong("valkey", "it is a replica, which takes no writes", "set REDIS_URL to the primary")
+    if int(told.get("cluster_enabled", 0)):
+        yield wrong("valkey", "it is a node of a cluster, which is not supported", "set REDIS_URL to a single server")
+    for problem in find_store_problems():
+        make = wrong if problem.is_serious() else doubtful
+        yield make("valkey", problem.msg, problem.hint or "")
+    yield from _memory(told)
+    seconds, microseconds = connected.time()
+    yield clock("clock", "Valkey's", datetime.fromtimestamp(int(seconds) + int(microseconds) / 1e6, UTC))
+
+
+def _memory(told: dict[str, Any]) -> Iterator[Diagnosis]:
+    used, most = int(told.get("used_memory", 0)), int(told.get("maxmemory", 0))
+    words = f"{used // _MEGABYTE} MB used"
+    if not most:
+        yield well("valkey memory", f"{words}, no limit set")
+        return
+    share, words = used / most, f"{words} of {most // _MEGABYTE} MB"
+    if share > _FULL:
+        yield wrong("valkey memory", words, "raise maxmemory: records wait on the disk meanwhile")
+    elif share > _NEARLY_FULL:
+        yield doubtful("valkey memory", words, "raise maxmemory")
+    else:
+        yield well("valkey memory", words)

@@ -1,0 +1,82 @@
+"""Delivery to a collector: again where it asks for that, dropped and counted where it takes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import requests
+from prometheus_client import REGISTRY
+
+from apps.gateway.metrics.buffer import flush_to_prometheus
+from apps.gateway.tracing import otlp, span_exporter
+from apps.gateway.tracing.request_trace import Callee, RequestTrace
+from apps.gateway.tracing.span_exporter import SpanExporter
+from gateway_project.telemetry_settings import TelemetrySettings
+from tests.support.otlp_collector import Collector, collector
+
+
+@pytest.fixture
+def collected(settings: Any) -> Iterator[Collector]:
+    """A collector."""
+    with collector() as running:
+        settings.TELEMETRY = TelemetrySettings(endpoint=running.url, traces=True)
+        yield running
+
+
+def counted(name: str) -> float:
+    """Return a counter's value."""
+    flush_to_prometheus()
+    return REGISTRY.get_sample_value(name) or 0.0
+
+
+def ended_trace() -> RequestTrace:
+    """Return a trace of one attempt that has ended."""
+    trace = RequestTrace.begin("POST /x", time.monotonic(), None, lambda _: None)
+    trace.begin_attempt(Callee("sandbox", "echo", "http://127.0.0.1:1/v1"))
+    trace.finish()
+    return trace
+
+
+@pytest.mark.parametrize(
+    ("statuses", "taken", "asked"),
+    [([], True, 1), ([503, 429], True, 3), ([400], False, 1), ([503, 503, 503, 503], False, 4)],
+)
+def test_a_message_is_sent_again_where_that_may_help(
+    collected: Collector, statuses: list[int], taken: bool, asked: int
+) -> None:
+    collected.statuses = list(statuses)
+    pauses: list[float] = []
+    assert otlp.deliver(requests.Session(), "/v1/traces", b"", (0.1, 0.2, 0.4), pauses.append) is taken
+    assert len(collected.headers) == asked
+    assert pauses == [0.1, 0.2, 0.4][: len(pauses)]
+
+
+def test_without_a_collector_traces_are_dropped_and_counted(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.TELEMETRY = TelemetrySettings(endpoint="http://127.0.0.1:1", traces=True)
+    monkeypatch.setattr(otlp.deliver, "__defaults__", ((), lambda _: None))
+    exporter, before = SpanExporter(every=3600), counted("gateway_traces_dropped_total")
+    for _ in range(3):
+        exporter.add(ended_trace())
+    exporter.flush()
+    assert counted("gateway_traces_dropped_total") == before + 3
+
+
+def test_no_more_traces_wait_than_there_is_room_for(collected: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_exporter, "MOST_WAITING", 2)
+    exporter, before = SpanExporter(every=3600), counted("gateway_traces_dropped_total")
+    for _ in range(5):
+        exporter.add(ended_trace())
+    exporter.flush()
+    assert len(collected.spans) == 4
+    assert counted("gateway_traces_dropped_total") == before + 3
+
+
+def test_the_thread_sends_what_waits(collected: Collector) -> None:
+    SpanExporter(every=0.02).add(ended_trace())
+    deadline = time.monotonic() + 5
+    while not collected.spans and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [span.name for span in collected.spans] == ["POST /x", "attempt"]

@@ -1,0 +1,135 @@
+"""The doctor: what is well, doubtful and wrong with a deployment, for people and programs, without a secret."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings as current
+
+from apps.catalog.models import Model
+from apps.gateway.settlement import outbox
+from apps.kernel.redis import client
+from apps.organizations.models import Organization
+from gateway_project import doctor
+from gateway_project.doctor import deployment
+from gateway_project.doctor.database import clock
+from gateway_project.doctor.diagnosis import Diagnosis, State, doubtful, well, wrong
+from tests.gateway_project.test_settings_checks import start
+
+SECRET = "hunter2-is-no-password"
+
+
+def examined() -> dict[str, list[Diagnosis]]:
+    """Return what is found, by subject."""
+    found: dict[str, list[Diagnosis]] = {}
+    for one in deployment.examine():
+        found.setdefault(one.subject, []).append(one)
+    return found
+
+
+def test_a_deployment_that_is_well(db: None) -> None:
+    found = examined()
+    # The tests' own stores need not survive a power cut, and the doctor sees that.
+    assert {subject for subject, findings in found.items() if any(one.state is State.WRONG for one in findings)} == {
+        "database",
+        "valkey",
+    }
+    assert [one.mend for one in found["database"][1:]] == [
+        f"set {name} to on" for name in ("fsync", "synchronous_commit", "full_page_writes")
+    ]
+    assert found["database"][0].told.startswith("PostgreSQL ")
+    assert found["migrations"] == [well("migrations", "all are applied")]
+    assert found["ledger"] == [well("ledger", "every balance is the sum of its entries")]
+    assert found["queue"] == [well("queue", "no record waits")]
+    assert [one.state for one in found["clock"]] == [State.WELL, State.WELL]
+    assert found["telemetry"] == [well("telemetry", "off: OTEL_EXPORTER_OTLP_ENDPOINT is not set")]
+    assert set(found) >= {"catalog", "credentials", "disk", "valkey", "valkey memory", "tasks", "server"}
+
+
+def test_what_is_wrong_is_told_with_what_mends_it(db: None, settings: Any) -> None:
+    Model.objects.all().update(active=False)
+    organization = Organization.objects.create(name="Acme")
+    Organization.objects.filter(pk=organization.pk).update(credits=5)
+    outbox.prepare()
+    client().xadd(outbox.STREAM, {"worker": "w", "record": "{}"}, id="1700000000000-0")
+    client().xadd("outbox:broken", {"worker": "w", "record": "nonsense"})
+    settings.DISK_FREE_ALARM = 2**62
+    found = examined()
+    assert found["catalog"] == [wrong("catalog", "no model is offered", "gateway manage load_catalog")]
+    assert found["ledger"][0].told == "1 balances differ from their entries"
+    assert [one.state for one in found["queue"]] == [State.WRONG, State.WRONG]
+    assert found["queue"][0].told.startswith("1 records wait, the oldest for ")
+    assert found["queue"][1].told == "1 records cannot be read"
+    assert found["disk"][0].state is State.WRONG
+
+
+def test_a_store_that_evicts_is_told_of(db: None) -> None:
+    before: Any = client().config_get("maxmemory-policy")
+    client().config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        told = [one for one in examined()["valkey"] if one.state is State.WRONG]
+    finally:
+        client().config_set("maxmemory-policy", before["maxmemory-policy"])
+    assert "evicts (allkeys-lru)" in told[0].told
+
+
+@pytest.mark.parametrize(("seconds", "state"), [(0, State.WELL), (10, State.DOUBTFUL), (100, State.WRONG)])
+def test_clocks_that_are_apart(seconds: int, state: State) -> None:
+    assert clock("clock", "Valkey's", datetime.now(UTC) - timedelta(seconds=seconds)).state is state
+
+
+def test_what_an_error_says_has_no_password_in_it(settings: Any) -> None:
+    settings.DATABASE_URL = f"postgresql://app:{SECRET}@db/gateway"
+    assert deployment.words_of(OSError(f"cannot reach postgresql://app:{SECRET}@db\nat all")) == (
+        "OSError: cannot reach postgresql://app:***@db at all"
+    )
+
+
+def test_it_is_told_to_people_and_to_programs(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = [well("disk", "5 MB free"), doubtful("tasks", "late", "look"), wrong("queue", "waits", "start a settler")]
+    monkeypatch.setattr(doctor, "examine", lambda: found)
+    assert doctor.main([]) == 1
+    assert capfd.readouterr().out.splitlines() == [
+        "ok      disk   5 MB free",
+        "doubt   tasks  late",
+        "               -> look",
+        "WRONG   queue  waits",
+        "               -> start a settler",
+        "1 wrong, 1 doubtful, 1 well",
+    ]
+    assert doctor.main(["--json"]) == 1
+    told = json.loads(capfd.readouterr().out)
+    assert told["healthy"] is False
+    assert told["findings"][2] == {
+        "subject": "queue",
+        "state": "error",
+        "told": "waits",
+        "mend": "start a settler",
+    }
+    monkeypatch.setattr(doctor, "examine", lambda: found[:2])
+    assert doctor.main([]) == 0
+    assert doctor.main(["--loud"]) == 2
+
+
+def test_settings_that_are_wrong_are_told_without_a_secret(tmp_path: Any) -> None:
+    """As a process of its own: with such settings Django does not start. Nothing answers at the stores' addresses."""
+    wrong_ones = {"SECRET_KEY": "changeme-" + SECRET, "REDIS_URL": f"redis+sentinel://:{SECRET}@one:26379/0"}
+    done = start(tmp_path, "manage.py", "doctor", "--json", **wrong_ones)
+    assert (done.returncode, done.stderr) == (1, "")
+    told = [one["told"] for one in json.loads(done.stdout)["findings"]]
+    assert told == ["REDIS_URL must begin with redis://, rediss://, unix://; it begins with redis+sentinel://"]
+    assert SECRET not in done.stdout
+
+
+def test_stores_that_are_away_are_told_and_the_rest_is_examined(tmp_path: Any) -> None:
+    done = start(tmp_path, "-m", "gateway_project", "doctor", DATABASE_URL=f"postgresql://a:{SECRET}@127.0.0.1:1/x")
+    assert done.returncode == 1
+    lines = {line.split()[1]: line.split()[0] for line in done.stdout.splitlines() if not line.startswith(" ")}
+    assert (lines["settings"], lines["database"], lines["valkey"], lines["server"]) == ("ok", "WRONG", "WRONG", "doubt")
+    assert SECRET not in done.stdout + done.stderr
+    assert current.SECRET_KEY not in done.stdout
