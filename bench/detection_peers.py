@@ -40,9 +40,11 @@ def peers_of(rule: str) -> dict[str, Finder]:
 def _detect_secrets() -> Finder:
     scan: Any = importlib.import_module("detect_secrets.core.scan")
     settings: Any = importlib.import_module("detect_secrets.settings")
-    settings.default_settings().__enter__()
+    # It holds for as long as this lives.
+    within = settings.default_settings()
+    within.__enter__()
 
-    def find(text: str) -> list[str]:
+    def find(text: str, _within: object = within) -> list[str]:
         return [str(secret.secret_value) for line in text.splitlines() for secret in scan.scan_line(line)]
 
     return find

@@ -30,7 +30,7 @@ _AMBIGUOUS = frozenset({12, 13, 14, 17, 18, 19})
 _DOUBLED = {str(digit): sum(divmod(2 * digit, 10)) for digit in range(10)}
 _CARD = compile_re2(
     r"(?i)card|visa|master|amex|diners|maestro|discover|jcb|unionpay|karte|carte|tarjeta|cart[aã]o|carta|卡|カード|"
-    r"pan\b|карт"
+    r"pan\b|карт|credit|debit|payment|\bcc\b|charge|billing|purchase"
 )
 _OTHER = compile_re2(
     r"(?i)(?:order|tracking|shipment|invoice|serial|timestamp|trace|span|request|message|event|snowflake|tweet|status)"
@@ -51,7 +51,9 @@ def _check(candidate: CandidateMatch) -> CandidateMatch | None:
     if _OTHER.search(candidate.before(32)):
         return None
     bare = len(digits) == len(candidate.text)
-    return None if bare and len(digits) in _AMBIGUOUS and not _CARD.search(candidate.before(48)) else candidate
+    if not bare or len(digits) not in _AMBIGUOUS:
+        return candidate
+    return candidate if _CARD.search(candidate.before(48)) or _CARD.search(candidate.after(48)) else None
 
 
 def _passes_luhn_check(digits: str) -> bool:

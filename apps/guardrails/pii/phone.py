@@ -41,6 +41,7 @@ _EXTENSION = (
     r"(?:[,;]? ?(?i:x|ext(?:n|ension)?\.?|доб\.?|anexo|ramal|poste|durchwahl|toestel|anknytning)\.?:? ?|#)\d{1,6}\b"
 )
 _EXTENDED = compile_re2(rf"{_EXTENSION}$")
+_CODE_OF_THINGS = compile_re2(r"(?i)\b(?:isbn|issn|ean|upc|gtin|sku|id|doi)\W{0,4}$")
 _NEVER = frozenset({"2147483647", "4294967295", "9223372036854775807", "1234567890123"})
 
 
@@ -142,6 +143,8 @@ def _number_before_keyword(candidate: CandidateMatch) -> CandidateMatch | None:
     digits = digits_of(candidate.text)
     if len(set(digits)) < 3 or _looks_like_date(candidate.text) or not 7 <= len(digits) <= _MOST:
         return None
+    if _CODE_OF_THINGS.search(candidate.before(16)):
+        return None
     return candidate
 
 
@@ -166,12 +169,6 @@ _FORMS: tuple[tuple[str, Check, bool], ...] = (
 )
 
 PATTERNS = (
-    *(
-        CandidatePattern(
-            "phone", "PHONE", form.replace("XX", _EXTENSION), _with_extension(check), overlapping=overlapping
-        )
-        for form, check, overlapping in _FORMS
-    ),
     # An extension makes a telephone number of anything that could be one.
     CandidatePattern(
         "phone",
@@ -179,6 +176,12 @@ PATTERNS = (
         rf"(?:\+|\b|\()\d(?:[ .()/-]{{0,2}}\d){{6,14}}{_EXTENSION}",
         _with_extension(_number_with_extension),
         overlapping=True,
+    ),
+    *(
+        CandidatePattern(
+            "phone", "PHONE", form.replace("XX", _EXTENSION), _with_extension(check), overlapping=overlapping
+        )
+        for form, check, overlapping in _FORMS
     ),
     pattern_after_keyword(
         "phone", "PHONE", _CALLING, rf"{_NUMBER}(?:{_EXTENSION})?", _with_extension(_number_after_keyword)

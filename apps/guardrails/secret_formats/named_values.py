@@ -39,7 +39,7 @@ _NAME = rf"(?:(?:{_CREDENTIAL}|[a-z0-9_-]pat)[a-z0-9_-]{{0,24}}|{_KEY}|(?:privat
 _CLOSE = r"[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??| {1,2}(?:string|String|str))?"
 _OPERATOR = r"\s{0,3}(?::{1,3}=|={1,3}>?|->|[?.+|]{1,2}=|\|\||:|,|>)\s{0,20}"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:[a-z]{1,12}:)?(?:value|val|string|content|default|data)\\?[\"']?\s?[:=>]\s?"
-_OPEN = r"(?:\(|str\(|[@$bruf]{0,2})[\"'`\\{(\[<]{0,4}(?:[|>][-+]?\s{1,40})?"
+_OPEN = r"(?:str)?\(?(?:[@$bruf]{0,2}[\"'`\\]{1,4})?[\\{(\[<]{0,4}(?:[|>][-+]?\s{1,40})?"
 _VALUE = r"([a-z0-9+/_-][a-z0-9_.=/+%~:|!@#$^&*-]{11,})"
 _LONGEST_VALUE = 400
 _REST = compile_re2(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]*")
@@ -49,7 +49,7 @@ _FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14,})"
 _OTHER_NAME = compile_re2(
     r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|dict|cache|index|lookup|registry|"
     r"idempotency|translation|i18n|storage|data|node|query|event|message|group|issue|project|host|known|site)[_-]?"
-    r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken"
+    r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token[^a-z0-9]{1,20}value\W{0,4}$"
 )
 _DIGEST = compile_re2(
     r"(?i)(?:sha-?(?:1|224|256|384|512)?|md5|h1|hash|digest|checksum|integrity|etag|commit|revision|fingerprint|uuid|"
