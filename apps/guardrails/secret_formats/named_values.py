@@ -40,11 +40,12 @@ _CLOSE = r"[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??| {1
 _OPERATOR = r"\s{0,3}(?::{1,3}=|={1,3}>?|->|[?.+|]{1,2}=|\|\||:|,|>)\s{0,20}"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:[a-z]{1,12}:)?(?:value|val|string|content|default|data)\\?[\"']?\s?[:=>]\s?"
 _OPEN = r"(?:str)?\(?(?:[@$bruf]{0,2}[\"'`\\]{1,4})?[\\{(\[<]{0,4}(?:[|>][-+]?\s{1,40})?"
-_VALUE = r"([a-z0-9+/_-][a-z0-9_.=/+%~:|!@#$^&*-]{11,})"
+# How a value begins; the check takes the rest of it, so that no search reads on to the end of a text.
+_VALUE = r"([a-z0-9+/_-][a-z0-9_.=/+%~:|!@#$^&*-]{11})"
 _LONGEST_VALUE = 400
 _REST = compile_re2(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]*")
 _LEAST, _LEAST_FAR = 14, 20
-_FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14,})"
+_FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
 # Names of other things that end in the same words, and what is random but shown to everybody.
 _OTHER_NAME = compile_re2(
     r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|dict|cache|index|lookup|registry|"
@@ -155,7 +156,7 @@ PATTERNS = (
         rf"(?i)\b(?:{'|'.join(sorted(SERVICE_NAMES))})[a-z0-9_.-]{{0,24}}"
         r"(?: (?:api|access|secret|private|key|token|auth)){0,3}"
         r"(?:[\"'`\]\\)}]{1,4}\s{0,2}(?:[:=]{1,2}>?|,)?\s{0,2}|\s{0,2}(?:[:=]{1,2}>?|-|,|\||\()\s{0,2}|\s{1,2})"
-        r"[\"'`({]{0,2}([a-z0-9_][a-z0-9_.=/+%~|:@-]{11,})",
+        r"[\"'`({]{0,2}([a-z0-9_][a-z0-9_.=/+%~|:@-]{11})",
         _of_service,
         gate=rf"(?i)\b(?:{'|'.join(sorted(SERVICE_NAMES))})[a-z0-9_.-]{{0,24}}[ \"'`\]\\)}}:=|(,-]",
         overlapping=True,
