@@ -6,6 +6,7 @@ Knows how each is asked. Must never know what is measured.
 from __future__ import annotations
 
 import importlib
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -38,14 +39,20 @@ def peers_of(rule: str) -> dict[str, Finder]:
 
 
 def _detect_secrets() -> Finder:
-    scan: Any = importlib.import_module("detect_secrets.core.scan")
+    module: Any = importlib.import_module("detect_secrets")
     settings: Any = importlib.import_module("detect_secrets.settings")
     # It holds for as long as this lives.
     within = settings.default_settings()
     within.__enter__()
 
     def find(text: str, _within: object = within) -> list[str]:
-        return [str(secret.secret_value) for line in text.splitlines() for secret in scan.scan_line(line)]
+        # As a file: single lines are scanned without its limits of entropy.
+        with tempfile.NamedTemporaryFile("w", suffix=".txt", errors="replace") as file:
+            file.write(text)
+            file.flush()
+            found = module.SecretsCollection()
+            found.scan_file(file.name)
+            return [str(secret.secret_value) for _, secret in found]
 
     return find
 
