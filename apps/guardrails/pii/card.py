@@ -16,21 +16,21 @@ _ISSUED = compile_re2(
     r"|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}"  # Mastercard
     r"|3[47]\d{13}"  # American Express
     r"|6(?:011|4[4-9]\d|5\d\d)\d{12}(?:\d{3})?"  # Discover
-    r"|3(?:0[0-5]|[689]\d)\d{11}"  # Diners Club
+    r"|3(?:0[0-59]|[689]\d)\d{11,16}"  # Diners Club
     r"|35(?:2[89]|[3-8]\d)\d{12}(?:\d{3})?"  # JCB
-    r"|62\d{14}(?:\d{3})?"  # UnionPay
+    r"|(?:62|81)\d{14,17}"  # UnionPay
     r"|220[0-4]\d{12}(?:\d{3})?"  # Mir
-    r"|(?:50[18]\d|5[6-8]\d\d|6[37]\d\d)\d{12}(?:\d{3})?"  # Maestro
+    r"|(?:50[0-9]\d|5[6-9]\d\d|6\d\d\d)\d{8,15}"  # Maestro
     r"|60(?:69|8\d)\d{12}|6521\d{12}|508[5-9]\d{12}|81\d{14}"  # RuPay
     r"|(?:636368|438935|504175|451416|636297|5067\d\d|4576\d\d|4011\d\d)\d{10}"  # Elo
 )
 # Runs of these lengths are too often something else: moments in milliseconds, serial numbers.
-_AMBIGUOUS = frozenset({13, 14, 19})
+_AMBIGUOUS = frozenset({12, 13, 14, 17, 18, 19})
 # What Luhn makes of every second digit: its double, and that one's digits added up.
 _DOUBLED = {str(digit): sum(divmod(2 * digit, 10)) for digit in range(10)}
 _CARD = compile_re2(
     r"(?i)card|visa|master|amex|diners|maestro|discover|jcb|unionpay|karte|carte|tarjeta|cart[aã]o|carta|卡|カード|"
-    r"pan\b|карт"
+    r"pan\b|карт|credit|debit|payment|\bcc\b|charge|billing|purchase"
 )
 _OTHER = compile_re2(
     r"(?i)(?:order|tracking|shipment|invoice|serial|timestamp|trace|span|request|message|event|snowflake|tweet|status)"
@@ -51,7 +51,9 @@ def _check(candidate: CandidateMatch) -> CandidateMatch | None:
     if _OTHER.search(candidate.before(32)):
         return None
     bare = len(digits) == len(candidate.text)
-    return None if bare and len(digits) in _AMBIGUOUS and not _CARD.search(candidate.before(48)) else candidate
+    if not bare or len(digits) not in _AMBIGUOUS:
+        return candidate
+    return candidate if _CARD.search(candidate.before(48)) or _CARD.search(candidate.after(48)) else None
 
 
 def _passes_luhn_check(digits: str) -> bool:
@@ -62,7 +64,7 @@ PATTERNS = (
     CandidatePattern(
         "credit_card",
         "CREDIT_CARD",
-        r"\b[2-68]\d{3}(?:\d{9,12}|\d{15}"
+        r"\b[2-68]\d{3}(?:\d{8,15}"
         r"|(?: +| ?[-.] ?)\d{4}(?: +| ?[-.] ?)\d{4}(?: +| ?[-.] ?)\d{4}(?:(?: +| ?[-.] ?)\d{3})?"
         r"|[ .-]\d{6}[ .-]\d{4,5})\b",
         _check,

@@ -12,6 +12,11 @@ from apps.guardrails.regex.re2_patterns import compile_re2
 _GAP = r"[^0-9\n]{0,28}?\n?[^0-9A-Za-z\n]{0,8}?"
 # The same of a number that its check digits confirm: "PESEL of my client Anna Nowak-Kowalska, as agreed, is …".
 WIDE_GAP = r"[^0-9\n]{0,64}?\n?[^0-9A-Za-z\n]{0,8}?"
+# Between a number and the name behind it: "… is my tax number", "… (mobile)", "… är mitt personnummer".
+BEFORE_NAME = (
+    r"(?:\)?,? ?(?: (?:is|was|are|ist|lautet|es|est|är|er|é|è|e|jest|je|on|to|adalah)\b|=|:|-| \(|는|은|は)"
+    r"[^0-9\n]{0,24}?)"
+)
 _NEXT = r"(?:[\s,;/|&]|and|und|et|or|y|e|o)*[\s,;|&]"
 # What says that the number is another one after all.
 _OTHER = compile_re2(
@@ -44,3 +49,12 @@ def pattern_after_keyword(
 def digits_of(text: str) -> str:
     """Return only the digits of a number as it was written."""
     return "".join(filter(str.isdigit, text))
+
+
+def pattern_before_keyword(name: str, label: str, words: str, number: str, check: Check) -> CandidatePattern:
+    """Return what finds `number` in front of one of `words`: "… is my mobile"."""
+
+    def check_with_name(candidate: CandidateMatch) -> CandidateMatch | None:
+        return check(candidate) if candidate.stands_alone() and not _OTHER.search(candidate.before(28)) else None
+
+    return CandidatePattern(name, label, rf"({number}){BEFORE_NAME}(?:{words})", check_with_name, overlapping=True)

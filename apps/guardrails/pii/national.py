@@ -7,9 +7,6 @@ number serves both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
-
 from stdnum.ar import cuit
 from stdnum.at import vnr
 from stdnum.au import tfn
@@ -50,27 +47,8 @@ from stdnum.th import pin
 from stdnum.tr import tckimlik
 from stdnum.za import idnr as south_african
 
-from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
-from apps.guardrails.pii.keyword_number import WIDE_GAP, digits_of, pattern_after_keyword
-
-_LABEL = "NATIONAL_ID"
-
-
-class _Form(NamedTuple):
-    """A number that stands for itself."""
-
-    name: str
-    pattern: str
-    is_valid: Callable[[str], bool]
-
-
-class _Name(NamedTuple):
-    """A number that needs one of these words (a pattern) beside it."""
-
-    name: str
-    words: str
-    pattern: str
-    is_valid: Callable[[str], bool]
+from apps.guardrails.pii.keyword_number import digits_of
+from apps.guardrails.pii.national_form import NumberForm, NumberName, patterns_of
 
 
 def _is_nino(number: str) -> bool:
@@ -110,123 +88,119 @@ def _is_taiwanese(number: str) -> bool:
 
 
 _FORMS = (
-    _Form("uk_nino", r"\b[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] \d\d \d\d \d\d [A-D]\b", _is_nino),
-    _Form("de_tax_id", r"\b[1-9]\d \d{3} \d{3} \d{3}\b", idnr.is_valid),
-    _Form("fr_nir", r"\b[12] ?\d\d ?[0-9]\d ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d\b", nir.is_valid),
-    _Form("es_dni", r"\b\d{8}[- ]?[A-HJ-NP-TV-Z]\b|\b\d\d\.\d{3}\.\d{3}[- ]?[A-HJ-NP-TV-Z]\b", dni.is_valid),
-    _Form("es_nie", r"\b[XYZ][- ]?\d{7}[- ]?[A-HJ-NP-TV-Z]\b", nie.is_valid),
-    _Form(
+    NumberForm("uk_nino", r"\b[A-CEGHJ-PR-TW-Z][A-CEGHJ-NPR-TW-Z] \d\d \d\d \d\d [A-D]\b", _is_nino),
+    NumberForm("de_tax_id", r"\b[1-9]\d \d{3} \d{3} \d{3}\b", idnr.is_valid),
+    NumberForm("fr_nir", r"\b[12] ?\d\d ?[0-9]\d ?(?:\d\d|2[AB]) ?\d{3} ?\d{3} ?\d\d\b", nir.is_valid),
+    NumberForm("es_dni", r"\b\d{8}[- ]?[A-HJ-NP-TV-Z]\b|\b\d\d\.\d{3}\.\d{3}[- ]?[A-HJ-NP-TV-Z]\b", dni.is_valid),
+    NumberForm("es_nie", r"\b[XYZ][- ]?\d{7}[- ]?[A-HJ-NP-TV-Z]\b", nie.is_valid),
+    NumberForm(
         "it_codice_fiscale",
         r"(?i)\b[A-Z]{6} ?[0-9LMNP-V]{2}[A-EHLMPR-T][0-9LMNP-V]{2} ?[A-Z][0-9LMNP-V]{3}[A-Z]\b",
         lambda number: codicefiscale.is_valid(number.upper()),
     ),
-    _Form("be_nn", r"\b\d\d\.\d\d\.\d\d-\d{3}\.\d\d\b", nn.is_valid),
-    _Form("br_cpf", r"\b\d{3}\.\d{3}\.\d{3}-\d\d\b", cpf.is_valid),
-    _Form("br_cnpj", r"\b\d\d\.\d{3}\.\d{3}/\d{4}-\d\d\b", cnpj.is_valid),
-    _Form("ar_cuit", r"\b\d\d-\d{8}-\d\b", cuit.is_valid),
-    _Form("cl_rut", r"\b\d{1,2}\.\d{3}\.\d{3}-[0-9Kk]\b", rut.is_valid),
-    _Form("mx_curp", r"(?i)\b[A-Z]{4}\d{6}[HM][A-Z]{5}[0-9A-Z]\d\b", curp.is_valid),
-    _Form("in_pan", r"\b[A-Z]{3}P[A-Z]\d{4}[A-Z]\b", pan.is_valid),
-    _Form("se_personnummer", r"\b(?:19|20)?\d{6}[-+]\d{4}\b", personnummer.is_valid),
-    _Form("fi_hetu", r"\b\d{6}[-+A]\d{3}[0-9A-FHJ-NPR-Y]\b", hetu.is_valid),
-    _Form("ch_ahv", r"\b756\.?\d{4}\.?\d{4}\.?\d\d\b", ahv.is_valid),
-    _Form("kr_rrn", r"\b\d{6}-[1-8]\d{6}\b", rrn.is_valid),
-    _Form("cn_ric", r"\b[1-8]\d{5}(?:18|19|20)\d{9}[0-9Xx]\b", lambda number: ric.is_valid(number.upper())),
-    _Form("sg_nric", r"\b[STFG]\d{7}[A-Z]\b", _is_singaporean),
-    _Form("hk_id", r"\b[A-Z]\d{6}\([0-9A]\)", _is_hong_kong),
-    _Form("cz_rc", r"\b\d{6}/\d{4}\b", rc.is_valid),
-    _Form("ru_snils", r"\b\d{3}-\d{3}-\d{3} \d\d\b", _is_snils),
-    _Form("th_pin", r"\b\d-\d{4}-\d{5}-\d\d-\d\b", pin.is_valid),
-    _Form("my_nric", r"\b\d{6}-\d\d-\d{4}\b", nric.is_valid),
-    _Form("pk_cnic", r"\b[1-7]\d{4}-\d{7}-\d\b", cnic.is_valid),
+    NumberForm("be_nn", r"\b\d\d\.\d\d\.\d\d-\d{3}\.\d\d\b", nn.is_valid),
+    NumberForm("br_cpf", r"\b\d{3}\.\d{3}\.\d{3}-\d\d\b", cpf.is_valid),
+    NumberForm("br_cnpj", r"\b\d\d\.\d{3}\.\d{3}/\d{4}-\d\d\b", cnpj.is_valid),
+    NumberForm("ar_cuit", r"\b\d\d-\d{8}-\d\b", cuit.is_valid),
+    NumberForm("cl_rut", r"\b\d{1,2}\.\d{3}\.\d{3}-[0-9Kk]\b", rut.is_valid),
+    NumberForm("mx_curp", r"(?i)\b[A-Z]{4}\d{6}[HM][A-Z]{5}[0-9A-Z]\d\b", curp.is_valid),
+    NumberForm("in_pan", r"\b[A-Z]{3}P[A-Z]\d{4}[A-Z]\b", pan.is_valid),
+    NumberForm("se_personnummer", r"\b(?:19|20)?\d{6}[-+]\d{4}\b", personnummer.is_valid),
+    NumberForm("fi_hetu", r"(?i)\b\d{6}[-+A-FU-Y]\d{3}[0-9A-FHJ-NPR-Y]\b", lambda number: hetu.is_valid(number, True)),
+    NumberForm("ch_ahv", r"\b756\.?\d{4}\.?\d{4}\.?\d\d\b", ahv.is_valid),
+    NumberForm("kr_rrn", r"\b\d{6}-[1-8]\d{6}\b", rrn.is_valid),
+    NumberForm("cn_ric", r"\b[1-8]\d{5}(?:18|19|20)\d{9}[0-9Xx]\b", lambda number: ric.is_valid(number.upper())),
+    NumberForm("sg_nric", r"\b[STFG]\d{7}[A-Z]\b", _is_singaporean),
+    NumberForm("hk_id", r"\b[A-Z]\d{6}\([0-9A]\)", _is_hong_kong),
+    NumberForm("cz_rc", r"\b\d{6}/\d{4}\b", rc.is_valid),
+    NumberForm("ru_snils", r"\b\d{3}-\d{3}-\d{3} \d\d\b", _is_snils),
+    NumberForm("th_pin", r"\b\d-\d{4}-\d{5}-\d\d-\d\b", pin.is_valid),
+    NumberForm("my_nric", r"\b\d{6}-\d\d-\d{4}\b", nric.is_valid),
+    NumberForm("pk_cnic", r"\b[1-7]\d{4}-\d{7}-\d\b", cnic.is_valid),
 )
 _GROUPED = r"\d(?:[ .-]?\d){7,13}"
 _NAMES = (
-    _Name(
+    NumberName(
         "uk_nino",
         r"(?i:national insurance|\bnino\b|\bni (?:no|number)\b)",
         r"(?i:[A-Z]{2}) ?\d\d ?\d\d ?\d\d ?(?i:[A-D])",
         _is_nino,
     ),
-    _Name("uk_nhs", r"(?i:\bnhs\b)", r"\d{3}[ -]?\d{3}[ -]?\d{4}", nhs.is_valid),
-    _Name(
+    NumberName("uk_nhs", r"(?i:\bnhs\b)", r"\d{3}[ -]?\d{3}[ -]?\d{4}", nhs.is_valid),
+    NumberName(
         "de_tax_id",
         r"(?i:\bsteuer[- ]?(?:id\w*|nummer)|\bid-?nr\b|\bidentifikationsnummer|\btax id\b|\btin\b)",
         r"\d\d ?\d{3} ?\d{3} ?\d{3}",
         idnr.is_valid,
     ),
-    _Name(
+    NumberName(
         "nl_bsn",
         r"(?i:\bbsn\b|burgerservicenummer|sofinummer)",
         r"\d{4}[ .]?\d{2}[ .]?\d{3}|\d{3}[ .]\d{3}[ .]\d{3}|\d{8}",
         bsn.is_valid,
     ),
-    _Name(
+    NumberName(
         "be_nn", r"(?i:rijksregister\w*|registre national|national register|\bniss\b|\binsz\b)", _GROUPED, nn.is_valid
     ),
-    _Name("pl_pesel", r"(?i:\bpesel\w*)", r"\d{11}", pesel.is_valid),
-    _Name("pt_nif", r"(?i:\bnif\b|contribuinte)", r"\d{3} ?\d{3} ?\d{3}", nif.is_valid),
-    _Name("br_cpf", r"(?i:\bcpfs?\b)", r"\d{3}\.?\d{3}\.?\d{3}[-/ ]?\d\d", cpf.is_valid),
-    _Name("br_cnpj", r"(?i:\bcnpjs?\b)", r"\d{14}", cnpj.is_valid),
-    _Name("ar_cuit", r"(?i:\bcuit\b|\bcuil\b)", r"\d{11}", cuit.is_valid),
-    _Name("cl_rut", r"(?i:\brut\b)", r"\d{7,8}-?[0-9Kk]", rut.is_valid),
-    _Name(
+    NumberName("pl_pesel", r"(?i:\bpesel\w*)", r"\d{11}", pesel.is_valid),
+    NumberName("pt_nif", r"(?i:\bnif\b|contribuinte)", r"\d{3} ?\d{3} ?\d{3}", nif.is_valid),
+    NumberName("br_cpf", r"(?i:\bcpfs?\b)", r"\d{3}\.?\d{3}\.?\d{3}[-/ ]?\d\d", cpf.is_valid),
+    NumberName("br_cnpj", r"(?i:\bcnpjs?\b)", r"\d{14}", cnpj.is_valid),
+    NumberName("ar_cuit", r"(?i:\bcuit\b|\bcuil\b)", r"\d{11}", cuit.is_valid),
+    NumberName("cl_rut", r"(?i:\brut\b)", r"\d{7,8}-?[0-9Kk]", rut.is_valid),
+    NumberName(
         "in_aadhaar", r"(?i:\ba+dha+r\b|\buidai\b|\buid\b)|आधार", r"[2-9]\d{3}[ -]?\d{4}[ -]?\d{4}", aadhaar.is_valid
     ),
-    _Name("in_pan", r"(?i:\bpan (?:card|no|number)\b|\bpan:)", r"(?i:[A-Z]{5})\d{4}(?i:[A-Z])", pan.is_valid),
-    _Name(
-        "se_personnummer", r"(?i:personnummer|samordningsnummer)", r"(?:19|20)?\d{6}[-+]?\d{4}", personnummer.is_valid
+    NumberName("in_pan", r"(?i:\bpan (?:card|no|number)\b|\bpan:)", r"(?i:[A-Z]{5})\d{4}(?i:[A-Z])", pan.is_valid),
+    NumberName(
+        "se_personnummer",
+        r"(?i:personnummer|samordningsnummer|\bpnr\b)",
+        r"(?:19|20)?\d{6}[-+]?\d{4}",
+        personnummer.is_valid,
     ),
-    _Name(
+    NumberName(
         "no_fodselsnummer",
         r"(?i:f[øo]dselsnummer|personnummer|\bfnr\b|d-nummer)",
         r"\d{6} ?\d{5}",
         fodselsnummer.is_valid,
     ),
-    _Name("dk_cpr", r"(?i:\bcpr\b|\bcpr-?(?:nr|nummer)|personnummer)", r"\d{6}[- ]?\d{4}", cpr.is_valid),
-    _Name("at_svnr", r"(?i:\bsvnr\b|sozialversicherungsnummer|versicherungsnummer)", r"\d{4} ?\d{6}", vnr.is_valid),
-    _Name("ch_ahv", r"(?i:\bahv\b|\bavs\b)", r"756\.?\d{4}\.?\d{4}\.?\d\d", ahv.is_valid),
-    _Name("ie_pps", r"(?i:\bppsn?\b)", r"\d{7} ?(?i:[A-W][A-IW]?)", pps.is_valid),
-    _Name(
+    NumberName("dk_cpr", r"(?i:\bcpr\b|\bcpr-?(?:nr|nummer)|personnummer)", r"\d{6}[- ]?\d{4}", cpr.is_valid),
+    NumberName(
+        "at_svnr", r"(?i:\bsvnr\b|sozialversicherungsnummer|versicherungsnummer)", r"\d{4} ?\d{6}", vnr.is_valid
+    ),
+    NumberName("ch_ahv", r"(?i:\bahv\b|\bavs\b)", r"756\.?\d{4}\.?\d{4}\.?\d\d", ahv.is_valid),
+    NumberName("ie_pps", r"(?i:\bppsn?\b)", r"\d{7} ?(?i:[A-W][A-IW]?)", pps.is_valid),
+    NumberName(
         "ca_sin", r"(?i:\bsin\b|social insurance|assurance sociale|\bnas\b)", r"\d{3}[ -]?\d{3}[ -]?\d{3}", sin.is_valid
     ),
-    _Name("au_tfn", r"(?i:\btfn\b|tax file)", r"\d{3}[ -]?\d{3}[ -]?\d{3}", tfn.is_valid),
-    _Name("kr_rrn", r"주민등록번호|주민번호", r"\d{6}-?[1-8]\d{6}", rrn.is_valid),
-    _Name("tw_id", r"身分證|身份證|(?i:\bnational id\b)", r"[A-Z][12]\d{8}", _is_taiwanese),
-    _Name(
+    NumberName("au_tfn", r"(?i:\btfn\b|tax file)", r"\d{3}[ -]?\d{3}[ -]?\d{3}", tfn.is_valid),
+    NumberName("kr_rrn", r"주민등록번호|주민번호", r"\d{6}-?[1-8]\d{6}", rrn.is_valid),
+    NumberName("tw_id", r"身分證|身份證|(?i:\bnational id\b)", r"[A-Z][12]\d{8}", _is_taiwanese),
+    NumberName(
         "za_id",
         r"(?i:\b(?:sa|rsa|south african) id\b|\bid (?:no|number)\b|\bidentity (?:no|number|document)\b)",
         r"\d{6} ?\d{4} ?\d{3}",
         south_african.is_valid,
     ),
-    _Name("tr_tckimlik", r"(?i:\bt\.?c\.? ?(?:kimlik|no)|kimlik)", r"[1-9]\d{10}", tckimlik.is_valid),
-    _Name("il_id", r"(?i:teudat zehut|israeli id)|תעודת זהות", r"\d{8,9}", teudat.is_valid),
-    _Name("ro_cnp", r"(?i:\bcnp\b)", r"[1-9]\d{12}", cnp.is_valid),
-    _Name("cz_rc", r"(?i:rodn[ée] [čc][íi]slo)", r"\d{6}/?\d{3,4}", rc.is_valid),
-    _Name("bg_egn", r"(?i:\begn\b)|(?i:\bЕГН)|ЕГН", r"\d{10}", egn.is_valid),  # noqa: RUF001 - these letters are meant
-    _Name("ru_snils", r"(?i:снилс|\bsnils\b)", r"\d{3}[- ]?\d{3}[- ]?\d{3}[- ]?\d\d", _is_snils),
-    _Name("ru_inn", r"(?i:\binn\b)|ИНН", r"\d{12}", inn.is_valid),
-    _Name("gr_amka", r"(?i:\bamka\b)|ΑΜΚΑ", r"\d{11}", amka.is_valid),  # noqa: RUF001 - these letters are meant
-    _Name("hr_oib", r"(?i:\boib\b)", r"\d{11}", oib.is_valid),
-    _Name("ee_ik", r"(?i:isikukood)", r"[1-8]\d{10}", ik.is_valid),
-    _Name("lt_asmens", r"(?i:asmens kod)", r"[3-6]\d{10}", asmens.is_valid),
-    _Name("th_pin", r"เลขประจำตัวประชาชน|บัตรประชาชน", r"\d[- ]?\d{4}[- ]?\d{5}[- ]?\d\d[- ]?\d", pin.is_valid),
-    _Name("my_nric", r"(?i:\bmykad\b|\bnric\b)", r"\d{6}-?\d\d-?\d{4}", nric.is_valid),
-)
-
-
-def _checked(is_valid: Callable[[str], bool]) -> Callable[[CandidateMatch], CandidateMatch | None]:
-    return lambda candidate: candidate if is_valid(candidate.text) else None
-
-
-def _alone(is_valid: Callable[[str], bool]) -> Callable[[CandidateMatch], CandidateMatch | None]:
-    return lambda candidate: candidate if candidate.stands_alone() and is_valid(candidate.text) else None
-
-
-PATTERNS = (
-    *(CandidatePattern(form.name, _LABEL, form.pattern, _alone(form.is_valid), overlapping=True) for form in _FORMS),
-    *(
-        pattern_after_keyword(name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid), WIDE_GAP)
-        for name in _NAMES
+    NumberName("tr_tckimlik", r"(?i:\bt\.?c\.? ?(?:kimlik|no)|kimlik|\btckn\b)", r"[1-9]\d{10}", tckimlik.is_valid),
+    NumberName("il_id", r"(?i:teudat zehut|israeli id)|תעודת זהות", r"\d{8,9}", teudat.is_valid),
+    NumberName("ro_cnp", r"(?i:\bcnp\b)", r"[1-9]\d{12}", cnp.is_valid),
+    NumberName("cz_rc", r"(?i:rodn[ée] [čc][íi]slo)", r"\d{6}/?\d{3,4}", rc.is_valid),
+    NumberName("bg_egn", r"(?i:\begn\b)|(?i:\bЕГН)|ЕГН", r"\d{10}", egn.is_valid),  # noqa: RUF001 - these letters are meant
+    NumberName("ru_snils", r"(?i:снилс|\bsnils\b)", r"\d{3}[- ]?\d{3}[- ]?\d{3}[- ]?\d\d", _is_snils),
+    NumberName("ru_inn", r"(?i:\binn\b)|ИНН", r"\d{12}", inn.is_valid),
+    NumberName("gr_amka", r"(?i:\bamka\b)|ΑΜΚΑ", r"\d{11}", amka.is_valid),  # noqa: RUF001 - these letters are meant
+    NumberName("hr_oib", r"(?i:\boib\b)", r"\d{11}", oib.is_valid),
+    NumberName("ee_ik", r"(?i:isikukood)", r"[1-8]\d{10}", ik.is_valid),
+    NumberName("lt_asmens", r"(?i:asmens kod)", r"[3-6]\d{10}", asmens.is_valid),
+    NumberName(
+        "th_pin",
+        r"เลขประจำตัวประชาชน|บัตรประชาชน|(?i:\bthai (?:national )?id\b|\btnin\b)",
+        r"\d[- ]?\d{4}[- ]?\d{5}[- ]?\d\d[- ]?\d",
+        pin.is_valid,
     ),
+    NumberName("my_nric", r"(?i:\bmykad\b|\bnric\b)", r"\d{6}-?\d\d-?\d{4}", nric.is_valid),
 )
+
+
+PATTERNS = tuple(patterns_of(_FORMS, _NAMES))

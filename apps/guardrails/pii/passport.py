@@ -6,14 +6,17 @@ Knows the check digits of ICAO document 9303. A passport's number has no form of
 from __future__ import annotations
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
-from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword
+from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword, pattern_before_keyword
 
 _NAMES = (
     r"(?i:\bpassports?\b|\breisepass\w*|\bpassnummer\b|\bpasseport\b|\bpasaporte\b|\bpassaporto\b|\bpassaporte\b|"
     r"\bpaspoort\w*|"
-    r"\bpaszport\w*|\bpassnr\.?|паспорт\w*)|护照|護照|パスポート|旅券|여권"
+    r"\bpaszport\w*|\bpassnr\.?|\bpass-?nr\b|\btravel documents?\b|паспорт\w*)|护照|護照|パスポート|旅券|여권"
 )
-_NUMBER = r"[A-Z]{1,3}\d{5,8}[A-Z]?\d?|\d{8,9}|[CFGHJK][0-9CFGHJKLMNPRTVWXYZ]{8}|\d{2}[A-Z]{2}\d{5}"
+_NUMBER = (
+    r"(?i:[A-Z]{1,3}\d{5,8}[A-Z]?\d?|[A-Z]\d{3}[A-Z]\d{4}|[CFGHJKL][0-9CFGHJKLMNPRTVWXYZ]{8}|[A-Z]{2}\d{7}|\d{2}[A-Z]{2}\d{5})|"
+    r"\d{8,9}"
+)
 _FEWEST_DIGITS = 3
 
 
@@ -37,6 +40,7 @@ def _check_digit(field: str) -> str:
 
 PATTERNS = (
     pattern_after_keyword("passport", "PASSPORT", _NAMES, _NUMBER, _check),
+    pattern_before_keyword("passport", "PASSPORT", _NAMES, rf"\b(?:{_NUMBER})", _check),
     CandidatePattern(
         "passport",
         "PASSPORT",

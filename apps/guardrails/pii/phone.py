@@ -6,8 +6,8 @@ number unless something says so.
 
 from __future__ import annotations
 
-from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
-from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword
+from apps.guardrails.matching.pattern_search import CONTEXT_BYTES, CandidateMatch, CandidatePattern, Check
+from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword, pattern_before_keyword
 from apps.guardrails.regex.re2_patterns import compile_re2
 
 _ASSIGNED = (
@@ -26,13 +26,22 @@ _KEYWORD = compile_re2(
     r"(?i)(?:phone|tel\w*|mobil\w*|cell|fax|handy|number|num|no|nr|is|at|on|me|ist|es|est|é|[:=]|[^ -~])[^A-Z0-9]{0,4}$"
 )
 _CALLING = (
-    r"(?i:\b(?:tele)?phone\b|\bphone(?:_?num(?:ber)?|_?no)\b|\btel\b|\btel\.|\bmobile\b|\bcell\b|\bcellphone\b|"
-    r"\bfax\b|\bwhatsapp\b|"
-    r"\bsms\b|\bcall (?:me|us|him|her|them|back)\b|\b(?:text|reach|ring) (?:me|us|him|her|them)\b|\bcallback number\b|"
-    r"\btelefon\w*|\bhandy\w*|\bmobie?l\w*|\brufnummer\b|\bt[ée]l[ée]phone\b|\bt[ée]l\b|\bportable\b|\btel[ée]fono\b|"
+    r"(?i:\b(?:tele)?phone\b|\bphone(?:_?num(?:ber)?|_?no)\b|\btel\b|\btel\.|\bmobile\b|\bcell\b|"
+    r"\bcellphone\b|\bfax\b|\bwhatsapp\b|\bsms\b|\bcall (?:me|us|him|her|them|back)\b|\bdial\b|"
+    r"\blandline\b|\bpager\b|\bhotline\b|\bph(?:one)?(?: no\.?|:)|\bmob\b|\bgsm\b|\bcontact (?:no\.?|"
+    r"number|at|me at)\b|\b(?:my|his|her|work|home|office|direct|fax) (?:number|line)\b|\bcel\b|\bcep\b|"
+    r"\btlf\b|\btelepono\b|\b(?:no\.?|nomor) (?:hp|telp)\b|\bpuhelin\w*|\btel[ée]fonn\w+|"
+    r"\bkontakttelefon\b|\b(?:text|reach|ring) (?:me|us|him|her|them)\b|\bcallback number\b|\btelefon\w*|"
+    r"\bhandy\w*|\bmobie?l\w*|\brufnummer\b|\bt[ée]l[ée]phone\b|\bt[ée]l\b|\bportable\b|\btel[ée]fono\b|"
     r"\bcelular\b|\bm[óo]vil\b|\btelefone\b|\bcellulare\b|\btelefoon\w*)|电话|手机|電話|携帯|手機|전화|휴대폰|"
     r"(?i:телефон|тел\.|моб\.|τηλ)|फोन|मोबाइल|هاتف|جوال"
 )
+# The way on from a firm's number to a person's: "x123", "ext. 12", "#4".
+_EXTENSION = (
+    r"(?:[,;]? ?(?i:x|ext(?:n|ension)?\.?|доб\.?|anexo|ramal|poste|durchwahl|toestel|anknytning)\.?:? ?|#)\d{1,6}\b"
+)
+_EXTENDED = compile_re2(rf"{_EXTENSION}$")
+_CODE_OF_THINGS = compile_re2(r"(?i)\b(?:isbn|issn|ean|upc|gtin|sku|id|doi)\W{0,4}$")
 _NEVER = frozenset({"2147483647", "4294967295", "9223372036854775807", "1234567890123"})
 
 
@@ -40,6 +49,8 @@ def _international(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a country code with as many groups behind it as make a number."""
     if (before := candidate.before(1)) and (before.isalnum() or before in b"+._"):
         return None
+    if candidate.text[0] == "0" and _has_numbers_beside(candidate):
+        return None  # a group of a longer number
     groups = compile_re2(r"\d+").finditer(candidate.utf8, candidate.start, candidate.end)
     ends = [match.end() - candidate.start for match in groups]
     for end in reversed(ends):
@@ -89,6 +100,20 @@ def _has_numbers_beside(candidate: CandidateMatch) -> bool:
     return bool((before[-1:] == b" " and before[:1].isdigit()) or (after[:1] == b" " and after[1:].isdigit()))
 
 
+def _with_extension(check: Check) -> Check:
+    """Return a check that judges a number without its extension, and accepts both."""
+
+    def check_base(candidate: CandidateMatch) -> CandidateMatch | None:
+        if (extension := _EXTENDED.search(candidate.utf8, candidate.start, candidate.end)) is None:
+            return check(candidate)
+        first = max(0, candidate.start - CONTEXT_BYTES)
+        around = candidate.utf8[first : extension.start()]
+        base = CandidateMatch(around, candidate.start - first, len(around))
+        return candidate if check(base) == base else None
+
+    return check_base
+
+
 def _national(candidate: CandidateMatch) -> CandidateMatch | None:
     digits = digits_of(candidate.text)
     fewest = 10 if candidate.text.count("-") > 1 else 9
@@ -107,30 +132,61 @@ def _number_after_keyword(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate
 
 
+def _number_with_extension(candidate: CandidateMatch) -> CandidateMatch | None:
+    digits = digits_of(candidate.text)
+    before = candidate.before(1)
+    return None if before.isalnum() or before in (b"_", b"$") or len(set(digits)) < 4 else candidate
+
+
+def _number_before_keyword(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what a number in front of its name could be; a run of ten digits may count something else."""
+    digits = digits_of(candidate.text)
+    if len(set(digits)) < 3 or _looks_like_date(candidate.text) or not 7 <= len(digits) <= _MOST:
+        return None
+    if _CODE_OF_THINGS.search(candidate.before(16)):
+        return None
+    return candidate
+
+
 def _looks_like_date(text: str) -> bool:
     return bool(compile_re2(r"(?:19|20)\d\d[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:19|20)\d\d").fullmatch(text))
 
 
-PATTERNS = (
-    CandidatePattern("phone", "PHONE", r"\+[1-9](?:[ .()/-]{0,3}\d){6,16}", _international),
-    CandidatePattern("phone", "PHONE", r"\b00[1-9]\d{0,2}[ .()/-]{1,2}\d(?:[ .()/-]{0,3}\d){5,14}", _international),
-    CandidatePattern(
-        "phone",
-        "PHONE",
-        r"(?:\b1[-. ])?(?:\([2-9]\d\d\) ?|\b[2-9]\d\d[-. ])\d{3}[-. ]\d{4}\b",
-        _north_american,
-        overlapping=True,
-    ),
-    CandidatePattern(
-        "phone",
-        "PHONE",
+_NUMBER = r"\+?\(?\d(?:[ .()/-]{0,2}\d){6,14}"
+_FORMS: tuple[tuple[str, Check, bool], ...] = (
+    (r"\+[1-9](?:[ .()/-]{0,3}\d){6,16}", _international, False),
+    (r"\b00[1-9]\d{0,2}[ .()/-]{1,2}\d(?:[ .()/-]{0,3}\d){5,14}", _international, False),
+    (r"(?:\b1[-. ])?(?:\([2-9]\d\d\)[ -]?|\b[2-9]\d\d[-. ])\d{3}[-. ]\d{4}(?:\b|XX)", _north_american, True),
+    (
         r"\b0[1-9](?:[ .-]\d\d){4}\b|\b06[- ]\d{8}\b|\b0\d{4} \d{5,6}\b|\b0\d{3} \d{3} \d{3,4}\b|\b0\d\d \d{4} \d{4}\b|"
         r"\b04\d\d \d{3} \d{3}\b|"
         r"\(0\d{1,5}\) ?\d{3,8}(?:[ -]\d{3,5})?\b|\b0\d{1,3}-\d{2,4}-\d{4}\b|\b0[1-9]\d{1,3}(?: ?/ ?|[ -])\d{6,8}\b|"
         r"\b0[1-9]\d{1,3}(?: ?/ ?|[ -])\d{3,4} \d{2,5}(?: \d{2})?\b|"
         r"\(\d\d\) ?9?\d{4}-\d{4}\b|\b1[3-9]\d[- ]\d{4}[- ]\d{4}\b",
         _national,
+        True,
+    ),
+)
+
+PATTERNS = (
+    # An extension makes a telephone number of anything that could be one.
+    CandidatePattern(
+        "phone",
+        "PHONE",
+        rf"(?:\+|\b|\()\d(?:[ .()/-]{{0,2}}\d){{6,14}}{_EXTENSION}",
+        _with_extension(_number_with_extension),
         overlapping=True,
     ),
-    pattern_after_keyword("phone", "PHONE", _CALLING, r"\+?\(?\d(?:[ .()/-]{0,2}\d){6,14}", _number_after_keyword),
+    *(
+        CandidatePattern(
+            "phone", "PHONE", form.replace("XX", _EXTENSION), _with_extension(check), overlapping=overlapping
+        )
+        for form, check, overlapping in _FORMS
+    ),
+    pattern_after_keyword(
+        "phone", "PHONE", _CALLING, rf"{_NUMBER}(?:{_EXTENSION})?", _with_extension(_number_after_keyword)
+    ),
+    pattern_before_keyword(
+        "phone", "PHONE", _CALLING, rf"{_NUMBER}(?:{_EXTENSION})?", _with_extension(_number_before_keyword)
+    ),
 )

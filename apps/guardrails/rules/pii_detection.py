@@ -8,7 +8,22 @@ from __future__ import annotations
 
 from apps.guardrails.findings.scan_types import RuleSettings, Span
 from apps.guardrails.matching.pattern_search import PatternSearch
-from apps.guardrails.pii import birth, card, email, iban, ip, national, passport, phone, ssn
+from apps.guardrails.pii import (
+    account,
+    birth,
+    card,
+    device,
+    email,
+    health,
+    iban,
+    ip,
+    national,
+    national_more,
+    passport,
+    phone,
+    ssn,
+    wallet,
+)
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "pii_detection"
@@ -23,7 +38,12 @@ _SEARCH = PatternSearch(
         *card.PATTERNS,
         *iban.PATTERNS,
         *ssn.PATTERNS,
+        *health.PATTERNS,
         *national.PATTERNS,
+        *national_more.PATTERNS,
+        *wallet.PATTERNS,
+        *device.PATTERNS,
+        *account.PATTERNS,
         *passport.PATTERNS,
         *birth.PATTERNS,
         *phone.PATTERNS,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from apps.guardrails.findings.scan_types import RuleSettings, Span
 from apps.guardrails.matching.pattern_search import PatternSearch
-from apps.guardrails.secret_formats import assignments, keys, urls, vendors
+from apps.guardrails.secret_formats import assignments, keys, logins, more_vendors, named_values, urls, vendors
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "secrets"
@@ -17,7 +17,17 @@ CATEGORY = "secrets"
 DEFAULT_ENABLED = True
 DEFAULT_ACTION = "block"
 
-_SEARCH = PatternSearch((*keys.PATTERNS, *vendors.PATTERNS, *urls.PATTERNS, *assignments.PATTERNS))
+_SEARCH = PatternSearch(
+    (
+        *keys.PATTERNS,
+        *vendors.PATTERNS,
+        *more_vendors.PATTERNS,
+        *urls.PATTERNS,
+        *logins.PATTERNS,
+        *assignments.PATTERNS,
+        *named_values.PATTERNS,
+    )
+)
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:

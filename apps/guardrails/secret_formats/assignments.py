@@ -6,9 +6,6 @@ type, a variable or a call; the span is the value alone.
 
 from __future__ import annotations
 
-import base64
-import binascii
-
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.entropy import (
@@ -19,7 +16,7 @@ from apps.guardrails.secret_formats.entropy import (
     is_random,
 )
 
-_PASSWORDS = (
+NAMES_OF_PASSWORDS = (
     r"pass(?:word|wd|phrase|wort)|(?:\b|_)pass(?:code)?|(?:\b|_)pw|pwd|kennwort|contrase[nñ]a|senha|"
     r"mot[_ ]de[_ ]passe|wachtwoord|парол[ья]|has[lł]o|heslo|l[öo]senord|passord|adgangskode|kodeord|salasana|"
     r"jelsz[oó]|[sş]ifre(?:si|niz|m)?|parola|mật khẩu|kata sandi|κωδικός|पासवर्ड|סיסמה|كلمة (?:المرور|السر)|"
@@ -33,7 +30,7 @@ _TOKENS = (
     r"secret|token|x-api-key|credentials?|pepper"
 )
 # What may follow a name: "API_KEY_PROD", "secret_key_base".
-_SUFFIX = r"(?:[_-](?:base|value|string|prod(?:uction)?|live|dev|staging|main|default|root|admin))?[0-9]?"
+_SUFFIX = r"s?(?:[_-](?:base|value|string|prod(?:uction)?|live|dev|staging|main|default|root|admin))?[0-9]?"
 _QUOTE = r"(?:\\?[\"'`])"
 _IS = rf"{_QUOTE}? ?(?::=|=>|==?|:) ?"
 # How a value begins; the check takes the rest of it, which costs less than having the pattern do so.
@@ -41,11 +38,11 @@ _VALUE = r"[^\s\"'`<>]{6}"
 _LONGEST_REST = 250
 _REST = compile_re2(r"[^\s\"'`<>，。；、！？）」]*")  # noqa: RUF001 - these letters are meant
 _PROSE_IS = r"is|was|lautet|ist|es|est|é|è|e|to|är|er|on|je|este|là|adalah|είναι|הוא|هي|هو|है"
-_PROSE_WORDS = rf"\b(?:{_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROSE_IS})|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
+_PROSE_WORDS = rf"\b(?:{NAMES_OF_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROSE_IS})|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
 _CODE = compile_re2(
     r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
     r"secrets|vault)[.\[]"
-    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^[a-z_]\w*(?:\.[A-Z]\w*)+$|^https?://|^(?:~|\.{1,2})/|"
+    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z]\w*)+$|^https?://|^(?:~|\.{1,2})/|"
     r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
     r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$|"
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$"
@@ -70,6 +67,7 @@ _NEXT_SETTING = compile_re2(r"(?:; ?[A-Za-z][A-Za-z ]{1,40}|&[A-Za-z][A-Za-z_]{1
 # Scripts written without spaces: a sentence goes on right behind what it tells.
 _UNSPACED = compile_re2(r"[\p{Hiragana}\p{Katakana}\p{Han}\p{Hangul}]")
 _METHOD = compile_re2(r"(?i)sha-?\d|md5|base-?64|utf-?\d|pbkdf|hmac|argon|bcrypt|scrypt|oauth|ntlm|2fa|u2f|rfc ?\d")
+_SIGN_WITHIN = compile_re2(r"^[A-Za-z0-9]+[$!#%&^][A-Za-z0-9$!#%&^]*[A-Za-z0-9]$")
 _LEAST_TOKEN, _LEAST_PASSWORD = 16, 8
 
 
@@ -92,27 +90,44 @@ def _value(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate.truncated(len(text.encode())) if text else None
 
 
-def _is_something_else(text: str) -> bool:
+def is_something_else(text: str) -> bool:
+    """Tell whether a value is code, a digest, a name, a date or a placeholder."""
     return bool(_CODE.search(text) or _HASH.search(text) or _NAME.match(text) or _DATE.match(text)) or is_placeholder(
         text
     )
 
 
-def _password(candidate: CandidateMatch) -> CandidateMatch | None:
+def is_harmless_name(before: bytes) -> bool:
+    """Tell whether what stands before a value names a token that opens nothing."""
+    return bool(_NO_SECRET.search(before))
+
+
+def is_test_key(text: str) -> bool:
+    """Tell whether a key is one of a test mode, or one that everybody may see."""
+    return bool(_OPEN.match(text))
+
+
+def is_code_or_common(text: str) -> bool:
+    """Tell whether a value is code, or a password that everybody tries first."""
+    return bool(_CODE.search(text) or _COMMON.match(text))
+
+
+def accept_password(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what somebody chose for a password: mixed, and neither a word nor a name nor code."""
     value = _value(candidate)
     if value is None or len(value.text) < _LEAST_PASSWORD:
         return None
     text = value.text
     if not (has_letters_and_digits(text) or count_character_classes(text) >= 3):
         return None
-    return None if _COMMON.match(text) or _is_something_else(text) or entropy(text) < 2.5 else value
+    return None if _COMMON.match(text) or is_something_else(text) or entropy(text) < 2.5 else value
 
 
 def _token(candidate: CandidateMatch) -> CandidateMatch | None:
     value = _value(candidate)
     if value is None or len(value.text) < _LEAST_TOKEN or not has_letters_and_digits(value.text):
         return None
-    if _NO_SECRET.search(candidate.before(48)) or _is_something_else(value.text) or _OPEN.match(value.text):
+    if is_harmless_name(candidate.before(48)) or is_something_else(value.text) or is_test_key(value.text):
         return None
     return value if is_random(value.text, 3.0) else None
 
@@ -126,7 +141,7 @@ def _prose_password(candidate: CandidateMatch) -> CandidateMatch | None:
     text = text.rstrip(".,;:?)\"'`")
     if len(text) < _LEAST_PASSWORD or not has_letters_and_digits(text) or text[0] in "-/" or "://" in text:
         return None
-    if _is_something_else(text) or _COMMON.match(text) or (count_character_classes(text) < 3 and entropy(text) < 3.0):
+    if is_something_else(text) or _COMMON.match(text) or (count_character_classes(text) < 3 and entropy(text) < 3.0):
         return None
     return candidate.truncated(len(text.encode()))
 
@@ -139,6 +154,16 @@ def _assigned_password(candidate: CandidateMatch) -> CandidateMatch | None:
         if value is not None and count_character_classes(value.text) >= 3 and not _METHOD.search(value.text)
         else None
     )
+
+
+def _short(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept six or seven letters and digits, or a word with a letter written as a sign: `super$ecret`."""
+    text = candidate.text.rstrip("\\")
+    if is_something_else(text) or _COMMON.match(text) or text != candidate.text:
+        return None
+    if _SIGN_WITHIN.search(text) and len(text) >= _LEAST_PASSWORD:
+        return candidate
+    return candidate if has_letters_and_digits(text) and text.isalnum() and len(set(text)) >= 5 else None
 
 
 def _quoted(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -159,27 +184,6 @@ def _bearer(candidate: CandidateMatch) -> CandidateMatch | None:
     )
 
 
-def _basic(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what decodes to `user:password`."""
-    try:
-        user, colon, password = base64.b64decode(candidate.text, validate=True).decode().partition(":")
-    except (binascii.Error, ValueError):
-        return None
-    printable = (user + password).isprintable()
-    return candidate if colon and printable and len(password) >= 6 and not is_placeholder(password) else None
-
-
-def _login(candidate: CandidateMatch) -> CandidateMatch | None:
-    text = candidate.text
-    if is_placeholder(text) or _CODE.search(text) or _COMMON.match(text) or text[0] == "$":
-        return None
-    return (
-        candidate
-        if count_character_classes(text) >= 3 or (has_letters_and_digits(text) and is_random(text, 3.0))
-        else None
-    )
-
-
 PATTERNS = (
     CandidatePattern(
         "bearer_token",
@@ -188,54 +192,28 @@ PATTERNS = (
         _bearer,
     ),
     CandidatePattern(
-        "basic_auth", "SECRET", r"(?i)authorization[\"']? ?[:=] ?[\"']?basic +([A-Z0-9+/]{8,400}={0,2})", _basic
-    ),
-    CandidatePattern(
-        "login", "PASSWORD", r"(?:^|\s)(?:-u|--user)[ =]?[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,100})", _login
-    ),
-    CandidatePattern(
         "password",
         "PASSWORD",
-        rf"(?i)(?:{_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
-        _password,
+        rf"(?i)(?:{NAMES_OF_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}?({_VALUE})",
+        accept_password,
         overlapping=True,
     ),
-    CandidatePattern("password", "PASSWORD", rf"(?i)<[\w.:-]{{0,40}}(?:{_PASSWORDS}|{_TOKENS})>({_VALUE})", _password),
+    CandidatePattern(
+        "password", "PASSWORD", rf"(?i)<[\w.:-]{{0,40}}(?:{NAMES_OF_PASSWORDS}|{_TOKENS})>({_VALUE})", accept_password
+    ),
     CandidatePattern("password", "PASSWORD", rf"(?i)\blogin [^\s]{{1,64}}\s+password ({_VALUE})", _prose_password),
     CandidatePattern(
-        "password", "PASSWORD", rf"(?i)(?:{_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted
+        "password", "PASSWORD", rf"(?i)(?:{NAMES_OF_PASSWORDS}|{_TOKENS}){_SUFFIX}[\"'] ?, ?[\"']({_VALUE})", _quoted
     ),
-    CandidatePattern("login", "PASSWORD", r"\bsshpass +-p ?[\"']?([^\s\"']{6,100})", _login),
-    # The programs that take a password behind a letter.
-    CandidatePattern(
-        "login",
-        "PASSWORD",
-        r"\b(?:(?:mysql(?:dump|admin|import)?|mariadb(?:-dump)?|mongo(?:sh|dump|restore)?|docker login|az login)"
-        r"\b[^\n|;&]{0,120}? -p[ =]?"
-        r"|redis-cli\b[^\n|;&]{0,120}? -a |(?:ldap(?:search|add|modify|passwd)|ipmitool)\b[^\n|;&]{0,120}? -[wP] "
-        r"|(?:sqlcmd|bcp|zip|unzip)\b[^\n|;&]{0,120}? -P ?|smbclient\b[^\n|;&]{0,120}? -U ?[\"']?[^\s%]{1,60}%"
-        r"|keytool\b[^\n|;&]{0,200}? -(?:store|key)pass |\bpass(?:in|out) pass:|net user [^\s]{1,60} )"
-        r"[\"']?([^\s\"']{6,100})",
-        _login,
-    ),
-    CandidatePattern(
-        "login", "PASSWORD", r"(?i)\bConvertTo-SecureString (?:-String )?[\"']([^\s\"']{6,100})[\"']", _login
-    ),
+    # Short, but quoted: nobody quotes a word like this beside that name.
     CandidatePattern(
         "password",
         "PASSWORD",
-        r"(?i)\b(?:identified(?: with [\w'\"]{1,40})? (?:by|as)(?: password)?|password(?: =)?(?: password\()?) ?"
-        r"'([^\s']{6,100})'",
-        _login,
+        rf"(?i)(?:{NAMES_OF_PASSWORDS}){_SUFFIX}{_IS}{_QUOTE}([^\s\"'`<>]{{6,40}})[\"'`]",
+        _short,
     ),
     CandidatePattern(
-        "login",
-        "PASSWORD",
-        r"(?i)(?:\bauth ?= ?\(|\.login\() ?[\"'][^\"'\n]{1,64}[\"'], ?[\"']([^\"'\s]{6,100})[\"']",
-        _login,
-    ),
-    CandidatePattern(
-        "password", "PASSWORD", rf"(?i)--?(?:password|pass|pwd)[= ][\"']?({_VALUE})", _password, overlapping=True
+        "password", "PASSWORD", rf"(?i)--?(?:password|pass|pwd)[= ][\"']?({_VALUE})", accept_password, overlapping=True
     ),
     CandidatePattern("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _prose_password, overlapping=True),
     CandidatePattern(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import string
 from collections import Counter
+from itertools import pairwise
 
 from apps.guardrails.regex.re2_patterns import compile_re2
 
@@ -21,6 +22,19 @@ _STAND_IN = compile_re2(
     r"|(?:0123456|1234567|9876543|abcdefg|abcd1234|abc123|qwerty|foobar|deadbeef|loremipsum|my[-_]?(?:secret|token|"
     r"key|password))"
 )
+
+# The pairs of letters that words of European languages are mostly made of; of made letters, a quarter of the pairs.
+_COMMON_PAIRS = frozenset(
+    """
+    th he in er an re on at en nd ti es or te of ed is it al ar st to nt ng se ha as ou io le ve co me de hi ri ro
+    ic ne ea ra ce li ch ll be ma si om ur ca el ta la ns di fo ho pe ec pr no ct us ac ot il tr ly nc et ut ss so
+    rs un lo wa ge ie wh ee wi em ad ol rt po we na ul ni ts mo ow pa im mi ai sh ir su id os iv ia am fi ci vi pl
+    ig tu ev ld ry mp fe bl ab gh ty op wo sa ay ex ke fr oo av ag if ap gr od bo sp rd do uc bu ei ov by rm ep tt
+    oc fa ef cu rn sc gi da yo cr cl du
+    """.split()  # noqa: SIM905 - as words are written
+)
+_ENOUGH_PAIRS, _LIKE_WORDS = 4, 0.5
+_HEX = compile_re2(r"^[0-9a-fA-F-]+$")
 
 
 def is_placeholder(text: str) -> bool:
@@ -51,3 +65,12 @@ def has_letters_and_digits(text: str) -> bool:
     utf8 = text.encode("utf-8", "replace")
     letters = len(utf8.translate(None, _LOWER + _UPPER)) < len(utf8)
     return letters and len(utf8.translate(None, _DIGITS)) < len(utf8)
+
+
+def reads_like_words(text: str) -> bool:
+    """Tell whether a token is put together from words, as identifiers are; made ones have any letters side by side."""
+    if _HEX.match(text):
+        return False
+    lower = text.lower()
+    pairs = [pair for pair in map("".join, pairwise(lower)) if pair.isalpha()]
+    return len(pairs) >= _ENOUGH_PAIRS and sum(pair in _COMMON_PAIRS for pair in pairs) / len(pairs) > _LIKE_WORDS

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 
 import re2
 
@@ -17,7 +18,7 @@ from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePat
 from apps.guardrails.secret_formats.entropy import is_random
 
 _LABEL = "SECRET"
-_ENOUGH, _ENOUGH_HEX = 3.2, 2.7
+ENOUGH, ENOUGH_HEX = 3.2, 2.7
 _ENOUGH_TO_BEGIN = 12
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -28,7 +29,7 @@ def _is_whole(candidate: CandidateMatch) -> bool:
     return not ((before and before[0] in _TAIL) or (after and after[0] in _TAIL))
 
 
-def _random(least: float = _ENOUGH, prefix: int = 0) -> Check:
+def random_check(least: float = ENOUGH, prefix: int = 0) -> Check:
     """Return the check of a token that is random from its `prefix`th character on."""
     return lambda candidate: candidate if _is_whole(candidate) and is_random(candidate.text[prefix:], least) else None
 
@@ -38,7 +39,7 @@ def _github(candidate: CandidateMatch) -> CandidateMatch | None:
     body = candidate.text[4:]
     if len(body) == 36 and _base62(zlib.crc32(body[:30].encode())) == body[30:]:
         return candidate
-    return candidate if _is_whole(candidate) and is_random(body, _ENOUGH) else None
+    return candidate if _is_whole(candidate) and is_random(body, ENOUGH) else None
 
 
 def _base62(number: int) -> str:
@@ -61,94 +62,94 @@ def _discord(candidate: CandidateMatch) -> CandidateMatch | None:
 
 # Name, pattern, length of what all tokens of the form begin with, least entropy of the rest.
 _TOKENS: tuple[tuple[str, str, int, float], ...] = (
-    ("gateway_key", r"\bgw_(?:live|dev)_[0-9A-Za-z]{40}", 8, _ENOUGH),
+    ("gateway_key", r"\bgw_(?:live|dev)_[0-9A-Za-z]{40}", 8, ENOUGH),
     ("aws_access_key", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}", 4, 2.5),
-    ("github_fine_grained", r"\bgithub_pat_[0-9A-Za-z]{22}_[0-9A-Za-z]{59}", 11, _ENOUGH),
-    ("gitlab", r"\bgl(?:pat|dt|rt|cbt|ptt|soat|ft|imt|agent)-[0-9A-Za-z_-]{20,200}(?:\.[0-9a-z.]{6,20})?", 6, _ENOUGH),
+    ("github_fine_grained", r"\bgithub_pat_[0-9A-Za-z]{22}_[0-9A-Za-z]{59}", 11, ENOUGH),
+    ("gitlab", r"\bgl(?:pat|dt|rt|cbt|ptt|soat|ft|imt|agent)-[0-9A-Za-z_-]{20,200}(?:\.[0-9a-z.]{6,20})?", 6, ENOUGH),
     ("slack", r"\bxox[abeoprs](?:\.xox[bp])?-[0-9A-Za-z-]{20,250}", 5, 2.7),
-    ("slack", r"\bxapp-\d-[A-Z0-9]{8,15}-\d{8,15}-[0-9a-f]{30,80}", 7, _ENOUGH_HEX),
+    ("slack", r"\bxapp-\d-[A-Z0-9]{8,15}-\d{8,15}-[0-9a-f]{30,80}", 7, ENOUGH_HEX),
     (
         "slack_webhook",
         r"https://hooks\.slack\.com/(?:services/T[A-Z0-9]{6,14}/B[A-Z0-9]{6,14}|"
         r"workflows/[A-Z0-9/]{8,40})/[0-9A-Za-z]{16,40}",
         30,
-        _ENOUGH,
+        ENOUGH,
     ),
     ("stripe", r"\b[sr]k_live_[0-9A-Za-z]{16,250}", 8, 3.0),
-    ("stripe_webhook", r"\bwhsec_[0-9A-Za-z+/]{32,64}", 6, _ENOUGH),
-    ("openai", r"\bsk-(?:proj|svcacct|admin|None)-[0-9A-Za-z_-]{32,250}", 8, _ENOUGH),
+    ("stripe_webhook", r"\bwhsec_[0-9A-Za-z+/]{32,64}", 6, ENOUGH),
+    ("openai", r"\bsk-(?:proj|svcacct|admin|None)-[0-9A-Za-z_-]{32,250}", 8, ENOUGH),
     ("openai", r"\bsk-[0-9A-Za-z]{32,64}", 3, 3.0),
-    ("openrouter", r"\bsk-or-v1-[0-9a-f]{64}", 9, _ENOUGH_HEX),
-    ("anthropic", r"\bsk-ant-(?:api|admin|oat|ort|sid)\d\d-[0-9A-Za-z_-]{40,250}", 13, _ENOUGH),
-    ("google_api_key", r"\bAIza[0-9A-Za-z_-]{35}", 4, _ENOUGH),
-    ("google_oauth", r"\bGOCSPX-[0-9A-Za-z_-]{28}", 7, _ENOUGH),
-    ("google_oauth", r"\bya29\.[0-9A-Za-z_-]{30,400}", 5, _ENOUGH),
-    ("azure_client_secret", r"[0-9A-Za-z_~.-]{3}[78]Q~[0-9A-Za-z_~.-]{31,34}", 0, _ENOUGH),
-    ("npm", r"\bnpm_[0-9A-Za-z]{36}", 4, _ENOUGH),
-    ("pypi", r"\bpypi-AgE[0-9A-Za-z_-]{50,400}", 8, _ENOUGH),
-    ("hugging_face", r"\b(?:hf|api_org)_[0-9A-Za-z]{34}", 3, _ENOUGH),
-    ("twilio", r"\bSK[0-9a-f]{32}", 2, _ENOUGH_HEX),
-    ("sendgrid", r"\bSG\.[0-9A-Za-z_-]{22}\.[0-9A-Za-z_-]{43}", 3, _ENOUGH),
-    ("mailgun", r"\bkey-[0-9a-f]{32}", 4, _ENOUGH_HEX),
-    ("digitalocean", r"\bdo[opr]_v1_[0-9a-f]{64}", 7, _ENOUGH_HEX),
+    ("openrouter", r"\bsk-or-v1-[0-9a-f]{64}", 9, ENOUGH_HEX),
+    ("anthropic", r"\bsk-ant-(?:api|admin|oat|ort|sid)\d\d-[0-9A-Za-z_-]{40,250}", 13, ENOUGH),
+    ("google_api_key", r"\bAIza[0-9A-Za-z_-]{35}", 4, ENOUGH),
+    ("google_oauth", r"\bGOCSPX-[0-9A-Za-z_-]{28}", 7, ENOUGH),
+    ("google_oauth", r"\bya29\.[0-9A-Za-z_-]{30,400}", 5, ENOUGH),
+    ("azure_client_secret", r"[0-9A-Za-z_~.-]{3}[78]Q~[0-9A-Za-z_~.-]{31,34}", 0, ENOUGH),
+    ("npm", r"\bnpm_[0-9A-Za-z]{36}", 4, ENOUGH),
+    ("pypi", r"\bpypi-AgE[0-9A-Za-z_-]{50,400}", 8, ENOUGH),
+    ("hugging_face", r"\b(?:hf|api_org)_[0-9A-Za-z]{34}", 3, ENOUGH),
+    ("twilio", r"\bSK[0-9a-f]{32}", 2, ENOUGH_HEX),
+    ("sendgrid", r"\bSG\.[0-9A-Za-z_-]{22}\.[0-9A-Za-z_-]{43}", 3, ENOUGH),
+    ("mailgun", r"\bkey-[0-9a-f]{32}", 4, ENOUGH_HEX),
+    ("digitalocean", r"\bdo[opr]_v1_[0-9a-f]{64}", 7, ENOUGH_HEX),
     ("heroku", r"\bHRKU-[0-9A-Za-z_-]{36,65}", 5, 3.0),
-    ("cloudflare", r"\bv1\.0-[0-9a-f]{24}-[0-9a-f]{146}", 5, _ENOUGH_HEX),
-    ("shopify", r"\bshp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}", 6, _ENOUGH_HEX),
-    ("telegram", r"\b\d{8,10}:AA[0-9A-Za-z_-]{33}", 13, _ENOUGH),
+    ("cloudflare", r"\bv1\.0-[0-9a-f]{24}-[0-9a-f]{146}", 5, ENOUGH_HEX),
+    ("shopify", r"\bshp(?:at|ca|pa|ss)_[0-9A-Fa-f]{32}", 6, ENOUGH_HEX),
+    ("telegram", r"\b\d{8,10}:AA[0-9A-Za-z_-]{33}", 13, ENOUGH),
     (
         "discord_webhook",
         r"https://(?:\w{2,8}\.)?discord(?:app)?\.com/api/webhooks/\d{17,20}/[0-9A-Za-z_-]{60,80}",
         50,
-        _ENOUGH,
+        ENOUGH,
     ),
-    ("groq", r"\bgsk_[0-9A-Za-z]{52}", 4, _ENOUGH),
-    ("xai", r"\bxai-[0-9A-Za-z]{80}", 4, _ENOUGH),
-    ("perplexity", r"\bpplx-[0-9A-Za-z]{48}", 5, _ENOUGH),
-    ("replicate", r"\br8_[0-9A-Za-z]{37}", 3, _ENOUGH),
-    ("databricks", r"\bdapi[0-9a-f]{32}(?:-\d)?", 4, _ENOUGH_HEX),
-    ("linear", r"\blin_(?:api|oauth)_[0-9A-Za-z]{40}", 8, _ENOUGH),
-    ("notion", r"\b(?:ntn_[0-9A-Za-z]{46}|secret_[0-9A-Za-z]{43})", 7, _ENOUGH),
-    ("grafana", r"\bglsa_[0-9A-Za-z]{32}_[0-9a-f]{8}", 5, _ENOUGH),
+    ("groq", r"\bgsk_[0-9A-Za-z]{52}", 4, ENOUGH),
+    ("xai", r"\bxai-[0-9A-Za-z]{80}", 4, ENOUGH),
+    ("perplexity", r"\bpplx-[0-9A-Za-z]{48}", 5, ENOUGH),
+    ("replicate", r"\br8_[0-9A-Za-z]{37}", 3, ENOUGH),
+    ("databricks", r"\bdapi[0-9a-f]{32}(?:-\d)?", 4, ENOUGH_HEX),
+    ("linear", r"\blin_(?:api|oauth)_[0-9A-Za-z]{40}", 8, ENOUGH),
+    ("notion", r"\b(?:ntn_[0-9A-Za-z]{46}|secret_[0-9A-Za-z]{43})", 7, ENOUGH),
+    ("grafana", r"\bglsa_[0-9A-Za-z]{32}_[0-9a-f]{8}", 5, ENOUGH),
     ("new_relic", r"\bNRAK-[A-Z0-9]{27}", 5, 3.0),
-    ("vault", r"\bhv[sb]\.[0-9A-Za-z_-]{24,250}", 4, _ENOUGH),
-    ("terraform", r"\b[0-9A-Za-z]{14}\.atlasv1\.[0-9A-Za-z_-]{60,80}", 0, _ENOUGH),
-    ("docker", r"\bdckr_[po]at_[0-9A-Za-z_-]{27}", 9, _ENOUGH),
-    ("atlassian", r"\bATATT3[0-9A-Za-z_=-]{180,220}", 6, _ENOUGH),
-    ("square", r"\bsq0(?:atp-[0-9A-Za-z_-]{22}|csp-[0-9A-Za-z_-]{43})", 7, _ENOUGH),
-    ("supabase", r"\bsbp_[0-9a-f]{40}", 4, _ENOUGH_HEX),
-    ("netlify", r"\bnfp_[0-9A-Za-z]{36,40}", 4, _ENOUGH),
-    ("sentry", r"\bsntry[su]_[0-9A-Za-z+/=_-]{40,250}", 7, _ENOUGH_HEX),
-    ("airtable", r"\bpat[0-9A-Za-z]{14}\.[0-9a-f]{64}", 3, _ENOUGH_HEX),
-    ("age", r"\bAGE-SECRET-KEY-1[0-9A-Z]{58}", 16, _ENOUGH),
-    ("pulumi", r"\bpul-[0-9a-f]{40}", 4, _ENOUGH_HEX),
-    ("rubygems", r"\brubygems_[0-9a-f]{48}", 9, _ENOUGH_HEX),
-    ("figma", r"\bfig[dou]r?_[0-9A-Za-z_-]{40,50}", 5, _ENOUGH),
-    ("postman", r"\bPMAK-[0-9a-f]{24}-[0-9a-f]{34}", 5, _ENOUGH_HEX),
-    ("doppler", r"\bdp\.(?:st\.[a-z0-9_-]{2,35}|pt|ct|sa|scim|audit)\.[0-9A-Za-z]{40,44}", 6, _ENOUGH),
-    ("posthog", r"\bphx_[0-9A-Za-z]{43}", 4, _ENOUGH),
-    ("hubspot", r"\bpat-(?:na|eu)\d-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", 8, _ENOUGH_HEX),
-    ("brevo", r"\bxkeysib-[0-9a-f]{64}-[0-9A-Za-z]{16}", 8, _ENOUGH_HEX),
-    ("dynatrace", r"\bdt0c01\.[A-Z2-7]{24}\.[A-Z2-7]{64}", 7, _ENOUGH),
-    ("prefect", r"\bpn[ub]_[0-9A-Za-z]{36}", 4, _ENOUGH),
-    ("sonar", r"\bsq[apu]_[0-9a-f]{40}", 4, _ENOUGH_HEX),
-    ("grafana_cloud", r"\bglc_eyJ[0-9A-Za-z+/]{40,400}={0,3}", 7, _ENOUGH),
-    ("grafana_key", r"\beyJrIjoi[0-9A-Za-z+/]{60,400}={0,3}", 8, _ENOUGH),
-    ("tailscale", r"\btskey-(?:auth|api|client)-[0-9A-Za-z]{8,24}-[0-9A-Za-z]{20,40}", 11, _ENOUGH),
-    ("fly", r"\bfo1_[0-9A-Za-z_-]{43}", 4, _ENOUGH),
-    ("sourcegraph", r"\bsgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}", 4, _ENOUGH_HEX),
-    ("buildkite", r"\bbkua_[0-9a-f]{40}", 5, _ENOUGH_HEX),
-    ("contentful", r"\bCFPAT-[0-9A-Za-z_-]{43}", 6, _ENOUGH),
-    ("shippo", r"\bshippo_live_[0-9a-f]{40}", 12, _ENOUGH_HEX),
-    ("nvidia", r"\bnvapi-[0-9A-Za-z_-]{64}", 6, _ENOUGH),
-    ("langsmith", r"\blsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}", 8, _ENOUGH_HEX),
-    ("pinecone", r"\bpcsk_[0-9A-Za-z]{4,8}_[0-9A-Za-z]{50,70}", 5, _ENOUGH),
-    ("tavily", r"\btvly-(?:dev-|prod-)?[0-9A-Za-z]{32}", 5, _ENOUGH),
-    ("elevenlabs", r"\bsk_[0-9a-f]{48}", 3, _ENOUGH_HEX),
-    ("mapbox", r"\bsk\.eyJ1[0-9A-Za-z_-]{40,200}\.[0-9A-Za-z_-]{20,24}", 7, _ENOUGH),
-    ("bitbucket", r"\bATBB[0-9A-Za-z]{24}[0-9A-F]{8}", 4, _ENOUGH),
-    ("circleci", r"\bCCIPAT_[0-9A-Za-z]{20,24}_[0-9a-f]{40}", 7, _ENOUGH),
-    ("openshift", r"\bsha256~[0-9A-Za-z_-]{43}", 7, _ENOUGH),
-    ("planetscale", r"\bpscale_(?:tkn|pw|oauth)_[0-9A-Za-z_.-]{32,64}", 11, _ENOUGH),
+    ("vault", r"\bhv[sb]\.[0-9A-Za-z_-]{24,250}", 4, ENOUGH),
+    ("terraform", r"\b[0-9A-Za-z]{14}\.atlasv1\.[0-9A-Za-z_-]{60,80}", 0, ENOUGH),
+    ("docker", r"\bdckr_[po]at_[0-9A-Za-z_-]{27}", 9, ENOUGH),
+    ("atlassian", r"\bATATT3[0-9A-Za-z_=-]{180,220}", 6, ENOUGH),
+    ("square", r"\bsq0(?:atp-[0-9A-Za-z_-]{22}|csp-[0-9A-Za-z_-]{43})", 7, ENOUGH),
+    ("supabase", r"\bsbp_[0-9a-f]{40}", 4, ENOUGH_HEX),
+    ("netlify", r"\bnfp_[0-9A-Za-z]{36,40}", 4, ENOUGH),
+    ("sentry", r"\bsntry[su]_[0-9A-Za-z+/=_-]{40,250}", 7, ENOUGH_HEX),
+    ("airtable", r"\bpat[0-9A-Za-z]{14}\.[0-9a-f]{64}", 3, ENOUGH_HEX),
+    ("age", r"\bAGE-SECRET-KEY-1[0-9A-Z]{58}", 16, ENOUGH),
+    ("pulumi", r"\bpul-[0-9a-f]{40}", 4, ENOUGH_HEX),
+    ("rubygems", r"\brubygems_[0-9a-f]{48}", 9, ENOUGH_HEX),
+    ("figma", r"\bfig[dou]r?_[0-9A-Za-z_-]{40,50}", 5, ENOUGH),
+    ("postman", r"\bPMAK-[0-9a-f]{24}-[0-9a-f]{34}", 5, ENOUGH_HEX),
+    ("doppler", r"\bdp\.(?:st\.[a-z0-9_-]{2,35}|pt|ct|sa|scim|audit)\.[0-9A-Za-z]{40,44}", 6, ENOUGH),
+    ("posthog", r"\bphx_[0-9A-Za-z]{43}", 4, ENOUGH),
+    ("hubspot", r"\bpat-(?:na|eu)\d-[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}", 8, ENOUGH_HEX),
+    ("brevo", r"\bxkeysib-[0-9a-f]{64}-[0-9A-Za-z]{16}", 8, ENOUGH_HEX),
+    ("dynatrace", r"\bdt0c01\.[A-Z2-7]{24}\.[A-Z2-7]{64}", 7, ENOUGH),
+    ("prefect", r"\bpn[ub]_[0-9A-Za-z]{36}", 4, ENOUGH),
+    ("sonar", r"\bsq[apu]_[0-9a-f]{40}", 4, ENOUGH_HEX),
+    ("grafana_cloud", r"\bglc_eyJ[0-9A-Za-z+/]{40,400}={0,3}", 7, ENOUGH),
+    ("grafana_key", r"\beyJrIjoi[0-9A-Za-z+/]{60,400}={0,3}", 8, ENOUGH),
+    ("tailscale", r"\btskey-(?:auth|api|client)-[0-9A-Za-z]{8,24}-[0-9A-Za-z]{20,40}", 11, ENOUGH),
+    ("fly", r"\bfo1_[0-9A-Za-z_-]{43}", 4, ENOUGH),
+    ("sourcegraph", r"\bsgp_(?:[0-9a-f]{16}_|local_)?[0-9a-f]{40}", 4, ENOUGH_HEX),
+    ("buildkite", r"\bbkua_[0-9a-f]{40}", 5, ENOUGH_HEX),
+    ("contentful", r"\bCFPAT-[0-9A-Za-z_-]{43}", 6, ENOUGH),
+    ("shippo", r"\bshippo_live_[0-9a-f]{40}", 12, ENOUGH_HEX),
+    ("nvidia", r"\bnvapi-[0-9A-Za-z_-]{64}", 6, ENOUGH),
+    ("langsmith", r"\blsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}", 8, ENOUGH_HEX),
+    ("pinecone", r"\bpcsk_[0-9A-Za-z]{4,8}_[0-9A-Za-z]{50,70}", 5, ENOUGH),
+    ("tavily", r"\btvly-(?:dev-|prod-)?[0-9A-Za-z]{32}", 5, ENOUGH),
+    ("elevenlabs", r"\bsk_[0-9a-f]{48}", 3, ENOUGH_HEX),
+    ("mapbox", r"\bsk\.eyJ1[0-9A-Za-z_-]{40,200}\.[0-9A-Za-z_-]{20,24}", 7, ENOUGH),
+    ("bitbucket", r"\bATBB[0-9A-Za-z]{24}[0-9A-F]{8}", 4, ENOUGH),
+    ("circleci", r"\bCCIPAT_[0-9A-Za-z]{20,24}_[0-9a-f]{40}", 7, ENOUGH),
+    ("openshift", r"\bsha256~[0-9A-Za-z_-]{43}", 7, ENOUGH),
+    ("planetscale", r"\bpscale_(?:tkn|pw|oauth)_[0-9A-Za-z_.-]{32,64}", 11, ENOUGH),
 )
 
 
@@ -163,11 +164,16 @@ def _beginning(pattern: str) -> str:
     return pattern
 
 
+def token_patterns(
+    tokens: Sequence[tuple[str, str, int, float]], make: Callable[[float, int], Check] = random_check
+) -> Iterator[CandidatePattern]:
+    """Yield what finds the tokens of a table: name, pattern, length of the constant beginning, least entropy behind."""
+    for name, pattern, prefix, least in tokens:
+        yield CandidatePattern(name, _LABEL, pattern, make(least, prefix), _beginning(pattern))
+
+
 PATTERNS = (
-    *(
-        CandidatePattern(name, _LABEL, pattern, _random(least, prefix), _beginning(pattern))
-        for name, pattern, prefix, least in _TOKENS
-    ),
+    *token_patterns(_TOKENS),
     CandidatePattern("github", _LABEL, r"\bgh[oprsu]_[0-9A-Za-z]{36,250}", _github, r"\bgh[oprsu]_[0-9A-Za-z]{12}"),
     CandidatePattern(
         "discord",
@@ -177,25 +183,25 @@ PATTERNS = (
         r"\b[MNO][0-9A-Za-z_-]{22,27}\.[0-9A-Za-z_-]{6}\.",
     ),
     # The account's name and address around these are not secret; the span is the key.
-    CandidatePattern("azure_storage", _LABEL, r"(?i:AccountKey) ?= ?([0-9A-Za-z+/]{86}==)", _random(4.0)),
-    CandidatePattern("azure_bus", _LABEL, r"(?i:SharedAccessKey) ?= ?([0-9A-Za-z+/]{43}=)", _random(3.8)),
+    CandidatePattern("azure_storage", _LABEL, r"(?i:AccountKey) ?= ?([0-9A-Za-z+/]{86}==)", random_check(4.0)),
+    CandidatePattern("azure_bus", _LABEL, r"(?i:SharedAccessKey) ?= ?([0-9A-Za-z+/]{43}=)", random_check(3.8)),
     CandidatePattern(
         "azure_signature",
         _LABEL,
         r"(?i)[?&]s(?:v|e|p|r|t|s)=[^\s\"'<>]{0,400}&sig=([0-9A-Z%+/-]{40,72}(?:=|%3D)?)",
-        _random(3.5),
+        random_check(3.5),
     ),
     CandidatePattern(
         "aws_secret",
         _LABEL,
         r"\b(?:AKIA|ASIA)[A-Z2-7]{16}\b[^\n]{0,40}?\n?[^\n]{0,30}?[\s\"'=:,>]([0-9A-Za-z/+]{40})(?:[^0-9A-Za-z/+=]|$)",
-        _random(3.8),
+        random_check(3.8),
     ),
     CandidatePattern(
         "aws_secret",
         _LABEL,
         r"(?i:aws_?secret|secret_?access_?key|aws.{0,20}secret|secret access "
         r"key)[^\n]{0,24}?[\s\"'=:>]([0-9A-Za-z/+]{40})(?:[^0-9A-Za-z/+=]|$)",
-        _random(3.8),
+        random_check(3.8),
     ),
 )

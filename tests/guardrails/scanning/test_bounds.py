@@ -117,6 +117,10 @@ HOSTILE = {
     "different passwords": ("secrets", numbered("password: abcdefg{0} ")),
     "names alone": ("secrets", filled("password=")),
     "keys": ("secrets", numbered("AKIAIOSFODNN7{0:07} ")),
+    "keys of services": ("secrets", numbered("dropbox k{0}Zq8xT2mLp4w ")),
+    "keys in sight": ("secrets", numbered("the token of all this is k{0}Zq8xT2mLp4wJ9s ")),
+    "numbers before names": ("pii_detection", numbered("{0:09} is my mobile ")),
+    "extensions": ("pii_detection", numbered("415 555 {0:04} x1 ")),
     "armour": ("secrets", filled("-----BEGIN PRIVATE KEY-----")),
     "markings": ("document_leakage", filled("Secret\n")),
 }

@@ -1,0 +1,77 @@
+"""How a national number is described, and what searches for those that are: by form, behind a name, in front of one.
+
+Knows how a name and its number stand together. Must never know a country.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.pii.keyword_number import BEFORE_NAME, WIDE_GAP, pattern_after_keyword
+from apps.guardrails.regex.re2_patterns import compile_re2
+
+_LABEL = "NATIONAL_ID"
+_LONGEST_NAME = 96
+
+
+class NumberForm(NamedTuple):
+    """A number that stands for itself."""
+
+    name: str
+    pattern: str
+    is_valid: Callable[[str], bool]
+
+
+class NumberName(NamedTuple):
+    """A number that needs one of these words (a pattern) beside it."""
+
+    name: str
+    words: str
+    pattern: str
+    is_valid: Callable[[str], bool]
+
+
+def patterns_of(forms: Sequence[NumberForm], names: Sequence[NumberName]) -> Iterator[CandidatePattern]:
+    """Yield what finds these numbers."""
+    for form in forms:
+        yield CandidatePattern(form.name, _LABEL, form.pattern, _alone(form.is_valid), overlapping=True)
+    for name in names:
+        yield pattern_after_keyword(name.name, _LABEL, name.words, name.pattern, _checked(name.is_valid), WIDE_GAP)
+    words = "|".join(name.words for name in names)
+    yield CandidatePattern(
+        "national_id",
+        _LABEL,
+        rf"\b([A-Za-z]{{0,6}}\d(?:[ ./-]?[0-9A-Za-z]){{5,18}}){BEFORE_NAME}(?:{words})",
+        _in_front(names),
+        overlapping=True,
+    )
+
+
+def _checked(is_valid: Callable[[str], bool]) -> Callable[[CandidateMatch], CandidateMatch | None]:
+    return lambda candidate: candidate if is_valid(candidate.text) else None
+
+
+def _alone(is_valid: Callable[[str], bool]) -> Callable[[CandidateMatch], CandidateMatch | None]:
+    return lambda candidate: candidate if candidate.stands_alone() and is_valid(candidate.text) else None
+
+
+def _in_front(names: Sequence[NumberName]) -> Callable[[CandidateMatch], CandidateMatch | None]:
+    """Return the check of "… is my PESEL": the number of one of the names that stand behind it."""
+    known = [
+        (compile_re2(rf"^(?:{BEFORE_NAME})(?:{name.words})"), compile_re2(rf"({name.pattern})$"), name)
+        for name in names
+    ]
+
+    def check(candidate: CandidateMatch) -> CandidateMatch | None:
+        behind = candidate.after(_LONGEST_NAME)
+        text = candidate.text
+        for words, number, name in known:
+            if words.search(behind) and (match := number.search(text)) and name.is_valid(match.group(1)):
+                found = CandidateMatch(candidate.utf8, candidate.end - len(match.group(1).encode()), candidate.end)
+                if found.stands_alone():
+                    return found
+        return None
+
+    return check

@@ -1,0 +1,43 @@
+"""Addresses of crypto wallets: Bitcoin by its checksums, Ethereum and others beside a word that says so.
+
+Knows Base58Check and bech32 (by python-stdnum) and the lengths of the others' addresses.
+"""
+
+from __future__ import annotations
+
+from stdnum import bitcoin
+
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.pii.keyword_number import pattern_after_keyword
+
+_LABEL = "CRYPTO_WALLET"
+_NAMES = (
+    r"(?i:\b(?:wallets?|crypto address|ethereum|eth|erc-?20|usdt|usdc|trc-?20|tron|solana|sol|litecoin|ltc|"
+    r"doge(?:coin)?|monero|xmr|"
+    r"ripple|xrp|cardano|polygon|bnb|send (?:it |them )?to)\b)"
+)
+_OTHERS = (
+    r"0x[0-9a-fA-F]{40}|T[1-9A-HJ-NP-Za-km-z]{33}|[LM][1-9A-HJ-NP-Za-km-z]{26,33}|ltc1[02-9ac-hj-np-z]{39}|"
+    r"D[5-9A-HJ-NP-U][1-9A-HJ-NP-Za-km-z]{32}|[48][1-9A-HJ-NP-Za-km-z]{94}|r[1-9A-HJ-NP-Za-km-z]{24,34}|"
+    r"addr1[02-9ac-hj-np-z]{53,98}|[1-9A-HJ-NP-Za-km-z]{43,44}"
+)
+_FEWEST_DIGITS = 3
+
+
+def _checked(candidate: CandidateMatch) -> CandidateMatch | None:
+    return candidate if candidate.stands_alone() and bitcoin.is_valid(candidate.text) else None
+
+
+def _named(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what is as mixed as an address: digits, and letters of both cases where there are letters of one."""
+    text = candidate.text
+    digits = sum(character.isdigit() for character in text)
+    return candidate if digits >= _FEWEST_DIGITS and len(set(text)) >= 12 else None
+
+
+PATTERNS = (
+    CandidatePattern(
+        "bitcoin", _LABEL, r"\b(?:[13][1-9A-HJ-NP-Za-km-z]{25,34}|bc1[02-9ac-hj-np-z]{11,71})\b", _checked
+    ),
+    pattern_after_keyword("wallet", _LABEL, _NAMES, _OTHERS, _named, r"[^\n]{0,40}?[^0-9A-Za-z]"),
+)

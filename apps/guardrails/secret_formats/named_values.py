@@ -1,0 +1,173 @@
+"""Keys and tokens beside a name that says what they are, however the two are written down.
+
+Knows the forms in which programs, settings, markup and logs put a value beside its name: subscripts, calls, typed
+declarations, attributes and elements, pairs of "name" and "value", blocks, flags, tables, lines of a log. The less the
+form says that the value belongs to the name, the more the value itself must look made. `assignments` knows the plain
+form `name = value`, and passwords that people chose.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.secret_formats.assignments import (
+    NAMES_OF_PASSWORDS,
+    accept_password,
+    is_harmless_name,
+    is_something_else,
+    is_test_key,
+)
+from apps.guardrails.secret_formats.entropy import (
+    count_character_classes,
+    entropy,
+    has_letters_and_digits,
+    is_random,
+    reads_like_words,
+)
+from apps.guardrails.secret_formats.service_names import SERVICE_NAMES
+
+_LABEL = "SECRET"
+_CREDENTIAL = (
+    r"(?:api|app|access|auth|secret|private|client|license|account|master|signing|encryption|service|server|write|read|"
+    r"ingest|deploy|admin|user|rest|sdk|web)[ _.-]?(?:key|pat)|secret|token|credentials?|creds|apikey|passw(?:or)?d|"
+    r"auth[ _-]?(?:code|string)|bearer|\bdsn|\bpat\b"
+)
+# A name that ends with what it is, with a little behind that: `stripeToken1`, `api_key_prod`.
+_KEY = r"key(?:[_-][a-z0-9_-]{0,16}|s?\d{0,2})"
+_NAME = rf"(?:(?:{_CREDENTIAL}|[a-z0-9_-]pat)[a-z0-9_-]{{0,24}}|{_KEY}|(?:private|access)[_-]?)"
+# What closes a name: a quote, a bracket of a subscript, a type.
+_CLOSE = r"[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??| {1,2}(?:string|String|str))?"
+_OPERATOR = r"\s{0,3}(?::{1,3}=|={1,3}>?|->|[?.+|]{1,2}=|\|\||:|,|>)\s{0,20}"
+_PAIRED = r"[\s,/<>;\"']{1,24}(?:[a-z]{1,12}:)?(?:value|val|string|content|default|data)\\?[\"']?\s?[:=>]\s?"
+_OPEN = r"(?:str)?\(?(?:[@$bruf]{0,2}[\"'`\\]{1,4})?[\\{(\[<]{0,4}(?:[|>][-+]?\s{1,40})?"
+# How a value begins; the check takes the rest of it, so that no search reads on to the end of a text.
+_VALUE = r"([a-z0-9+/_-][a-z0-9_.=/+%~:|!@#$^&*-]{11})"
+_LONGEST_VALUE = 400
+_REST = compile_re2(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]*")
+_LEAST, _LEAST_FAR = 14, 20
+_FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
+# Names of other things that end in the same words, and what is random but shown to everybody.
+_OTHER_NAME = compile_re2(
+    r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|dict|cache|index|lookup|registry|"
+    r"idempotency|translation|i18n|storage|data|node|query|event|message|group|issue|project|host|known|site)[_-]?"
+    r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token[^a-z0-9]{1,20}value\W{0,4}$"
+)
+_DIGEST = compile_re2(
+    r"(?i)(?:sha-?(?:1|224|256|384|512)?|md5|h1|hash|digest|checksum|integrity|etag|commit|revision|fingerprint|uuid|"
+    r"guid|[^a-z]id|nonce|salt|-----)[\"']?\s{0,2}[-:= (]\s{0,2}[\"']?$"
+)
+# What a name ends with that tells of a credential where it is kept, or how it is called.
+_ABOUT = compile_re2(
+    r"(?i)(?:[a-z_-]ids?|name|vault|path|file|ur[il]|type|length|size|version|label|alias|usage|accessor)"
+    r"[\"'`\]\\)}]{0,3}\s{0,3}[:=,>]{0,3}\s{0,3}[\"'`]?$"
+)
+_NAMES_IT = compile_re2(r"(?i)(?:key|token|secret)[\"'` ]{0,2}[ :=-]{0,2}[\"'`]?$")
+_FILE_DIGEST = compile_re2(r"(?i)sha-?\d|md5|digest|checksum|fingerprint|\bhash|integrity|PUBLIC KEY|\bh1:")
+_UUID = compile_re2(r"(?i)^[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}$")
+_ADDRESS = compile_re2(
+    r"(?i)^(?:\w+://|www\.|[\w.-]+\.(?:com|org|net|io|dev|ai|co|html?|md|json|ya?ml|tsx?|jsx?|py|go|rs)\b)"
+)
+_HEX = compile_re2(r"^[0-9a-fA-F]+$")
+_PATH = compile_re2(r"[a-z]{3,}[./][a-z]{3,}[./]|/[a-z]{4,}/|^v?\d+(?:\.\d+)+")
+
+
+def _whole(candidate: CandidateMatch) -> CandidateMatch:
+    rest = _REST.match(candidate.utf8, candidate.end, candidate.end + _LONGEST_VALUE)
+    text = candidate.utf8[candidate.start : rest.end()].decode("ascii", "replace")
+    end = text.find("&")
+    return candidate.truncated(len((text[:end] if end > 0 else text).rstrip(".,:;|*!")))
+
+
+def _is_made(text: str, least: int) -> bool:
+    """Tell whether a value could only have been made by a program that gives out keys."""
+    if len(text) < least or not has_letters_and_digits(text) or is_something_else(text) or is_test_key(text):
+        return False
+    if text.startswith("eyJ") and text.count(".") == 2:
+        return False  # a signed token, which its own pattern judges
+    if _ADDRESS.search(text) or _PATH.search(text) or not is_random(text, 2.8 if _HEX.match(text) else 3.0):
+        return False
+    return not reads_like_words(text)
+
+
+def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a value that an operator, a call or an attribute gives to the name of a credential."""
+    value = _whole(candidate)
+    before = candidate.before(64)
+    if is_harmless_name(before) or _OTHER_NAME.search(before) or _DIGEST.search(before[-16:]) or _ABOUT.search(before):
+        return None
+    return value if _is_made(value.text, _LEAST) else None
+
+
+def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what is on the line of a credential's name: long, mixed, and no digest of something."""
+    value = _whole(candidate)
+    text, before = value.text, candidate.before(72)
+    if _OTHER_NAME.search(before) or _FILE_DIGEST.search(before) or is_harmless_name(before) or _ABOUT.search(before):
+        return None
+    if _UUID.match(text):
+        return value if _NAMES_IT.search(before) else None
+    if not _is_made(text, _LEAST_FAR):
+        return None
+    digits = sum(character.isdigit() for character in text)
+    if _HEX.match(text):
+        return value if len(text) >= 32 and digits >= 4 else None
+    mixed = count_character_classes(text.replace("-", "").replace("_", "")) >= 3
+    return value if digits >= 2 and entropy(text) >= (3.6 if mixed else 3.3) else None
+
+
+def _of_service(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what stands right beside the name of a service: mixed, and no digest, version or address."""
+    value = _whole(candidate)
+    text, before = value.text, candidate.before(48)
+    if _DIGEST.search(before[-20:]) or _OTHER_NAME.search(before) or is_harmless_name(before) or _ABOUT.search(before):
+        return None
+    if not _is_made(text, _LEAST_FAR if before[-1:] in b" -," else _LEAST):
+        return None
+    if "/" in text and before[-1:] not in b"\"'`=":
+        return None
+    return value if sum(character.isdigit() for character in text) >= 2 else None
+
+
+PATTERNS = (
+    CandidatePattern(
+        "named_key",
+        _LABEL,
+        rf"(?i){_NAME}{_CLOSE}(?:{_OPERATOR}|{_PAIRED}){_OPEN}{_VALUE}",
+        _beside_name,
+        overlapping=True,
+    ),
+    CandidatePattern(
+        "named_key",
+        _LABEL,
+        rf"(?i)(?:^|\s)--?[a-z0-9_.-]{{0,30}}(?:key|token|secret|auth|credential)s?[ =]{{1,2}}[\"']?{_VALUE}",
+        _beside_name,
+    ),
+    CandidatePattern(
+        "named_password",
+        "PASSWORD",
+        rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_-]{{0,12}}{_CLOSE}(?:\s{{0,3}}(?:[:?.+|]{{1,3}}=|={{1,3}}>?|->|:|,|\(|>)\s{{0,3}}|"
+        rf"{_PAIRED})[$@bruf]{{0,2}}[\"'`]([^\s\"'`<>]{{6}})",
+        accept_password,
+        overlapping=True,
+    ),
+    CandidatePattern(
+        "service_key",
+        _LABEL,
+        rf"(?i)\b(?:{'|'.join(sorted(SERVICE_NAMES))})[a-z0-9_.-]{{0,24}}"
+        r"(?: (?:api|access|secret|private|key|token|auth)){0,3}"
+        r"(?:[\"'`\]\\)}]{1,4}\s{0,2}(?:[:=]{1,2}>?|,)?\s{0,2}|\s{0,2}(?:[:=]{1,2}>?|-|,|\||\()\s{0,2}|\s{1,2})"
+        r"[\"'`({]{0,2}([a-z0-9_][a-z0-9_.=/+%~|:@-]{11})",
+        _of_service,
+        gate=rf"(?i)\b(?:{'|'.join(sorted(SERVICE_NAMES))})[a-z0-9_.-]{{0,24}}[ \"'`\]\\)}}:=|(,-]",
+        overlapping=True,
+    ),
+    CandidatePattern(
+        "key_in_sight",
+        _LABEL,
+        rf"(?i)(?:{_CREDENTIAL}|\bkey\b|private|access)[^\n]{{0,40}}?[ \t\"'=:>{{(,|]{_FAR_VALUE}",
+        _in_sight,
+        # What follows a name may be long in coming, which costs a text of words more than the name alone.
+        gate=rf"(?i)(?:{_CREDENTIAL}|\bkey\b|private|access)[^\n]",
+        overlapping=True,
+    ),
+)

@@ -1,0 +1,127 @@
+"""`script/bench detection DIR`: how well the rules find secrets and personal data in other projects' test material.
+
+Recall on texts that hold something, and how many of the texts without are flagged, by source and family, with 95 %
+Wilson intervals; beside it the same of detect-secrets and of presidio's expressions where they are installed.
+`DIR` holds copies of the repositories in `detection_sources`, `detection_personal` and `detection_clean`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from apps.guardrails.findings.scan_types import RuleSettings
+from apps.guardrails.rules import system_rules
+from apps.guardrails.text.scanned_text import ScannedText
+from bench.detection_clean import CLEAN
+from bench.detection_peers import peers_of
+from bench.detection_personal import PERSONAL
+from bench.detection_sources import SECRETS, Sample, read_samples
+
+Finder = Callable[[str], list[str]]
+_Z = 1.96
+_ENOUGH = 16
+
+
+def wilson(hits: int, count: int) -> str:
+    """Return a share in per cent with its 95 % Wilson interval."""
+    if not count:
+        return "-"
+    share, square = hits / count, _Z * _Z
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = _Z * math.sqrt(share * (1 - share) / count + square / (4 * count * count)) / (1 + square / count)
+    return f"{share:.1%} ({max(0, middle - half):.1%} to {min(1, middle + half):.1%})"
+
+
+def ours(rule: str) -> Finder:
+    """Return what finds the characters that one of our rules finds."""
+    find = system_rules()[rule].find
+    assert find is not None
+    return lambda text: [text[span.start : span.end] for span in find(ScannedText(text), RuleSettings())]
+
+
+def is_found(sample: Sample, found: list[str]) -> bool:
+    """Tell whether one of the wanted values was found, at least its greater part; an empty one is anything.
+
+    Some projects write a key and its number, or its host, as one value: of these, the key is enough.
+    """
+    return any(
+        value in one or (one in value and (len(one) * 2 >= len(value) or len(one) >= _ENOUGH))
+        for value in sample.wanted
+        for one in found
+    )
+
+
+def measure(samples: Iterable[Sample], finder: Finder) -> dict[tuple[str, bool], list[tuple[Sample, bool]]]:
+    """Return by source, and by whether something is wanted, what was made of each text."""
+    results: dict[tuple[str, bool], list[tuple[Sample, bool]]] = defaultdict(list)
+    for sample in samples:
+        found = finder(sample.text)
+        results[sample.source, bool(sample.wanted)].append(
+            (sample, is_found(sample, found) if sample.wanted else bool(found))
+        )
+    return results
+
+
+def main() -> None:
+    """Measure and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("--rules", nargs="*", default=["secrets", "pii_detection"])
+    parser.add_argument("--splits", nargs="*", default=["tuning", "held-out"])
+    parser.add_argument("--failures", type=Path, help="write what was missed or mistaken of the tuning sources there")
+    chosen = parser.parse_args()
+    failures = []
+    for rule in chosen.rules:
+        finders = {"this gateway": ours(rule), **peers_of(rule)}
+        for split in chosen.splits:
+            samples = [
+                sample
+                for source in (*SECRETS, *PERSONAL)
+                if (source.rule, source.split) == (rule, split)
+                for sample in read_samples(chosen.corpora, source)
+            ]
+            clean = [
+                sample
+                for source in CLEAN
+                if source.split == split and source.rule in ("", rule)
+                for sample in read_samples(chosen.corpora, source)
+                if rule == "secrets" or "@" not in sample.text
+            ]
+            print(f"\n## {rule}, {split}")
+            for name, finder in finders.items():
+                results = measure([*samples, *clean], finder)
+                show(name, results)
+                if split == "tuning" and name == "this gateway":
+                    failures += [
+                        {"rule": rule, "wanted": sample.wanted, "family": sample.family, "text": sample.text}
+                        for (_, wanted), rows in results.items()
+                        for sample, hit in rows
+                        if hit != wanted
+                    ]
+    if chosen.failures:
+        chosen.failures.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in failures))
+
+
+def show(name: str, results: dict[tuple[str, bool], list[tuple[Sample, bool]]]) -> None:
+    """Print a finder's figures."""
+    print(f"\n{name}")
+    for wanted, title in ((True, "found of texts with something"), (False, "flagged of texts with nothing")):
+        rows = {source: found for (source, kind), found in sorted(results.items()) if kind is wanted}
+        by_family: dict[str, list[bool]] = defaultdict(list)
+        for source, found in rows.items():
+            print(f"  {title}: {source:48} {len(found):6} {wilson(sum(hit for _, hit in found), len(found))}")
+            for sample, hit in found:
+                by_family[sample.family].append(hit)
+        for family, hits in sorted(by_family.items(), key=lambda pair: -len(pair[1]))[:12]:
+            print(f"    of these {family:46} {len(hits):6} {wilson(sum(hits), len(hits))}")
+        whole = [hit for hits in by_family.values() for hit in hits]
+        print(f"  {title}: {'all':48} {len(whole):6} {wilson(sum(whole), len(whole))}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Texts without secrets or personal data: documentation, programs, prompts and lock files of public repositories.
+
+Knows where they stand. Must never know a rule. Pieces with an e-mail address are left out of what personal data is
+measured on: whether it is somebody's, nobody can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from bench.detection_sources import SampleSource
+
+_LONGEST = 1500
+_MOST = 600
+
+
+def _pieces(family: str, *patterns: str) -> Callable[[Path], Iterator[tuple[str, tuple[str, ...], str]]]:
+    """Return what reads pieces of about 1,500 characters, evenly chosen from all files of these patterns."""
+
+    def read(folder: Path) -> Iterator[tuple[str, tuple[str, ...], str]]:
+        pieces = [
+            piece
+            for pattern in patterns
+            for path in sorted(folder.glob(pattern))
+            if path.is_file() and not {"test", "tests", "__tests__"} & set(path.parts)
+            for piece in _split(path.read_text(errors="replace"))
+        ]
+        step = max(1, len(pieces) // _MOST)
+        yield from ((piece, (), family) for piece in pieces[::step])
+
+    return read
+
+
+def _split(text: str) -> Iterator[str]:
+    piece: list[str] = []
+    length = 0
+    for line in text.splitlines():
+        if length + len(line) > _LONGEST and length > 200:
+            yield "\n".join(piece)
+            piece, length = [], 0
+        piece.append(line)
+        length += len(line) + 1
+    if length > 200:
+        yield "\n".join(piece)
+
+
+CLEAN = (
+    SampleSource(
+        "deepset-ai+haystack", "", "tuning", _pieces("clean: documentation", "docs-website/docs/**/*.mdx", "*.md")
+    ),
+    SampleSource("googleapis+python-genai", "", "tuning", _pieces("clean: code", "google/**/*.py")),
+    SampleSource("f+awesome-chatgpt-prompts", "", "tuning", _pieces("clean: prose", "**/*.md", "**/*.mdx", "**/*.csv")),
+    SampleSource("asgeirtj+system_prompts_leaks", "", "tuning", _pieces("hard: system prompts", "**/*.md")),
+    SampleSource("mistralai+client-python", "", "tuning", _pieces("hard: lock files", "**/uv.lock")),
+    SampleSource("modelcontextprotocol+conformance", "", "tuning", _pieces("hard: lock files", "package-lock.json")),
+    SampleSource("trufflesecurity+trufflehog", "", "tuning", _pieces("hard: lock files", "go.sum")),
+    SampleSource(
+        "yizhongw+self-instruct",
+        # Its articles tell when people were born.
+        "secrets",
+        "held-out",
+        _pieces("clean: prose", "human_eval/*.jsonl", "data/finetuning/t0_train_50k/data_per_template/[c-x]*.jsonl"),
+    ),
+    SampleSource("lm-sys+FastChat", "", "held-out", _pieces("clean: code", "**/*.py", "**/*.md")),
+    SampleSource("groq+groq-python", "", "held-out", _pieces("clean: code", "src/**/*.py", "*.md")),
+    SampleSource(
+        "modelcontextprotocol+modelcontextprotocol",
+        "",
+        "held-out",
+        _pieces("clean: documentation", "docs/**/*.mdx", "docs/**/*.md", "blog/content/**/*.md"),
+    ),
+    SampleSource("validatorjs+validator.js", "", "held-out", _pieces("clean: code", "src/**/*.js")),
+    SampleSource(
+        "NVIDIA+garak", "", "held-out", _pieces("clean: code", "garak/*.py", "garak/generators/*.py", "docs/**/*.rst")
+    ),
+    SampleSource(
+        "x1xhlol+system-prompts-and-models-of-ai-tools",
+        "",
+        "held-out",
+        _pieces("hard: system prompts", "**/*.txt", "**/*.json"),
+    ),
+    SampleSource("google-gemini+generative-ai-js", "", "held-out", _pieces("hard: lock files", "package-lock.json")),
+    SampleSource("promptfoo+modelaudit", "", "held-out", _pieces("hard: lock files", "uv.lock", "package-lock.json")),
+    SampleSource("praetorian-inc+noseyparker", "", "held-out", _pieces("hard: lock files", "Cargo.lock")),
+)
