@@ -11,7 +11,7 @@ import string
 # Words long enough that no shift of one of them is another word.
 _WORDS = """
 ignore disregard previous instructions restrictions guidelines password reveal system prompt pretend without anything
-everything developer respond unfiltered character
+everything developer respond unfiltered character your this with
 """.split()  # noqa: SIM905 - as words are written
 _LETTERS = string.ascii_lowercase
 _SHIFTS = {shift: str.maketrans(_LETTERS, _LETTERS[shift:] + _LETTERS[:shift]) for shift in range(1, 26)}

@@ -84,6 +84,9 @@ _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _TAGS = str.maketrans(TAG_CHARACTERS)
 # Tag characters inside a word only part its letters.
+# So many words in one that they are a sentence: names in programs are shorter.
+_CAMEL_CASE = compile_re2(r"(?-i:(?:[A-Z][a-z',.:;!?]{0,14}){9,})")
+_WORD_BEGINS = compile_re2(r"(?-i:[a-z',.:;!?]([A-Z]))")
 _TAGS_IN_WORDS = compile_re2(r"[A-Za-z]([\x{E0000}-\x{E007F}]{1,3})[A-Za-z]")
 _decoded_texts: weakref.WeakKeyDictionary[ScannedText, list[DecodedText]] = weakref.WeakKeyDictionary()
 
@@ -215,6 +218,9 @@ def _deobfuscated(text: ScannedText) -> Iterator[DecodedText]:
     if not raw.isascii() and _TAGS_IN_WORDS.search(text.utf8) is not None:
         untagged, way_back = rewrite(text, _TAGS_IN_WORDS, lambda _: b"")
         yield DecodedText("tags", ScannedText(untagged), 0, size, way_back)
+    if _CAMEL_CASE.search(text.utf8) is not None:
+        parted, way_back = rewrite(text, _WORD_BEGINS, lambda begin: b" " + begin[1])
+        yield DecodedText("camel_case", ScannedText(parted), 0, size, way_back)
     for disguise in sorted(traces & DISGUISES.keys()):
         turned, back = undo(disguise, normalized)
         yield DecodedText(disguise, ScannedText(turned), 0, size, _through(text, back))

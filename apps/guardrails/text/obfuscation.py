@@ -20,6 +20,8 @@ ignore disregard forget previous instructions prompt restrictions unfiltered gui
 malware ransomware explosive explosives weapon system pretend uncensored refuse answer
 """
 _WORDS = _TRACE_WORDS.split()
+# Words of any English text: turned around or shifted, they are no words.
+_COMMON = ["the", "you", "your", "this", "that", "with"]
 _LOOKS = {"a": "4@", "e": "3", "i": "1!|", "o": "0", "s": "5$", "t": "7+", "l": "1|", "g": "9", "b": "8"}
 _DIGITS = str.maketrans(
     {"4": "a", "@": "a", "3": "e", "0": "o", "5": "s", "$": "s", "7": "t", "+": "t", "!": "i", "9": "g", "8": "b"}
@@ -41,8 +43,8 @@ def _any(words: list[str]) -> str:
 
 
 _TRACES = (
-    ("rot13", _any([codecs.encode(word, "rot13") for word in _WORDS])),
-    ("reversed", _any([word[::-1] for word in _WORDS if word not in ("system",)])),
+    ("rot13", _any([codecs.encode(word, "rot13") for word in (*_WORDS, *_COMMON)])),
+    ("reversed", _any([word[::-1] for word in (*_WORDS, *_COMMON) if word not in ("system",)])),
     ("leetspeak", r"(?:^|[^a-z0-9+/=])(?:" + "|".join(_leet(word) for word in _WORDS) + r")(?:[^a-z0-9+/=]|$)"),
     ("spaced", r"(?:^|[^a-z0-9])(?:[a-z][ ._*|/-]{1,3}){5,}[a-z](?:[^a-z0-9]|$)"),
     (

@@ -81,17 +81,24 @@ def _words(forms: Callable[[str], list[str]], words: tuple[str, ...]) -> str:
 
 
 _ALL = (*_HEADS, *_SHORT)
-# Four words and more with the same sign between them, of which one is a head; no path of an address.
+# Four words and more with the same sign between them, of which one is a head; no path of an address. Or so many that
+# they are a sentence: titles in addresses are shorter.
+_SIGNS_BETWEEN = ("_", "-", r"\.", r"\*", r"\+", "~", r"\|")
 _CHAIN = "|".join(
-    rf"(?:^|[^a-z0-9_/.-])(?:[a-z']{{1,14}}{sign}){{0,6}}(?:{'|'.join(_ALL)}){sign}(?:[a-z']{{1,14}}{sign}){{2,}}[a-z]"
-    for sign in ("_", "-", r"\.", r"\*", r"\+", "~", r"\|")
+    [
+        rf"(?:^|[^a-z0-9_/.-])(?:[a-z']{{1,14}}{sign}){{0,6}}(?:{'|'.join(_ALL)}){sign}"
+        rf"(?:[a-z']{{1,14}}{sign}){{2,}}[a-z]"
+        for sign in _SIGNS_BETWEEN
+    ]
+    + [rf"(?:^|[^a-z0-9_/.-])(?:[a-z',.:;!?\"]{{1,16}}{sign}){{8,}}[a-z]" for sign in _SIGNS_BETWEEN]
 )
 _JOINED = rf"(?:{_OVERRIDES})(?:{_LINKS}){{1,5}}(?:{_OBJECTS})"
 # Ways in which head words are disguised, and expressions that notice them in normalized UTF-8.
 DISGUISES = {
     "misspelled": _words(_misspelled, tuple(_HEADS)),
     "split": _words(_split, _ALL),
-    "accented": _words(_accented, _ALL),
+    # Marks that no letter of a language has are left over on one letter after another.
+    "accented": f"{_words(_accented, _ALL)}|(?:[a-z]{_MARKS}{{1,9}}){{4,}}",
     "separated": _CHAIN,
     "joined": rf"(?:^|[^a-z0-9_]){_JOINED}",
     "emphasized": r"(?:[*_~`]{1,3}[a-z',.!?:]{1,14}[*_~`]{1,3} ?){3,}",
@@ -100,6 +107,7 @@ DISGUISES = {
 _MISSPELLED = compile_re2(r"\b(?:" + "|".join(form for word in _HEADS for form in _misspelled(word)) + r")\b")
 _BETWEEN = compile_re2(f"{_SIGNS}{{1,3}}")
 _LATIN = frozenset(b"abcdefghijklmnopqrstuvwxyz")
+_ENDS_OF_WORDS = _LATIN | frozenset(b"',.:;!?")
 _RUN_TOGETHER = compile_re2(_JOINED)
 _PART = compile_re2(f"{_OVERRIDES}|{_LINKS}|{_OBJECTS}")
 _ITEM = compile_re2(r"(?:^|[^a-z0-9])([1-9a-f][.):] ?)[a-z']")
@@ -135,12 +143,12 @@ def _without_accents(normalized: ScannedText) -> tuple[str, Origin]:
     return rewrite(ScannedText(normalized.raw.translate(table)), _MARK, lambda _: b"")
 
 
-def _between_letters(by: bytes) -> Callable[[re2._Match[bytes]], bytes | None]:
-    """Return what replaces signs, but only where they stand between two letters."""
+def _between_letters(by: bytes, before: frozenset[int] = _LATIN) -> Callable[[re2._Match[bytes]], bytes | None]:
+    """Return what replaces signs, but only where they stand between two letters, or behind one of `before`."""
 
     def replace(signs: re2._Match[bytes]) -> bytes | None:
         around = signs.string[max(0, signs.start() - 1) : signs.end() + 1]
-        return by if around[0] in _LATIN and around[-1] in _LATIN else None
+        return by if around[0] in before and around[-1] in _LATIN else None
 
     return replace
 
@@ -148,7 +156,7 @@ def _between_letters(by: bytes) -> Callable[[re2._Match[bytes]], bytes | None]:
 _UNDO: dict[str, tuple[re2._Regexp, Callable[[re2._Match[bytes]], bytes | None]]] = {
     "misspelled": (_MISSPELLED, lambda word: _nearest(word[0])),
     "split": (_BETWEEN, _between_letters(b"")),
-    "separated": (_BETWEEN, _between_letters(b" ")),
+    "separated": (_BETWEEN, _between_letters(b" ", _ENDS_OF_WORDS)),
     "joined": (_RUN_TOGETHER, lambda run: b" ".join(part[0] for part in _PART.finditer(run[0]))),
     "emphasized": (_EMPHASIS, lambda _: b""),
     "listed": (_ITEM, lambda _: b""),
