@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 
 from apps.kernel import database
 from apps.kernel.errors import Forbidden, InvalidRequest, NotFound
+from apps.kernel.reencryption import Rotated, reencrypt_rows
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys import credential_check
 from apps.keys.access import NO_PROVIDER_KEY
@@ -122,31 +123,10 @@ def recheck_provider_key(*, key: ProviderKey, find_provider: FindProvider) -> No
     _checked(NewProviderKey(key.provider, token, key.provider_name, key.base_url), find_provider, live=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Rotated:
-    """How many credentials were encrypted anew, and the ids of those that no key opens."""
-
-    count: int
-    unreadable: list[str]
-
-
 def rotate() -> Rotated:
     """Encrypt every credential with the newest encryption key, so that older ones can be taken away."""
-    count, unreadable = 0, []
     living = ProviderKey.objects.exclude(status=ProviderKey.Status.DELETED)
-    for identifier in living.order_by("id").values_list("id", flat=True):
-        with transaction.atomic():
-            row = living.select_for_update(no_key=True).filter(pk=identifier).first()
-            if row is None:
-                continue
-            try:
-                row.encrypted_token = reencrypt_credential(bytes(row.encrypted_token))
-            except UnreadableSecretError:
-                unreadable.append(str(identifier))
-                continue
-            row.save(update_fields=["encrypted_token"])
-            count += 1
-    return Rotated(count, unreadable)
+    return reencrypt_rows(living, "encrypted_token", reencrypt_credential)
 
 
 def _checked(given: NewProviderKey, find_provider: FindProvider, *, live: bool) -> SafeAddress | None:
