@@ -264,7 +264,8 @@ _OAUTH_ROUTES = [
     Route("oauth/authorize", consent.authorize, Family.PAGES),
     # A program is given a key, at OpenRouter's paths.
     Route("oauth/key", consent.authorize_key, Family.PAGES),
-    Route("auth", RedirectView.as_view(url="/oauth/key", query_string=True), Family.PAGES),
+    # Among paths of management: what is wrong below it is told as they tell it.
+    _management("auth", RedirectView.as_view(url="/oauth/key", query_string=True)),
     Route("v1/auth/keys", oauth.exchange_key, Family.OPENAI),
 ]
 if settings.STRIPE_WEBHOOK_SECRETS:

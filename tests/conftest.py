@@ -10,6 +10,7 @@ import atexit
 import os
 import re
 from contextlib import ExitStack
+from tempfile import TemporaryDirectory
 from uuid import UUID
 
 import django
@@ -20,6 +21,7 @@ from pytest_django import DjangoDbBlocker
 from redis import Redis
 
 from gateway_project import embedded
+from tests.stack import prepared_home
 from tests.support.property_examples import LONG, MANY
 
 _MADE_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -29,6 +31,9 @@ _run = ExitStack()
 # Not a pytest hook: those are not called when the run ends while it is being configured.
 atexit.register(_run.close)
 _stores = _run.enter_context(embedded.throw_away())
+if prepared_home.VARIABLE not in os.environ:
+    # Here, and in all processes of this run.
+    os.environ[prepared_home.VARIABLE] = _run.enter_context(TemporaryDirectory(prefix="gateway-homes-"))
 os.environ.update(
     DJANGO_SETTINGS_MODULE="gateway_project.settings",
     DATABASE_URL=_stores.database_url,

@@ -25,6 +25,9 @@ def test_every_file_that_tests_a_client_is_named() -> None:
         "test_rag_example.py",
         "test_completions.py",
         "test_audio.py",
+        # Tools, not chats.
+        "test_mcp.py",
+        "test_mcp_sign_in.py",
     }
 
 

@@ -82,6 +82,9 @@ def test_every_model_route_that_admits_requests_has_a_rate_family() -> None:
         "v1/conversations/<str:conversation_id>",
         "v1/conversations/<str:conversation_id>/items",
         "v1/files",
+        # What tools ask of models and servers is counted.
+        "mcp",
+        "mcp/<str:server>",
         # Their lines are counted, one by one.
         "v1/batches",
         "v1/batches/<str:batch_id>/cancel",

@@ -14,6 +14,8 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Doors that are open: what they give is for everybody, or is how one gets in. Whoever opens another says so here.
 OPEN = {
     "": "the health check; no configuration",
+    "livez": "whether the process lives",
+    "readyz": "whether it takes requests; no reason is told",
     "metrics": "for Prometheus; behind METRICS_TOKEN where it is set",
     "openapi.json": "the document",
     "docs": "leads to the document",

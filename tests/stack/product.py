@@ -21,6 +21,8 @@ from uuid import uuid4
 
 import requests
 
+from tests.stack import prepared_home
+
 PROJECT = Path(__file__).resolve().parents[2]
 START_PATIENCE = 90.0
 
@@ -30,6 +32,7 @@ class Product:
 
     def __init__(self, home: Path, **environment: str) -> None:
         _let_pass(home)
+        prepared_home.fill(home, environment, _prepare)
         self.port = int(environment.get("PORT") or free_port())
         self.url = f"http://127.0.0.1:{self.port}"
         # Stores of its own, whatever the test run itself uses.
@@ -196,6 +199,12 @@ def eventually(look: Callable[[], Any], *, patience: float = 10.0) -> Any:
             return found
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
+
+
+def _prepare(home: Path) -> None:
+    """Start a product in an empty home, and stop it."""
+    # The default, named: this one has nothing to begin as a copy of.
+    assert Product(home, GATEWAY_MODE="development").stop() == 0
 
 
 def descendants(pid: int) -> Iterator[int]:

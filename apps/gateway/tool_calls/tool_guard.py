@@ -14,15 +14,15 @@ from apps.gateway.access.policy import Policy
 from apps.gateway.guard.documents import read_document
 from apps.gateway.guard.json_text import JsonText
 from apps.gateway.guard.request_guard import RequestGuard, blocked_error, redactions_of
-from apps.guardrails.findings.scan_types import ScannedFile, Segment, Verdict
+from apps.guardrails.findings.scan_types import TOOL_RESULT, ScannedFile, Segment, Verdict
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.guardrails.text.scanned_text import ScannedText
 from apps.kernel.offload import offload
 from apps.mcp_servers.upstream.tools import Tool, ToolAnswer
 
-# Who speaks, as rules are told: the model gives arguments, everything else comes from a tool.
-_MODEL, _TOOL = "assistant", "tool"
+# Who speaks, as rules are told: the model gives arguments, and neither operator nor user wrote anything else.
+_MODEL, _TOOL = "assistant", TOOL_RESULT
 # Members of a block of content that hold bytes in base64.
 _BYTES: Final = ("data", "blob")
 
