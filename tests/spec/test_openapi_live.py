@@ -50,6 +50,9 @@ MORE_THAN_A_SCHEMA = (
     *("listModels", "listConversationItems", "compactResponse"),
     # A message of a protocol, in a session or in the words of its headers.
     *("postMcpMessage", "resumeMcpStream", "endMcpSession"),
+    *("postMcpServerMessage", "resumeMcpServerStream", "endMcpServerSession"),
+    # A server's address must lead somewhere, and projects and clients exist.
+    *("postMcpServers", "patchOneMcpServer", "revokeToken"),
     "postChangeEmail",
     "postConfirmEmailChange",
 )
@@ -79,7 +82,7 @@ keyInQuery.api_key = "{key}"
 metricsToken.bearer = "none"
 [[operations]]
 include-operation-id = [{more}]
-checks.positive_data_acceptance.expected-statuses = [{taken}, 400, 413, 415]
+checks.positive_data_acceptance.expected-statuses = [{taken}, 400, 405, 413, 415]
 [[operations]]
 include-operation-id = [{googles}]
 checks.negative_data_rejection.enabled = false
@@ -89,7 +92,7 @@ include-operation-id = ["createCompletion"]
 checks.negative_data_rejection.enabled = false
 [[operations]]
 # The protocol has 405 for who wants a stream and names no event.
-include-operation-id = ["resumeMcpStream"]
+include-operation-id = ["resumeMcpStream", "resumeMcpServerStream"]
 checks.missing_required_header.enabled = false
 [[operations]]
 # One address that asks too often is told so before it is looked at who it is.

@@ -17,7 +17,7 @@ import requests
 
 from tests.stack.product import Product, eventually
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 
 @pytest.fixture

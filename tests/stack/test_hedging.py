@@ -98,6 +98,7 @@ def test_the_quicker_one_answers_and_the_late_one_is_closed(world: World) -> Non
     assert [one["outcome"] for one in asked] == ["client_closed"]
 
 
+@pytest.mark.long
 def test_both_are_paid_the_late_one_for_the_prompt_it_read(world: World) -> None:
     request_id = uuid4().hex
     world.answered("100", request_id=request_id)
