@@ -264,8 +264,7 @@ _OAUTH_ROUTES = [
     Route("oauth/authorize", consent.authorize, Family.PAGES),
     # A program is given a key, at OpenRouter's paths.
     Route("oauth/key", consent.authorize_key, Family.PAGES),
-    # Among paths of management: what is wrong below it is told as they tell it.
-    _management("auth", RedirectView.as_view(url="/oauth/key", query_string=True)),
+    Route("auth", RedirectView.as_view(url="/oauth/key", query_string=True), Family.PAGES),
     Route("v1/auth/keys", oauth.exchange_key, Family.OPENAI),
 ]
 if settings.STRIPE_WEBHOOK_SECRETS:
@@ -279,6 +278,8 @@ TABLE = put_in_force(
         unknown={
             **dict.fromkeys(("v1", "v2", "openai"), Family.OPENAI),
             **dict.fromkeys(("v1beta", "v1beta1"), Family.GOOGLE),
+            # One page, in the midst of management.
+            "auth": Family.MANAGEMENT,
         },
         otherwise=Family.LOGS,
     )
