@@ -112,9 +112,17 @@ class Gateway(Product):
         return Key(made["id"], made["token"])
 
     def logs_of(self, key: Key) -> list[dict[str, Any]]:
-        """Return the log entries of a key's requests, oldest first, once all are settled."""
-        self._settle()
-        return [log for log in reversed(self.all_logs()) if log["apiKeyId"] == key.id]
+        """Return the log entries of a key's requests, oldest first, once all are settled.
+
+        An answer does not wait for its record: the first of them may not even be queued yet.
+        """
+
+        def found() -> list[dict[str, Any]]:
+            self._settle()
+            return [log for log in reversed(self.all_logs()) if log["apiKeyId"] == key.id]
+
+        eventually(found)
+        return found()
 
     def _settle(self) -> None:
         eventually(lambda: self.metrics().get("gateway_outbox_depth") == 0)
