@@ -20,9 +20,9 @@ from gevent.server import StreamServer
 from gateway_project.http.fair_queue import FairQueue
 
 # At most so many are taken, and so many begun to be served, in one turn of the loop: a few milliseconds at most.
-_MOST_TAKEN, _MOST_BEGUN = 64, 8
+_MOST_TAKEN, _MOST_BEGUN = 128, 8
 # So many may wait to be served; the others stay in the system's queue.
-_MOST_WAITING: Final = 2048
+_MOST_WAITING: Final = 4096
 # Seconds between two looks at those that wait.
 _TICK: Final = 0.001
 # Where `struct tcp_info` of <linux/tcp.h> has how many wait to be accepted, of a socket that listens (`tcpi_unacked`).
