@@ -45,14 +45,21 @@ class Purse:
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def ask(self, script: str) -> str:
-        """Ask once; return the status or the refusal's code, and `broken` when nobody answered."""
+        """Return `answered`, the refusal's code, or `broken` when nobody answered.
+
+        As SDKs do, come back when a busy gateway says when: what it shed was never begun.
+        """
         body = {**self.asking, "messages": [{"role": "user", "content": f"hi [[sandbox {script}]]"}]}
-        try:
-            response = requests.post(
-                f"{self.product.url}/v1/chat/completions", json=body, headers=self.headers, timeout=60
-            )
-        except requests.RequestException:
-            return "broken"
+        for _ in range(5):
+            try:
+                response = requests.post(
+                    f"{self.product.url}/v1/chat/completions", json=body, headers=self.headers, timeout=60
+                )
+            except requests.RequestException:
+                return "broken"
+            if response.status_code != 503 or "retry-after" not in response.headers:
+                break
+            time.sleep(float(response.headers["retry-after"]))
         return "answered" if response.status_code == 200 else str(response.json()["error"]["code"])
 
     def wave(self, scripts: list[str]) -> None:

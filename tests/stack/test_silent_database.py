@@ -83,7 +83,7 @@ def test_while_postgres_is_silent_warm_keys_are_served_and_cold_ones_told_to_com
 def test_three_hundred_at_once_on_a_cold_key_are_all_served(product: Product) -> None:
     token = str(product.demo["apiKey"])
     product.kill("gunicorn")
-    eventually(lambda: _is_up(product))
+    eventually(lambda: _is_up(product), patience=60)
     with ThreadPoolExecutor(100) as pool:
         assert Counter(pool.map(lambda _: ask_patiently(product, token), range(300))) == {200: 300}
 

@@ -83,10 +83,11 @@ _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/_-]+(?:\r?\n[A-Za-z0-9+/_-]{40,})*(?:\r?
 _CONTROLS = bytes({*range(0x20), 0x7F} - {*b"\t\r\n"})
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 _TAGS = str.maketrans(TAG_CHARACTERS)
-# Tag characters inside a word only part its letters.
-# So many words in one that they are a sentence: names in programs are shorter.
-_CAMEL_CASE = compile_re2(r"(?-i:(?:[A-Z][a-z',.:;!?]{0,14}){9,})")
+# So many words in one that they are a sentence: names in programs are shorter. But for "A" and "I", a word has two
+# letters: base64 is full of single ones.
+_CAMEL_CASE = compile_re2(r"(?-i:(?:[AI]?[A-Z][a-z',.:;!?]{1,14}){8,})")
 _WORD_BEGINS = compile_re2(r"(?-i:[a-z',.:;!?]([A-Z]))")
+# Tag characters inside a word only part its letters.
 _TAGS_IN_WORDS = compile_re2(r"[A-Za-z]([\x{E0000}-\x{E007F}]{1,3})[A-Za-z]")
 _decoded_texts: weakref.WeakKeyDictionary[ScannedText, list[DecodedText]] = weakref.WeakKeyDictionary()
 
