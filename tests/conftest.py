@@ -84,9 +84,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Stock the catalog, and let tests that commit empty ledger and audit log, which is refused elsewhere."""
+    """Stock the catalog, remember how it reads, and let tests that commit empty ledger and audit log.
+
+    That is refused elsewhere.
+    """
+    from apps.catalog import catalog_cache
+    from tests.support import remembered_catalog
     from tests.support.shipped_catalog import stock
 
+    catalog_cache.process_copy.read = remembered_catalog.remember(catalog_cache.process_copy.read)
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute("ALTER TABLE billing_ledgerentry DISABLE TRIGGER ledger_not_emptied")
         cursor.execute("ALTER TABLE organizations_auditentry DISABLE TRIGGER audit_not_emptied")

@@ -18,7 +18,7 @@ from apps.catalog.offers import Catalog, CatalogModel, CatalogProvider, Offer
 from apps.kernel import generation
 from apps.kernel.background import run_in_background
 
-__all__ = ["Catalog", "CatalogCache", "CatalogModel", "CatalogProvider", "Offer", "current", "refresh"]
+__all__ = ["Catalog", "CatalogCache", "CatalogModel", "CatalogProvider", "Offer", "current", "process_copy", "refresh"]
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +34,7 @@ class CatalogCache:
     """One copy, read by one greenlet at a time. `read_token` returns None while Redis cannot tell."""
 
     def __init__(self, read: Callable[[str], Catalog], read_token: Callable[[], str | None]) -> None:
-        self._read = read
+        self.read = read
         self._read_token = read_token
         self._lock = Lock()
         self._catalog: Catalog | None = None
@@ -91,7 +91,7 @@ class CatalogCache:
         token = self._read_token()
         if catalog is None or catalog.generation != token:
             try:
-                catalog = self._read(token or generation.new_generation_token())
+                catalog = self.read(token or generation.new_generation_token())
             except Exception as error:
                 if catalog is None:
                     self._failed_until, self._failure = time.monotonic(), error
@@ -115,5 +115,5 @@ def _read_token() -> str | None:
         return None
 
 
-_copy = CatalogCache(read_catalog, _read_token)
-current, refresh = _copy.current, _copy.refresh
+process_copy = CatalogCache(read_catalog, _read_token)
+current, refresh = process_copy.current, process_copy.refresh
