@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 
@@ -71,3 +73,13 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     def total_tokens(self) -> int:
         """Read and written together."""
         return self.prompt_tokens + self.completion_tokens
+
+
+def total_usage(usages: Iterable[Usage]) -> Usage:
+    """Return what several answers used together; it is estimated where one of them is."""
+    counts = [msgspec.structs.asdict(usage) for usage in usages]
+    names = [name for name in Usage.__struct_fields__ if name != "estimated"]
+    return Usage(
+        **{name: sum(count[name] for count in counts) for name in names},
+        estimated=any(count["estimated"] for count in counts),
+    )

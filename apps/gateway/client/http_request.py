@@ -164,10 +164,14 @@ class ClientRequest:
 
     def with_body(self, body: bytes) -> ClientRequest:
         """Return the same client's request with another body, which is JSON."""
+        return ClientRequest(self.environ_with_body(body), self.route, self.parameters)
+
+    def environ_with_body(self, body: bytes) -> dict[str, Any]:
+        """Return the environment of the same request with another body, which is JSON."""
         own = {"CONTENT_TYPE": _JSON, "CONTENT_LENGTH": str(len(body)), "wsgi.input": BytesIO(body)}
         # It is not packed, whatever the client's own was.
         environ = {name: value for name, value in self._environ.items() if name != "HTTP_CONTENT_ENCODING"}
-        return ClientRequest({**environ, **own}, self.route, self.parameters)
+        return {**environ, **own}
 
     def release_bytes(self) -> None:
         """Give back what its body takes up of the budget of bytes; whoever made the request does so at its end."""

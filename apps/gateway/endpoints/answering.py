@@ -21,6 +21,7 @@ from apps.gateway.dialects import ClientDialect, ClientErrorWriter, ClientReplyW
 from apps.gateway.pipeline import open_chat
 from apps.gateway.response_cache import CacheEntry
 from apps.gateway.run import ChatRun
+from apps.gateway.server_tools.loop import ToolLoop
 from apps.kernel.errors import NO_RETRY, ApiError, InternalError, Overloaded
 from apps.kernel.offload import offload
 
@@ -99,7 +100,7 @@ def answer_with_errors(
     return answer
 
 
-def complete_response(run: ChatRun, dialect: ClientReplyWriter, content_type: str = _JSON) -> ClientResponse:
+def complete_response(run: ChatRun | ToolLoop, dialect: ClientReplyWriter, content_type: str = _JSON) -> ClientResponse:
     """Run to the end and return the whole answer. Raises ApiError."""
     summary = None
     for event in run.events():
@@ -124,7 +125,7 @@ def whole_response(body: bytes, content_type: str) -> ClientResponse:
     return ClientResponse(200, [("Content-Type", content_type), ("Content-Length", str(len(body)))], [body])
 
 
-def stream_response(run: ChatRun, dialect: EventWriter, content_type: str = _EVENTS) -> ClientResponse:
+def stream_response(run: ChatRun | ToolLoop, dialect: EventWriter, content_type: str = _EVENTS) -> ClientResponse:
     """Return a streamed answer. Its status waits for the first bytes: until then a failure is a plain error."""
     events = run.events()
     pieces = dialect.write_events(events, run.chat)
@@ -134,12 +135,12 @@ def stream_response(run: ChatRun, dialect: EventWriter, content_type: str = _EVE
     return ClientResponse(200, headers, StreamBody(first, pieces, events))
 
 
-def headers_about(run: ChatRun) -> list[tuple[str, str]]:
+def headers_about(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
     """Return the headers that say what was left out, how the client's rate stands, and whether the answer was kept."""
     return [*_loss_headers(run), *_state_headers(run)]
 
 
-def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
+def _loss_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
     """Return the header that names the fields that were left out; a client's own names are made safe for a header."""
     losses = run.attempts.losses
     if not losses:
@@ -148,7 +149,7 @@ def _loss_headers(run: ChatRun) -> list[tuple[str, str]]:
     return [("x-gateway-loss", fields)]
 
 
-def _state_headers(run: ChatRun) -> list[tuple[str, str]]:
+def _state_headers(run: ChatRun | ToolLoop) -> list[tuple[str, str]]:
     """Return the headers that tell how the client's rate stands, and whether the answer is one that was kept."""
     cache = [] if run.cache is None else [("x-gateway-cache", _word_for(run.cache))]
     return [*([] if run.rate is None else rate_headers(run.rate)), *cache]

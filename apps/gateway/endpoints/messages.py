@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import msgspec
 
-from apps.gateway.access.policy import find_policy
+from apps.gateway.access.policy import find_current_policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
-from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.chat import Chat, FunctionTool
 from apps.gateway.client.http_request import ClientRequest, ClientResponse
 from apps.gateway.count_tokens import count_tokens as prompt_tokens
-from apps.gateway.dialects import anthropic
-from apps.gateway.endpoints.answering import answer_authenticated, answer_chat, json_response
+from apps.gateway.dialects import anthropic, fields
+from apps.gateway.endpoints.answering import answer_authenticated, complete_response, json_response, stream_response
+from apps.gateway.pipeline import open_chat
+from apps.gateway.run import ChatRun
+from apps.gateway.server_tools import messages_request
+from apps.gateway.server_tools.loop import ToolLoop
+from apps.gateway.server_tools.messages_form import MessagesForm
+from apps.gateway.server_tools.opening import ServerToolRequest
+from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel.offload import offload
+
+# What requests are logged as.
+ROUTE: Final = "messages"
 
 _BETA = re.compile(r"[\w.-]{1,100}")
 # Claude Code sends eight.
@@ -23,13 +35,7 @@ _MAX_BETAS = 50
 
 def messages(request: ClientRequest) -> ClientResponse:
     """Answer a chat request, whole or streamed."""
-
-    def read_request(body: bytes) -> Chat:
-        chat = offload(len(body), partial(anthropic.read_request, body))
-        chat.betas = _betas(request)
-        return chat
-
-    return answer_chat(request, "messages", anthropic, read_request)
+    return answer_authenticated(request, ROUTE, anthropic, partial(_answer, request))
 
 
 def count_tokens(request: ClientRequest) -> ClientResponse:
@@ -38,14 +44,53 @@ def count_tokens(request: ClientRequest) -> ClientResponse:
     def count(token: str) -> ClientResponse:
         policy = find_policy(token)
         body, _ = read_body(request, policy.organization_id)
-        chat = offload(len(body), partial(anthropic.read_prompt, body))
-        chat.betas = _betas(request)
+        chat = _Asked(request, token, anthropic.read_prompt).read_first(body)
         return json_response(msgspec.json.encode({"input_tokens": prompt_tokens(policy, chat, token, len(body))}))
 
-    return answer_authenticated(request, "messages", anthropic, count)
+    return answer_authenticated(request, ROUTE, anthropic, count)
+
+
+def _answer(request: ClientRequest, token: str) -> ClientResponse:
+    asked = _Asked(request, token, anthropic.read_request)
+    run = asked.with_tools(open_chat(request, ROUTE, token, asked.read_first))
+    return stream_response(run, anthropic) if run.chat.stream else complete_response(run, anthropic)
+
+
+class _Asked:
+    """One request: its chat, and how the gateway calls tools of MCP servers for it, where it names any."""
+
+    def __init__(self, request: ClientRequest, token: str, read: Callable[[bytes], Chat]) -> None:
+        self._request, self._token, self._read = request, token, read
+        self._tools: ServerToolRequest | None = None
+        self._form: MessagesForm | None = None
+
+    def read(self, body: bytes) -> Chat:
+        """Return the chat of a body. Raises InvalidRequest."""
+        chat = offload(len(body), partial(self._read, body))
+        chat.betas = _betas(self._request)
+        return chat
+
+    def read_first(self, body: bytes) -> Chat:
+        """Return the chat of the client's own body, with functions in the place of servers. Raises ApiError."""
+        chat = self.read(body)
+        if not messages_request.speaks_of_servers(chat):
+            return chat
+        wire = offload(len(body), partial(fields.read_json, body))
+        wanted = messages_request.read_servers(wire)
+        toolset = Toolset([])
+        if wanted:
+            self._tools = ServerToolRequest(self._request, self._token, ROUTE)
+            own = frozenset(tool.name for tool in chat.tools or () if isinstance(tool, FunctionTool))
+            toolset = self._tools.find_toolset(find_current_policy(self._token), wanted, own)
+        self._form = MessagesForm(wire, wanted, toolset)
+        return self.read(self._form.first_body())
+
+    def with_tools(self, run: ChatRun) -> ChatRun | ToolLoop:
+        """Return the run, with those that follow it where the gateway calls tools for the model."""
+        return run if self._tools is None or self._form is None else self._tools.loop(run, self._form, self.read)
 
 
 def _betas(request: ClientRequest) -> list[str] | None:
-    """Return the previews that the client switches on: what is no name of one is left out."""
+    """Return the previews that the client switches on: no other names, and not what the gateway does itself."""
     names = [name.strip() for name in (request.header("anthropic-beta") or "").split(",")[:_MAX_BETAS]]
-    return [name for name in names if _BETA.fullmatch(name)] or None
+    return [name for name in names if _BETA.fullmatch(name) and not name.startswith(messages_request.BETA)] or None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
 
-from apps.gateway.access.policy import find_current_policy, find_policy
+from apps.gateway.access.policy import Policy, find_current_policy, find_policy
 from apps.gateway.admission.byte_budget import read_body
 from apps.gateway.canonical.chat import Chat
 from apps.gateway.canonical.events import Event
@@ -24,15 +24,23 @@ from apps.gateway.endpoints.answering import (
     stream_response,
 )
 from apps.gateway.endpoints.reasoning_cipher import OrganizationCipher
-from apps.gateway.endpoints.response_state import AnsweredElsewhere, ResponseState, open_state
+from apps.gateway.endpoints.response_state import AnsweredElsewhere, ResponseState, items_of, open_state
 from apps.gateway.pipeline import open_chat
 from apps.gateway.run import ChatRun
+from apps.gateway.server_tools import responses_history, responses_request
+from apps.gateway.server_tools.loop import ToolLoop
+from apps.gateway.server_tools.opening import ServerToolRequest
+from apps.gateway.server_tools.responses_form import ResponsesForm
+from apps.gateway.server_tools.toolset import Toolset
 from apps.kernel.errors import ApiError, ClientGone
 from apps.kernel.offload import offload
 
 log = structlog.get_logger(__name__)
 
 Record = dict[str, Any]
+
+# What requests are logged as.
+ROUTE: Final = "responses"
 
 
 def create_response(request: ClientRequest) -> ClientResponse:
@@ -44,7 +52,7 @@ def answer(request: ClientRequest, token: str) -> ClientResponse:
     """Answer a request for the token of a key, whole or streamed. Raises ApiError."""
     teller = _Teller()
     try:
-        run = open_chat(request, "responses", token, partial(_read, request, token, teller))
+        run = _with_tools(open_chat(request, ROUTE, token, partial(_read, request, token, teller)), teller)
         return stream_response(run, teller) if run.chat.stream else _whole(run, teller)
     except AnsweredElsewhere as elsewhere:
         return elsewhere.answer
@@ -77,15 +85,45 @@ def _read(request: ClientRequest, token: str, teller: _Teller, body: bytes, *, i
     if not is_asked:
         wire |= {"store": False, "background": False}
     state = teller.state = open_state(request, policy, wire)
+    said = {name: value for name, value in wire.items() if name not in ("input", "stream")}
+    wire = _with_functions(request, token, policy, wire, teller)
     if wire.keys() != given.keys() or any(wire[name] is not value for name, value in given.items()):
         body = offload(len(body), partial(encode, wire))
-    asked = responses.Asked(
-        cipher=OrganizationCipher(policy.organization_id), response_id=state.response_id, echo=state.echo
+    asked = teller.asked = responses.Asked(
+        fields=said,
+        cipher=OrganizationCipher(policy.organization_id),
+        response_id=state.response_id,
+        echo=state.echo,
     )
     return offload(len(body), partial(responses.read_wire, wire, body, asked))
 
 
-def _whole(run: ChatRun, teller: _Teller) -> ClientResponse:
+def _with_functions(request: ClientRequest, token: str, policy: Policy, wire: Record, teller: _Teller) -> Record:
+    """Return a body with functions in the place of MCP servers and of earlier calls of their tools. Raises ApiError."""
+    if responses_request.names_servers(wire):
+        wanted = responses_request.read_servers(wire)
+        tools = ServerToolRequest(request, token, ROUTE)
+        toolset = tools.find_toolset(policy, wanted, responses_request.own_names(wire))
+        teller.tools, teller.form = tools, ResponsesForm(wire, wanted, toolset, items_of(wire))
+        return teller.form.first_wire()
+    if responses_history.has_calls(wire.get("input")):
+        return {**wire, "input": responses_history.plain_items(wire["input"], Toolset([]))}
+    return wire
+
+
+def _with_tools(run: ChatRun, teller: _Teller) -> ChatRun | ToolLoop:
+    """Return the run, with those that follow it where the gateway calls tools for the model."""
+    if teller.tools is None or teller.form is None:
+        return run
+
+    def read(body: bytes) -> Chat:
+        wire = offload(len(body), partial(fields.read_json, body))
+        return offload(len(body), partial(responses.read_wire, wire, body, teller.asked))
+
+    return teller.tools.loop(run, teller.form, read)
+
+
+def _whole(run: ChatRun | ToolLoop, teller: _Teller) -> ClientResponse:
     """Run to the end and return the whole answer. Raises ApiError."""
     response = responses.response_of(run.events(), run.chat)
     teller.finish(response)
@@ -99,6 +137,10 @@ class _Teller:
 
     def __init__(self) -> None:
         self.state: ResponseState | None = None
+        # What the response says of itself, and how the gateway calls tools for it; None where it does not.
+        self.asked: responses.Asked | None = None
+        self.tools: ServerToolRequest | None = None
+        self.form: ResponsesForm | None = None
         self._over = False
 
     def write_events(self, events: Iterable[Event], chat: Chat) -> Iterator[bytes]:

@@ -18,7 +18,8 @@ _PLACE: Final = "asked_as_response"
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """A request's fields but for its input, and what its response is told to say of itself."""
+    """A request's fields but for its input, as its client sent them (none: as they are read), and what its response
+    is told to say of itself."""
 
     fields: Record = {}
     # Encrypts reasoning for the client; None where there is nobody to encrypt it for.

@@ -83,7 +83,7 @@ def read_wire(wire: Record, body: bytes, asked: Asked | None = None) -> Chat:
     except Malformed as refusal:
         raise refusal.as_error() from None
     chat.source = Source(dialect=NAME, body=body)
-    told = {name: value for name, value in wire.items() if name not in ("input", "stream")}
+    told = asked.fields or {name: value for name, value in wire.items() if name not in ("input", "stream")}
     return keep_asked(chat, Asked(fields=told, cipher=asked.cipher, response_id=asked.response_id, echo=asked.echo))
 
 

@@ -1,0 +1,192 @@
+"""Tool loop: a model is asked, the server tools that it calls are called, and it is asked again, until it has answered.
+
+Stands above requests: each turn is one of its own, admitted, priced, logged and settled as any other, under the same
+request id. The client gets their answers as one, with the sum of what they used. Must never know a wire format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, Protocol
+
+import structlog
+
+from apps.billing.reservations import RateLimitStatus
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.canonical.events import Event, Failed, Finished, Reply, Started, Summary
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.response_cache import CacheEntry
+from apps.gateway.run import ChatRun
+from apps.gateway.server_tools.calls import CallOutcome, ServerCall, call
+from apps.gateway.server_tools.toolset import Toolset
+from apps.gateway.server_tools.turn import ModelTurn, TurnTranscript
+from apps.gateway.tool_calls.caller import ToolCaller
+from apps.gateway.upstream.failover import Failover
+from apps.kernel.errors import ApiError, InternalError, InvalidRequest
+from apps.kernel.usage import total_usage
+
+log = structlog.get_logger(__name__)
+
+# Turns of one answer, and calls of server tools in all of them. In the last turn the model may call none.
+MOST_TURNS: Final = 10
+MOST_CALLS: Final = 50
+
+Answered = Sequence[tuple[ServerCall, CallOutcome]]
+
+
+class ToolForm(Protocol):
+    """How a client's format speaks of server tools: one request's conversation in it, which grows turn by turn."""
+
+    toolset: Toolset
+    # Calls that the client allows in all turns together; None where it does not say.
+    most_calls: int | None
+
+    def begin_turn(self, chat: Chat) -> TurnTranscript:
+        """Return the transcript of a turn that begins."""
+
+    def listed(self) -> list[Event]:
+        """Return what the client is told of the tools, before anything else."""
+
+    def called(self, asked: ServerCall) -> list[Event]:
+        """Return what the client is told of a call that begins."""
+
+    def answered(self, asked: ServerCall, outcome: CallOutcome) -> list[Event]:
+        """Return what the client is told of its end."""
+
+    def end_turn(self, turn: ModelTurn, answered: Answered) -> None:
+        """Take note of a turn and of the calls that it led to."""
+
+    def next_body(self, *, last: bool) -> bytes:
+        """Return the body of the next turn's request; in the `last` one no tool may be called."""
+
+    def reply(self, finish: Finished) -> Reply:
+        """Return the whole answer, for formats that write it whole."""
+
+
+class ToolLoop:
+    """An answer in several turns. It is run and written as the one run of a model is (`ChatRun`)."""
+
+    def __init__(
+        self,
+        first: ChatRun,
+        form: ToolForm,
+        caller: ToolCaller,
+        watch: ClientDisconnect,
+        reopen: Callable[[bytes], ChatRun],
+    ) -> None:
+        """Take the first turn's run; `reopen` opens that of a further one, with its body. `watch` is closed here."""
+        self._first, self._form, self._caller, self._watch, self._reopen = first, form, caller, watch, reopen
+        self._summaries: list[Summary] = []
+        self._log_ids: list[str] = []
+        self._finish = Finished(reason="stop")
+        self._made = 0
+        self._left = MOST_CALLS if form.most_calls is None else min(MOST_CALLS, form.most_calls)
+
+    @property
+    def chat(self) -> Chat:
+        """What the client asks."""
+        return self._first.chat
+
+    @property
+    def attempts(self) -> Failover:
+        """Who was asked in the first turn, and what of the request was left out."""
+        return self._first.attempts
+
+    @property
+    def rate(self) -> RateLimitStatus | None:
+        """How the client's rate stood when the first turn was let in."""
+        return self._first.rate
+
+    @property
+    def cache(self) -> CacheEntry | None:
+        """What was kept of the first turn's answer."""
+        return self._first.cache
+
+    def events(self) -> Generator[Event, None, None]:
+        """Yield the events of all turns as those of one answer and, last, the summary of them all.
+
+        Raises ApiError as long as nothing was yielded; after that an error is the last event (`Failed`).
+        """
+        events, begun = self._turns(), False
+        try:
+            for event in events:
+                begun = True
+                yield event
+        except ApiError as error:
+            if not begun:
+                raise
+            yield Failed(error=error)
+        except Exception as error:
+            log.exception("server_tools.failed", request_id=self._caller.request_id)
+            failure = InternalError("The gateway failed to answer this request")
+            if not begun:
+                raise failure from error
+            yield Failed(error=failure)
+        finally:
+            events.close()
+            self._watch.close()
+
+    def reply(self) -> Reply:
+        """Return the whole answer, for requests that do not stream."""
+        return self._form.reply(self._finish)
+
+    def _turns(self) -> Generator[Event, None, None]:
+        run, told, last = self._first, 0, False
+        for number in range(MOST_TURNS):
+            turn = ModelTurn(run, number, self._form.toolset, self._form.begin_turn(run.chat), told)
+            for event in turn.events():
+                yield event
+                if type(event) is Started:
+                    yield from self._form.listed()
+            told = turn.told
+            self._note(turn)
+            answered = yield from self._call(turn.calls, may_go_on=not last)
+            self._form.end_turn(turn, answered)
+            if turn.asks_client or not answered or last:
+                self._finish = _end_of(turn)
+                break
+            last = number + 2 == MOST_TURNS or self._left <= 0
+            run = self._reopen(self._form.next_body(last=last))
+        yield self._finish
+        yield self._summary()
+
+    def _note(self, turn: ModelTurn) -> None:
+        if turn.summary is None:
+            raise InternalError("The answer ended without a summary")
+        self._summaries.append(turn.summary)
+        self._log_ids.append(turn.started.log_id)
+
+    def _call(self, calls: list[ServerCall], *, may_go_on: bool) -> Generator[Event, None, Answered]:
+        """Make the calls of a turn, one after the other; beyond the limits they are refused. Raises ClientGone."""
+        answered = []
+        for asked in calls:
+            yield from self._form.called(asked)
+            if may_go_on and self._left > 0:
+                self._left -= 1
+                self._made += 1
+                outcome = yield from call(self._caller, asked, self._watch)
+            else:
+                outcome = CallOutcome(error=_TOO_MANY)
+            yield from self._form.answered(asked, outcome)
+            answered.append((asked, outcome))
+        return answered
+
+    def _summary(self) -> Summary:
+        """Return the summary of all turns: what they used and cost together, and how the last of them was routed."""
+        cost: dict[str, Any] = {}
+        for summary in self._summaries:
+            for part, amount in summary.cost.items():
+                cost[part] = cost.get(part, 0) + amount
+        told = {"turns": len(self._summaries), "calls": self._made, "log_ids": self._log_ids}
+        metadata = {**self._summaries[-1].metadata, "server_tools": told}
+        return Summary(usage=total_usage(one.usage for one in self._summaries), cost=cost, metadata=metadata)
+
+
+_TOO_MANY: Final = InvalidRequest("The limit of tool calls for this answer is reached: answer with what is known")
+
+
+def _end_of(turn: ModelTurn) -> Finished:
+    """Return how the whole answer ends: calls that the client never sees are no reason."""
+    if turn.finish.reason == "tool_calls" and not turn.asks_client:
+        return Finished(reason="stop")
+    return turn.finish

@@ -1,0 +1,46 @@
+"""Opening of turns: who calls tools for a request, and how its further turns come to be requests of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from apps.gateway.access.policy import Policy
+from apps.gateway.canonical.chat import Chat
+from apps.gateway.client.http_request import ClientRequest
+from apps.gateway.pipeline import open_chat
+from apps.gateway.run import ChatRun
+from apps.gateway.server_tools.loop import ToolForm, ToolLoop
+from apps.gateway.server_tools.toolset import Toolset, WantedServer, find_toolset
+from apps.gateway.server_tools.turn_request import TurnRequest
+from apps.gateway.tool_calls.caller import ToolCaller, caller_of
+from apps.kernel.ids import new_id
+
+
+class ServerToolRequest:
+    """One client's request that names servers: the caller of their tools, and the form of its conversation."""
+
+    def __init__(self, request: ClientRequest, token: str, route: str) -> None:
+        """Take the client's request. Raises InvalidRequest for one that has come through here before."""
+        self._request, self._token, self._route = request, token, route
+        # A session of its own at each server: what a tool keeps is there for the next call, and for nobody else.
+        self._caller: ToolCaller = caller_of(request, token, session_scope=f"answer:{new_id().hex}")
+
+    def find_toolset(self, policy: Policy, wanted: Sequence[WantedServer], taken: frozenset[str]) -> Toolset:
+        """Return the tools of the servers that are named. Raises as `toolset.find_toolset` does."""
+        # No provider's batch API calls tools: a batch's line is answered as a request of its own.
+        if self._request.batch_exchange is not None and not self._request.batch_exchange.is_paid:
+            self._request.batch_exchange = None
+        return find_toolset(policy, self._caller, wanted, taken)
+
+    def loop(self, first: ChatRun, form: ToolForm, read: Callable[[bytes], Chat]) -> ToolLoop:
+        """Return the answer in several turns; `read` reads the body of a further one."""
+
+        def reopen(body: bytes) -> ChatRun:
+            turn = TurnRequest(self._request, body)
+            try:
+                return open_chat(turn, self._route, self._token, read)
+            except BaseException:
+                turn.release_bytes()
+                raise
+
+        return ToolLoop(first, form, self._caller, self._request.watch_disconnect(), reopen)

@@ -1,0 +1,140 @@
+"""The loop of turns: its limits, what ends it early, and what guardrails and other turns make of its calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gevent
+import pytest
+
+from apps.gateway.canonical.events import Failed, Waiting
+from apps.gateway.client.client_disconnect import ClientDisconnect
+from apps.gateway.server_tools import calls, loop, opening
+from apps.gateway.server_tools.toolset import OfferedTool
+from apps.kernel.errors import ApiError, ClientGone, PaymentRequired
+from apps.logs.models import RequestLog
+from apps.mcp_servers.models import McpServer
+from apps.mcp_servers.upstream.tools import Tool
+from tests.support.guardrails_in_force import forbid, guard
+from tests.support.mcp_stand_in import StandIn
+from tests.support.responses_calls import ask, events_of, text_of
+from tests.support.upstream import Caller, settle_all
+
+MODEL = "sandbox/echo"
+SERVER = {"type": "mcp", "server_label": "tickets", "require_approval": "never"}
+CALL = 'tickets__echo({"words": "hi"})'
+
+
+def told(caller: Caller, given: Any, **fields: Any) -> Any:
+    return ask(caller, given, **{"model": MODEL, "tools": [SERVER], **fields})
+
+
+def test_in_the_last_turn_no_tool_may_be_called(
+    caller: Caller, mcp_server: StandIn, tickets: McpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "MOST_TURNS", 2)
+    response = told(caller, f"[[sandbox tag=last]] {CALL}").json()
+    assert text_of(response) == "tickets__echo answered: hello"
+    first, last = (request["body"] for request in caller.sent("last"))
+    assert (first.get("tool_choice", "auto"), last["tool_choice"]) == ("auto", "none")
+
+
+def test_calls_have_a_limit_of_all_turns_together(
+    caller: Caller, mcp_server: StandIn, tickets: McpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "MOST_CALLS", 1)
+    response = told(caller, 'tickets__echo({"n": 1}) tickets__add({"n": 2})').json()
+    refused = response["output"][2]
+    assert (refused["status"], refused["error"]["code"]) == ("failed", 400)
+    assert response["gateway"]["server_tools"]["calls"] == 1
+    assert mcp_server.methods().count("tools/call") == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_later_turn_that_is_refused_ends_the_answer_and_the_first_is_paid(
+    caller: Caller, tickets: McpServer, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    def refuse(*_: Any) -> Any:
+        raise PaymentRequired("Nothing is left")
+
+    monkeypatch.setattr(opening, "open_chat", refuse)
+    response = told(caller, CALL, stream=stream)
+    if stream:
+        last = events_of(response)[-1]
+        assert (last["type"], last["response"]["error"]["message"]) == ("response.failed", "Nothing is left")
+        assert [item["type"] for item in last["response"]["output"]] == ["mcp_list_tools", "mcp_call"]
+    else:
+        assert (response.status_code, response.json()["error"]["message"]) == (402, "Nothing is left")
+    assert settle_all() == 2
+    turn = RequestLog.objects.get(route="responses")
+    assert turn.unified_finish_reason == "tool_calls"
+    assert turn.cost is not None
+    assert turn.cost > 0
+
+
+def test_whoever_stops_listening_ends_the_call_as_a_client_that_left(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.HEARTBEAT_INTERVAL = 0.01
+    ended: list[BaseException] = []
+
+    def slow(*_: Any, **__: Any) -> Any:
+        try:
+            gevent.sleep(60)
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    monkeypatch.setattr(calls, "call_tool", slow)
+    offered = OfferedTool(function="t__f", label="t", server="t", tool=Tool("f", {"name": "f"}))
+    whoever: Any = None
+    work = calls.call(whoever, calls.ServerCall(id="1", offered=offered, arguments="{}"), ClientDisconnect(None))
+    assert isinstance(next(work), Waiting)
+    work.close()
+    assert [type(error) for error in ended] == [ClientGone]
+
+
+def test_what_a_guardrail_finds_in_a_result_is_not_read_by_the_model(
+    caller: Caller, mcp_server: StandIn, tickets: McpServer
+) -> None:
+    guard(caller, rules={})
+    forbid(caller, "hello")
+    response = told(caller, CALL).json()
+    assert response["output"][1]["status"] == "failed"
+    assert "hello" not in text_of(response)
+    settle_all()
+    assert RequestLog.objects.get(route="mcp_tool_call").status_code == 400
+
+
+def test_a_defect_of_the_loop_is_an_error_and_closes_what_is_open(
+    caller: Caller, tickets: McpServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("no")
+        yield
+
+    monkeypatch.setattr(loop, "call", broken)
+    assert told(caller, CALL).status_code == 500
+    assert events_of(told(caller, CALL, stream=True))[-1]["type"] == "response.failed"
+
+
+def test_an_error_before_anything_was_told_is_raised() -> None:
+    class Run:
+        chat = None
+
+        def events(self) -> Any:
+            raise PaymentRequired("no")
+            yield
+
+    class Form:
+        toolset, most_calls = None, None
+
+        def begin_turn(self, chat: Any) -> Any:
+            return None
+
+    run: Any = Run()
+    form: Any = Form()
+    whoever: Any = None
+    answering = loop.ToolLoop(run, form, whoever, ClientDisconnect(None), whoever)
+    with pytest.raises(ApiError):
+        assert not [event for event in answering.events() if isinstance(event, Failed)]
