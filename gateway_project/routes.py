@@ -166,6 +166,7 @@ _MANAGEMENT_ROUTES = [
     _management("auth/request-password-reset", accounts.RequestPasswordReset.as_view()),
     _management("auth/reset-password", accounts.ResetPassword.as_view()),
     _management("auth/send-verification-email", accounts.SendVerificationEmail.as_view()),
+    _management("auth/change-password", accounts.ChangePassword.as_view()),
     _management("auth/change-email", accounts.ChangeEmail.as_view()),
     _management("auth/change-email/confirm", accounts.ConfirmEmailChange.as_view()),
     _management("auth/two-factor", two_factor.TwoFactorEndpoint.as_view()),

@@ -1,12 +1,14 @@
-"""Access control of payment methods: which of them a user may change. Must never write."""
+"""Access control of payment methods and top-ups: which of them a user may change or pay. Must never write."""
 
 from __future__ import annotations
 
 from apps.billing.cards import NO_CARD
-from apps.billing.models import PaymentMethod
+from apps.billing.models import PaymentMethod, Transaction
 from apps.kernel.errors import NotFound
 from apps.organizations.access import access_organization, identify
 from apps.organizations.models import Role, User
+
+NO_PAYMENT = "Payment not found"
 
 
 def access_payment_method(user: User, organization_id: str, payment_method_id: str) -> PaymentMethod:
@@ -15,4 +17,14 @@ def access_payment_method(user: User, organization_id: str, payment_method_id: s
     row = PaymentMethod.objects.filter(organization=organization, pk=identify(payment_method_id, NO_CARD)).first()
     if row is None:
         raise NotFound(NO_CARD)
+    return row
+
+
+def access_top_up(user: User, organization_id: str, transaction_id: str) -> Transaction:
+    """Return a top-up that the user may pay: an owner's. Raises NotFound, Forbidden."""
+    organization, _ = access_organization(user, organization_id, Role.OWNER)
+    rows = Transaction.objects.filter(organization=organization, type=Transaction.Type.CREDIT_TOPUP)
+    row = rows.filter(pk=identify(transaction_id, NO_PAYMENT)).first()
+    if row is None:
+        raise NotFound(NO_PAYMENT)
     return row

@@ -153,6 +153,18 @@ def payment(identifier: str) -> Payment:
     return payment_of(_ask(lambda client: client.v1.payment_intents.retrieve(identifier)))
 
 
+def open_confirmation(identifier: str, return_to: str) -> str | None:
+    """Return the address of the bank's page where a card's holder confirms a payment; it leads back to `return_to`.
+
+    None where nothing is left to confirm. Raises Refused.
+    """
+    fields: Any = {"return_url": return_to}
+    found = _ask(lambda client: client.v1.payment_intents.confirm(identifier, fields))
+    action = found.get("next_action") or {}
+    address = (action.get("redirect_to_url") or {}).get("url")
+    return str(address) if found["status"] == "requires_action" and address else None
+
+
 def find_payment(customer: str, transaction: str, since: datetime) -> Payment | None:
     """Return the payment that was made for a transaction of ours, if there is one."""
     fields: Any = {"customer": customer, "created": {"gte": int(since.timestamp()) - TOLERANCE}, "limit": 100}

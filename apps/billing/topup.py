@@ -106,6 +106,16 @@ def require_paid(attempt: TopUpResult) -> None:
         raise PaymentRequired(attempt.transaction.description, code="card_declined")
 
 
+def open_confirmation(row: Transaction, return_to: str) -> str | None:
+    """Return the address of the bank's page where the card's holder confirms a pending payment, which leads back.
+
+    None where there is nothing to confirm: `recover` tells what became of it. Raises ProcessorAway, Refused.
+    """
+    if row.status != Transaction.Status.PENDING or row.is_automatic or not row.processor_payment_intent_id:
+        return None
+    return payment_processor.open_confirmation(row.processor_payment_intent_id, return_to)
+
+
 def recover(row: Transaction) -> Transaction:
     """Find out what became of a row that is still pending. Raises ProcessorAway, Refused."""
     if row.processor_payment_intent_id:

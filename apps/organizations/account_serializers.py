@@ -41,6 +41,20 @@ class PasswordResetShape(CamelSerializer):
         return attrs
 
 
+class NewPasswordShape(CamelSerializer):
+    """Another password, of the user who is `user` in the context."""
+
+    new_password = Password(max_length=MAX_PASSWORD, trim_whitespace=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Hold it to the rules for passwords. Raises ValidationError."""
+        try:
+            validate_password(attrs["new_password"], self.context.get("user"))
+        except InvalidPassword as error:
+            raise serializers.ValidationError({"newPassword": error.messages}) from error
+        return attrs
+
+
 class NewInvitationShape(CamelSerializer):
     """Body of `POST /organization/{orgId}/invitations`."""
 

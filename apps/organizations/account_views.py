@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -21,10 +22,10 @@ from apps.organizations.account_serializers import (
 )
 from apps.organizations.email_tokens import find_unverified
 from apps.organizations.models import Role
-from apps.organizations.passkey_shapes import EmailChangeShape, proof
+from apps.organizations.passkey_shapes import EmailChangeShape, PasswordChangeShape, proof
 from apps.organizations.passkey_views import holder_of
 from apps.organizations.serializers import MemberShape
-from apps.organizations.sessions import MemberEndpoint
+from apps.organizations.sessions import MemberEndpoint, start_session
 
 
 class VerifyEmail(Endpoint):
@@ -77,6 +78,20 @@ class ResetPassword(Endpoint):
                 param="token",
             )
         return Response({"message": "The password was changed"})
+
+
+class ChangePassword(MemberEndpoint):
+    """`POST /auth/change-password`."""
+
+    @described(
+        {"message": message_field(), "token": serializers.CharField()}, body=PasswordChangeShape, refuses=(401, 429)
+    )
+    def post(self, request: Request) -> Response:
+        """Choose another password, with proof of who asks. Every session ends; the answer has a new one's token."""
+        fields = self.read(PasswordChangeShape, user=self.user)
+        step_up.require(holder_of(self), proof(fields))
+        account_actions.change_password(user=self.user, password=fields["new_password"])
+        return Response({"message": "The password was changed", "token": start_session(self.user)})
 
 
 class SendVerificationEmail(MemberEndpoint):

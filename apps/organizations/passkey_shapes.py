@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from apps.kernel.rest.serializers import CamelModelSerializer, CamelSerializer, ChoiceField, EmailField, TextField
+from apps.organizations.account_serializers import NewPasswordShape
 from apps.organizations.ceremonies import MAX_ID
 from apps.organizations.models import Passkey
 from apps.organizations.passkeys import MAX_NAME, Answered
@@ -76,6 +77,10 @@ class EmailChangeShape(ProofShape):
     """Body of `POST /auth/change-email`: the address to be, and proof of who asks."""
 
     new_email = EmailField(max_length=254)
+
+
+class PasswordChangeShape(NewPasswordShape, ProofShape):
+    """Body of `POST /auth/change-password`: the password to be, and proof of who asks."""
 
 
 class SignInWithPasskeyShape(SignInShape):

@@ -19,8 +19,11 @@ from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.body_reading import BodyAborted, BodyMemory, BodySource, read_body, too_large
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.request_parser import IncomingRequest
-from gateway_project.http.route_limits import SMALLEST, is_model_route, limit_of
+from gateway_project.http.route_limits import SMALLEST, is_model_route, is_workspace_page, limit_of
 
+# A browser's session, under the names that `apps.console.browser_session` gives its cookie.
+_SESSION_COOKIE = re.compile("(?:^|; ?)(?:__Host-)?gateway-session=[^; ]")
+_NO_SESSION = "You are signed out; sign in and send it again"
 _KEY_IN_QUERY = re.compile("(?:^|&)key=([^&]+)")
 # Never shed: what a load balancer, an orchestrator and a monitor ask.
 _ALWAYS_ANSWERED = frozenset({"/", "/livez", "/readyz", "/metrics"})
@@ -81,15 +84,15 @@ class RequestIntake:
         exempt = path in _ALWAYS_ANSWERED
         if not exempt and not request.complete:
             self._admission.check(self._client_of(environ))
-        anonymous = is_model_route(path) and not _credential_of(environ)
-        if anonymous and announced and int(announced) > SMALLEST:
-            raise Unauthenticated(MISSING)
+        missing = _missing_credential(path, environ)
+        if missing and announced and int(announced) > SMALLEST:
+            raise Unauthenticated(missing)
         held: list[int] = []
         address = self._address_of(environ)
 
         def hold(size: int) -> None:
-            if anonymous:
-                raise Unauthenticated(MISSING)
+            if missing:
+                raise Unauthenticated(missing)
             self._memory.hold(address, size)
             held.append(size)
 
@@ -141,6 +144,13 @@ def _credential_of(environ: dict[str, Any]) -> str:
             return str(sent)
     query = str(environ.get("QUERY_STRING") or "")
     return query if "key=" in query and family_of(environ["PATH_INFO"]) is Family.GOOGLE else ""
+
+
+def _missing_credential(path: str, environ: dict[str, Any]) -> str:
+    """Return what to say of a request that brings no credential where nobody gets on without one; else nothing."""
+    if is_workspace_page(path):
+        return "" if _SESSION_COOKIE.search(environ.get("HTTP_COOKIE", "")) else _NO_SESSION
+    return MISSING if is_model_route(path) and not _credential_of(environ) else ""
 
 
 def _nothing() -> None:

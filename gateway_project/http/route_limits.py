@@ -5,6 +5,8 @@ Knows paths and bytes. Must never know what a route does.
 
 from __future__ import annotations
 
+import re
+
 _KILOBYTE = 1024
 _MEGABYTE = 1024 * _KILOBYTE
 
@@ -24,15 +26,21 @@ _LIMITS: tuple[tuple[str, int | None], ...] = (
     ("/mcp", 4 * _MEGABYTE),
     # A text to try guardrails on: a million characters, each written in up to six bytes.
     ("/guardrails/test/", 8 * _MEGABYTE),
-    # The playground's pictures.
-    ("/app/o/", 8 * _MEGABYTE),
+    # An organization's pages, of which two take more.
+    ("/app/o/", _MEGABYTE),
     # Forms that anybody may send: sign-in, sign-up, another password.
     ("/app/", SMALLEST),
 )
 
+# The playground's pictures, and a text to try guardrails on.
+_LARGE_FORMS = re.compile("/app/o/[^/]+/(?:playground/[^/]+|guardrails/try)")
+_LARGE_FORM = 8 * _MEGABYTE
+
 
 def limit_of(path: str, model_limit: int) -> int:
     """Return the most bytes that a body sent to this path may have; `model_limit` holds for the routes to models."""
+    if path.startswith("/app/o/") and _LARGE_FORMS.fullmatch(path):
+        return min(_LARGE_FORM, model_limit)
     for prefix, limit in _LIMITS:
         if path.startswith(prefix):
             return model_limit if limit is None else min(limit, model_limit)
@@ -42,3 +50,8 @@ def limit_of(path: str, model_limit: int) -> int:
 def is_model_route(path: str) -> bool:
     """Tell whether a path leads to models, which nobody reaches without a credential."""
     return path.startswith(_MODEL_PREFIXES)
+
+
+def is_workspace_page(path: str) -> bool:
+    """Tell whether a path is an organization's page, which nobody reaches without a session."""
+    return path.startswith("/app/o/")

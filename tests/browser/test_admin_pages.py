@@ -38,6 +38,9 @@ def test_pages_are_accessible_and_quiet(live_server: Any, tmp_path: Path, world:
         admin("organizations_organization_audit", acme),
         admin("organizations_organization_delete_for_good", acme),
         admin("keys_apikey_change", key.pk),
+        admin("organizations_user_change", world.olivia.pk),
+        admin("organizations_user_add"),
+        admin("auth_group_add"),
         admin("guardrails_customrule_add"),
     )
     with chromium(tmp_path) as browser:

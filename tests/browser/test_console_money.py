@@ -193,7 +193,7 @@ def test_from_a_card_to_an_invoice_a_request_and_guardrails(
         assert "azure was asked first: the best score." in browser.text()
         assert HOSTILE in browser.text(".conversation")
         assert_accessible(browser)
-        for path in ("refusals", "provider-keys", "billing/transactions"):
+        for path in ("refusals", "provider-keys", "mcp-servers", "playground", "billing/transactions"):
             browser.open(f"{acme}{path}")
             assert_accessible(browser)
         for query in ("", "?by=tag"):

@@ -54,6 +54,7 @@ MORE_THAN_A_SCHEMA = (
     # A server's address must lead somewhere, and projects and clients exist.
     *("postMcpServers", "patchOneMcpServer", "revokeToken"),
     "postChangeEmail",
+    "postChangePassword",
     "postConfirmEmailChange",
 )
 # They say that payments are not set up, as they are not here.

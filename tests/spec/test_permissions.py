@@ -88,6 +88,7 @@ ROWS = [
     Row("POST", "auth/sign-out", EVERYONE),
     Row("GET", "auth/get-session", EVERYONE),
     Row("POST", "auth/send-verification-email", EVERYONE),
+    Row("POST", "auth/change-password", EVERYONE, body={"newPassword": "nine blue lanterns", "password": PASSWORD}),
     Row("POST", "auth/change-email", EVERYONE, body={"newEmail": "another@example.com", "password": PASSWORD}),
     Row("POST", "auth/two-factor", EVERYONE, body={"password": PASSWORD}),
     Row("POST", "auth/two-factor/confirm", EVERYONE, body={"code": "<code>"}),

@@ -71,9 +71,10 @@ class StripeStub:
         """Return the cents of every charge that was made."""
         return [one["amount"] for one in self.of_kind("payment_intent") if one["status"] == "succeeded"]
 
-    def confirm(self, payment_id: str) -> None:
-        """Let a card's holder confirm."""
-        self._succeed(self.things[payment_id])
+    def confirm(self, payment_id: str) -> str:
+        """Let a card's holder confirm; return where the bank's page leads."""
+        payment = self._succeed(self.things[payment_id])
+        return str(payment.pop("next_action", {}).get("redirect_to_url", {}).get("return_url", ""))
 
     def renew(self, subscription_id: str, *, paid: bool = True) -> Found:
         """Let a month pass."""
@@ -129,6 +130,7 @@ class StripeStub:
             ("POST", "/v1/payment_intents", self._pay),
             ("GET", "/v1/payment_intents", lambda fields: self._list("payment_intent", fields, "customer")),
             ("GET", f"/v1/payment_intents{one}", lambda _, thing: thing),
+            ("POST", f"/v1/payment_intents{one}/confirm", self._open_confirmation),
             ("POST", f"/v1/payment_intents{one}/cancel", self._cancel),
             ("POST", "/v1/refunds", self._refund),
             ("GET", "/v1/refunds", lambda fields: self._list("refund", fields, "payment_intent")),
@@ -207,6 +209,13 @@ class StripeStub:
         payment.update(status="succeeded", amount_received=payment["amount"])
         return payment
 
+    def _open_confirmation(self, fields: Found, payment: Found) -> Found:
+        if payment["status"] != "requires_action":
+            raise Problem(400, code="payment_intent_unexpected_state", message="It cannot be confirmed")
+        page = {"url": f"{self.address}/bank/{payment['id']}", "return_url": fields["return_url"]}
+        payment["next_action"] = {"type": "redirect_to_url", "redirect_to_url": page}
+        return payment
+
     def _cancel(self, _: Found, payment: Found) -> Found:
         if payment["status"] in ("succeeded", "canceled"):
             raise Problem(400, code="payment_intent_unexpected_state", message="It cannot be canceled")
@@ -269,12 +278,13 @@ def _handler_of(stub: StripeStub) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             address = urlsplit(self.path)
-            if not address.path.startswith("/pay/"):
+            _, place, name = (address.path + "//").split("/")[:3]
+            if place not in ("pay", "bank"):
                 self._serve(address.query)
                 return
-            # The processor's own page: whoever opens it has a card.
+            # The processor's own page: whoever opens it has a card; and the bank's: whoever opens it confirms.
             self.send_response(303)
-            self.send_header("Location", stub.enter_card(address.path.removeprefix("/pay/")))
+            self.send_header("Location", stub.enter_card(name) if place == "pay" else stub.confirm(name))
             self.send_header("Content-Length", "0")
             self.end_headers()
 

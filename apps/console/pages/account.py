@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django.contrib import messages
-from django.contrib.auth.password_validation import password_validators_help_texts, validate_password
-from django.core.exceptions import ValidationError as InvalidPassword
+from django.contrib.auth.password_validation import password_validators_help_texts
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
-from rest_framework import serializers
 
 from apps.console.browser_session import BrowserSession, begin
 from apps.console.forms import Form, attempt, read_form
@@ -20,6 +18,7 @@ from apps.kernel.errors import ApiError, InvalidRequest, NotFound
 from apps.kernel.rest.serializers import CamelSerializer, EmailField, TextField
 from apps.organizations import account_actions, entrance, step_up
 from apps.organizations.access import is_verified
+from apps.organizations.account_serializers import NewPasswordShape
 from apps.organizations.ceremonies import Holder
 from apps.organizations.serializers import MAX_PASSWORD
 from apps.organizations.sessions import end_session, name_of, sessions_of
@@ -38,20 +37,6 @@ class EmailShape(CamelSerializer):
     """The form of another e-mail address."""
 
     new_email = EmailField(max_length=254)
-
-
-class NewPasswordShape(CamelSerializer):
-    """The form of another password."""
-
-    new_password = TextField(max_length=MAX_PASSWORD, trim_whitespace=False)
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Hold it to the rules for passwords. Raises ValidationError."""
-        try:
-            validate_password(attrs["new_password"], self.context.get("user"))
-        except InvalidPassword as error:
-            raise serializers.ValidationError({"newPassword": error.messages}) from error
-        return attrs
 
 
 @signed_in_page("GET", "POST")

@@ -61,19 +61,19 @@ class Endpoint(APIView):
     parser_classes = [JsonParser]
     content_negotiation_class = JsonAlone
 
-    def read(self, shape: type[BaseSerializer[Any]]) -> dict[str, Any]:
-        """Return the request's body as the shape says. Raises ValidationError."""
+    def read(self, shape: type[BaseSerializer[Any]], **about: Any) -> dict[str, Any]:
+        """Return the request's body as the shape says; `about` is the shape's context. Raises ValidationError."""
         body = self.request.data
         if not isinstance(body, Mapping):
             raise ValidationError("Must be a JSON object")
-        return _read(shape, body)
+        return _read(shape, body, about)
 
     def read_query(self, shape: type[BaseSerializer[Any]]) -> dict[str, Any]:
         """Return the request's query as the shape says; of a repeated name, the last counts. Raises ValidationError."""
-        return _read(shape, self.request.query_params.dict())
+        return _read(shape, self.request.query_params.dict(), {})
 
 
-def _read(shape: type[BaseSerializer[Any]], given: Mapping[str, Any]) -> dict[str, Any]:
-    serializer = shape(data=given)
+def _read(shape: type[BaseSerializer[Any]], given: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    serializer = shape(data=given, context=dict(about))
     serializer.is_valid(raise_exception=True)
     return dict(serializer.validated_data)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from apps.kernel.errors import BodyTooLarge, Overloaded, RateLimited, RequestTimeout
+from apps.console.browser_session import COOKIE
+from apps.kernel.errors import ApiError, BodyTooLarge, Overloaded, RateLimited, RequestTimeout
 from gateway_project.http.address_rate_limiter import AddressRateLimiter
+from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.body_reading import BodyAborted, BodyMemory, read_body
 from gateway_project.http.client_limits import ClientLimits
+from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import IncomingRequest
 from gateway_project.http.route_limits import limit_of
 
@@ -53,6 +58,19 @@ class Sender:
 
     def go_on(self) -> None:
         """Nobody waits for it."""
+
+    def has_left(self) -> bool:
+        return False
+
+
+class Unread:
+    """A client whose body nobody may read."""
+
+    def receive(self, patience: float | None = None) -> bool:
+        raise AssertionError("it was read")
+
+    def go_on(self) -> None:
+        raise AssertionError("it was told to send")
 
     def has_left(self) -> bool:
         return False
@@ -167,6 +185,9 @@ def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) 
         ("/guardrails/test/org", 8 * 1024 * 1024),
         ("/guardrails/rules/org", 1024 * 1024),
         ("/app/o/some-id/playground/chat", 8 * 1024 * 1024),
+        ("/app/o/some-id/guardrails/try", 8 * 1024 * 1024),
+        ("/app/o/some-id/guardrails/rules", 1024 * 1024),
+        ("/app/o/some-id/keys/playground/chat/more", 1024 * 1024),
         ("/app/sign-in", 64 * 1024),
         ("/nowhere", 1024 * 1024),
     ],
@@ -174,3 +195,35 @@ def test_forgetting_addresses_keeps_the_latest(monkeypatch: pytest.MonkeyPatch) 
 def test_every_route_has_a_limit(path: str, limit: int) -> None:
     assert limit_of(path, 32 * 1024 * 1024) == limit
     assert limit_of(path, 1000) == 1000
+
+
+@pytest.mark.parametrize(
+    ("cookie", "status"),
+    [
+        ("", 401),
+        ("sessionid=abc; gateway-organization=x", 401),
+        ("gateway-session=", 401),
+        ("a=b; gateway-session=t0ken", 413),
+        ("__Host-gateway-session=t0ken", 413),
+    ],
+)
+def test_a_large_form_without_a_session_is_refused_before_it_is_read(cookie: str, status: int) -> None:
+    request = IncomingRequest()
+    request.environ = {
+        "PATH_INFO": "/app/o/some-id/keys/new",
+        "REQUEST_METHOD": "POST",
+        "CONTENT_LENGTH": str(1024 * 1024 + (status == 413)),
+        "HTTP_COOKIE": cookie,
+        "REMOTE_ADDR": "10.0.0.1",
+    }
+    limits = replace(LIMITS, body=32 * 1024 * 1024)
+    told: list[str] = []
+    intake = RequestIntake(limits, AdmissionControl(10, 1), lambda _: False, told.append)
+    with pytest.raises(ApiError) as refused:
+        intake.enter(Unread(), request)
+    assert refused.value.status == status
+    assert told == [{401: "no_credential", 413: "too_large"}[status]]
+
+
+def test_the_session_is_looked_for_under_the_name_that_its_cookie_has() -> None:
+    assert COOKIE in ("gateway-session", "__Host-gateway-session")

@@ -111,17 +111,7 @@ def top_up(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     done, form = attempt(request, pay)
     if done is None:
         return show_billing(request, workspace, top_up=form)
-    row = done.transaction
-    if row.status == Transaction.Status.COMPLETED:
-        messages.success(request, f"{usd(row.credit_amount)} were added to your credits.")
-    elif done.client_secret:
-        messages.warning(
-            request,
-            "Your bank asks you to confirm this payment, which cannot be done on this page. Nothing was added; use "
-            "another card, or confirm it with the client secret that the API's top-up answers.",
-        )
-    else:
-        messages.warning(request, "The payment is under way. The credits appear here once it is confirmed.")
+    tell_top_up(request, done)
     return back(workspace)
 
 
@@ -155,6 +145,19 @@ def unsubscribe(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         lambda: subscription.cancel(workspace.organization),
         "The subscription ends with the period that is paid for.",
     )
+
+
+def tell_top_up(request: HttpRequest, result: topup.TopUpResult) -> None:
+    """Tell the next page what has become of a top-up."""
+    row = result.transaction
+    if row.status == Transaction.Status.COMPLETED:
+        messages.success(request, f"{usd(row.credit_amount)} were added to your credits.")
+    elif row.status == Transaction.Status.FAILED:
+        messages.error(request, f"Nothing was paid. {row.description}.")
+    elif result.client_secret:
+        messages.warning(request, "Your bank asks you to confirm this payment: press Confirm below. Nothing was added.")
+    else:
+        messages.warning(request, "The payment is under way. The credits appear here once it is confirmed.")
 
 
 def back(workspace: Workspace) -> HttpResponse:
@@ -191,7 +194,13 @@ def _change(request: HttpRequest, workspace: Workspace, columns: frozenset[str],
 
 
 def _told(rows: list[Transaction]) -> list[dict[str, Any]]:
-    return [{"row": row, "has_invoice": has_invoice(row)} for row in rows]
+    return [{"row": row, "has_invoice": has_invoice(row), "is_unconfirmed": _is_unconfirmed(row)} for row in rows]
+
+
+def _is_unconfirmed(row: Transaction) -> bool:
+    """Tell whether a payment may wait for its card's holder; what became of it the processor knows."""
+    is_open = row.status == Transaction.Status.PENDING and bool(row.processor_payment_intent_id)
+    return is_open and row.type == Transaction.Type.CREDIT_TOPUP and not row.is_automatic
 
 
 _HERE = "o/<str:organization_id>/billing"

@@ -11,6 +11,43 @@ SwaggerUIBundle({
   validatorUrl: null,
 });
 
+// What Swagger UI leaves without a name that a screen reader could say, or at the wrong level of headings.
+const NAMES = {
+  "#servers": "Server",
+  ".operation-filter-input": "Filter by tag",
+  ".opblock-body select.content-type": "Media type",
+  ".opblock-body textarea": "Request body",
+  ".close-modal": "Close",
+};
+const LEVELS = { ".info .title": 2, ".opblock-tag": 2, ".models h4": 2, ".opblock-section-header h4": 3, ".modal-ux-header h3": 2, ".auth-container h4": 3 };
+// Its `main` begins below these.
+const REGIONS = { ".information-container": "About", ".schemes-server-container": "Server and keys", ".filter-container": "Filter" };
+const nameThem = () => {
+  for (const [selector, name] of Object.entries(NAMES)) {
+    for (const one of document.querySelectorAll(`#page ${selector}:not([aria-label])`)) one.setAttribute("aria-label", name);
+  }
+  for (const [selector, level] of Object.entries(LEVELS)) {
+    for (const one of document.querySelectorAll(`#page ${selector}:not([aria-level])`)) one.setAttribute("aria-level", level);
+  }
+  for (const [selector, name] of Object.entries(REGIONS)) {
+    for (const one of document.querySelectorAll(`#page ${selector}:not([role])`)) {
+      one.setAttribute("role", "region");
+      one.setAttribute("aria-label", name);
+    }
+  }
+  // A link in a button is reached twice; the button opens the operation, whose address the browser shows then.
+  for (const one of document.querySelectorAll("#page .opblock-summary-control a[href]")) one.removeAttribute("href");
+  for (const one of document.querySelectorAll("#page .modal-ux:not([role])")) {
+    one.setAttribute("role", "dialog");
+    one.setAttribute("aria-label", "Authorizations");
+  }
+  // Their words say what they do; a name that leaves those out cannot be spoken to.
+  for (const one of document.querySelectorAll("#page .auth-btn-wrapper [aria-label]")) one.removeAttribute("aria-label");
+  // What scrolls, scrolls with the keyboard, too.
+  for (const one of document.querySelectorAll("#page .microlight:not([tabindex])")) one.setAttribute("tabindex", "0");
+};
+new MutationObserver(nameThem).observe(document.querySelector("#page"), { childList: true, subtree: true });
+
 // Swagger UI knows dark by a class of its own.
 const showTheme = () => {
   const chosen = document.documentElement.dataset.theme;
