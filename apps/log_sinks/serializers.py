@@ -173,6 +173,14 @@ class SinkShape(CamelModelSerializer):
         ]
 
 
+def fields_of_others(kind: str) -> set[str]:
+    """Return the names on the wire of what a sink of a kind does not have; nothing for a kind that there is not."""
+    if kind not in _CREDENTIALS:
+        return set()
+    own = (*_CREDENTIALS[LogSink.Kind(kind)], *_POSSIBLE.get(kind, ()))
+    return {camel(name) for name in _OF_KINDS if name not in own}
+
+
 def new_sink(fields: Mapping[str, Any]) -> NewSink:
     """Return the sink that a body of `NewSinkShape` describes, its organization aside."""
     kind = fields["kind"]
