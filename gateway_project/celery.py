@@ -43,6 +43,16 @@ app.conf.beat_schedule = {
         "schedule": crontab(),
         "options": {"expires": 60},
     },
+    "deliver-to-log-sinks": {
+        "task": "log_sinks.deliver_due",
+        "schedule": 10.0,
+        "options": {"expires": 10},
+    },
+    "purge-log-sinks": {
+        "task": "log_sinks.purge",
+        "schedule": crontab(minute=45),
+        "options": {"expires": 3600},
+    },
     "blank-logs": {
         "task": "logs.blank",
         "schedule": crontab(minute="*/10"),

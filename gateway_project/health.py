@@ -26,6 +26,7 @@ from apps.gateway.settlement.record_backlog import is_any_process_backlogged
 from apps.kernel.errors import Unauthenticated
 from apps.kernel.redis import client
 from apps.kernel.rest.bearer import find_bearer
+from apps.log_sinks import metrics as log_sink_metrics
 from gateway_project import task_metrics
 
 log = structlog.get_logger(__name__)
@@ -117,4 +118,5 @@ def metrics(request: HttpRequest) -> HttpResponse:
     buffer.flush_to_prometheus()
     response: HttpResponse = ExportToDjangoView(request)
     response.write(task_metrics.exposition())
+    response.write(log_sink_metrics.exposition())
     return response

@@ -44,6 +44,7 @@ from apps.kernel.rest.envelopes import Family
 from apps.kernel.rest.routes import Route, RouteTable, put_in_force
 from apps.keys import provider_views as provider_keys
 from apps.keys import views as keys
+from apps.log_sinks import views as log_sinks
 from apps.logs import views as logs
 from apps.mcp import endpoints as mcp
 from apps.mcp import server_endpoints as mcp_server
@@ -215,6 +216,9 @@ _MANAGEMENT_ROUTES = [
     _management("keys/api/<str:key_id>/iam/<str:rule_id>", keys.OneIamRule.as_view()),
     _management("keys/provider", provider_keys.ProviderKeys.as_view(find_provider=_find_provider)),
     _management("keys/provider/<str:key_id>", provider_keys.OneProviderKey.as_view()),
+    _management("log-sinks", log_sinks.LogSinks.as_view()),
+    _management("log-sinks/<str:sink_id>", log_sinks.OneLogSink.as_view()),
+    _management("log-sinks/<str:sink_id>/test", log_sinks.LogSinkTest.as_view()),
     _management("mcp-servers", mcp_servers.McpServers.as_view()),
     _management("mcp-servers/<str:server_id>", mcp_servers.OneMcpServer.as_view()),
     _management("mcp-servers/<str:server_id>/tools", mcp_servers.McpServerTools.as_view()),

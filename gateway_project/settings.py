@@ -104,6 +104,7 @@ INSTALLED_APPS = [
     "apps.logs",
     "apps.catalog",
     "apps.mcp_servers",
+    "apps.log_sinks",
     "apps.gateway",
     "apps.responses",
     "apps.batches",

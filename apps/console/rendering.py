@@ -33,6 +33,7 @@ NAVIGATION: Final[tuple[tuple[str, tuple[PageLink, ...]], ...]] = (
             PageLink("Logs", "logs"),
             PageLink("Refused requests", "refusals"),
             PageLink("Usage", "usage"),
+            PageLink("Log sinks", "log_sinks", Role.ADMIN),
         ),
     ),
     (

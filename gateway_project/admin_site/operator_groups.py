@@ -20,6 +20,7 @@ _SUPPORT: Final = {
     **dict.fromkeys(("keys.providerkey", "guardrails.guardrailconfig", "guardrails.violation", "catalog.model"), ()),
     **dict.fromkeys(("catalog.provider", "catalog.modelprovider", "batches.batch", "responses.backgroundrun"), ()),
     "mcp_servers.mcpserver": (),
+    "log_sinks.logsink": (),
     **dict.fromkeys(("organizations.passkey", "organizations.twofactor", "billing.transaction"), ()),
     "gateway.reconciliation": (),
     "organizations.project": ("change",),

@@ -22,6 +22,7 @@ _TAGS: Final[tuple[tuple[str, str, tuple[str, ...]], ...]] = (
     ("Gemini", "Chats, embeddings and models in Google's format", ("/v1beta", "/v1/models/{name}", "/v1/p")),
     ("MCP servers", "Servers of tools that an organization registers", ("/mcp-servers",)),
     ("MCP", "The gateway as a tool of programs that speak the Model Context Protocol", ("/mcp",)),
+    ("Log sinks", "Receivers of an organization's log", ("/log-sinks",)),
     ("Logs and activity", "What was asked, and what it cost", ("/logs", "/activity")),
     ("API keys", "Keys, their limits and access rules", ("/keys/api",)),
     ("Provider keys", "Credentials of your own at providers", ("/keys/provider",)),

@@ -37,6 +37,9 @@ from apps.kernel import generation
 from apps.kernel.ids import new_id, time_of
 from apps.keys.models import ApiKey, IamRule, ProviderKey
 from apps.keys.secrets import encrypt_credential
+from apps.log_sinks.credentials import WebhookSecret
+from apps.log_sinks.credentials import seal as seal_sink
+from apps.log_sinks.models import LogSink, WaitingRow
 from apps.logs import partitions
 from apps.logs.models import (
     ActivityDay,
@@ -118,6 +121,14 @@ def rows(world: World) -> dict[type[Row], Row]:
             url="https://tools.example.com/mcp",
             encrypted_credentials=seal(Credentials(SECRET)),
         ),
+        LogSink.objects.create(
+            organization=world.acme,
+            name="archive",
+            kind="webhook",
+            url="https://logs.example.com/hook",
+            encrypted_credentials=seal_sink(WebhookSecret(SECRET)),
+        ),
+        WaitingRow.objects.create(sink_id=new_id(), log_id=new_id()),
         PaymentMethod.objects.create(organization=world.acme, processor_customer_id=SECRET, brand="visa"),
         BillingAccount.objects.create(organization=world.acme, processor_customer_id="cus_1"),
         ProcessorEvent.objects.create(id="evt_1", type="invoice.paid"),
@@ -320,7 +331,7 @@ class TestWhatMayBeDone:
         )
         assert model._default_manager.filter(pk=row.pk).exists()
 
-    @pytest.mark.parametrize("model", [User, Organization, Project, ApiKey, ProviderKey, McpServer])
+    @pytest.mark.parametrize("model", [User, Organization, Project, ApiKey, ProviderKey, McpServer, LogSink])
     def test_what_others_speak_of_cannot_be_deleted(
         self, operator: Client, rows: dict[type[Row], Row], model: type[Row]
     ) -> None:
@@ -328,7 +339,7 @@ class TestWhatMayBeDone:
         assert operator.post(page(model, "delete", row.pk), {"post": "yes"}).status_code == 403
         assert model._default_manager.filter(pk=row.pk).exists()
 
-    @pytest.mark.parametrize("model", [ApiKey, ProviderKey, McpServer])
+    @pytest.mark.parametrize("model", [ApiKey, ProviderKey, McpServer, LogSink])
     def test_secrets_are_not_made_here(self, operator: Client, model: type[Row]) -> None:
         assert operator.get(page(model, "add")).status_code == 403
 

@@ -47,7 +47,7 @@ class TestTheOrganizationsPage:
         assert "olivia@example.com" in shown.context["facts"][0][1]
         titles = [tab["title"] for tab in shown.context["tabs"]]
         assert titles[:3] == ["Settings", "Members", "Projects"]
-        own = {"API keys", "Provider keys", "MCP servers", "Transactions", "Request log", "Audit"}
+        own = {"API keys", "Provider keys", "MCP servers", "Log sinks", "Transactions", "Request log", "Audit"}
         assert set(titles[3:]) == own
         logs = next(tab["link"] for tab in shown.context["tabs"] if tab["title"] == "Request log")
         assert logs == f"/admin/logs/requestlog/?organization__id__exact={world.acme.pk}"

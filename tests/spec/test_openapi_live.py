@@ -53,6 +53,8 @@ MORE_THAN_A_SCHEMA = (
     *("postMcpServerMessage", "resumeMcpServerStream", "endMcpServerSession"),
     # A server's address must lead somewhere, and projects and clients exist.
     *("postMcpServers", "patchOneMcpServer", "revokeToken"),
+    # So must a sink's, and each kind has fields of its own.
+    *("postLogSinks", "patchOneLogSink", "postLogSinkTest"),
     "postChangeEmail",
     "postChangePassword",
     "postConfirmEmailChange",

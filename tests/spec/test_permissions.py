@@ -26,14 +26,16 @@ from apps.mcp_servers.models import McpServer
 from apps.organizations.invitations import invite
 from apps.organizations.models import AuditEntry, Membership, Passkey, Plan, Role
 from apps.organizations.sessions import MemberEndpoint
+from tests.log_sinks.sinks import SECRET, make_sink
 from tests.support.authenticator import app_code, enrol
 from tests.support.cast import PASSWORD, Caller, World, join, make_key, make_user, signed_in
 from tests.support.mcp_stand_in import StandIn, _mcp_server, mcp_server
 from tests.support.payments import add_card
+from tests.support.sink_receiver import Receiver, _receiver, receiver
 from tests.support.stripe_stub import StripeStub
 from tests.support.webauthn_authenticator import Authenticator, registration
 
-__all__ = ["_mcp_server", "mcp_server"]
+__all__ = ["_mcp_server", "_receiver", "mcp_server", "receiver"]
 OWNER, ADMINS, MEMBERS = {"olivia"}, {"olivia", "adam"}, {"olivia", "adam", "dana"}
 EVERYONE = {*MEMBERS, "sam"}
 KEY, RULE = "keys/api/<str:key_id>", "keys/api/<str:key_id>/iam/<str:rule_id>"
@@ -67,6 +69,14 @@ class Row:
 
 IN_ACME = {"organization_id": "acme"}
 MCP_SERVER, ACMES_MCP_SERVER = "mcp-servers/<str:server_id>", {"server_id": "mcp_server"}
+LOG_SINK, ACMES_LOG_SINK = "log-sinks/<str:sink_id>", {"sink_id": "log_sink"}
+NEW_LOG_SINK = {
+    "name": "archive",
+    "kind": "webhook",
+    "url": "https://93.184.215.14/hook",
+    "organizationId": "<acme>",
+    "secret": SECRET,
+}
 NEW_MCP_SERVER = {"name": "wiki", "url": "https://93.184.215.14/mcp", "organizationId": "<acme>"}
 DANAS, OLIVIAS = {"key_id": "danas_key"}, {"key_id": "olivias_key"}
 DANAS_RULE = {**DANAS, "rule_id": "danas_rule"}
@@ -188,6 +198,11 @@ ROWS = [
     ),
     Row("PATCH", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY, {"status": "inactive"}),
     Row("DELETE", "keys/provider/<str:key_id>", ADMINS, PROVIDER_KEY),
+    Row("GET", "log-sinks", ADMINS, query="organizationId=<acme>"),
+    Row("POST", "log-sinks", ADMINS, body=NEW_LOG_SINK),
+    Row("PATCH", LOG_SINK, ADMINS, ACMES_LOG_SINK, {"status": "inactive"}),
+    Row("DELETE", LOG_SINK, ADMINS, ACMES_LOG_SINK),
+    Row("POST", f"{LOG_SINK}/test", ADMINS, ACMES_LOG_SINK),
     Row("GET", "mcp-servers", ADMINS, query="organizationId=<acme>"),
     Row("POST", "mcp-servers", ADMINS, body=NEW_MCP_SERVER, query="validate=false"),
     Row("PATCH", MCP_SERVER, ADMINS, ACMES_MCP_SERVER, {"status": "inactive"}),
@@ -213,6 +228,7 @@ OF_NO_ORGANIZATION = {
 }
 # What is asked by POST, and changes nothing at all.
 QUESTIONS = {
+    f"{LOG_SINK}/test",
     *("guardrails/test/<str:organization_id>", f"{CARDS}/setup"),
     *("auth/passkeys/options", "auth/passkeys/proof/options"),
 }
@@ -254,6 +270,15 @@ def tools_url(request: pytest.FixtureRequest) -> str:
     return stand_in.url
 
 
+def hook_url(request: pytest.FixtureRequest) -> str:
+    """Return the address of Acme's log sink; one that answers for rows that try it."""
+    row = getattr(request.node, "callspec", None) and request.node.callspec.params.get("row")
+    if row is None or row.route != f"{LOG_SINK}/test":
+        return "https://93.184.215.14/hook"
+    receiver: Receiver = request.getfixturevalue("receiver")
+    return f"{receiver.origin}/hook"
+
+
 @pytest.fixture
 def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) -> dict[str, str]:
     """The ids of Acme's things by name; it has a second owner, Olga, and is on the plan enterprise.
@@ -280,6 +305,7 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
     found["mcp_server"] = McpServer.objects.create(
         organization=world.acme, name="tickets", url=tools_url(request), encrypted_credentials=seal(Credentials())
     )
+    found["log_sink"] = make_sink(world, "webhook", hook_url(request))
     found["sams_invitation"] = invite(email=world.sam.email, organization=world.acme)
     found["guardrail"] = CustomRule.objects.create(
         organization=world.acme, name="No tickets", type="custom_regex", config={"pattern": "ticket"}
@@ -300,7 +326,7 @@ def things(world: World, cards: dict[str, str], request: pytest.FixtureRequest) 
 
 def state() -> dict[str, list[str]]:
     """Return every row of every table that a management endpoint could write."""
-    prefixes = ("organizations_", "keys_", "billing_", "guardrails_", "knox_", "mcp_servers_")
+    prefixes = ("organizations_", "keys_", "billing_", "guardrails_", "knox_", "mcp_servers_", "log_sinks_")
     tables = [name for name in connection.introspection.table_names() if name.startswith(prefixes)]
     rows = {}
     with connection.cursor() as cursor:

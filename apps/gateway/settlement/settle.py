@@ -20,6 +20,7 @@ from apps.gateway.settlement.record import charge_of, encode
 from apps.guardrails import writer as violations
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.cpu_throttle import throttled
+from apps.log_sinks import queue as log_sinks
 from apps.logs import writer
 from apps.logs.entry import Entry
 
@@ -34,6 +35,7 @@ def settle(messages: Sequence[OutboxMessage]) -> int:
     entries = _read(messages)
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
+        log_sinks.enqueue([(entry.id, entry.organization_id) for _, entry in entries if entry.id in written])
         changed = ledger.charge([charge_of(entry) for _, entry in throttled(entries) if entry.id in written])
         violations.write([_violations_of(entry) for _, entry in entries if entry.violations and entry.id in written])
     balance_copies.repair_copies(

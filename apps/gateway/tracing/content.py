@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from apps.gateway.canonical.chat import Chat, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from apps.gateway.tracing.genai_attributes import finish_reason_of
 from apps.gateway.tracing.request_trace import AttributeValue
 from apps.logs.entry import Entry
+from apps.logs.genai_names import finish_reason_of
 
 # Characters of one attribute; what is longer is left out whole, as half of it could not be read.
 MOST_CHARACTERS = 65_536
@@ -27,7 +27,8 @@ def content_attributes(entry: Entry, chat: Chat) -> dict[str, AttributeValue]:
     _add(found, "gen_ai.input.messages", [_message(one) for one in chat.messages])
     if entry.content is not None:
         parts = [{"type": "text", "content": entry.content}]
-        said = {"role": "assistant", "parts": parts, "finish_reason": finish_reason_of(entry)}
+        reason = finish_reason_of(entry.finish_reason, entry.unified_finish_reason)
+        said = {"role": "assistant", "parts": parts, "finish_reason": reason}
         _add(found, "gen_ai.output.messages", [said])
     return found
 

@@ -1,7 +1,7 @@
 """GenAI attributes: a request's record in the names of OpenTelemetry's semantic conventions for generative AI. Pure.
 
-The names are those of the conventions' version 1.41 (`gen_ai.provider.name`, no longer `gen_ai.system`); what they have
-no name for is `gateway.*`. Must never see content: `content.py` does.
+Words of operations and providers are those of `apps/logs/genai_names.py`; what the conventions have no name for is
+`gateway.*`. Must never see content: `content.py` does.
 """
 
 from __future__ import annotations
@@ -12,62 +12,10 @@ from uuid import UUID
 
 from apps.gateway.tracing.request_trace import AttributeValue, Callee, RequestTrace
 from apps.logs.entry import Entry
+from apps.logs.genai_names import finish_reason_of, operation_of, provider_name
 
-# By the kind of request; names of our own where the conventions have none.
-OPERATIONS = {
-    "chat": "chat",
-    "completions": "text_completion",
-    "embeddings": "embeddings",
-    "images": "image_generation",
-    "moderations": "moderation",
-    "rerank": "rerank",
-    "speech": "speech",
-    "transcription": "transcription",
-}
-# By the beginning of a route's name; all others are chats.
-_OF_ROUTES = {
-    "completions": "text_completion",
-    "embed": "embeddings",
-    "images": "image_generation",
-    "moderations": "moderation",
-    "rerank": "rerank",
-    "audio_speech": "speech",
-    "audio": "transcription",
-}
-# Providers whose well-known value is another word than their id here.
-_PROVIDERS = {
-    "azure": "azure.ai.openai",
-    "bedrock": "aws.bedrock",
-    "google": "gcp.gemini",
-    "mistral": "mistral_ai",
-    "vertex": "gcp.vertex_ai",
-    "xai": "x_ai",
-}
-_FINISH_REASONS = {"completed": "stop", "length_limit": "length"}
 _NOTHING_KEPT = "none"
 _PORTS = {"http": 80, "https": 443}
-
-
-def operation_of(task: str) -> str:
-    """Return `gen_ai.operation.name` of a kind of request."""
-    return OPERATIONS.get(task, task)
-
-
-@lru_cache(maxsize=128)
-def operation_of_route(route: str) -> str:
-    """Return `gen_ai.operation.name` of a record, by the name of its route."""
-    return next((name for start, name in _OF_ROUTES.items() if route.startswith(start)), "chat")
-
-
-def finish_reason_of(entry: Entry) -> str:
-    """Return why the model stopped: in its own words where retention keeps them, else in the conventions'."""
-    unified = entry.unified_finish_reason or "unknown"
-    return entry.finish_reason or _FINISH_REASONS.get(unified, unified)
-
-
-def provider_name(provider_id: str) -> str:
-    """Return `gen_ai.provider.name` of a provider; a tenant's own keeps no name of its own, which may be anything."""
-    return "custom" if provider_id.startswith("custom:") else _PROVIDERS.get(provider_id, provider_id)
 
 
 def describe(trace: RequestTrace, entry: Entry, task: str) -> None:
@@ -122,7 +70,7 @@ def _of_answer(entry: Entry) -> dict[str, AttributeValue]:
     found: dict[str, AttributeValue] = {
         "gen_ai.response.id": str(entry.id),
         "gen_ai.response.model": entry.underlying_model,
-        "gen_ai.response.finish_reasons": (finish_reason_of(entry),),
+        "gen_ai.response.finish_reasons": (finish_reason_of(entry.finish_reason, entry.unified_finish_reason),),
     }
     for name, value in (
         ("gen_ai.usage.input_tokens", entry.prompt_tokens),

@@ -11,8 +11,8 @@ from prometheus_client import Histogram
 
 from apps.gateway.metrics.buffer import labeled_child, observe
 from apps.gateway.metrics.request_metrics import provider_label, tell
-from apps.gateway.tracing.genai_attributes import operation_of_route, provider_name
 from apps.logs.entry import Entry
+from apps.logs.genai_names import operation_of_route, provider_name
 
 # By Prometheus' label, which has no dots.
 ATTRIBUTES = {

@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 
 from apps.gateway.access.schemes import SignableRequest
 from apps.gateway.failures import UpstreamFailure
+from apps.keys.aws_signature import Place, Signable, signature
 
 SERVICE = "bedrock"
 DEFAULT_REGION = "us-east-1"
 
-_ALGORITHM = "AWS4-HMAC-SHA256"
 _ACCESS_KEY = re.compile(r"\w{16,128}", re.ASCII)
 _IN_A_HEADER = re.compile(r"[!-~]+")
 _REGION = re.compile(r"(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z]{2,}(?:-[a-z0-9]+)+)\.")
@@ -59,23 +59,11 @@ def region_of(host: str) -> str:
 
 
 def _signature(request: SignableRequest, headers: dict[str, str], access_key: str, signing_key: str) -> str:
-    """Return the `Authorization` that signs method, address, body, the given headers, host and content type.
-
-    Takes the steps of AWS's own SDK one by one: taken at once (`add_auth`), they write the headers, and with them a
-    session's token, to its log.
-    """
-    # Not before somebody signs: 40 ms that other providers do without.
-    from botocore.auth import SigV4Auth
-    from botocore.awsrequest import AWSRequest
-    from botocore.credentials import Credentials
-
+    """Return the `Authorization` that signs method, address, body, the given headers, host and content type."""
     content_type = {name: value for name, value in request.headers.items() if name.lower() == "content-type"}
-    signer = SigV4Auth(Credentials(access_key, signing_key), SERVICE, region_of(urlsplit(request.url).hostname or ""))
-    made = AWSRequest(request.method, request.url, headers=headers | content_type, data=request.body)
-    made.context["timestamp"] = headers["X-Amz-Date"]
-    signature = signer.signature(signer.string_to_sign(made, signer.canonical_request(made)), made)
-    names = signer.signed_headers(signer.headers_to_sign(made))
-    return f"{_ALGORITHM} Credential={signer.scope(made)}, SignedHeaders={names}, Signature={signature}"
+    signed = Signable(request.method, request.url, headers | content_type, request.body)
+    place = Place(SERVICE, region_of(urlsplit(request.url).hostname or ""))
+    return signature(signed, place, access_key, signing_key)
 
 
 def _useless() -> UpstreamFailure:

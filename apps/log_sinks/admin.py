@@ -1,0 +1,72 @@
+"""Log sinks in the admin: seen with how their delivery goes, switched on and off, removed; registered by organizations
+alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from apps.kernel.admin import KeptAdmin, LongTableAdmin
+from apps.log_sinks import actions
+from apps.log_sinks.models import LogSink, WaitingRow
+from apps.log_sinks.sink_buttons import delete_sink
+from apps.organizations.admin_buttons import ButtonsAdmin
+from apps.organizations.audited_admin import ActingAdmin
+from apps.organizations.organization_tabs import link_to
+
+
+@admin.register(LogSink)
+class LogSinkAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
+    """Receivers of their log that organizations registered."""
+
+    thing = "log_sink"
+    actions_detail = ("delete_sink",)
+    delete_sink = delete_sink
+    list_display = ("name", "kind", "url", "organization_link", "status", "failures", "last_delivered_at")
+    list_filter = ("kind", "status")
+    list_select_related = ("organization",)
+    search_fields = ("id__exact", "name", "organization__name")
+    sortable_by = ()
+    ordering = ("-id",)
+    # The address is where the log is sent: whoever could change it could have it.
+    readonly_fields = (
+        *("id", "organization", "name", "kind", "url", "options", "include_content", "masked_credentials"),
+        *("created_at", "updated_at", "last_delivered_at", "delivered_rows", "dropped_rows", "failures"),
+        *("failing_since", "last_error", "last_error_at", "next_attempt_at"),
+    )
+    fields = (*readonly_fields, "status")
+    help_texts = {
+        "include_content": "Whether what was said is sent, as far as the organization retains it.",
+        "dropped_rows": "Rows that waited for five days and were not sent.",
+        "failures": "In a row; after three days of them the sink is switched off.",
+        "status": "An inactive one gets nothing. Remove it with the button above.",
+    }
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never: it begins with a credential, which the admin never sees."""
+        return False
+
+    @admin.display(description="Organization")
+    def organization_link(self, row: LogSink) -> str:
+        """Return a link to the organization."""
+        return link_to(row.organization)
+
+    def change_row(self, row: LogSink, changes: Mapping[str, Any]) -> None:
+        """Switch a sink on or off; one that is to be deleted loses its credentials too."""
+        if changes.get("status") == LogSink.Status.DELETED:
+            actions.delete_sink(sink=row)
+        else:
+            actions.change_sink(sink=row, changes=changes)
+
+
+@admin.register(WaitingRow)
+class WaitingRowAdmin(LongTableAdmin):
+    """What waits for sinks."""
+
+    list_display = ("id", "sink_id", "log_id", "batch", "queued_at")
+    search_fields = ("sink_id",)
+    search_help_text = "The exact id of a sink"
+    owners = ("sink_id", "log_id")

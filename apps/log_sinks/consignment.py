@@ -1,0 +1,42 @@
+"""A consignment, which is what a sink is to have, and the HTTP request that carries it. Plain values."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from apps.logs.query import LogRow
+
+
+class Consignment(NamedTuple):
+    """Rows for one sink: its id, the batch's number, and the day on which the first of them was queued.
+
+    A consignment that is repeated has the same name; a sample has the number 0.
+    """
+
+    sink_id: UUID
+    number: int
+    day: date
+    rows: list[LogRow]
+
+    @property
+    def name(self) -> str:
+        """What it is called wherever it is sent; names of one sink are in the order of their numbers."""
+        return f"{self.sink_id}-{self.number:012}" if self.number else f"{self.sink_id}-sample"
+
+
+class Destination(NamedTuple):
+    """Where a sink is, and what its kind needs besides."""
+
+    url: str
+    options: dict[str, Any]
+
+
+class Outgoing(NamedTuple):
+    """An HTTP request that is to be sent."""
+
+    method: str
+    url: str
+    headers: dict[str, str]
+    body: bytes

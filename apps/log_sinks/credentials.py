@@ -1,0 +1,110 @@
+"""Credentials of log sinks: one shape for each kind of sink, sealed. Secrets.
+
+Must never log, return or raise anything that carries a secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+import msgspec
+
+from apps.kernel.encryption import decrypt, encrypt
+
+# How a secret of a webhook is written (Standard Webhooks), and its bytes.
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - what every secret begins with
+SHORTEST_SECRET, LONGEST_SECRET = 24, 64
+
+
+class _Sealed(msgspec.Struct, frozen=True, tag_field="kind"):
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(...)"
+
+
+class WebhookSecret(_Sealed, frozen=True, tag="webhook"):
+    """What a webhook's requests are signed with: `whsec_` and base64."""
+
+    secret: str
+
+    @property
+    def key(self) -> bytes:
+        """The bytes of the secret. Raises ValueError."""
+        return secret_key(self.secret)
+
+    @property
+    def masked(self) -> str:
+        """What may be shown."""
+        return f"...{self.secret[-4:]}"
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must not be shown to anybody."""
+        return [self.secret]
+
+
+class BucketKeys(_Sealed, frozen=True, tag="s3"):
+    """What requests to a bucket are signed with."""
+
+    access_key_id: str
+    secret_access_key: str
+
+    @property
+    def masked(self) -> str:
+        """What may be shown: the id is no secret."""
+        return self.access_key_id
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must not be shown to anybody."""
+        return [self.secret_access_key]
+
+
+class OtlpKeys(_Sealed, frozen=True, tag="otlp"):
+    """What is sent with basic authentication: a public and a secret key."""
+
+    public_key: str
+    secret_key: str
+
+    @property
+    def masked(self) -> str:
+        """What may be shown: the public key."""
+        return self.public_key
+
+    @property
+    def basic(self) -> str:
+        """The value of `Authorization`."""
+        return "Basic " + base64.b64encode(f"{self.public_key}:{self.secret_key}".encode()).decode()
+
+    @property
+    def secrets(self) -> list[str]:
+        """What must not be shown to anybody."""
+        return [self.secret_key, self.basic.removeprefix("Basic ")]
+
+
+Credentials = WebhookSecret | BucketKeys | OtlpKeys
+
+
+def secret_key(secret: str) -> bytes:
+    """Return the bytes of a webhook's secret. Raises ValueError for one that is not `whsec_` and base64 of 24 to 64."""
+    if not secret.startswith(SECRET_PREFIX):
+        raise ValueError("no prefix")
+    try:
+        key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except binascii.Error as error:
+        raise ValueError("no base64") from error
+    if not SHORTEST_SECRET <= len(key) <= LONGEST_SECRET:
+        raise ValueError("too short or too long")
+    return key
+
+
+def seal(credentials: Credentials) -> bytes:
+    """Return them encrypted with the newest encryption key."""
+    return encrypt(msgspec.json.encode(credentials))
+
+
+def unseal(sealed: bytes) -> Credentials:
+    """Return them in clear. Raises UnreadableSecretError."""
+    credentials: Credentials = msgspec.json.decode(decrypt(bytes(sealed)), type=Credentials)
+    return credentials

@@ -1,0 +1,110 @@
+"""One HTTP request to a sink: sent to the address that was checked, answered in time, or failed in words for its owner.
+
+Redirects are refused, as credentials go along. Of an answer only its beginning is read. Must never log or tell a
+credential, nor send anything that it was not given.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import gevent
+import msgspec
+import requests
+from urllib3.exceptions import HTTPError
+
+from apps.kernel.redaction import redact
+from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
+from apps.log_sinks.consignment import Outgoing
+
+# Seconds to connect, for each piece of an answer, and for all of it.
+CONNECT_TIMEOUT, READ_TIMEOUT, TIMEOUT = 5.0, 10.0, 20.0
+# Bytes of an answer that are read, and characters of it that are told.
+_MOST_READ: Final = 8_192
+_MOST_TOLD: Final = 300
+_LONGEST_PAUSE: Final = 3_600
+
+
+class SinkFailed(Exception):
+    """A sink did not take what it was sent; the message is for its owner. `pause`: seconds that it asks to be left."""
+
+    def __init__(self, message: str, pause: float = 0.0) -> None:
+        super().__init__(message)
+        self.message = message
+        self.pause = pause
+
+
+def send(request: Outgoing, secrets: list[str]) -> None:
+    """Send a request, and return once it is taken. Raises SinkFailed, whose words hold none of the secrets."""
+    try:
+        session = resolve_safe_address(request.url).session()
+    except UnsafeAddressError as error:
+        raise SinkFailed(f"Its address cannot be called: {error}") from error
+    ends = time.monotonic() + TIMEOUT
+    with session:
+        session.headers.update({"User-Agent": "model-gateway", "Accept-Encoding": "identity"})
+        with _in_time():
+            answer = session.request(
+                request.method,
+                request.url,
+                data=request.body,
+                headers=request.headers,
+                timeout=(CONNECT_TIMEOUT, READ_TIMEOUT),
+                allow_redirects=False,
+                stream=True,
+            )
+            try:
+                said = _beginning(answer, ends)
+            finally:
+                answer.close()
+    if not 200 <= answer.status_code < 300:
+        words = _told(said, secrets)
+        pause = answer.headers.get("Retry-After", "")
+        seconds = min(float(pause), _LONGEST_PAUSE) if pause.isascii() and pause.isdecimal() else 0.0
+        if 300 <= answer.status_code < 400:
+            raise SinkFailed("It redirects, which is not followed: register its own address")
+        raise SinkFailed(f"It answered {answer.status_code}{f': {words}' if words else ''}", seconds)
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    """Let what waits for the sink wait no longer than there is time. Raises SinkFailed."""
+    try:
+        with gevent.Timeout(TIMEOUT, requests.Timeout()):
+            yield
+    except (requests.Timeout, TimeoutError) as error:
+        raise SinkFailed(f"It did not answer within {TIMEOUT:g} s") from error
+    except (requests.RequestException, HTTPError, OSError) as error:
+        # Its words may quote the address with what stands in its query.
+        raise SinkFailed("It could not be reached") from error
+
+
+def _beginning(answer: requests.Response, ends: float) -> bytes:
+    """Return the first bytes of an answer, as many as come in time."""
+    read = b""
+    while len(read) < _MOST_READ and time.monotonic() < ends:
+        piece = answer.raw.read1(_MOST_READ - len(read))
+        if not piece:
+            break
+        read += piece
+    return read
+
+
+def _told(said: bytes, secrets: list[str]) -> str:
+    """Return a sink's words without credentials, on one line, cut to what can be shown."""
+    # The credentials first: what is cut must not leave half of one.
+    text = redact(_message_in(said) or said.decode("utf-8", "replace"), secrets)
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())[:_MOST_TOLD]
+
+
+def _message_in(said: bytes) -> str:
+    """Return the message of an answer in JSON, where it has one at the usual place."""
+    try:
+        fields = msgspec.json.decode(said)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return ""
+    found = fields.get("message") or fields.get("error") if isinstance(fields, dict) else ""
+    return found if isinstance(found, str) else ""

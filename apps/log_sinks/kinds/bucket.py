@@ -1,0 +1,40 @@
+"""Buckets (S3 and what speaks its protocol): an object of gzipped JSON lines for each batch. Pure.
+
+Knows that a batch that is repeated has the same key, and so replaces the object that may be there already.
+"""
+
+from __future__ import annotations
+
+import gzip
+from datetime import datetime
+from hashlib import sha256
+from urllib.parse import quote
+
+from apps.keys.aws_signature import STORAGE, Place, Signable, signature
+from apps.log_sinks.consignment import Consignment, Destination, Outgoing
+from apps.log_sinks.credentials import BucketKeys
+from apps.logs.serializers import encode, entry_of
+
+
+def key_of(prefix: str, sent: Consignment) -> str:
+    """Return the object's key: the day on which the batch began to wait, then the sink and the batch's number."""
+    return f"{prefix}{sent.day:%Y/%m/%d}/{sent.name}.jsonl.gz"
+
+
+def request_of(to: Destination, credentials: BucketKeys, sent: Consignment, now: datetime) -> Outgoing:
+    """Return the request that puts the object, signed at `now` (UTC)."""
+    lines = b"".join(encode(entry_of(row)) + b"\n" for row in sent.rows)
+    # Without the time: the same rows are the same bytes.
+    body = gzip.compress(lines, compresslevel=6, mtime=0)
+    key = quote(key_of(to.options.get("prefix", ""), sent), safe="/-_.~")
+    url = f"{to.url.rstrip('/')}/{to.options['bucket']}/{key}"
+    headers = {
+        "Content-Type": "application/gzip",
+        "X-Amz-Content-SHA256": sha256(body).hexdigest(),
+        "X-Amz-Date": f"{now:%Y%m%dT%H%M%SZ}",
+    }
+    place = Place(STORAGE, to.options["region"])
+    signed = signature(
+        Signable("PUT", url, headers, body), place, credentials.access_key_id, credentials.secret_access_key
+    )
+    return Outgoing("PUT", url, {**headers, "Authorization": signed}, body)

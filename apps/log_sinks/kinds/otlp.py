@@ -1,0 +1,149 @@
+"""OTLP: rows as spans by OpenTelemetry's conventions for generative AI, in JSON, for Langfuse and whoever speaks it.
+
+A row's ids are made from its own, so one that is sent twice is one span. Knows the names of attributes. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from apps.log_sinks.consignment import Consignment, Destination, Outgoing
+from apps.log_sinks.credentials import OtlpKeys
+from apps.logs.genai_names import finish_reason_of, operation_of_route, provider_name
+from apps.logs.query import LogRow
+
+# Characters of one attribute; what is longer is left out whole, as half of it could not be read.
+MOST_CHARACTERS = 262_144
+_CLIENT, _ERROR = 3, 2
+# Attribute -> column, for those that are sent as they are.
+_COLUMNS = {
+    "gen_ai.request.temperature": "temperature",
+    "gen_ai.request.top_p": "top_p",
+    "gen_ai.request.max_tokens": "max_tokens",
+    "gen_ai.request.frequency_penalty": "frequency_penalty",
+    "gen_ai.request.presence_penalty": "presence_penalty",
+    "gen_ai.usage.input_tokens": "prompt_tokens",
+    "gen_ai.usage.output_tokens": "completion_tokens",
+    "gen_ai.usage.cache_read.input_tokens": "cached_tokens",
+    "gen_ai.usage.cache_creation.input_tokens": "cache_write_tokens",
+    "gen_ai.usage.reasoning.output_tokens": "reasoning_tokens",
+    "http.response.status_code": "status_code",
+    "gateway.request_id": "request_id",
+    "gateway.requested_model": "requested_model",
+    "gateway.streamed": "streamed",
+    "gateway.cached": "cached",
+    "gateway.source": "source",
+}
+
+
+def request_of(to: Destination, credentials: OtlpKeys, sent: Consignment, now: datetime) -> Outgoing:
+    """Return the request that posts the spans; `now` is not needed."""
+    scope = {"scope": {"name": "model-gateway"}, "spans": [span_of(row) for row in sent.rows]}
+    resource = {"attributes": [_attribute("service.name", "model-gateway")]}
+    body = msgspec.json.encode({"resourceSpans": [{"resource": resource, "scopeSpans": [scope]}]})
+    headers = {"Content-Type": "application/json", "Authorization": credentials.basic}
+    return Outgoing("POST", to.url, headers, body)
+
+
+def span_of(row: LogRow) -> dict[str, Any]:
+    """Return a row as a span, in the words of OTLP's JSON."""
+    identifier: UUID = row["id"]
+    began: datetime = row["created_at"]
+    operation = operation_of_route(row["route"])
+    model = row["used_model"] or row["requested_model"]
+    span = {
+        "traceId": identifier.hex,
+        # The random half of the id.
+        "spanId": identifier.hex[16:],
+        "name": f"{operation} {model}",
+        "kind": _CLIENT,
+        "startTimeUnixNano": _nanoseconds(began),
+        "endTimeUnixNano": _nanoseconds(began + timedelta(milliseconds=row["duration"])),
+        "attributes": [_attribute(name, value) for name, value in _attributes(row, operation, model)],
+    }
+    return {**span, "status": {"code": _ERROR}} if row["has_error"] else span
+
+
+def _attributes(row: LogRow, operation: str, model: str) -> Iterator[tuple[str, Any]]:
+    yield "gen_ai.operation.name", operation
+    yield "gen_ai.provider.name", provider_name(row["used_provider"])
+    yield "gen_ai.request.model", model
+    yield "gen_ai.response.model", row["underlying_model"] or model
+    yield "gen_ai.response.id", str(row["id"])
+    reason = finish_reason_of(row["finish_reason"], row["unified_finish_reason"])
+    yield "gen_ai.response.finish_reasons", [reason]
+    for name, column in _COLUMNS.items():
+        if row[column] is not None:
+            yield name, row[column]
+    if row["cost"] is not None:
+        # Langfuse's own name: the conventions have none.
+        yield "gen_ai.usage.cost", float(row["cost"])
+    for name in ("organization_id", "project_id", "api_key_id"):
+        yield f"gateway.{name}", str(row[name])
+    if row["has_error"]:
+        yield "error.type", str(row["status_code"] or "error")
+    asked = _asked(row["messages"])
+    if asked:
+        yield "gen_ai.input.messages", asked
+    if row["content"] is not None:
+        parts = [{"type": "text", "content": row["content"]}]
+        answer = _text([{"role": "assistant", "parts": parts, "finish_reason": reason}])
+        if answer:
+            yield "gen_ai.output.messages", answer
+
+
+def _asked(stored: str | None) -> str:
+    """Return what was asked as the conventions' messages; nothing where none is kept, or it is too long."""
+    messages = json.loads(stored) if stored else None
+    if not isinstance(messages, list):
+        return ""
+    return _text([_message(one) for one in messages if isinstance(one, dict)])
+
+
+def _message(message: dict[str, Any]) -> dict[str, Any]:
+    said = message.get("content")
+    parts = said if isinstance(said, list) else [said] if isinstance(said, str) else []
+    return {"role": str(message.get("role", "user")), "parts": [_part(one) for one in parts]}
+
+
+def _part(part: Any) -> dict[str, Any]:
+    """Return a part of a message: its text, else only what kind of part it is."""
+    if isinstance(part, str):
+        return {"type": "text", "content": part}
+    fields = part if isinstance(part, dict) else {}
+    if isinstance(fields.get("text"), str):
+        return {"type": "text", "content": fields["text"]}
+    return {"type": str(fields.get("type", "unknown"))}
+
+
+def _text(messages: list[dict[str, Any]]) -> str:
+    text = msgspec.json.encode(messages).decode() if messages else ""
+    return text if len(text) <= MOST_CHARACTERS else ""
+
+
+def _attribute(name: str, value: Any) -> dict[str, Any]:
+    return {"key": name, "value": _value(value)}
+
+
+def _value(value: Any) -> dict[str, Any]:
+    # Before int: it is one of them.
+    if isinstance(value, bool):
+        return {"boolValue": value}
+    if isinstance(value, int):
+        return {"intValue": str(value)}
+    if isinstance(value, float):
+        return {"doubleValue": value}
+    if isinstance(value, list):
+        return {"arrayValue": {"values": [_value(one) for one in value]}}
+    return {"stringValue": str(value)}
+
+
+def _nanoseconds(moment: datetime) -> str:
+    """Return a moment as OTLP's JSON writes numbers of 64 bits: as a text."""
+    return str(int(moment.timestamp() * 1000) * 1_000_000)

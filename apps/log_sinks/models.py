@@ -1,0 +1,102 @@
+"""The tables of log sinks: sinks with the state of their delivery, and the rows of the log that wait for each.
+
+What a sink is shown to be let in is never here in clear.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from apps.kernel.ids import new_id
+from apps.organizations.models import Organization
+
+
+class LogSink(models.Model):
+    """Where an organization has its log sent, with its credentials, encrypted, and how the delivery goes."""
+
+    class Kind(models.TextChoices):
+        """How rows are sent."""
+
+        WEBHOOK = "webhook", "Webhook"
+        S3 = "s3", "S3-compatible bucket"
+        OTLP = "otlp", "OpenTelemetry (Langfuse)"
+
+    class Status(models.TextChoices):
+        """`failed` is switched off by the gateway itself. `deleted` is soft; the credentials themselves are erased."""
+
+        ACTIVE = "active"
+        INACTIVE = "inactive"
+        FAILED = "failed"
+        DELETED = "deleted"
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="log_sinks")
+    name = models.CharField(max_length=100)
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    url = models.URLField(max_length=500)
+    # What its kind needs besides: `format` of a webhook; `bucket`, `prefix`, `region` of a bucket.
+    options = models.JSONField(default=dict, blank=True)
+    # Whether what was said is sent, as far as the organization retains it.
+    include_content = models.BooleanField(default=False)
+    encrypted_credentials = models.BinaryField(editable=False)
+    # The part of the credentials that is no secret, or the end of one.
+    masked_credentials = models.CharField(max_length=140, editable=False, blank=True)
+    status = models.CharField(max_length=16, choices=Status.choices, default=Status.ACTIVE)
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    # The number of the newest batch; one whose rows still wait is sent again under its number.
+    last_batch = models.BigIntegerField(default=0, editable=False)
+    # Until when one process has it to itself; in the past, when the last run ended.
+    leased_until = models.DateTimeField(null=True, editable=False)
+    next_attempt_at = models.DateTimeField(db_default=Now(), editable=False)
+    # In a row; `failing_since` is the first of them.
+    failures = models.PositiveIntegerField(default=0, editable=False)
+    failing_since = models.DateTimeField(null=True, editable=False)
+    last_error = models.CharField(max_length=500, blank=True, editable=False)
+    last_error_at = models.DateTimeField(null=True, editable=False)
+    last_delivered_at = models.DateTimeField(null=True, editable=False)
+    delivered_rows = models.BigIntegerField(default=0, editable=False)
+    # Rows that waited for longer than rows wait.
+    dropped_rows = models.BigIntegerField(default=0, editable=False)
+
+    class Meta:
+        verbose_name = "log sink"
+        indexes = [
+            models.Index(fields=["organization"], name="log_sink_active", condition=Q(status="active")),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "name"], condition=~Q(status="deleted"), name="log_sink_name_unique"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class WaitingRow(models.Model):
+    """That a row of the log waits to be sent to a sink. Written with the row, removed once the sink has it.
+
+    Plain ids, not relations: a settlement must never fail because a sink goes. `batch` is null until it is chosen.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    sink_id = models.UUIDField()
+    log_id = models.UUIDField()
+    batch = models.BigIntegerField(null=True)
+    queued_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        verbose_name = "row that waits for a log sink"
+        verbose_name_plural = "rows that wait for log sinks"
+        indexes = [
+            models.Index(fields=["sink_id", "id"], name="waiting_row_sink"),
+            models.Index(fields=["sink_id", "batch"], name="waiting_row_batch", condition=Q(batch__isnull=False)),
+            models.Index(fields=["queued_at"], name="waiting_row_queued"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.log_id)

@@ -1,0 +1,140 @@
+"""The queue of every sink: which rows of the log it has not had yet, written with them, and taken in batches.
+
+A row waits from the transaction that writes it until the transaction that notes its delivery, so neither the order of
+ids nor that of commits matters: a row that is committed late simply comes late. A batch is chosen once, and is the same
+with the same number until it is delivered, whoever dies meanwhile. Must never know how rows are sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import F, Min
+
+from apps.kernel.postgres_arrays import write_array
+from apps.log_sinks.models import LogSink, WaitingRow
+from apps.log_sinks.rows import find_rows
+from apps.logs.query import LogRow
+from apps.logs.serializers import encode, entry_of
+
+# Rows of a batch and bytes of it, as JSON; a single row may have more. Rows that are read at once.
+MOST_ROWS, MOST_BYTES, _AT_ONCE = 500, 4 * 1024 * 1024, 25
+# How long a row waits at most: it is still in PostgreSQL then, wherever older ones are.
+LONGEST_WAIT = timedelta(days=5)
+_PURGED_AT_ONCE = 10_000
+
+_ENQUEUE = """
+    INSERT INTO log_sinks_waitingrow (sink_id, log_id)
+    SELECT sink.id, given.log_id FROM unnest(%s::uuid[], %s::uuid[]) AS given (log_id, organization_id)
+    JOIN log_sinks_logsink AS sink ON sink.organization_id = given.organization_id AND sink.status = 'active'
+"""
+_GONE = """
+    DELETE FROM log_sinks_waitingrow WHERE id = ANY(ARRAY(
+        SELECT waiting.id FROM log_sinks_waitingrow AS waiting
+        LEFT JOIN log_sinks_logsink AS sink ON sink.id = waiting.sink_id AND sink.status <> 'deleted'
+        WHERE sink.id IS NULL LIMIT %s
+    ))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedBatch:
+    """Rows that are sent together. `day` is when the first of them was queued; some rows may be gone from the log."""
+
+    number: int
+    day: date
+    waiting: list[int]
+    rows: list[LogRow]
+
+
+def enqueue(rows: Sequence[tuple[UUID, UUID]]) -> None:
+    """Let rows of the log, each with its organization, wait for the organizations' sinks; in their transaction."""
+    if not rows:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_ENQUEUE, [write_array([one for one, _ in rows]), write_array([owner for _, owner in rows])])
+
+
+def take_batch(sink: LogSink) -> QueuedBatch | None:
+    """Return the batch that is to be sent: the one that is under way, else a new one; None where nothing waits."""
+    waiting = WaitingRow.objects.filter(sink_id=sink.pk)
+    number = waiting.filter(batch__isnull=False).aggregate(first=Min("batch"))["first"]
+    if number is None:
+        number = _choose(sink)
+    if number is None:
+        return None
+    chosen = list(waiting.filter(batch=number).order_by("id").values_list("id", "log_id", "queued_at"))
+    if not chosen:
+        return None
+    rows = find_rows(sink, [log_id for _, log_id, _ in chosen])
+    return QueuedBatch(number, chosen[0][2].date(), [identifier for identifier, _, _ in chosen], rows)
+
+
+def finish(sink: LogSink, batch: QueuedBatch, now: datetime) -> None:
+    """Note that a sink has a batch. Doing so twice counts once."""
+    with transaction.atomic():
+        gone, _ = WaitingRow.objects.filter(sink_id=sink.pk, id__in=batch.waiting).delete()
+        LogSink.objects.filter(pk=sink.pk).update(
+            delivered_rows=F("delivered_rows") + (len(batch.rows) if gone else 0),
+            last_delivered_at=now,
+            failures=0,
+            failing_since=None,
+        )
+
+
+def purge(now: datetime) -> int:
+    """Remove what waits for sinks that are gone, and what has waited too long, which is counted; return how many."""
+    removed = 0
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(_GONE, [_PURGED_AT_ONCE])
+            count = int(cursor.rowcount)
+        removed += count
+        if count < _PURGED_AT_ONCE:
+            break
+    late = WaitingRow.objects.filter(queued_at__lt=now - LONGEST_WAIT)
+    for sink_id in list(late.order_by("sink_id").values_list("sink_id", flat=True).distinct()):
+        with transaction.atomic():
+            count, _ = late.filter(sink_id=sink_id).delete()
+            LogSink.objects.filter(pk=sink_id).update(dropped_rows=F("dropped_rows") + count)
+        removed += count
+    return removed
+
+
+def _choose(sink: LogSink) -> int | None:
+    """Give the first rows that wait a batch's number; return it, None where nothing waits or somebody else chose."""
+    chosen, size, after = list[int](), 0, 0
+    while len(chosen) < MOST_ROWS and size < MOST_BYTES:
+        page = _page(sink, after)
+        sizes = _sizes(sink, [log_id for _, log_id in page])
+        for identifier, log_id in page:
+            size += sizes.get(log_id, 0)
+            if chosen and (size > MOST_BYTES or len(chosen) == MOST_ROWS):
+                break
+            chosen.append(identifier)
+        if len(page) < _AT_ONCE:
+            break
+        after = page[-1][0]
+    if not chosen:
+        return None
+    with transaction.atomic():
+        mine = LogSink.objects.filter(pk=sink.pk, last_batch=sink.last_batch).update(last_batch=sink.last_batch + 1)
+        if not mine:
+            return None
+        WaitingRow.objects.filter(id__in=chosen).update(batch=sink.last_batch + 1)
+    number: int = sink.last_batch + 1
+    sink.last_batch = number
+    return number
+
+
+def _page(sink: LogSink, after: int) -> list[tuple[int, UUID]]:
+    rows = WaitingRow.objects.filter(sink_id=sink.pk, batch=None, id__gt=after).order_by("id")
+    return list(rows.values_list("id", "log_id")[:_AT_ONCE])
+
+
+def _sizes(sink: LogSink, ids: list[UUID]) -> dict[UUID, int]:
+    return {row["id"]: len(encode(entry_of(row))) for row in find_rows(sink, ids)} if ids else {}

@@ -1,0 +1,37 @@
+"""Button of log sinks in the admin: delete. Must never write: `actions.py` does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from apps.log_sinks import actions
+from apps.log_sinks.models import LogSink
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+
+
+class DeleteSinkQuestion(ButtonQuestion):
+    """Whether a sink is to be removed."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What is destroyed."""
+        return [f"{self.row} gets nothing any more, and its credentials are erased. This cannot be undone."]
+
+
+def _is_living(row: LogSink) -> bool:
+    return row.status != LogSink.Status.DELETED
+
+
+@button(
+    "Delete",
+    permission="log_sinks.delete_logsink",
+    icon="delete",
+    danger=True,
+    question=DeleteSinkQuestion,
+    offered=_is_living,
+)
+def delete_sink(page: Any, sink: LogSink, fields: Mapping[str, Any]) -> Done:
+    """Remove a sink, and erase its credentials."""
+    actions.delete_sink(sink=sink)
+    return Done(f"{sink} was removed")
