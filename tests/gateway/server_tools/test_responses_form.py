@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from apps.catalog.models import Provider
+from apps.kernel import generation
 from apps.logs.models import RequestLog
 from apps.mcp_servers.models import McpServer
 from apps.organizations.models import Organization
@@ -42,6 +44,18 @@ def test_a_tool_is_called_and_its_result_answered_with(
     assert response["tools"] == [SERVER]
     assert mcp_server.params_of("tools/call") == {"name": "echo", "arguments": {"words": "hi"}}
     assert mcp_server.headers_of("tools/call")["authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_provider_of_this_very_format_places_its_own_items_beside_the_gateways(
+    caller: Caller, tickets: McpServer, stream: bool
+) -> None:
+    Provider.objects.filter(pk="sandbox").update(dialect="responses", auth="bearer")
+    generation.bump(generation.CATALOG)
+    response = told(caller, f"[[sandbox reasoning=4]] {CALL}", stream=stream)
+    assert [kind for kind in kinds(response) if kind != "reasoning"] == ["mcp_list_tools", "mcp_call", "message"]
+    assert len({item["id"] for item in response["output"]}) == len(response["output"])
+    assert text_of(response) == "tickets__echo answered: hello"
 
 
 def test_each_turn_is_billed_and_logged_once_and_the_answer_has_their_sum(caller: Caller, tickets: McpServer) -> None:
