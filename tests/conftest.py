@@ -66,6 +66,7 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None
     return _MADE_ID.sub("some-id", text) if _MADE_ID.search(text) else None
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist's, which reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests that start processes together, by folder, those of the whole product by file: many side by side
     would take each other's time.

@@ -210,6 +210,7 @@ def test_management_does_what_the_document_says(product: Product, things: dict[s
     run(product, tmp_path, things, "--phases", "coverage,fuzzing", "--workers", "2", *others)
 
 
+@pytest.mark.long
 def test_models_are_asked_as_the_document_says(product: Product, conversation: str, tmp_path: Path) -> None:
     more = ("--max-examples", str(3 * int(EXAMPLES)))
     names = {"path.modelId": "sandbox/echo", "path.name": "sandbox/echo:generateContent"}

@@ -35,22 +35,23 @@ print("STATE" + json.dumps({"held": held, "notes": notes, "flights": flights}))
 
 @dataclass
 class Purse:
-    """A key that may spend so much, by its own limit or its organization's credits; `asking` is what it asks."""
+    """A key that may spend so much, by its own limit or its organization's credits; `asking` is what it asks.
+
+    A `patient` one comes back, as SDKs do, when a busy gateway says when: what it shed was never begun.
+    """
 
     product: Product
     organization_id: str
     token: str
     session: str
     asking: dict[str, Any] = field(default_factory=lambda: dict(ANSWER))
+    patient: bool = False
     outcomes: Counter[str] = field(default_factory=Counter)
 
     def ask(self, script: str) -> str:
-        """Return `answered`, the refusal's code, or `broken` when nobody answered.
-
-        As SDKs do, come back when a busy gateway says when: what it shed was never begun.
-        """
+        """Return `answered`, the refusal's code, or `broken` when nobody answered."""
         body = {**self.asking, "messages": [{"role": "user", "content": f"hi [[sandbox {script}]]"}]}
-        for _ in range(5):
+        for _ in range(5 if self.patient else 1):
             try:
                 response = requests.post(
                     f"{self.product.url}/v1/chat/completions", json=body, headers=self.headers, timeout=60

@@ -13,7 +13,7 @@ from redis import Redis
 
 from tests.stack.product import Product, eventually
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.long]
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ import pytest
 from tests.stack.product import PROJECT, Product, eventually
 from tests.stack.purses import Purse, purse_with_credits
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
+# Long: each restore stops and starts the whole product; what notices one is tested by tests/billing as well.
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]
 
 ASK = "usage=1000,200"
 IN_ORDER = "Every balance equals the sum of its ledger entries.\n"

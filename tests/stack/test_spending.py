@@ -42,6 +42,7 @@ def assert_within(costs: list[Decimal], estimate: Decimal) -> None:
 
 def test_a_key_with_a_limit_of_one_dollar(product: Product) -> None:
     purse = purse_with_limit(product)
+    purse.patient = True
     before, estimate = purse.credits(), purse.estimate()
     purse.wave([f"{LESS} latency=1500"] * AT_ONCE)
     assert set(purse.outcomes) == {"answered", "usage_limit_exceeded"}
@@ -63,6 +64,7 @@ def test_a_key_with_a_limit_of_one_dollar(product: Product) -> None:
 
 def test_an_organization_with_one_dollar_while_a_worker_dies(product: Product) -> None:
     purse = purse_with_credits(product)
+    purse.patient = True
     estimate = purse.estimate()
     assert purse.credits() == DOLLAR
     scripts = [f"{MORE if number % 2 else LESS} latency=1500" for number in range(AT_ONCE)]
