@@ -11,6 +11,7 @@ import os
 import re
 from contextlib import ExitStack
 from tempfile import TemporaryDirectory
+from typing import Any
 from uuid import UUID
 
 import django
@@ -22,6 +23,7 @@ from redis import Redis
 
 from gateway_project import embedded
 from tests.stack import prepared_home
+from tests.support.process_groups import ProcessGroupScheduling, group_of
 from tests.support.property_examples import LONG, MANY
 
 _MADE_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -66,20 +68,16 @@ def pytest_make_parametrize_id(config: pytest.Config, val: object) -> str | None
     return _MADE_ID.sub("some-id", text) if _MADE_ID.search(text) else None
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist's, which reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests that start processes together, by folder, those of the whole product by file: many side by side
-    would take each other's time.
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep the tests that start processes together."""
+    return ProcessGroupScheduling(config, log)
 
-    They wait for what other processes do, which a busy machine may put off: each has a second try.
-    """
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests that start processes a second try: they wait for what a busy machine may put off."""
     for item in items:
-        if "tests/gateway_project/http/" in item.nodeid:
-            item.add_marker(pytest.mark.flaky(reruns=1))
-        if item.get_closest_marker("stack") or "test_server" in item.nodeid or "test_embedded" in item.nodeid:
-            folder = item.nodeid.split("/")[1]
-            groups = {"clients": "clients", "stack": item.nodeid.partition("::")[0]}
-            item.add_marker(pytest.mark.xdist_group(groups.get(folder, "processes")))
+        if "tests/gateway_project/http/" in item.nodeid or group_of(item.nodeid.partition("::")[0]):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

@@ -1,0 +1,33 @@
+"""Which tests stay together in one process of a run side by side: those that start the product's processes.
+
+Knows what the files of such tests say. Must never know what they test. xdist's own groups are marked in the names of
+tests, which pytest 9.2 does not let it change any more.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from xdist.scheduler import LoadScopeScheduling
+
+_PROJECT = Path(__file__).parent.parent.parent
+
+
+class ProcessGroupScheduling(LoadScopeScheduling):
+    """Hands out tests one by one, and those of a group together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid.partition("::")[0]) or nodeid
+
+
+@cache
+def group_of(file: str) -> str:
+    """Return the group of a file's tests: by folder, those of the whole product by file; nothing for all others.
+
+    Many side by side would take each other's time, and a product is started once for all tests of a file.
+    """
+    if not ("test_server" in file or "test_embedded" in file or "mark.stack" in (_PROJECT / file).read_text()):
+        return ""
+    folder = file.split("/")[1]
+    return {"clients": "clients", "stack": file}.get(folder, "processes")
