@@ -125,7 +125,7 @@ class Product:
 
     def metrics(self) -> dict[str, float]:
         """Return the metrics without labels, by name; those with labels by their whole line."""
-        text = requests.get(f"{self.url}/metrics", timeout=10).text
+        text = requests.get(f"{self.url}/metrics", timeout=30).text
         lines = [line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#")]
         return {name: float(value) for name, _, value in lines}
 
