@@ -18,6 +18,7 @@ from gateway_project.doctor import deployment
 from gateway_project.doctor.database import clock
 from gateway_project.doctor.diagnosis import Diagnosis, State, doubtful, well, wrong
 from tests.gateway_project.test_settings_checks import start
+from tests.support.shipped_catalog import stock
 
 SECRET = "hunter2-is-no-password"
 
@@ -31,6 +32,7 @@ def examined() -> dict[str, list[Diagnosis]]:
 
 
 def test_a_deployment_that_is_well(db: None) -> None:
+    stock()
     found = examined()
     # The tests' own stores need not survive a power cut, and the doctor sees that.
     assert {subject for subject, findings in found.items() if any(one.state is State.WRONG for one in findings)} == {

@@ -24,6 +24,15 @@ SAFE = {
     "DATABASE_URL": "postgresql://nobody@127.0.0.1:1/nothing",
     "REDIS_URL": "redis://127.0.0.1:1/0",
 }
+# What `manage.py check` begins with, without the rest of Django: a fifth of its time.
+CHECK = """
+import os, sys
+os.environ["DJANGO_SETTINGS_MODULE"] = "gateway_project.settings"
+from gateway_project.checks import check_settings
+found = check_settings()
+print(*found, sep="\\n", file=sys.stderr)
+sys.exit(any(one.is_serious() for one in found))
+"""
 RANDOM = "Wd3-Pk7zQ0vYx9TsLc5mRb1NfGh8JeUa4oIi2Zq6Xr"
 
 
@@ -76,7 +85,7 @@ def test_a_safe_production_has_nothing_to_say(tmp_path: Path) -> None:
     ],
 )
 def test_an_unsafe_production_refuses(tmp_path: Path, identifier: str, changes: dict[str, str]) -> None:
-    done = start(tmp_path, "manage.py", "check", **changes)
+    done = start(tmp_path, "-c", CHECK, **changes)
     assert done.returncode == 1
     assert identifier in done.stderr
     for name, value in changes.items():
@@ -96,7 +105,7 @@ def test_an_unsafe_production_refuses(tmp_path: Path, identifier: str, changes: 
     ],
 )
 def test_a_doubtful_production_is_warned(tmp_path: Path, identifier: str, changes: dict[str, str]) -> None:
-    done = start(tmp_path, "manage.py", "check", **changes)
+    done = start(tmp_path, "-c", CHECK, **changes)
     assert done.returncode == 0
     assert identifier in done.stderr
 

@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
 
 AT_ONCE = 300
 DOLLAR = Decimal(1)
+# Streams hold more as they grow, which can go wrong in more ways than the one hold of a plain answer.
+STREAM = pytest.mark.parametrize("stream", [pytest.param(False, marks=pytest.mark.long), True])
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +101,7 @@ CENT = DOLLAR / 100
 SLIP = Decimal("0.00005")
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@STREAM
 def test_a_cent_is_not_overspent_by_fifteen_long_answers_at_once(product: Product, stream: bool) -> None:
     purse = purse_with_credits(product, "0.01", max_tokens=None, stream=stream)
     purse.wave(["kb=400 gap=1"] * 15)
@@ -121,7 +123,7 @@ generation.bump(generation.CATALOG)
 """
 
 
-@pytest.mark.parametrize("stream", [False, True])
+@STREAM
 def test_twenty_at_once_on_a_dollar_of_a_dear_model_are_all_answered(product: Product, stream: bool) -> None:
     product.manage("shell", "-c", DEAR)
     purse = purse_with_credits(product, "1", model="sandbox/tools", max_tokens=None, stream=stream)
@@ -132,6 +134,7 @@ def test_twenty_at_once_on_a_dollar_of_a_dear_model_are_all_answered(product: Pr
     assert_nothing_is_held(product)
 
 
+@pytest.mark.long
 def test_streams_whose_worker_dies_after_they_held_more_leave_nothing_held(product: Product) -> None:
     purse = purse_with_credits(product, "1", max_tokens=None, stream=True)
     streams, first_part = 8, 4_096 * 600

@@ -24,6 +24,8 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 # What an answer costs, and what is reserved for it: 16,384 tokens and more.
 SCRIPT = "usage=1000,200"
 ALLOWANCE = Decimal("0.10")
+# The fault of every run; `gateway/admission/test_offline_admission.py` has all of them in one process.
+QUICK = "timeout"
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,9 @@ def choose(product: Product, purse: Purse, policy: str) -> None:
 
 # Its organizations are made once: a person may own three.
 @pytest.mark.flaky(reruns=0)
-@pytest.mark.parametrize("kind", FAULTS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == QUICK else pytest.mark.long) for kind in FAULTS]
+)
 def test_what_is_served_without_an_answer_of_the_store_is_bounded_and_charged(
     product: Product, store: Redis, rich: Purse, poor: Purse, kind: str
 ) -> None:

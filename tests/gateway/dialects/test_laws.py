@@ -224,7 +224,7 @@ def test_a_reply_written_plain_or_streamed_reads_as_the_same(dialect: Any, data:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS.values(), ids=DIALECTS)
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(80))
 @given(data=st.data())
 def test_no_answer_is_too_strange_to_be_read(dialect: Any, data: st.DataObject) -> None:
     """Readers of answers never raise: what makes no sense is left out, or ends the answer."""
@@ -270,7 +270,7 @@ def strange_requests(draw: st.DrawFn, dialect: Any) -> bytes:
 
 
 @pytest.mark.parametrize("dialect", TWO_SIDED.values(), ids=TWO_SIDED)
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(100))
 @given(data=st.data())
 def test_a_request_is_taken_or_refused_by_the_name_of_its_field(dialect: Any, data: st.DataObject) -> None:
     body = data.draw(strange_requests(dialect))
