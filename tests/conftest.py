@@ -17,6 +17,7 @@ from uuid import UUID
 import django
 import hypothesis
 import pytest
+from django.conf import settings
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 from redis import Redis
@@ -45,6 +46,8 @@ os.environ.update(
     ROUTING_EXPLORATION="0",
 )
 django.setup()
+# Static files are looked up when they are asked for: otherwise every test's client would first look at all of them.
+settings.WHITENOISE_AUTOREFRESH = True
 _valkey: Redis = Redis.from_url(_stores.redis_url)
 
 
