@@ -48,6 +48,8 @@ os.environ.update(
 django.setup()
 # Static files are looked up when they are asked for: otherwise every test's client would first look at all of them.
 settings.WHITENOISE_AUTOREFRESH = True
+# The first one hashes: what makes guesses slow would make most tests of people slow.
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher", *settings.PASSWORD_HASHERS]
 _valkey: Redis = Redis.from_url(_stores.redis_url)
 
 

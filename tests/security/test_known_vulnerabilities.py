@@ -108,8 +108,7 @@ def test_no_answer_shows_a_digest_or_a_password(world: World) -> None:
         text = olivia.get(path).content.decode()
         assert digest not in text
         assert world.olivia.password not in text
-        assert "pbkdf2" not in text
-        assert "argon2" not in text
+        assert world.olivia.password.partition("$")[0] + "$" not in text
 
 
 # --- doors
