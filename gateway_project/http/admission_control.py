@@ -24,15 +24,17 @@ from greenlet import getcurrent, greenlet
 from apps.kernel.errors import Overloaded
 from gateway_project.http.fair_queue import FairQueue
 
-# Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
-_LONGEST_TURN, _TICK = 0.020, 0.001
+# Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue. A request has
+# some five steps, each in a turn of its own: how long turns are is what everybody waits. Who waits for a turn waits in
+# the queue, where others are not behind it.
+_LONGEST_TURN, _TICK = 0.003, 0.001
 # Requests that leave the queue a second: what is taken for it before it has been measured; the seconds, or at first the
 # requests, over which it is measured. After as many seconds without a queue it is measured anew.
 _FIRST_RATE: Final = 1000.0
 _RATE_WINDOW, _FIRST_STARTS = 0.25, 32
 # Of the longest wait, what a request that is let into the queue may expect: in a burst, and once the queue has not been
 # empty for so many seconds.
-_BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.5, 0.1, 0.5
+_BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.5, 0.25, 0.5
 # So many may always wait, however slowly the queue moves.
 _ALWAYS_LET_IN = 8
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.

@@ -111,11 +111,11 @@ def test_who_is_shed_is_refused_on_arrival_and_who_waits_is_served(busy: Worker)
 
 
 def test_a_queue_that_has_not_been_empty_for_a_while_is_kept_short(busy: Worker) -> None:
-    busy.ask("a", 400)
+    busy.ask("a", 600)
     assert busy.count("refused") == 0
     busy.now += 0.6
     busy.ask("a", 50)
-    assert (busy.count("refused"), busy.control.waiting) == (50, 400)
+    assert (busy.count("refused"), busy.control.waiting) == (50, 600)
 
 
 def test_a_client_with_a_thousand_requests_lets_others_go_between_them(busy: Worker) -> None:
@@ -207,7 +207,7 @@ def test_at_twice_its_load_a_worker_does_as_much_as_ever_refuses_at_once_and_ser
 
 def test_what_was_started_before_goes_on_before_more_is_started(busy: Worker) -> None:
     """What is started costs more in later turns than in its first: as many as have time for that are let in."""
-    busy.cost = 0.001
+    busy.cost = 0.0003
     busy.ask("a", 40)
     busy.begin_turn()
     busy.end_turn()
