@@ -37,6 +37,7 @@ class GuardrailConfigAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
     ordering = ("-id",)
     readonly_fields = ("id", "created_at", "updated_at")
     help_texts = {
+        "organization": "Whose requests are looked at; cannot be changed later.",
         "enabled": "Off: no text is looked at, whatever the rules say.",
         "max_file_size_mb": "Megabytes of a file, 0.01 to 1000; larger ones are refused.",
         "pii_action": "What happens to personal data; empty: the rule's own action below.",
@@ -103,6 +104,9 @@ class CustomRuleAdmin(ButtonsAdmin, ActingAdmin):
     readonly_fields = ("id", "created_at", "updated_at")
     conditional_fields = SHOWN_WHEN
     help_texts = {
+        "type": "What it looks for; cannot be changed later.",
+        "match_type": "How terms are compared with the text.",
+        "organization": "Whose requests it looks at; cannot be changed later.",
         "priority": "Rules with a higher number are looked at first.",
         "enabled": "A rule that is off is kept and not looked at.",
         "action": "Block refuses the request, redact masks what is found, warn notes it, allow lets it pass.",
@@ -159,6 +163,10 @@ class ViolationAdmin(LongTableAdmin):
     readonly_fields = ("created_at", "id")
     owners = ("organization_id",)
     help_texts = {
+        "rule_name": "As the rule was called then.",
+        "category": "What kind of content the rule looks for.",
+        "model": "The model that was asked for.",
+        "log_id": "The id of the request in the request log.",
         "action_taken": "Observed: the rule would have acted, and only observes.",
         "rule_id": "A custom rule's id, or system:<name>.",
         "content_hash": "Tells equal content apart from other content, without showing it.",

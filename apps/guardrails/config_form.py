@@ -89,15 +89,23 @@ def config_form() -> type[GuardrailConfigForm]:
     fields: dict[str, Any] = {"__module__": __name__}
     for name, rule in loaded_rules().items():
         fields[f"{name}_enabled"] = forms.BooleanField(
-            required=False, label=f"{rule.name}: enabled", widget=UnfoldBooleanWidget
+            required=False,
+            label=f"{rule.name}: enabled",
+            widget=UnfoldBooleanWidget,
+            help_text="Off: texts are not looked at for it.",
         )
         fields[f"{name}_action"] = forms.ChoiceField(
             choices=Action.choices,
             label=f"{rule.name}: action",
             widget=UnfoldAdminSelectWidget,
-            help_text="The action on personal data above has the last word." if name == PII_RULE else "",
+            help_text="The action on personal data above has the last word."
+            if name == PII_RULE
+            else "Block refuses the request, redact masks what is found, warn notes it, allow lets it pass.",
         )
         fields[f"{name}_observe"] = forms.BooleanField(
-            required=False, label=f"{rule.name}: only observe", widget=UnfoldBooleanWidget
+            required=False,
+            label=f"{rule.name}: only observe",
+            widget=UnfoldBooleanWidget,
+            help_text="Findings are recorded, and nothing is done about them.",
         )
     return cast(type[GuardrailConfigForm], ModelFormMetaclass("RulesForm", (GuardrailConfigForm,), fields))

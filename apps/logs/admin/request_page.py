@@ -156,7 +156,7 @@ def _scores(routing: dict[str, Any]) -> list[list[str]]:
             str(line.get("providerId", "")),
             _number(line.get("score"), "{:.2f}"),
             _number(line.get("price"), "${:g}"),
-            _number(line.get("uptime"), "{:g} %"),
+            _number(line.get("uptime"), "{:g}%"),
             as_text.milliseconds(line["latency"]) if _is_number(line.get("latency")) else as_text.NOTHING,
             _number(line.get("throughput"), "{:g} tokens/s"),
             "open" if line.get("circuit") == "open" else "closed",
