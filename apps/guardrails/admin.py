@@ -18,6 +18,11 @@ from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import ActingAdmin
 from apps.organizations.organization_tabs import link_by_id, link_to
 
+_SYSTEM_RULES = (
+    "Enabled: texts are looked at for it. Action: block refuses the request, redact masks what is found, warn notes "
+    "it, allow lets it pass. Only observe: findings are recorded, and nothing is done about them."
+)
+
 
 @admin.register(GuardrailConfig)
 class GuardrailConfigAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
@@ -53,7 +58,7 @@ class GuardrailConfigAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         own = ("organization", "enabled", "scan_output", "pii_action", "max_file_size_mb", "allowed_file_types")
         return (
             (None, {"fields": own}),
-            ("System rules", {"fields": rule_fields()}),
+            ("System rules", {"fields": rule_fields(), "description": _SYSTEM_RULES}),
             ("Record", {"fields": self.readonly_fields}),
         )
 

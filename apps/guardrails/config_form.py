@@ -51,6 +51,7 @@ class GuardrailConfigForm(_Form):
     class Meta:
         model = GuardrailConfig
         fields = ("organization", "enabled", "max_file_size_mb", "pii_action", "scan_output")
+        labels = {"pii_action": "Action on personal data", "max_file_size_mb": "Largest file (MB)"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -92,20 +93,16 @@ def config_form() -> type[GuardrailConfigForm]:
             required=False,
             label=f"{rule.name}: enabled",
             widget=UnfoldBooleanWidget,
-            help_text="Off: texts are not looked at for it.",
         )
         fields[f"{name}_action"] = forms.ChoiceField(
             choices=Action.choices,
             label=f"{rule.name}: action",
             widget=UnfoldAdminSelectWidget,
-            help_text="The action on personal data above has the last word."
-            if name == PII_RULE
-            else "Block refuses the request, redact masks what is found, warn notes it, allow lets it pass.",
+            help_text="The action on personal data above has the last word." if name == PII_RULE else "",
         )
         fields[f"{name}_observe"] = forms.BooleanField(
             required=False,
             label=f"{rule.name}: only observe",
             widget=UnfoldBooleanWidget,
-            help_text="Findings are recorded, and nothing is done about them.",
         )
     return cast(type[GuardrailConfigForm], ModelFormMetaclass("RulesForm", (GuardrailConfigForm,), fields))

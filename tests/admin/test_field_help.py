@@ -36,7 +36,9 @@ def test_every_field_of_every_form_says_what_it_means() -> None:
             form = page.get_form(request, row, change=row is not None)
             # Of a form that was made: some write their help then.
             fields, told = form().fields, getattr(form._meta, "help_texts", None) or {}
-            for name in flatten_fieldsets(page.get_fieldsets(request, row)):
+            # Words above a group of fields speak of all of them.
+            groups = [one for one in page.get_fieldsets(request, row) if not one[1].get("description")]
+            for name in flatten_fieldsets(groups):
                 field = fields.get(name)
                 says = (field.help_text if field else "") or told.get(name) or _help_of_column(model, name)
                 if not says and name not in SPEAK_FOR_THEMSELVES:

@@ -185,7 +185,10 @@ def _facts(row: RequestLog, names: dict[str, str]) -> list[Fact]:
         text = f"{name} ({identifier})" if name else str(identifier)
         return Fact(title, text, reverse(f"admin:{table}_change", args=[identifier]) if name is not None else "")
 
-    asked = "/".join(part for part in (row.requested_provider, row.requested_model) if part)
+    asked = row.requested_model
+    # A client may write the provider before the model.
+    if row.requested_provider and not asked.startswith(f"{row.requested_provider}/"):
+        asked = f"{row.requested_provider}/{asked}"
     facts = [
         Fact("Sent", f"{row.created_at:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"),
         linked("Organization", "organizations_organization", row.organization_id),

@@ -85,7 +85,7 @@ export class Lane {
   showNumbers(reply, first, total, logs) {
     const { usage, metadata } = reply;
     const milliseconds = (value) => (value === null ? "–" : `${numbers.rounded(value, 0)} ms`);
-    const rows = [["Time to first token", milliseconds(first)], ["Time in all", milliseconds(total)]];
+    const rows = [["Time to first token", milliseconds(first)], ["Total time", milliseconds(total)]];
     if (usage) {
       const tokens = [usage.prompt_tokens ?? usage.input_tokens, usage.completion_tokens ?? usage.output_tokens];
       rows.unshift(["Tokens in", numbers.count(tokens[0])], ["Tokens out", numbers.count(tokens[1])]);
@@ -140,10 +140,10 @@ export class Lane {
     wrap.append(table);
     const left = told.excluded.map((one) => `${one.provider}: ${one.reason}`);
     place.replaceChildren(
-      element("p", { textContent: `${told.used_provider} would answer with ${told.used_model}: ${told.selectionReason.replaceAll("-", " ")}. At most ${numbers.usd(told.estimate.max_cost_usd)} for about ${numbers.count(told.estimate.prompt_tokens)} tokens of prompt.` }),
+      element("p", { textContent: `${told.used_provider} would answer with ${told.used_model} (${told.selectionReason.replaceAll("-", " ")}). At most ${numbers.usd(told.estimate.max_cost_usd)} for about ${numbers.count(told.estimate.prompt_tokens)} prompt tokens.` }),
       wrap,
       ...(left.length ? [element("p", { className: "quiet", textContent: `Left out: ${left.join("; ")}` })] : []),
-      ...told.warnings.map((one) => element("p", { className: "quiet", textContent: `Left out of the request: ${one.param}, ${one.reason ?? one.message ?? ""}` })),
+      ...told.warnings.map((one) => element("p", { className: "quiet", textContent: `Changed in the request: ${one.param}: ${one.reason ?? one.message ?? ""}` })),
     );
   }
 }
