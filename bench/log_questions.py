@@ -17,12 +17,14 @@ from django.core.management import call_command
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from apps.console.browser_session import COOKIE
 from apps.kernel.rest.pages import write_cursor
 from apps.keys.models import ApiKey
 from apps.logs import writer
 from apps.logs.models import RequestLog
 from apps.organizations.actions import create_operator
 from apps.organizations.models import Organization, Project, User
+from apps.organizations.sessions import start_session
 from bench import log_rows
 from bench.log_rows import Cast
 from tests.logs.entries import entry, id_at
@@ -91,9 +93,9 @@ def measure(cast: Cast, only: str, plans: Path | None, tell: Callable[[str], Non
 
 
 def _rows_of(answer: Any) -> int:
-    """Return how many rows a page has, of the API or of the admin."""
+    """Return how many rows a page has, of the API or of tables for people, with their heads."""
     if answer["Content-Type"].startswith("text/html"):
-        return len(answer.context["cl"].result_list) if "cl" in answer.context else 0
+        return int(answer.content.count(b"<tr"))
     return len(answer.json().get("logs", [0]))
 
 
@@ -128,6 +130,7 @@ def questions(cast: Cast) -> Iterator[Question]:
         yield Question(f"activity of a year, {name}", session, "/activity", {**scopes[name], "days": "365"})
     yield Question("activity of a year, 20 organizations", session, "/activity", {"days": "365"})
     yield from _pages_of_operators(large, project)
+    yield from _pages_of_tenants(cast, large)
     now = datetime.now(UTC)
     window = {"startDate": (now - timedelta(days=10)).isoformat(), "endDate": (now - timedelta(days=9)).isoformat()}
     for form in ("jsonl", "csv"):
@@ -157,6 +160,17 @@ def _pages_of_operators(large: Organization, project: Project) -> Iterator[Quest
     yield Question("admin: activity", operator, days, {})
     yield Question("admin: activity, large", operator, days, {"q": str(large.id)})
     yield Question("admin: activity, large's project", operator, days, {"q": str(project.id)})
+
+
+def _pages_of_tenants(cast: Cast, large: Organization) -> Iterator[Question]:
+    visitor = Caller()
+    visitor.client.cookies[COOKIE] = start_session(cast.user)
+    home = f"/app/o/{large.id}/"
+    for days in ("7", "30"):
+        yield Question(f"console: overview, {days} days", visitor, home, {"days": days})
+    yield Question("console: usage by model", visitor, f"{home}usage", {})
+    yield Question("console: usage by key", visitor, f"{home}usage", {"by": "key"})
+    yield Question("console: logs", visitor, f"{home}logs", {})
 
 
 def _filters() -> list[tuple[str, dict[str, str]]]:

@@ -1,4 +1,4 @@
-"""`script/bench logs`: how long search, activity, export and operators' pages take on a large log.
+"""`script/bench logs`: how long search, activity, export, and pages of operators and tenants take on a large log.
 
 Ordinary requests, in this process, to a throw-away PostgreSQL with `--rows` generated rows; milliseconds, the median of
 several runs and the slowest. `--home` keeps the database and finds it again: making ten million rows takes a while.

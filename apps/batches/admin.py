@@ -48,6 +48,11 @@ class StoredFileAdmin(_OwnedAdmin):
     exclude = ("sealed_name",)
     ordering = ("-created_at",)
     owners = ("organization_id", "project_id")
+    help_texts = {
+        "expires_at": "When it is deleted with its content (UTC).",
+        "purpose": "What it was uploaded or written for, in the words of the API.",
+        "is_complete": "Whether all of its parts have arrived; until then nobody can use it.",
+    }
 
 
 @admin.register(FileChunk)
@@ -58,6 +63,10 @@ class FileChunkAdmin(_OwnedAdmin):
     exclude = ("sealed_content",)
     public_id = "file_id"
     owners = ("file__organization_id", "file__project_id")
+    help_texts = {
+        "file": "The file that this is a part of.",
+        "position": "Its place in the file, from 0.",
+    }
 
 
 @admin.register(Batch)
@@ -78,6 +87,26 @@ class BatchAdmin(_OwnedAdmin):
     exclude = ("sealed_headers", "sealed_metadata", "sealed_errors")
     ordering = ("-created_at",)
     owners = ("organization_id", "project_id", "api_key_id")
+    help_texts = {
+        "format": "The API it was created over: OpenAI's or Anthropic's.",
+        "endpoint": "The path that every line is sent to.",
+        "status": "How far it is, in the words of OpenAI's API.",
+        "expires_at": "End of its time window (UTC): lines that were not answered by then expire.",
+        "kept_until": "When it is deleted with its results (UTC).",
+        "in_progress_at": "When its lines began to be answered (UTC); empty before that.",
+        "cancelling_at": "When it was cancelled (UTC); empty where nobody did.",
+        "finalizing_at": "When its results began to be written (UTC); empty before that.",
+        "ended_at": "When nothing was left to do (UTC); empty before that.",
+        "paused_until": "No line is started before this moment (UTC): a limit was reached.",
+        "input_file_id": "The file with its requests.",
+        "output_file_id": "The file with its answers; empty until they are written, or where there is none.",
+        "error_file_id": "The file with the lines that failed; empty until it is written, or where none failed.",
+        "total": "Number of lines.",
+        "succeeded": "Lines that were answered; 0 until all have ended.",
+        "errored": "Lines that failed; 0 until all have ended.",
+        "cancelled": "Lines that were cancelled; 0 until all have ended.",
+        "expired": "Lines that were not answered in time; 0 until all have ended.",
+    }
 
 
 @admin.register(NativeJob)
@@ -98,6 +127,23 @@ class NativeJobAdmin(_OwnedAdmin):
     ordering = ("-created_at",)
     public_id = "batch_id"
     owners = ("id", "batch__organization_id", "batch__project_id")
+    help_texts = {
+        "batch": "The batch whose lines are in it.",
+        "format": "The wire format of the provider's batch API.",
+        "provider_id": "The catalog's id of the provider.",
+        "model_name": "What the provider calls the model.",
+        "path": "The provider's path that its lines are sent to.",
+        "credential": "The name of the credential that pays for it, or the id of an organization's own key.",
+        "is_own_key": "Whether the credential is the organization's own.",
+        "status": "Gathering lines, on its way to the provider, running there, or ended.",
+        "external_id": "Its id at the provider; empty until that is known.",
+        "lines": "Number of lines in it.",
+        "submitted_at": "When the provider took it (UTC); empty before that.",
+        "cancelled_at": "When it was cancelled (UTC); empty where nobody did.",
+        "next_look_at": "It is not looked at again before this moment (UTC).",
+        "looks": "How often the provider was asked how it stands.",
+        "failures": "How often that failed, one after the other.",
+    }
 
 
 @admin.register(BatchLine)
@@ -108,3 +154,15 @@ class BatchLineAdmin(_OwnedAdmin):
     exclude = ("sealed_request", "sealed_result", "sealed_native")
     public_id = "batch_id"
     owners = ("log_id", "batch__organization_id", "batch__project_id")
+    help_texts = {
+        "batch": "The batch that it is a line of.",
+        "position": "Its place among the lines, from 0.",
+        "outcome": "How it ended; empty while it has not.",
+        "log_id": "The id of its row in the request log; empty before it starts.",
+        "lease_owner": "The process that answers it; empty where none does.",
+        "lease_until": "When another process may take it over (UTC).",
+        "attempts": "How often the process that answered it was lost.",
+        "turned_away": "How often providers refused it because of their load.",
+        "native_job": "The job at a provider that it is in; empty where it is in none.",
+        "native_state": "Parked in a job, answered by it, or declined; empty outside of jobs.",
+    }

@@ -31,6 +31,12 @@ class LedgerEntryAdmin(LongTableAdmin):
     list_display = ("created_at", "kind", "credits", "usage", "organization_id", "api_key_id")
     list_filter = ("kind",)
     owners = ("organization_id", "api_key_id")
+    help_texts = {
+        "kind": "What moved the money.",
+        "credits": "USD that the balance rose by; negative for a cost.",
+        "usage": "USD that the usage of the API key rose by.",
+        "reference": "The id of what caused it, such as a request or a payment; counted once.",
+    }
 
 
 @admin.register(Invoice)
@@ -41,6 +47,12 @@ class InvoiceAdmin(RecordAdmin):
     list_select_related = ("transaction",)
     search_fields = ("number",)
     ordering = ("-number",)
+    help_texts = {
+        "transaction": "The payment that it is for.",
+        "number": "Consecutive over all organizations.",
+        "issuer": "Name, address, e-mail and tax id of the seller, as they were when it was issued.",
+        "recipient": "Name, address, e-mail and tax id of the customer, as they were when it was issued.",
+    }
 
 
 @admin.register(LedgerEpoch)
@@ -49,6 +61,9 @@ class LedgerEpochAdmin(RecordAdmin):
 
     list_display = ("began_at", "reason", "number")
     ordering = ("-number",)
+    help_texts = {
+        "reason": "How it was noticed that the database is an older one.",
+    }
 
 
 @admin.register(Transaction)
@@ -67,6 +82,11 @@ class TransactionAdmin(ButtonsAdmin, RecordAdmin):
     )
     readonly_fields = ("id", "created_at", "updated_at")
     help_texts = {
+        "type": "What kind of payment it is.",
+        "currency": "Of the amount, as an ISO 4217 code; credits are always USD.",
+        "refund_reason": "As the operator wrote it; empty where nothing was refunded.",
+        "processor_invoice_id": "The invoice's id at the payment processor; empty without one.",
+        "processor_refund_id": "The refund's id at the payment processor; empty without one.",
         "status": "Pending until the payment processor has spoken.",
         "amount": "What was paid, given or returned.",
         "credit_amount": "How many credits (USD) moved with it.",
@@ -94,6 +114,11 @@ class PaymentMethodAdmin(RecordAdmin):
     search_fields = ("organization__name",)
     ordering = ("-id",)
     fields = ("organization", "brand", "last_four", "is_default", "created_at", "updated_at")
+    help_texts = {
+        "brand": "Visa, Mastercard and so on, as the payment processor says.",
+        "last_four": "The last four digits of the card number; no other is kept.",
+        "is_default": "Whether automatic top-ups and subscriptions are charged to it.",
+    }
 
 
 @admin.register(BillingAccount)
@@ -105,6 +130,16 @@ class BillingAccountAdmin(RecordAdmin):
     list_select_related = ("organization",)
     search_fields = ("organization__name", "processor_customer_id__exact", "subscription_id__exact")
     ordering = ("-created_at",)
+    help_texts = {
+        "processor_customer_id": "The organization's id at the payment processor; empty until it first adds a card.",
+        "top_up_declines": "Automatic top-ups that were declined, one after the other.",
+        "next_top_up_at": "No automatic top-up is tried before this moment (UTC); empty: at any time.",
+        "subscription_id": "The subscription's id at the payment processor; empty without one.",
+        "subscription_status": "In the payment processor's words; empty without a subscription.",
+        "cancels_at_period_end": "Whether the subscription ends with the month that is paid for.",
+        "revision": "Counts the states taken over from the payment processor, so that no older one replaces a newer.",
+        "notice": "What owners are still to be told by e-mail; empty: nothing.",
+    }
 
 
 @admin.register(ProcessorEvent)
@@ -114,6 +149,10 @@ class ProcessorEventAdmin(RecordAdmin):
     list_display = ("id", "type", "received_at", "done_at")
     search_fields = ("id__exact", "type__exact")
     ordering = ("-received_at",)
+    help_texts = {
+        "type": "What happened, in the payment processor's words.",
+        "done_at": "When it was followed (UTC); empty: not yet.",
+    }
 
 
 @admin.register(Discount)
@@ -127,6 +166,10 @@ class DiscountAdmin(AuditedAdmin):
     search_fields = ("provider", "model", "organization__name")
     autocomplete_fields = ("organization",)
     ordering = ("-id",)
+    help_texts = {
+        "organization": "Whose requests it is for; empty: those of every organization.",
+        "expires_at": "When it ends (UTC); empty: never.",
+    }
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """Return the scope of one that there is: copies of both scopes would become stale."""

@@ -12,7 +12,7 @@ from django.db import models
 
 from apps.kernel import generation
 from apps.kernel.ids import new_id
-from apps.kernel.money import MoneyField
+from apps.kernel.money import MoneyField, plain
 from apps.organizations.models import Organization
 
 
@@ -54,7 +54,7 @@ class LedgerEntry(models.Model):
         verbose_name_plural = "ledger entries"
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.credits}"
+        return f"{self.kind} {plain(self.credits)}"
 
 
 class LedgerEpoch(models.Model):
@@ -147,7 +147,7 @@ class Transaction(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.type} {self.amount} {self.currency}"
+        return f"{self.get_type_display()}, {plain(self.amount)} {self.currency}"
 
 
 class PaymentMethod(models.Model):
@@ -268,7 +268,7 @@ class Discount(models.Model):
 
     def __str__(self) -> str:
         scope = "/".join((self.provider or "every provider", self.model or "every model"))
-        return f"{self.share * 100:.1f} % off {scope}"
+        return f"{self.share * 100:.1f}% off {scope}"
 
     @property
     def scope(self) -> str:

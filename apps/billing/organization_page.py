@@ -12,6 +12,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminTextInputWi
 from apps.billing import gifts
 from apps.billing.models import Transaction
 from apps.kernel.admin import usd
+from apps.kernel.number_markup import mark_numbers
 from apps.organizations.admin_buttons import ButtonQuestion, Done, button
 from apps.organizations.models import Organization
 from apps.organizations.organization_tabs import Tab, link_to, list_of, moment
@@ -74,8 +75,8 @@ TABS = [
         lambda row: (
             link_to(row, moment(row.created_at)),
             row.get_type_display(),
-            f"{usd(row.amount)} {row.currency}",
-            usd(row.credit_amount),
+            mark_numbers(f"{usd(row.amount)} {row.currency}"),
+            mark_numbers(usd(row.credit_amount)),
             row.status,
             row.description,
         ),

@@ -52,6 +52,7 @@ class ProviderAdmin(CatalogAdmin):
     list_filter = ("active", "dialect")
     sortable_by = ("id", "name", "priority")
     help_texts = {
+        "website": "For people; requests never go there.",
         "active": _ACTIVE,
         "priority": _PRIORITY,
         "dialect": "Its wire format.",
@@ -76,6 +77,13 @@ class ModelAdmin(CatalogAdmin):
     list_filter = ("active", "mode")
     sortable_by = ("id", "name", "released_on")
     help_texts = {
+        "id": "What requests name it by; cannot be changed later.",
+        "family": "Groups models of one series, such as gpt-5.",
+        "mode": "What it is for: chat, images, embeddings and so on.",
+        "released_on": "When its maker released it; empty: not known.",
+        "input_modalities": "What it reads, as a list: text, image, audio, video, file.",
+        "output_modalities": "What it writes, as a list.",
+        "facts": "Everything else that the file says of it, such as tokenizer and knowledge cut-off.",
         "active": _ACTIVE,
         "owned_by": "Its maker, by a provider's id; empty where the maker is none of the providers.",
         "aliases": "Other names that requests may use.",
@@ -130,6 +138,22 @@ class ModelProviderAdmin(CatalogAdmin):
     list_filter = ("active", UnpricedFilter, "stability", "provider")
     sortable_by = ("mapping", "priority")
     help_texts = {
+        "provider": "Who serves the model.",
+        "model": "What is served.",
+        "context_length": "Tokens of question and answer together at this provider; empty: as the model says.",
+        "max_output": "Tokens of an answer at most at this provider; empty: as the model says.",
+        "streaming": "The provider can stream answers of it.",
+        "cancellation": "The provider stops, and stops charging, when the connection ends.",
+        "vision": "It reads pictures there.",
+        "tools": "It calls tools there.",
+        "parallel_tools": "It can call several tools in one answer.",
+        "tool_choice": "The provider takes tool_choice.",
+        "reasoning": "It reasons before it answers.",
+        "structured_outputs": "Answers can be held to a JSON schema.",
+        "json_output": "Answers can be held to valid JSON.",
+        "web_search": "The provider searches the web for it.",
+        "prompt_cache": "The provider caches prompts, and charges less for what it read from there.",
+        "temperature": "The provider takes temperature; off: it is left out of requests.",
         "active": _ACTIVE,
         "priority": _PRIORITY,
         "model_name": "What the provider calls it.",
@@ -201,6 +225,13 @@ class PriceChangeAdmin(LongTableAdmin):
 
     list_display = ("created_at", "provider", "model", "changed", "author")
     search_fields = ("id",)
+    help_texts = {
+        "provider": "The catalog's id.",
+        "model": "The catalog's id.",
+        "old": "Prices before, in USD; per million tokens where a name does not say otherwise.",
+        "new": "Prices from then on, in the same units.",
+        "author": "An operator's address, or the command that did it.",
+    }
 
     @admin.display(description="What changed")
     def changed(self, row: PriceChange) -> str:

@@ -54,6 +54,12 @@ class ReconciliationAdmin(ButtonsAdmin, RecordAdmin):
     list_display = ("started_at", "finished_at", "compared", "found", "days")
     sortable_by = ()
     ordering = ("-id",)
+    help_texts = {
+        "finished_at": "When it was done (UTC); empty: it is running, or its process ended early.",
+        "days": "UTC days of the log that were compared with the ledger.",
+        "compared": "Log rows with a cost that were compared.",
+        "counts": "Differences found, by kind.",
+    }
 
 
 @admin.register(Difference)
@@ -64,3 +70,10 @@ class DifferenceAdmin(LongTableAdmin):
     list_filter = ("kind",)
     list_select_related = ("reconciliation",)
     owners = ("subject_id", "organization_id", "reconciliation_id")
+    help_texts = {
+        "reconciliation": "The run that found it.",
+        "kind": "What was compared with what.",
+        "subject_id": "The id of the organization, API key, request or log row that it is about.",
+        "expected": "What it should be; amounts in USD.",
+        "found": "What it is; amounts in USD.",
+    }

@@ -18,6 +18,11 @@ from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import ActingAdmin
 from apps.organizations.organization_tabs import link_by_id, link_to
 
+_SYSTEM_RULES = (
+    "Enabled: texts are looked at for it. Action: block refuses the request, redact masks what is found, warn notes "
+    "it, allow lets it pass. Only observe: findings are recorded, and nothing is done about them."
+)
+
 
 @admin.register(GuardrailConfig)
 class GuardrailConfigAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
@@ -37,6 +42,7 @@ class GuardrailConfigAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
     ordering = ("-id",)
     readonly_fields = ("id", "created_at", "updated_at")
     help_texts = {
+        "organization": "Whose requests are looked at; cannot be changed later.",
         "enabled": "Off: no text is looked at, whatever the rules say.",
         "max_file_size_mb": "Megabytes of a file, 0.01 to 1000; larger ones are refused.",
         "pii_action": "What happens to personal data; empty: the rule's own action below.",
@@ -52,7 +58,7 @@ class GuardrailConfigAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         own = ("organization", "enabled", "scan_output", "pii_action", "max_file_size_mb", "allowed_file_types")
         return (
             (None, {"fields": own}),
-            ("System rules", {"fields": rule_fields()}),
+            ("System rules", {"fields": rule_fields(), "description": _SYSTEM_RULES}),
             ("Record", {"fields": self.readonly_fields}),
         )
 
@@ -103,6 +109,9 @@ class CustomRuleAdmin(ButtonsAdmin, ActingAdmin):
     readonly_fields = ("id", "created_at", "updated_at")
     conditional_fields = SHOWN_WHEN
     help_texts = {
+        "type": "What it looks for; cannot be changed later.",
+        "match_type": "How terms are compared with the text.",
+        "organization": "Whose requests it looks at; cannot be changed later.",
         "priority": "Rules with a higher number are looked at first.",
         "enabled": "A rule that is off is kept and not looked at.",
         "action": "Block refuses the request, redact masks what is found, warn notes it, allow lets it pass.",
@@ -159,6 +168,10 @@ class ViolationAdmin(LongTableAdmin):
     readonly_fields = ("created_at", "id")
     owners = ("organization_id",)
     help_texts = {
+        "rule_name": "As the rule was called then.",
+        "category": "What kind of content the rule looks for.",
+        "model": "The model that was asked for.",
+        "log_id": "The id of the request in the request log.",
         "action_taken": "Observed: the rule would have acted, and only observes.",
         "rule_id": "A custom rule's id, or system:<name>.",
         "content_hash": "Tells equal content apart from other content, without showing it.",

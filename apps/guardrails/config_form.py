@@ -51,6 +51,7 @@ class GuardrailConfigForm(_Form):
     class Meta:
         model = GuardrailConfig
         fields = ("organization", "enabled", "max_file_size_mb", "pii_action", "scan_output")
+        labels = {"pii_action": "Action on personal data", "max_file_size_mb": "Largest file (MB)"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -89,7 +90,9 @@ def config_form() -> type[GuardrailConfigForm]:
     fields: dict[str, Any] = {"__module__": __name__}
     for name, rule in loaded_rules().items():
         fields[f"{name}_enabled"] = forms.BooleanField(
-            required=False, label=f"{rule.name}: enabled", widget=UnfoldBooleanWidget
+            required=False,
+            label=f"{rule.name}: enabled",
+            widget=UnfoldBooleanWidget,
         )
         fields[f"{name}_action"] = forms.ChoiceField(
             choices=Action.choices,
@@ -98,6 +101,8 @@ def config_form() -> type[GuardrailConfigForm]:
             help_text="The action on personal data above has the last word." if name == PII_RULE else "",
         )
         fields[f"{name}_observe"] = forms.BooleanField(
-            required=False, label=f"{rule.name}: only observe", widget=UnfoldBooleanWidget
+            required=False,
+            label=f"{rule.name}: only observe",
+            widget=UnfoldBooleanWidget,
         )
     return cast(type[GuardrailConfigForm], ModelFormMetaclass("RulesForm", (GuardrailConfigForm,), fields))

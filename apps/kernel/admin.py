@@ -19,6 +19,7 @@ from unfold.widgets import UnfoldAdminDecimalFieldWidget
 from apps.kernel.admin_fields import PlainDecimalField
 from apps.kernel.ids import find_id
 from apps.kernel.money import MoneyField, plain
+from apps.kernel.number_markup import mark_numbers
 
 if TYPE_CHECKING:
     from django.contrib.admin import ModelAdmin
@@ -45,7 +46,7 @@ def usd(amount: Decimal | None) -> str:
 
 def _money_column(field: MoneyField) -> Callable[[Any], str]:
     def column(row: Any) -> str:
-        return usd(getattr(row, field.name))
+        return mark_numbers(usd(getattr(row, field.name)))
 
     column.short_description = f"{field.verbose_name} (USD)"  # type: ignore[attr-defined]  # read by the admin
     column.admin_order_field = field.name  # type: ignore[attr-defined]  # read by the admin
@@ -55,7 +56,7 @@ def _money_column(field: MoneyField) -> Callable[[Any], str]:
 def _shorten_amount(shown: Any) -> Any:
     """Return a read-only amount as people read it; what is no amount as it is."""
     try:
-        return usd(Decimal(str(shown).replace(",", "")))
+        return mark_numbers(usd(Decimal(str(shown).replace(",", ""))))
     except InvalidOperation:
         return shown
 

@@ -32,17 +32,17 @@ def usd(amount: Decimal) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return a share in percent: `1.25 %`; of nothing, a dash."""
+    """Return a share in percent: `1.25%`; of nothing, a dash."""
     return percent(100 * part / whole) if whole else NOTHING
 
 
 def percent(number: float) -> str:
-    """Return a percentage that never rounds to all or nothing: `99.99 %`."""
+    """Return a percentage that never rounds to all or nothing: `99.99%`."""
     if 0 < number < 0.01:
-        return "< 0.01 %"
+        return "<0.01%"
     if 99.99 < number < 100:
-        return "> 99.99 %"
-    return f"{number:.2f}".rstrip("0").rstrip(".") + " %"
+        return ">99.99%"
+    return f"{number:.2f}".rstrip("0").rstrip(".") + "%"
 
 
 def milliseconds(number: float | None) -> str:

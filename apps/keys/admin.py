@@ -100,6 +100,8 @@ class ApiKeyAdmin(_MadeElsewhere):
         *("id", "masked_token", "organization", "project", "created_by", "usage", "created_at", "updated_at"),
     )
     help_texts = {
+        "masked_token": "Its beginning and its last four characters; the key itself is not kept.",
+        "created_by": "Whose key it is: it ends with this person's membership.",
         "status": "Requests with an inactive key are refused. Revoke it for good with the button above.",
         "usage": "USD spent with it in all.",
         "usage_limit": "USD that it may spend in all; empty: no limit but the organization's balance.",
@@ -159,6 +161,8 @@ class IamRuleAdmin(ActingAdmin):
     )
     conditional_fields = SHOWN_WHEN
     help_texts = {
+        "api_key": "The key that the rule is for; cannot be changed later.",
+        "pricing_type": "Free models, paid ones, or all of them.",
         "rule_type": "Deny rules always win. Allow rules of one type add up; those of different types must all agree.",
         "status": "An inactive rule is kept and not applied.",
     }
@@ -221,6 +225,7 @@ class ProviderKeyAdmin(_MadeElsewhere):
     )
     fields = (*readonly_fields, "status")
     help_texts = {
+        "masked_token": "The last characters; the credential itself is kept encrypted and never shown.",
         "provider": "The catalog's id, or custom.",
         "provider_name": "Of a custom provider, as in custom:<name>/<model>.",
         "base_url": "Where a custom provider is.",

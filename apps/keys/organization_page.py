@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.kernel.admin import usd
+from apps.kernel.number_markup import mark_numbers
 from apps.keys.models import ApiKey, ProviderKey
 from apps.organizations.models import Organization
 from apps.organizations.organization_tabs import Tab, link_to, list_of, moment
@@ -33,8 +34,8 @@ TABS = [
             link_to(row.project),
             link_to(row.created_by),
             row.status,
-            usd(row.usage),
-            usd(row.usage_limit),
+            mark_numbers(usd(row.usage)),
+            mark_numbers(usd(row.usage_limit)),
             moment(row.created_at),
         ),
     ),

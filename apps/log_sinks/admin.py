@@ -39,6 +39,16 @@ class LogSinkAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
     )
     fields = (*readonly_fields, "status")
     help_texts = {
+        "kind": "How rows are sent.",
+        "url": "Where rows are sent.",
+        "options": "What its kind needs besides, such as the format of a webhook, or bucket, prefix and region.",
+        "masked_credentials": "The part of the credentials that is no secret, or its end.",
+        "last_delivered_at": "When it last took rows (UTC); empty: never.",
+        "delivered_rows": "Rows that it has taken in all.",
+        "failing_since": "When the first of these failures was (UTC); empty: it works.",
+        "last_error": "What was wrong the last time; empty: nothing yet.",
+        "last_error_at": "When that was (UTC).",
+        "next_attempt_at": "Nothing is sent before this moment (UTC).",
         "include_content": "Whether what was said is sent, as far as the organization retains it.",
         "dropped_rows": "Rows that waited for five days and were not sent.",
         "failures": "In a row; after three days of them the sink is switched off.",
@@ -70,3 +80,9 @@ class WaitingRowAdmin(LongTableAdmin):
     search_fields = ("sink_id",)
     search_help_text = "The exact id of a sink"
     owners = ("sink_id", "log_id")
+    help_texts = {
+        "sink_id": "The sink that it is sent to.",
+        "log_id": "The id of the request in the request log.",
+        "batch": "The number under which it is sent, together with others; empty: not yet taken.",
+        "queued_at": "Since when it waits (UTC).",
+    }

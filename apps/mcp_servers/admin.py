@@ -37,6 +37,10 @@ class McpServerAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
     )
     fields = (*readonly_fields, "status")
     help_texts = {
+        "url": "Where it is asked, with the organization's credentials.",
+        "masked_token": "The last characters; empty without a credential. It is kept encrypted and never shown.",
+        "header_names": "Extra headers that it is sent; their values are kept encrypted and never shown.",
+        "timeout_seconds": "Seconds that it may take for one answer.",
         "name": "As in /mcp/<name>.",
         "allowed_tools": "Tools that may be listed and called; empty: all of them.",
         "project_ids": "Projects whose keys may use it; empty: every project's.",

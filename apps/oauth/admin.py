@@ -66,6 +66,12 @@ class ConsentAdmin(ButtonsAdmin, RecordAdmin):
     search_help_text = "A part of a program's name or an address; or an exact id"
     sortable_by = ()
     ordering = ("-id",)
+    help_texts = {
+        "client": "The program.",
+        "scope": "What the program may do.",
+        "last_used_at": "When it was last given a token (UTC); empty: never.",
+        "revoked_at": "When the consent ended (UTC); empty: it stands.",
+    }
 
     @admin.display(description="Signed in by")
     def person(self, row: Consent) -> str:
@@ -89,6 +95,9 @@ class ClientAdmin(RecordAdmin):
     fields = ("name", "client_id", "registration_source", "redirect_uris", "cimd_expires_at", "created", "updated")
     sortable_by = ()
     ordering = ("-id",)
+    help_texts = {
+        "client_id": "What the program calls itself: an id that it registered, or the address of its description.",
+    }
 
 
 class _GivenAdmin(LongTableAdmin):
@@ -107,6 +116,16 @@ class AuthorizationCodeAdmin(_GivenAdmin):
     """One row a code."""
 
     list_display = ("id", "consent", "created", "expires", "used_at")
+    help_texts = {
+        "application": "The program that it is for.",
+        "expires": "When it is no longer taken (UTC).",
+        "redirect_uri": "Where the browser brought it.",
+        "scope": "What the program may do.",
+        "code_challenge_method": "How the program proves that it asked for the code (PKCE); always S256.",
+        "resource": "What its tokens are for: the API or the MCP endpoint.",
+        "consent": "The consent that it was given for.",
+        "used_at": "When it was exchanged (UTC); empty: not yet.",
+    }
 
 
 @admin.register(AccessToken)
@@ -114,6 +133,14 @@ class AccessTokenAdmin(_GivenAdmin):
     """One row an access token."""
 
     list_display = ("id", "consent", "resource", "scope", "created", "expires")
+    help_texts = {
+        "source_refresh_token": "The refresh token that it was given for; empty: a code.",
+        "application": "The program that has it.",
+        "expires": "When it is no longer taken (UTC).",
+        "scope": "What the program may do with it.",
+        "resource": "What it is for: the API or the MCP endpoint.",
+        "consent": "The consent that it was given for.",
+    }
 
 
 @admin.register(RefreshToken)
@@ -121,6 +148,13 @@ class RefreshTokenAdmin(_GivenAdmin):
     """One row a refresh token; those that were used are kept for a while."""
 
     list_display = ("id", "consent", "resource", "created", "revoked")
+    help_texts = {
+        "application": "The program that has it.",
+        "access_token": "The access token that came with it; empty once that is gone.",
+        "resource": "What its tokens are for: the API or the MCP endpoint.",
+        "revoked": "When it was used or revoked (UTC); empty: it is good.",
+        "consent": "The consent that it was given for.",
+    }
 
 
 @admin.register(KeyCode)
@@ -131,3 +165,12 @@ class KeyCodeAdmin(LongTableAdmin):
     list_display = ("id", "user", "project", "callback_url", "expires", "used_at")
     list_select_related = ("user", "project__organization")
     owners = ("user_id", "project_id")
+    help_texts = {
+        "callback_url": "Where the browser brings the code.",
+        "usage_limit": "USD that the key may spend in all; empty: no limit but the organization's balance.",
+        "period_limit": "USD that the key may spend in each period; empty: no such limit.",
+        "period": "When the periodic limit starts anew, in UTC; empty without one.",
+        "expires": "When it is no longer taken (UTC).",
+        "used_at": "When it was exchanged for a key (UTC); empty: not yet.",
+        "api_key": "The key that it was exchanged for; empty: none yet.",
+    }

@@ -151,6 +151,8 @@ class PersonAdmin(ButtonsAdmin, _UserPage, KeptAdmin):
     actions_detail = ("end_sessions_of",)
     end_sessions_of = end_sessions_of
     help_texts = {
+        "organizations": "Where the person is a member, and as what.",
+        "last_login": "When the person last entered this admin (UTC); empty: never.",
         "name": "As the person gave it.",
         "is_active": "Off: nobody can sign in as this user; API keys that they created still work.",
         "is_staff": "Makes an operator, who may enter this admin.",
@@ -191,6 +193,14 @@ class InvitationAdmin(ReadAdmin):
     search_fields = ("email", "organization__name")
     ordering = ("-id",)
     fields = ("email", "role", "organization", "invited_by", "expires_at", "sent_at", "accepted_at", "created_at")
+    help_texts = {
+        "role": "What the person will be in the organization.",
+        "organization": "Which one; empty: the person signs up with an organization of their own.",
+        "invited_by": "Empty: somebody at the operator's machine.",
+        "expires_at": "When it is no longer taken (UTC).",
+        "sent_at": "When the e-mail was sent (UTC); empty: not yet.",
+        "accepted_at": "When it was accepted (UTC); empty: not yet.",
+    }
 
 
 class FactorAdmin(ReadAdmin):
@@ -225,6 +235,11 @@ class PasskeyAdmin(FactorAdmin):
     search_fields = ("user__email",)
     ordering = ("-id",)
     fields = ("id", "user", "name", "transports", "backed_up", "last_used_at", "created_at")
+    help_texts = {
+        "transports": "How the authenticator is reached, such as internal, usb, nfc.",
+        "backed_up": "Whether copies of it are kept elsewhere, as password managers do.",
+        "last_used_at": "When somebody last signed in with it (UTC); empty: never.",
+    }
 
 
 @admin.register(TwoFactor)
@@ -238,6 +253,9 @@ class TwoFactorAdmin(FactorAdmin):
     search_fields = ("user__email",)
     ordering = ("-created_at",)
     fields = ("user", "confirmed_at", "created_at")
+    help_texts = {
+        "confirmed_at": "Since when codes are asked for (UTC); empty: not confirmed yet.",
+    }
 
     def get_urls(self) -> list[URLPattern]:
         """Add the page on which operators see to their own."""
@@ -259,3 +277,6 @@ class SessionAdmin(ReadAdmin):
     search_fields = ("user__email",)
     ordering = ("-created",)
     fields = ("user", "created", "expiry")
+    help_texts = {
+        "expiry": "When it ends (UTC); empty: never.",
+    }

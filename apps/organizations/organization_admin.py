@@ -18,9 +18,11 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from apps.kernel.admin import KeptAdmin, LongTableAdmin, usd
+from apps.kernel.number_markup import mark_numbers
 from apps.organizations import actions, organization_buttons, organization_page
 from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import ActingAdmin
+from apps.organizations.field_help import AUDIT_ENTRY, ORGANIZATION
 from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, Role
 from apps.organizations.organization_tabs import Tab, found_buttons, found_tabs, link_to, moment
 
@@ -68,24 +70,7 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         ),
         ("Record", {"fields": ("id", "credits_version", "created_at", "updated_at")}),
     )
-    help_texts = {
-        "retention_level": "What its log keeps of requests: nothing of their content, metadata, or all of it.",
-        "outage_policy": "Whether requests are served (open, within a small allowance) or refused (closed) while the "
-        "store that counts credits and limits gives no answer.",
-        "requests_per_minute": "Instead of the plan's number; 0 is no limit, empty is the plan's.",
-        "is_personal": "Belongs to one person, for the development plan.",
-        "plan": "Change it with the button above.",
-        "plan_expires_at": "When the paid term ends; empty without one.",
-        "status": "Suspend, reactivate or delete with the buttons above.",
-        "credits": "The balance: the sum of the ledger. Grant credits with the button above.",
-        "auto_top_up_enabled": "Charges the default card when the balance falls under the threshold.",
-        "auto_top_up_threshold": "USD, at least 5.",
-        "auto_top_up_amount": "USD for each automatic top-up, at least 10.",
-        "referral_earnings": "USD earned in all by organizations that this one referred.",
-        "dev_plan_credits_limit": "USD of the plan's own allowance in a cycle.",
-        "dev_plan_allow_all_models": "Also models that the development plan does not include.",
-        "credits_version": "Counts changes of the balance, so that no copy is replaced by an older one.",
-    }
+    help_texts = ORGANIZATION
 
     def __init__(self, model: Any, admin_site: Any) -> None:
         super().__init__(model, admin_site)
@@ -192,7 +177,7 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         facts = (
             ("Owner", link_to(first.user) if first else "-"),
             ("Plan", row.get_plan_display()),
-            ("Balance (USD)", usd(row.credits)),
+            ("Balance (USD)", mark_numbers(usd(row.credits))),
             ("Status", row.get_status_display()),
             ("Created (UTC)", moment(row.created_at)),
         )
@@ -288,6 +273,7 @@ class AuditEntryAdmin(LongTableAdmin):
     list_display = ("created_at", "action", "resource_id", "actor_type", "actor_email", "ip_address", "organization_id")
     list_filter = ("actor_type", "resource_type")
     owners = ("organization_id", "actor_id")
+    help_texts = AUDIT_ENTRY
 
 
 @admin.register(IdempotentAnswer)
@@ -297,3 +283,7 @@ class IdempotentAnswerAdmin(LongTableAdmin):
     list_display = ("created_at", "route", "status", "user_id")
     fields = ("id", "user_id", "route", "status", "created_at")
     owners = ("user_id",)
+    help_texts = {
+        "route": "Method and path that were asked.",
+        "status": "The HTTP status of the answer.",
+    }

@@ -52,6 +52,14 @@ class StoredResponseAdmin(_StateAdmin):
     exclude = ("sealed_input", "sealed_response", "item_ids")
     ordering = ("-created_at",)
     owners = ("organization_id", "project_id", "api_key_id")
+    help_texts = {
+        "expires_at": "When it is deleted with its content (UTC).",
+        "previous_id": "The response that it goes on from; empty: none.",
+        "conversation_id": "The conversation that it belongs to; empty: none.",
+        "status": "In the words of the API.",
+        "background": "Whether it was asked for in the background.",
+        "streamed": "Whether its events are kept, so that a stream of them can be resumed.",
+    }
 
 
 @admin.register(BackgroundRun)
@@ -61,6 +69,13 @@ class BackgroundRunAdmin(_StateAdmin):
     list_display = ("response_id", "attempts", "lease_owner", "lease_until")
     exclude = ("sealed_request",)
     owners = ("log_id", "response__organization_id", "response__project_id")
+    help_texts = {
+        "response": "The response that is being made.",
+        "log_id": "The id of its row in the request log.",
+        "lease_owner": "The process that answers it.",
+        "lease_until": "When another process may take it over (UTC).",
+        "attempts": "How often it was started.",
+    }
 
 
 @admin.register(Conversation)
@@ -71,6 +86,10 @@ class ConversationAdmin(_StateAdmin):
     exclude = ("sealed_metadata",)
     ordering = ("-created_at",)
     owners = ("organization_id", "project_id")
+    help_texts = {
+        "expires_at": "When it is deleted, unless it is used again (UTC).",
+        "next_position": "The place of the next item, from 0.",
+    }
 
 
 @admin.register(ConversationItem)
@@ -81,3 +100,9 @@ class ConversationItemAdmin(_StateAdmin):
     exclude = ("sealed_item",)
     public_id = "item_id"
     owners = ("organization_id", "project_id")
+    help_texts = {
+        "conversation": "The conversation that it is an item of.",
+        "position": "Its place in the conversation, from 0.",
+        "item_id": "Its id in the API.",
+        "expires_at": "When it is deleted (UTC).",
+    }

@@ -21,6 +21,7 @@ UNFOLD: Final[dict[str, Any]] = {
     "SCRIPTS": [
         lambda request: static("admin_site/admin_site.js"),
         lambda request: static("admin_site/combobox_names.js"),
+        lambda request: static("console/numbers.js"),
     ],
     "ACCOUNT": {"navigation": [{"title": title, "link": reverse_lazy(page)} for title, page in _ACCOUNT.items()]},
     "SIDEBAR": {"show_search": True, "navigation": "gateway_project.admin_site.navigation.groups"},

@@ -101,9 +101,9 @@ def figures_of(report: TrafficReport) -> list[Figure]:
             as_text.share(total.cache_hits, total.requests),
             f"of requests; of input tokens {as_text.share(total.cached_tokens, total.input_tokens)}, by providers",
         ),
-        Figure("Latency", duration[0], f"median; 95 % within {duration[1]}"),
+        Figure("Latency", duration[0], f"median; 95% within {duration[1]}"),
         Figure(
-            "First token", first_token[0], f"median of {as_text.count(streams)} streams; 95 % within {first_token[1]}"
+            "First token", first_token[0], f"median of {as_text.count(streams)} streams; 95% within {first_token[1]}"
         ),
     ]
 
@@ -204,7 +204,7 @@ def _percentiles(steps: str) -> list[Line]:
 
         return Line(title, color, in_seconds, lambda one: as_text.milliseconds(found(one)))
 
-    return [line("Median", _ACCENT, 0.5), line("95 %", _QUIET, 0.95)]
+    return [line("Median", _ACCENT, 0.5), line("95%", _QUIET, 0.95)]
 
 
 def _chart(report: TrafficReport, window: TrafficWindow, title: str, unit: str, kind: str, *lines: Line) -> Chart:

@@ -10,6 +10,7 @@ from django.test import Client
 from django.urls import reverse
 
 from apps.billing import gifts
+from apps.kernel.number_markup import mark_numbers
 from apps.keys.models import ApiKey, IamRule
 from apps.organizations.actions import create_operator
 from apps.organizations.models import AuditEntry, Membership, Organization, Role
@@ -43,7 +44,11 @@ class TestTheOrganizationsPage:
         make_key(world.sam, world.elsewhere_project, "not theirs")
         gifts.give(organization=world.acme, amount=Decimal("12.50"), description="Welcome")
         shown = operator.get(page("organizations_organization_change", world.acme.pk))
-        assert dict(shown.context["facts"][1:4]) == {"Plan": "Free", "Balance (USD)": "12.50", "Status": "Active"}
+        assert dict(shown.context["facts"][1:4]) == {
+            "Plan": "Free",
+            "Balance (USD)": mark_numbers("12.50"),
+            "Status": "Active",
+        }
         assert "olivia@example.com" in shown.context["facts"][0][1]
         titles = [tab["title"] for tab in shown.context["tabs"]]
         assert titles[:3] == ["Settings", "Members", "Projects"]
@@ -53,14 +58,20 @@ class TestTheOrganizationsPage:
         assert logs == f"/admin/logs/requestlog/?organization__id__exact={world.acme.pk}"
         keys = operator.get(page("organizations_organization_keys", world.acme.pk))
         [row] = keys.context["table"]["rows"]
-        assert (row[1], row[5], key.masked_token in row[0]) == ("<b>checkout", "0.00", True)
+        assert (row[1], row[5], key.masked_token in row[0]) == ("<b>checkout", mark_numbers("0.00"), True)
         assert "<b>checkout" not in keys.content.decode()
         assert len(operator.get(keys.context["full_list"]).context["cl"].result_list) == 1
         assert (
             len(operator.get(page("organizations_organization_members", world.acme.pk)).context["table"]["rows"]) == 3
         )
         [gift] = operator.get(page("organizations_organization_transactions", world.acme.pk)).context["table"]["rows"]
-        assert gift[1:] == ("Credit Gift", "12.50 USD", "12.50", "completed", "Welcome")
+        assert gift[1:] == (
+            "Credit Gift",
+            mark_numbers("12.50 USD"),
+            mark_numbers("12.50"),
+            "completed",
+            "Welcome",
+        )
         audit = operator.get(page("organizations_organization_audit", world.acme.pk)).context["table"]["rows"]
         assert [entry[1] for entry in audit[:2]] == ["credit_gift.create", "api_key.create"]
 

@@ -101,6 +101,14 @@ def test_a_person_gets_from_sign_up_to_a_first_request_and_to_the_end(live_serve
         browser.wait("Object.keys(Chart.instances).length === 1")
         assert "The provider: overloaded" in browser.text()
         shown(browser, "overview")
+        browser.ask("Emulation.setLocaleOverride", locale="de-DE")
+        browser.open(home)
+        browser.wait("document.querySelectorAll('data:not([data-shown])').length === 0")
+        spend, requests = browser.run("[...document.querySelectorAll('.stat > dd > data')].map((one) => one.value)")[:2]
+        told = browser.text().replace("\N{NO-BREAK SPACE}", " ")
+        assert f"\n{spend.replace('.', ',')} $\n" in told
+        assert f"\n{requests[0]}.{requests[1:]}\n" in told
+        browser.ask("Emulation.setLocaleOverride")
 
         browser.open(f"{home}keys/{key.id}")
         browser.run("document.querySelector('details.more').open = true")

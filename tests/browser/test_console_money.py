@@ -24,10 +24,11 @@ from tests.logs.entries import ago, entry, id_at, write
 from tests.support.cast import World, make_key, world
 from tests.support.chromium import PROGRAM, Browser, chromium
 from tests.support.console_client import page
+from tests.support.mcp_stand_in import StandIn, _mcp_server, mcp_server
 from tests.support.payments import _stub, stripe
 from tests.support.stripe_stub import StripeStub
 
-__all__ = ["_stub", "stripe", "world"]
+__all__ = ["_mcp_server", "_stub", "mcp_server", "stripe", "world"]
 pytestmark = [
     pytest.mark.skipif(PROGRAM is None, reason="there is no Chromium"),
     pytest.mark.django_db(transaction=True),
@@ -167,7 +168,7 @@ def submit(browser: Browser, selector: str, then: str) -> None:
 
 
 def test_from_a_card_to_an_invoice_a_request_and_guardrails(
-    url: str, world: World, stripe: StripeStub, log_id: str, tmp_path: Path
+    url: str, world: World, stripe: StripeStub, mcp_server: StandIn, log_id: str, tmp_path: Path
 ) -> None:
     acme = f"{url}{page(world.acme)}"
     with chromium(tmp_path) as browser:
@@ -196,6 +197,13 @@ def test_from_a_card_to_an_invoice_a_request_and_guardrails(
         for path in ("refusals", "provider-keys", "mcp-servers", "playground", "billing/transactions"):
             browser.open(f"{acme}{path}")
             assert_accessible(browser)
+        browser.open(f"{acme}mcp-servers")
+        browser.fill("#field-name", "tickets")
+        browser.fill("#field-url", mcp_server.url)
+        submit(browser, "main form .primary", "document.querySelector('main tbody a')")
+        submit(browser, "main tbody a", "document.querySelector('form[action$=\"/look\"]')")
+        submit(browser, "form[action$='/look'] button", "document.body.innerText.includes('Says it again.')")
+        assert_accessible(browser)
         for query in ("", "?by=tag"):
             browser.open(f"{acme}usage{query}")
             assert_accessible(browser)

@@ -62,7 +62,7 @@ class TestTraffic:
         some_traffic(world)
         told = operator.get("/admin/", {"window": "24h"}).context["traffic"]
         figures = {one.title: one.value for one in told["figures"]}
-        assert (figures["Requests"], figures["Error share"], figures["Spend"]) == ("2", "50 %", "$1.50")
+        assert (figures["Requests"], figures["Error share"], figures["Spend"]) == ("2", "50%", "$1.50")
         assert figures["Tokens"] == "12.5 k"
         week = operator.get("/admin/", {"window": "7d"}).context["traffic"]
         assert {one.title: one.value for one in week["figures"]}["Spend"] == "$101.50"
@@ -128,7 +128,7 @@ class TestSystem:
         CIRCUIT_BREAKERS.record_success("openai/gpt-4", first_token_ms=90, tokens=10, seconds=1)
         CIRCUIT_BREAKERS.sync()
         [line] = operator.get("/admin/").context["board"]
-        assert (line["id"], line["open"], line["asked"], line["uptime"]) == ("openai", "gpt-5", "6", "16.67 %")
+        assert (line["id"], line["open"], line["asked"], line["uptime"]) == ("openai", "gpt-5", "6", "16.67%")
         CIRCUIT_BREAKERS.reset()
 
 
@@ -223,7 +223,7 @@ class TestNumberFormats:
             (number_formats.usd(Decimal("-3")), "-$3.00"),
             (number_formats.short_count(9_999), "9,999"),
             (number_formats.short_count(2_500_000), "2.5 M"),
-            (number_formats.percent(99.995), "> 99.99 %"),
+            (number_formats.percent(99.995), ">99.99%"),
             (number_formats.share(0, 0), number_formats.NOTHING),
             (number_formats.milliseconds(999), "999 ms"),
             (number_formats.milliseconds(125_000), "2 min 5 s"),

@@ -138,7 +138,7 @@ class TestHonesty:
         write(entry(key, cost=Decimal("0.000012750000"), duration=61_000, total_tokens=12_345))
         text = operator.get(LIST).content.decode()
         assert "$0.000013" in text
-        assert "1 min 1 s" in text
+        assert '<data value="1" data-number="">1</data> min <data value="1" data-number="">1</data> s' in text
         assert "12,345" in text
         assert f"/admin/organizations/organization/{key.project.organization_id}/change/" in text
 

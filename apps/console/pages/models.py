@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
+from django.utils.html import format_html
 
 from apps.catalog.offers import Offer
 from apps.console.model_cards import (
@@ -27,6 +28,7 @@ from apps.console.model_cards import (
 )
 from apps.console.rendering import show
 from apps.console.snippets import snippets_for
+from apps.console.templatetags.console import number
 from apps.console.visit import public_page
 from apps.gateway.routing.circuit_breaker import CIRCUIT_BREAKERS
 from apps.kernel.errors import NotFound
@@ -143,8 +145,8 @@ def _facts(card: ModelCard) -> list[tuple[str, str]]:
         ("Family", found.family),
         ("Reads", ", ".join(found.input_modalities)),
         ("Writes", ", ".join(found.output_modalities)),
-        ("Context", f"{card.context_length:,} tokens" if card.context_length else ""),
-        ("Longest answer", f"{card.max_output:,} tokens" if card.max_output else ""),
+        ("Context", format_html("{} tokens", number(card.context_length)) if card.context_length else ""),
+        ("Longest answer", format_html("{} tokens", number(card.max_output)) if card.max_output else ""),
         ("Features", ", ".join(card.feature_words)),
         ("Reasoning efforts", ", ".join(card.efforts)),
         ("Released", card.created.isoformat() if card.created else ""),

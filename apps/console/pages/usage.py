@@ -200,11 +200,6 @@ def _chart(
         "kind": "bar",
         "stacked": True,
         "series": series,
-        "rows": [
-            {"label": day.isoformat(), "values": [one["values"][number] for one in series]}
-            for number, day in enumerate(days)
-            if any(one["values"][number] for one in series)
-        ],
     }
 
 
@@ -215,8 +210,8 @@ def _measured(one: UsageSum, measure: str) -> Decimal:
 
 
 def _plain(value: Decimal, measure: str) -> float | int:
-    """Return a value as a chart's numbers are written: exact as far as a picture is."""
-    return round(float(value), 6) if measure == "cost" else int(value)
+    """Return a value as a chart's numbers are written: a whole one, or USD."""
+    return float(value) if measure == "cost" else int(value)
 
 
 def _said(request: HttpRequest) -> dict[str, str]:

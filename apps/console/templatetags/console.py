@@ -17,6 +17,7 @@ from django.utils.safestring import SafeString
 
 from apps.console.forms import ONCE, Form
 from apps.kernel.money import plain
+from apps.kernel.number_markup import mark_numbers
 
 register = template.Library()
 _CENT = Decimal("0.01")
@@ -54,10 +55,11 @@ def field(form: Form | None, name: str, label: str, **options: Any) -> dict[str,
 @register.filter
 def usd(value: Decimal | None) -> str:
     """Write an amount of USD: at least two digits after the point, and as many as it has."""
-    if value is None:
-        return _NOTHING
-    text = plain(abs(value))
-    whole, _, fraction = text.partition(".")
+    return _NOTHING if value is None else mark_numbers(_usd_text(value))
+
+
+def _usd_text(value: Decimal) -> str:
+    whole, _, fraction = plain(abs(value)).partition(".")
     sign = "-" if value < 0 else ""
     return f"{sign}${int(whole):,}.{fraction.ljust(2, '0')}"
 
@@ -67,9 +69,7 @@ def cents(value: Decimal | None) -> str:
     """Write an amount of USD rounded to cents; less than a cent as `<$0.01`."""
     if value is None:
         return _NOTHING
-    if 0 < value < _CENT:
-        return "<$0.01"
-    return f"{'-' if value < 0 else ''}${abs(value):,.2f}"
+    return mark_numbers("<$0.01" if 0 < value < _CENT else f"{'-' if value < 0 else ''}${abs(value):,.2f}")
 
 
 @register.filter
@@ -93,37 +93,40 @@ def is_past(moment: datetime) -> bool:
 @register.filter
 def number(value: int | float | None) -> str:
     """Write a whole number with separators of thousands."""
-    return _NOTHING if value is None else f"{value:,.0f}"
+    return _NOTHING if value is None else mark_numbers(f"{value:,.0f}")
 
 
 @register.filter
 def seconds(milliseconds: int | None) -> str:
     """Write milliseconds as seconds."""
-    return _NOTHING if milliseconds is None else f"{milliseconds / 1000:,.2f}"
+    return _NOTHING if milliseconds is None else mark_numbers(f"{milliseconds / 1000:,.2f}")
 
 
 @register.filter
 def share(value: float | None) -> str:
     """Write a share of one as percent."""
-    return _NOTHING if value is None else f"{value * 100:.1f} %"
+    return _NOTHING if value is None else mark_numbers(f"{value * 100:.1f}%")
 
 
 @register.filter
 def chart_rows(chart: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of the table beside a chart: for each label what each series has, the last label first."""
-    if "rows" in chart:
-        return list(chart["rows"])
-    write = usd_of if chart["unit"] == "USD" else number
+    """Return the rows of the table beside a chart: for each label what each series has, the last label first.
+
+    Labels at which there is nothing are left out, unless the chart has nothing at all.
+    """
+    write = _charted_usd if chart["unit"] == "USD" else number
     rows = [
-        {"label": label, "values": [write(series["values"][index]) for series in chart["series"]]}
+        {"label": label, "values": [series["values"][index] for series in chart["series"]]}
         for index, label in enumerate(chart["labels"])
     ]
-    return rows[::-1]
+    told = [row for row in rows if any(row["values"])] or rows
+    return [{"label": row["label"], "values": [write(value) for value in row["values"]]} for row in reversed(told)]
 
 
-def usd_of(value: float | None) -> str:
-    """Write USD that a chart shows, to a millionth."""
-    return _NOTHING if value is None else usd(Decimal(str(round(value, 6))))
+def _charted_usd(value: float) -> str:
+    """Write USD of a chart to a millionth; what is smaller than a thousandth to four digits that count."""
+    exact = Decimal(repr(value))
+    return usd(round(exact, max(6, 3 - exact.adjusted())))
 
 
 @register.filter

@@ -11,6 +11,7 @@ from django.http import HttpRequest
 from apps.kernel import number_formats as as_text
 from apps.kernel.admin import LongTableAdmin
 from apps.kernel.ids import find_id
+from apps.kernel.number_markup import mark_numbers
 from apps.keys.models import ApiKey
 from apps.logs.models import (
     ActivityDay,
@@ -24,27 +25,73 @@ from apps.logs.models import (
 from apps.organizations.audited_admin import AuditedAdmin
 from apps.organizations.models import Project
 
+_SUMS = {
+    "date": "The UTC day.",
+    "project_id": "All zeros: every project together.",
+    "api_key_id": "All zeros: every API key together.",
+    "model": "The model that answered, by the catalog's id.",
+    "provider": "The provider that answered, by the catalog's id.",
+    "request_count": "Requests, whatever became of them.",
+    "input_tokens": "Tokens of prompts, with those read from a cache.",
+    "output_tokens": "Tokens of answers, with reasoning.",
+    "cached_tokens": "Input tokens that providers read from their prompt caches.",
+    "total_tokens": "Input and output tokens together.",
+    "error_count": "Requests that ended with an error.",
+    "cache_count": "Requests answered from the response cache.",
+    "credits_request_count": "Requests paid with credits.",
+    "api_keys_request_count": "Requests paid with the organization's own provider keys.",
+    "cost": "USD in all, without storage.",
+    "input_cost": "USD for input tokens that no cache had.",
+    "output_cost": "USD for output tokens.",
+    "cached_input_cost": "USD for input tokens that a provider's cache had.",
+    "request_cost": "USD for prices per request.",
+    "data_storage_cost": "USD for keeping the log, on top of the cost.",
+    "image_input_cost": "USD for pictures sent.",
+    "image_output_cost": "USD for pictures made.",
+    "discount_savings": "USD that discounts took off; the cost is what was left.",
+    "credits_cost": "USD of the cost that was paid with credits.",
+    "api_keys_cost": "USD of the cost that the organization's own provider keys paid.",
+    "credits_data_storage_cost": "USD of the storage of requests paid with credits.",
+    "api_keys_data_storage_cost": "USD of the storage of requests with the organization's own provider keys.",
+}
+_TRAFFIC = {
+    "starts_at": "Beginning of the slot (UTC).",
+    "minutes": "Length of the slot: 5 or 60 minutes.",
+    "aspect": "What requests are counted apart by; each request counts once in every aspect.",
+    "name": "The model, the provider, the organization's id, how requests ended, or the step of a time; empty for "
+    "everything.",
+    "requests": "Requests, whatever became of them.",
+    "errors": "Requests that ended with an error.",
+    "cache_hits": "Requests answered from the response cache.",
+    "input_tokens": "Tokens of prompts, with those read from a cache.",
+    "output_tokens": "Tokens of answers, with reasoning.",
+    "cached_tokens": "Input tokens that providers read from their prompt caches.",
+    "cost": "USD in all, without storage.",
+    "credits_cost": "USD of the cost that was paid with credits.",
+}
+
 
 class SumsAdmin(LongTableAdmin):
     """Sums of requests; in the order of their index, and in no other."""
 
     list_display: tuple[str, ...] = ("date", "provider", "model", "requests", "tokens", "spend", "organization_id")
     sortable_by = ()
+    help_texts = _SUMS
 
     @admin.display(description="Requests")
     def requests(self, row: ActivitySums) -> str:
         """Return the count, thousands apart."""
-        return as_text.count(row.request_count)
+        return mark_numbers(as_text.count(row.request_count))
 
     @admin.display(description="Tokens")
     def tokens(self, row: ActivitySums) -> str:
         """Return the count, thousands apart."""
-        return as_text.count(row.total_tokens)
+        return mark_numbers(as_text.count(row.total_tokens))
 
     @admin.display(description="Spend")
     def spend(self, row: ActivitySums) -> str:
         """Return the amount in USD."""
-        return as_text.usd(row.cost)
+        return mark_numbers(as_text.usd(row.cost))
 
 
 @admin.register(ActivityDay)
@@ -105,6 +152,7 @@ class TrafficAdmin(LongTableAdmin):
     sortable_by = ()
     search_fields = ("name",)
     search_help_text = "A model, a provider, or the exact id of an organization"
+    help_texts = _TRAFFIC
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -134,6 +182,13 @@ class RefusedHourAdmin(LongTableAdmin):
     sortable_by = ()
     search_fields = ("organization_id",)
     search_help_text = "The exact id of an organization"
+    help_texts = {
+        "hour": "Beginning of the hour (UTC).",
+        "status": "The HTTP status that the client was answered.",
+        "code": "The code of the error that the client was answered.",
+        "count": "Number of requests refused.",
+        "last_at": "When the last of them came (UTC).",
+    }
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
@@ -153,3 +208,7 @@ class LogRetentionAdmin(AuditedAdmin):
     list_display = ("organization", "days")
     autocomplete_fields = ("organization",)
     search_fields = ("organization__name", "organization__id")
+    help_texts = {
+        "organization": "Whose log it is; cannot be changed later.",
+        "days": "Days that rows of the log are kept, 1 to 3,650, instead of the plan's number.",
+    }

@@ -21,6 +21,7 @@ from django.views.decorators.http import require_POST
 from apps.kernel import number_formats as as_text
 from apps.kernel.admin import LongTableAdmin
 from apps.kernel.ids import find_id
+from apps.kernel.number_markup import mark_numbers
 from apps.keys.models import ApiKey, ProviderKey
 from apps.logs.admin.request_filters import (
     ALL_TIME,
@@ -184,22 +185,24 @@ class RequestLogAdmin(LongTableAdmin):
     @admin.display(description="Tokens")
     def tokens(self, row: RequestLog) -> str:
         """Return how many, thousands apart."""
-        return as_text.NOTHING if row.total_tokens is None else as_text.count(row.total_tokens)
+        return as_text.NOTHING if row.total_tokens is None else mark_numbers(as_text.count(row.total_tokens))
 
     @admin.display(description="Cost")
     def spend(self, row: RequestLog) -> str:
         """Return the cost in USD; that nobody knows a price is said."""
-        return "no price" if row.unpriced else as_text.NOTHING if row.cost is None else as_text.usd(row.cost)
+        return (
+            "no price" if row.unpriced else as_text.NOTHING if row.cost is None else mark_numbers(as_text.usd(row.cost))
+        )
 
     @admin.display(description="Took")
     def took(self, row: RequestLog) -> str:
         """Return the time from request to last byte."""
-        return as_text.milliseconds(row.duration)
+        return mark_numbers(as_text.milliseconds(row.duration))
 
     @admin.display(description="First token")
     def first_token(self, row: RequestLog) -> str:
         """Return the time to the first content of a stream."""
-        return as_text.milliseconds(row.time_to_first_token)
+        return mark_numbers(as_text.milliseconds(row.time_to_first_token))
 
     @admin.display(description="Organization")
     def owner(self, row: Any) -> str:

@@ -156,7 +156,7 @@ def _scores(routing: dict[str, Any]) -> list[list[str]]:
             str(line.get("providerId", "")),
             _number(line.get("score"), "{:.2f}"),
             _number(line.get("price"), "${:g}"),
-            _number(line.get("uptime"), "{:g} %"),
+            _number(line.get("uptime"), "{:g}%"),
             as_text.milliseconds(line["latency"]) if _is_number(line.get("latency")) else as_text.NOTHING,
             _number(line.get("throughput"), "{:g} tokens/s"),
             "open" if line.get("circuit") == "open" else "closed",
@@ -185,7 +185,10 @@ def _facts(row: RequestLog, names: dict[str, str]) -> list[Fact]:
         text = f"{name} ({identifier})" if name else str(identifier)
         return Fact(title, text, reverse(f"admin:{table}_change", args=[identifier]) if name is not None else "")
 
-    asked = "/".join(part for part in (row.requested_provider, row.requested_model) if part)
+    asked = row.requested_model
+    # A client may write the provider before the model.
+    if row.requested_provider and not asked.startswith(f"{row.requested_provider}/"):
+        asked = f"{row.requested_provider}/{asked}"
     facts = [
         Fact("Sent", f"{row.created_at:%Y-%m-%d %H:%M:%S.%f}"[:-3] + " UTC"),
         linked("Organization", "organizations_organization", row.organization_id),

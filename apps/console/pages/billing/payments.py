@@ -14,6 +14,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 from django.utils import timezone
+from django.utils.html import format_html
 
 from apps.billing import payment_processor, subscription, topup
 from apps.billing.auto_topup import HIGHEST, LOWEST
@@ -151,7 +152,7 @@ def tell_top_up(request: HttpRequest, result: topup.TopUpResult) -> None:
     """Tell the next page what has become of a top-up."""
     row = result.transaction
     if row.status == Transaction.Status.COMPLETED:
-        messages.success(request, f"{usd(row.credit_amount)} were added to your credits.")
+        messages.success(request, format_html("{} were added to your credits.", usd(row.credit_amount)))
     elif row.status == Transaction.Status.FAILED:
         messages.error(request, f"Nothing was paid. {row.description}.")
     elif result.client_secret:

@@ -4,12 +4,13 @@ const palette = ["#6d28d9", "#0e7490", "#b45309", "#be185d", "#15803d", "#1d4ed8
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const drawn = new Map();
 
+// USD to a millionth, and what is smaller than a thousandth to four digits that count.
 function format(value, unit) {
   if (unit === "USD") {
-    const digits = Math.abs(value) < 1 && value !== 0 ? 6 : 2;
-    return new Intl.NumberFormat(undefined, { style: "currency", currency: "USD", maximumFractionDigits: digits }).format(value);
+    const least = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(value)));
+    return numbers.rounded(value, Math.max(6, 3 - least), "USD");
   }
-  const text = new Intl.NumberFormat(undefined, { maximumFractionDigits: 2 }).format(value);
+  const text = numbers.rounded(value, 2);
   return unit ? `${text} ${unit}` : text;
 }
 

@@ -84,13 +84,13 @@ export class Lane {
 
   showNumbers(reply, first, total, logs) {
     const { usage, metadata } = reply;
-    const milliseconds = (value) => (value === null ? "–" : `${Math.round(value).toLocaleString()} ms`);
-    const rows = [["Time to first token", milliseconds(first)], ["Time in all", milliseconds(total)]];
+    const milliseconds = (value) => (value === null ? "–" : `${numbers.rounded(value, 0)} ms`);
+    const rows = [["Time to first token", milliseconds(first)], ["Total time", milliseconds(total)]];
     if (usage) {
       const tokens = [usage.prompt_tokens ?? usage.input_tokens, usage.completion_tokens ?? usage.output_tokens];
-      rows.unshift(["Tokens in", tokens[0].toLocaleString()], ["Tokens out", tokens[1].toLocaleString()]);
-      if (usage.reasoning_tokens) rows.splice(2, 0, ["Reasoning", usage.reasoning_tokens.toLocaleString()]);
-      if (usage.cost !== undefined && usage.cost !== null) rows.unshift(["Cost", money(usage.cost)]);
+      rows.unshift(["Tokens in", numbers.count(tokens[0])], ["Tokens out", numbers.count(tokens[1])]);
+      if (usage.reasoning_tokens) rows.splice(2, 0, ["Reasoning", numbers.count(usage.reasoning_tokens)]);
+      if (usage.cost !== undefined && usage.cost !== null) rows.unshift(["Cost", numbers.usd(usage.cost)]);
     }
     if (metadata?.used_provider) rows.push(["Provider", metadata.used_provider]);
     if (metadata?.used_model) rows.push(["Model", metadata.used_model]);
@@ -125,7 +125,7 @@ export class Lane {
     const rows = told.order.map((one) => {
       const score = scores.get(one.provider) ?? {};
       const row = element("tr");
-      const cells = [`${one.provider}${one.mode === "api-keys" ? " (your key)" : ""}`, round(score.score), score.price === undefined ? "–" : money(score.price), score.uptime === undefined ? "–" : `${round(score.uptime)} %`, score.latency ? `${Math.round(score.latency)} ms` : "–"];
+      const cells = [`${one.provider}${one.mode === "api-keys" ? " (your key)" : ""}`, round(score.score), score.price === undefined ? "–" : numbers.usd(score.price), score.uptime === undefined ? "–" : numbers.rounded(score.uptime, 2, "percent"), score.latency ? `${numbers.rounded(score.latency, 0)} ms` : "–"];
       row.append(...cells.map((words, index) => element("td", { textContent: words, className: index ? "num" : "" })));
       return row;
     });
@@ -140,10 +140,10 @@ export class Lane {
     wrap.append(table);
     const left = told.excluded.map((one) => `${one.provider}: ${one.reason}`);
     place.replaceChildren(
-      element("p", { textContent: `${told.used_provider} would answer with ${told.used_model}: ${told.selectionReason.replaceAll("-", " ")}. At most ${money(told.estimate.max_cost_usd)} for about ${told.estimate.prompt_tokens.toLocaleString()} tokens of prompt.` }),
+      element("p", { textContent: `${told.used_provider} would answer with ${told.used_model} (${told.selectionReason.replaceAll("-", " ")}). At most ${numbers.usd(told.estimate.max_cost_usd)} for about ${numbers.count(told.estimate.prompt_tokens)} prompt tokens.` }),
       wrap,
       ...(left.length ? [element("p", { className: "quiet", textContent: `Left out: ${left.join("; ")}` })] : []),
-      ...told.warnings.map((one) => element("p", { className: "quiet", textContent: `Left out of the request: ${one.param}, ${one.reason ?? one.message ?? ""}` })),
+      ...told.warnings.map((one) => element("p", { className: "quiet", textContent: `Changed in the request: ${one.param}: ${one.reason ?? one.message ?? ""}` })),
     );
   }
 }
@@ -271,12 +271,6 @@ async function wordsOf(response) {
   }
 }
 
-function money(value) {
-  const amount = Number(value);
-  if (amount === 0) return "$0";
-  return new Intl.NumberFormat(undefined, { style: "currency", currency: "USD", maximumSignificantDigits: 4 }).format(amount);
-}
-
 function round(value) {
-  return value === undefined || value === null ? "–" : String(Math.round(value * 1000) / 1000);
+  return value === undefined || value === null ? "–" : numbers.rounded(value, 3);
 }

@@ -24,7 +24,7 @@ function start() {
     const efforts = new Set();
     for (const lane of shown()) {
       const option = optionOf(lane.model);
-      const parts = option ? [option.label, option.dataset.context && `${Number(option.dataset.context).toLocaleString()} tokens of context`, option.dataset.features] : [];
+      const parts = option ? [numbers.inText(option.label), option.dataset.context && `${numbers.count(option.dataset.context)} tokens of context`, option.dataset.features] : [];
       lane.place.querySelector("[data-about]").textContent = option ? parts.filter(Boolean).join(" · ") : lane.model ? "Not in the list; asked for as it is written" : "";
       for (const effort of (option?.dataset.efforts ?? "").split(",").filter(Boolean)) efforts.add(effort);
     }

@@ -1,0 +1,32 @@
+"""Number markup: the numbers of a text as `<data>` elements, which a page's script writes in the reader's locale.
+
+The English text stays for readers without scripts. Pure. Must never know what is counted or paid for.
+"""
+
+from __future__ import annotations
+
+import re
+
+from django.utils.html import conditional_escape, format_html
+from django.utils.safestring import SafeString, mark_safe
+
+# A number as `number_formats` and the filters of pages write it: `12,345`, `-$0.00000135`, `1.25%`. No part of a name,
+# as in `gpt-5`, of a date or of a version.
+_NUMBER = re.compile(r"(?<![\w.:/-])-?\$?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?%?(?![\w:/-]|[.,]\d)")
+
+
+def mark_numbers(text: str) -> SafeString:
+    """Return a text with its English numbers marked: `<data value="0.00000135" data-number="USD">$0.00000135</data>`.
+
+    The value has the digits that the text shows. What else is in the text is escaped.
+    """
+    parts, end = [], 0
+    for found in _NUMBER.finditer(text):
+        parts += [conditional_escape(text[end : found.start()]), _mark(found.group())]
+        end = found.end()
+    return mark_safe("".join([*parts, conditional_escape(text[end:])]))  # noqa: S308 - each part is escaped
+
+
+def _mark(number: str) -> SafeString:
+    unit = "USD" if "$" in number else "percent" if number.endswith("%") else ""
+    return format_html('<data value="{}" data-number="{}">{}</data>', re.sub("[$,%]", "", number), unit, number)

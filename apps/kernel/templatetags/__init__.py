@@ -1,0 +1,1 @@
+"""Tags and filters that templates of every app may use."""
