@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import gevent
 import requests
+from django.conf import settings
 from oauth2_provider import cimd
 from urllib3.exceptions import HTTPError
 
@@ -27,8 +28,13 @@ MAX_ID: Final = 255
 
 
 def find_client(client_id: str) -> OAuthClient | None:
-    """Return the client; one whose id is an address is fetched on first sight, and again when what is known is old."""
+    """Return the client; one whose id is an address is fetched on first sight, and again when what is known is old.
+
+    Where descriptions are switched off (`OAUTH_CLIENT_DOCUMENTS`), such a client is not known.
+    """
     if not 0 < len(client_id) <= MAX_ID or not client_id.isprintable():
+        return None
+    if not settings.OAUTH_CLIENT_DOCUMENTS and cimd.is_cimd_client_id(client_id):
         return None
     known = OAuthClient.objects.filter(client_id=client_id).first()
     found = cimd.resolve_cimd_application(client_id, None) if known is None else cimd.refresh_if_stale(known, None)

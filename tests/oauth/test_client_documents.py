@@ -136,3 +136,16 @@ def test_a_description_that_is_old_is_read_again_and_a_failure_keeps_the_last(wo
     web.get(URL, json=described(redirect_uris=["https://client.example.com/moved"]))
     assert open_page(world).status_code == 400
     assert OAuthClient.objects.get().redirect_uris == "https://client.example.com/moved"
+
+
+def test_where_descriptions_are_off_programs_are_told_to_register(world: World, web: Any, settings: Any) -> None:
+    web.get(URL, json=described())
+    open_page(world)
+    known = OAuthClient.objects.get().client_id
+    settings.OAUTH_CLIENT_DOCUMENTS = False
+    said = Web().get("/.well-known/oauth-authorization-server").json()
+    assert (said["client_id_metadata_document_supported"], "registration_endpoint" in said) == (False, True)
+    # Neither one that was read before, nor a new one, which nobody asks for.
+    for address in (known, "https://client.example.com/new.json"):
+        assert open_page(world, address).status_code == 400
+    assert (len(web.calls), OAuthClient.objects.count()) == (1, 1)
