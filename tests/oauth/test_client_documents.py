@@ -13,7 +13,9 @@ from django.test import Client as Web
 from django.utils import timezone
 
 from apps.keys import ssrf_guard
+from apps.oauth import client_documents
 from apps.oauth.models import Consent, OAuthClient
+from apps.organizations.attempt_rate_limiter import AttemptLimit
 from tests.support.cast import World
 from tests.support.console_client import Visitor, words
 from tests.support.oauth_client import Program, query_of
@@ -149,3 +151,17 @@ def test_where_descriptions_are_off_programs_are_told_to_register(world: World, 
     for address in (known, "https://client.example.com/new.json"):
         assert open_page(world, address).status_code == 400
     assert (len(web.calls), OAuthClient.objects.count()) == (1, 1)
+
+
+def test_a_flood_of_new_descriptions_is_told_when_to_come_back(
+    world: World, web: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_documents, "DESCRIBED_PER_ADDRESS", AttemptLimit("oauth-describe:address", 2, 600))
+    web.get(URL, json=described())
+    for address in (URL, "https://client.example.com/2.json", "https://client.example.com/3.json"):
+        last = open_page(world, address)
+    assert last.status_code == 429
+    assert len(web.calls) == 2
+    # One that is known is not asked for.
+    assert open_page(world).status_code == 200
+    assert len(web.calls) == 2
