@@ -257,13 +257,16 @@ OAUTH2_PROVIDER_APPLICATION_MODEL = "oauth.OAuthClient"
 OAUTH2_PROVIDER_GRANT_MODEL = "oauth.AuthorizationCode"
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = "oauth.AccessToken"  # noqa: S105 - the name of a table
 OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "oauth.RefreshToken"  # noqa: S105 - the name of a table
+# Whether a program may be known by its description at an https address (docs/oauth.md); off where the gateway cannot
+# reach the web, programs register themselves instead.
+OAUTH_CLIENT_DOCUMENTS = env.boolean("OAUTH_CLIENT_DOCUMENTS", default=True)
 OAUTH2_PROVIDER = {
     "OAUTH2_VALIDATOR_CLASS": "apps.oauth.validator.Validator",
     "OAUTH2_BACKEND_CLASS": "apps.oauth.validator.RequestReader",
     "ACCESS_TOKEN_GENERATOR": "apps.oauth.token_formats.new_access_token",
     "REFRESH_TOKEN_GENERATOR": "apps.oauth.token_formats.new_refresh_token",
     "CIMD_METADATA_FETCHER": "apps.oauth.client_documents.GuardedFetcher",
-    "CIMD_ENABLED": True,
+    "CIMD_ENABLED": OAUTH_CLIENT_DOCUMENTS,
     "SCOPES": resources.SCOPES,
     # Seconds: of a code, of an access token, and of a refresh token beyond its access token's end.
     "AUTHORIZATION_CODE_EXPIRE_SECONDS": 60,

@@ -6,6 +6,7 @@ the credentials sent elsewhere. Must never keep a credential in clear.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +22,7 @@ from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.mcp_servers.access import NO_SERVER
 from apps.mcp_servers.credentials import Credentials, header_fault, seal, unseal
 from apps.mcp_servers.models import McpServer
+from apps.mcp_servers.tool_pins import MAX_PINS, accept, changed_of, forget_others, pins_of
 from apps.mcp_servers.upstream.client import McpClient
 from apps.mcp_servers.upstream.failures import McpServerFailed
 from apps.mcp_servers.upstream.http_exchange import McpTarget
@@ -33,6 +35,7 @@ from apps.organizations.models import Organization, Project
 MAX_SERVERS = 20
 # Characters; of a shorter credential, four would say too much.
 SHORTEST_SHOWN = 12
+_CREDENTIALS = frozenset({"token", "headers"})
 # Seconds that a server may take to tell its tools to a person who waits for them.
 PATIENCE = 15
 
@@ -49,8 +52,9 @@ class NewServer:
     timeout_seconds: int
 
 
-def check_server(*, organization: Organization, given: NewServer, live: bool) -> None:
-    """See that a new server can be kept; when `live`, ask it for its tools.
+def check_server(*, organization: Organization, given: NewServer, live: bool) -> dict[str, str]:
+    """See that a new server can be kept; when `live`, ask it for its tools, and return what those are that it may be
+    used for (`tool_pins`).
 
     Raises InvalidFields for a field that is wrong, InvalidRequest with the server's words when it does not answer as
     it should. Takes as long as the server does.
@@ -63,13 +67,15 @@ def check_server(*, organization: Organization, given: NewServer, live: bool) ->
         resolve_safe_address(given.url)
     except UnsafeAddressError as error:
         raise InvalidFields([Issue("url", str(error))]) from error
-    if live:
-        database.release_connection()
-        _ask(McpTarget(given.url, given.credentials, min(given.timeout_seconds, PATIENCE)))
+    if not live:
+        return {}
+    database.release_connection()
+    tools = _ask(McpTarget(given.url, given.credentials, min(given.timeout_seconds, PATIENCE)))
+    return pins_of(tool for tool in tools if given.allowed_tools is None or tool.name in given.allowed_tools)
 
 
-def create_server(*, organization: Organization, checked: NewServer) -> McpServer:
-    """Keep a checked server, its credentials sealed.
+def create_server(*, organization: Organization, checked: NewServer, pins: Mapping[str, str]) -> McpServer:
+    """Keep a checked server, its credentials sealed, with its tools as the check has seen them.
 
     Raises InvalidRequest for a name that is taken, or one server too many; NotFound when the organization was deleted
     meanwhile.
@@ -89,6 +95,7 @@ def create_server(*, organization: Organization, checked: NewServer) -> McpServe
                 name=checked.name,
                 url=checked.url,
                 allowed_tools=checked.allowed_tools,
+                tool_pins=dict(pins),
                 project_ids=checked.project_ids,
                 timeout_seconds=checked.timeout_seconds,
                 **_sealed(checked.credentials),
@@ -106,21 +113,30 @@ def create_server(*, organization: Organization, checked: NewServer) -> McpServe
 def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer:
     """Set `status`, `allowed_tools`, `project_ids`, `timeout_seconds`, and of the credentials `token` and `headers`.
 
+    `accepted_tools` are digests by name: of tools that have changed, as somebody has looked at them.
+
     Raises InvalidFields, NotFound when it was deleted meanwhile.
     """
     row = _locked(server)
-    columns = {name: value for name, value in changes.items() if name not in {"token", "headers"}}
+    columns = {name: value for name, value in changes.items() if name not in {*_CREDENTIALS, "accepted_tools"}}
     _require_projects(row.organization, columns.get("project_ids"))
     told = audit.changes_of(row, columns)
-    if len(columns) < len(changes):
+    if not _CREDENTIALS.isdisjoint(changes):
         credentials = _replaced(row, changes)
         _require_headers(credentials)
         columns |= _sealed(credentials)
         told["credentials"] = "replaced"
-    _record("update", row, told)
     for name, value in columns.items():
         setattr(row, name, value)
-    row.save(update_fields=[*columns, "updated_at"])
+    if row.allowed_tools is not None:
+        forget_others(row, row.allowed_tools)
+    if accepted := changes.get("accepted_tools"):
+        accept(row, accepted)
+        told["acceptedTools"] = sorted(accepted)
+        if len(row.tool_pins) > MAX_PINS:
+            raise InvalidFields([Issue("acceptedTools", f"Maximum {MAX_PINS} tools are known; allow tools by name")])
+    _record("update", row, told)
+    row.save(update_fields=[*columns, "tool_pins", "changed_tools", "updated_at"])
     return row
 
 
@@ -135,12 +151,30 @@ def delete_server(*, server: McpServer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ListedTool:
-    """A tool that a server lists, and whether it can be called."""
+    """A tool that a server lists; whether it may be called, and whether it has changed since it was allowed, which
+    holds it back."""
 
     name: str
-    description: str
+    definition: dict[str, Any]
     is_allowed: bool
-    input_schema: dict[str, Any]
+    is_changed: bool
+    digest: str
+
+    @property
+    def description(self) -> str:
+        """What it says of itself in words; may be empty."""
+        return str(self.definition.get("description", ""))
+
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The schema of its arguments."""
+        schema: dict[str, Any] = self.definition["inputSchema"]
+        return schema
+
+    @property
+    def text(self) -> str:
+        """All that it says of itself, for somebody to read."""
+        return json.dumps(self.definition, ensure_ascii=False, indent=2)
 
 
 def look_at_tools(*, server: McpServer) -> list[ListedTool]:
@@ -156,14 +190,18 @@ def look_at_tools(*, server: McpServer) -> list[ListedTool]:
     except McpServerFailed as error:
         raise InvalidRequest(error.message) from error
     database.release_connection()
+    tools = _ask(target)
+    digests = pins_of(tools)
+    changed = changed_of(server, digests)
     return [
         ListedTool(
-            tool.name,
-            tool.definition.get("description", ""),
-            is_allowed(server, tool.name),
-            tool.definition["inputSchema"],
+            name=tool.name,
+            definition=tool.definition,
+            is_allowed=is_allowed(server, tool.name),
+            is_changed=tool.name in changed,
+            digest=digests[tool.name],
         )
-        for tool in _ask(target)
+        for tool in tools
     ]
 
 

@@ -35,6 +35,10 @@ class McpServer(models.Model):
     header_names = models.JSONField(default=list, editable=False, blank=True)
     # Names of tools that may be listed and called; null: all of them.
     allowed_tools = models.JSONField(null=True, blank=True)
+    # What each tool was when it was allowed, by name (digests), and the names of those that were seen changed since:
+    # `tool_pins.py`.
+    tool_pins = models.JSONField(default=dict, db_default={}, editable=False, blank=True)
+    changed_tools = models.JSONField(default=list, db_default=[], editable=False, blank=True)
     # Ids of projects whose keys may use it; null: every project's. Not a relation: what is left of a list when
     # projects go must never become "every".
     project_ids = models.JSONField(null=True, blank=True)

@@ -47,6 +47,19 @@ class _ProjectsField(_NamesField):
         return list(dict.fromkeys(map(str, found)))
 
 
+class _DigestsField(serializers.DictField):
+    """Digests by the names of tools."""
+
+    def to_internal_value(self, data: Any) -> dict[str, Any]:
+        """Return them. Raises ValidationError."""
+        found: dict[str, Any] = super().to_internal_value(data)
+        if not 0 < len(found) <= MAX_TOOLS:
+            raise serializers.ValidationError(f"Must be 1 to {MAX_TOOLS} tools")
+        if any(not 0 < len(name) <= MAX_NAME or not name.isprintable() for name in found):
+            raise serializers.ValidationError(f"Names must be 1 to {MAX_NAME} printable characters")
+        return found
+
+
 class _SettingsShape(CamelSerializer):
     """What can be changed of a server; of all but the timeout, null is none or all."""
 
@@ -102,6 +115,12 @@ class ServersQuery(CamelSerializer):
 class ServerChangesShape(_SettingsShape):
     """Body of `PATCH /mcp-servers/{id}`; fields that are absent keep their values."""
 
+    accepted_tools = _DigestsField(
+        child=serializers.RegexField(r"^[0-9a-f]{64}\Z", error_messages={"invalid": "Must be a tool's digest"}),
+        required=False,
+        help_text="Tools that have changed and may be used as they are now: their `digest` by name",
+    )
+
     status = ChoiceField([McpServer.Status.ACTIVE, McpServer.Status.INACTIVE], required=False)
     timeout_seconds = IntegerField(low=SHORTEST_TIMEOUT, high=LONGEST_TIMEOUT, required=False)
 
@@ -117,6 +136,11 @@ class ServerShape(CamelModelSerializer):
 
     header_names = serializers.ListField(child=serializers.CharField(), read_only=True)
     allowed_tools = serializers.ListField(child=serializers.CharField(), read_only=True, allow_null=True)
+    changed_tools = serializers.ListField(
+        child=serializers.CharField(),
+        read_only=True,
+        help_text="Tools that were seen changed since they were allowed: held back until they are accepted",
+    )
     project_ids = serializers.ListField(child=serializers.CharField(), read_only=True, allow_null=True)
 
     class Meta:
@@ -130,6 +154,7 @@ class ServerShape(CamelModelSerializer):
             "masked_token",
             "header_names",
             "allowed_tools",
+            "changed_tools",
             "project_ids",
             "timeout_seconds",
             "created_at",
@@ -138,11 +163,14 @@ class ServerShape(CamelModelSerializer):
 
 
 class ToolShape(CamelSerializer):
-    """A tool that a server lists; `isAllowed` tells whether it can be called."""
+    """A tool that a server lists; `isAllowed` tells whether it may be called, `isChanged` that it has changed since it
+    was allowed, and is held back; `digest` stands for all that it says of itself."""
 
     name = serializers.CharField()
     description = serializers.CharField(allow_blank=True)
     is_allowed = serializers.BooleanField()
+    is_changed = serializers.BooleanField()
+    digest = serializers.CharField()
     input_schema = serializers.DictField()
 
 

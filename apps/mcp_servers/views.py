@@ -30,12 +30,13 @@ class McpServers(MemberEndpoint):
         fields = self.read(NewServerShape)
         self.organization, _ = access_organization(self.user, fields.pop("organization_id"), Role.ADMIN)
         self.given = new_server(fields)
-        actions.check_server(organization=self.organization, given=self.given, **self.read_query(NewServerQuery))
+        query = self.read_query(NewServerQuery)
+        self.pins = actions.check_server(organization=self.organization, given=self.given, **query)
 
     @described({"mcpServer": ServerShape()}, body=NewServerShape, query=NewServerQuery, refuses=(403, 404))
     def post(self, request: Request) -> Response:
         """Register an MCP server, whose tools the organization's API keys can use at `/mcp/{name}` and `/mcp/all`."""
-        server = actions.create_server(organization=self.organization, checked=self.given)
+        server = actions.create_server(organization=self.organization, checked=self.given, pins=self.pins)
         return Response({"mcpServer": ServerShape(server).data})
 
     @described({"mcpServers": ServerShape(many=True)}, query=ServersQuery, refuses=(403, 404))

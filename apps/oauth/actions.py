@@ -146,7 +146,8 @@ def _exchange(code: str, verifier: str) -> tuple[CreatedKey, User] | None:
         if row.api_key is not None and row.api_key.status != ApiKey.Status.DELETED:
             end_api_key(row.api_key)
         return None
-    if row.expires <= timezone.now() or not _is_verified(verifier, row.code_challenge):
+    # Whoever was switched off since gives nothing any more.
+    if not row.user.is_active or row.expires <= timezone.now() or not _is_verified(verifier, row.code_challenge):
         return None
     with audit.acting(row.user):
         created = create_api_key(

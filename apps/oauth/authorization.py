@@ -18,6 +18,7 @@ from oauthlib.common import add_params_to_uri
 from oauthlib.oauth2.rfc6749.errors import CustomOAuth2Error, OAuth2Error
 
 from apps.kernel.errors import InvalidRequest
+from apps.kernel.rest.address import address_of
 from apps.oauth.client_documents import MAX_ID, find_client
 from apps.oauth.models import Consent, OAuthClient
 from apps.oauth.redirects import MAX_LENGTH, redirect_problem
@@ -59,13 +60,13 @@ class AuthorizationRequest:
 
 
 def read_authorization_request(request: HttpRequest) -> AuthorizationRequest:
-    """Return what the query of a request asks for. Raises Unanswerable.
+    """Return what the query of a request asks for. Raises Unanswerable, RateLimited.
 
     May fetch the client's description: to be called for who is signed in, outside of a transaction.
     """
     query = request.GET
     check_parameters(query)
-    client = find_client(query.get("client_id", ""))
+    client = find_client(query.get("client_id", ""), address_of(request))
     if client is None:
         raise Unanswerable("This program is not known here, or its description could not be read", param="client_id")
     if query.get("redirect_uri") and (problem := redirect_problem(query["redirect_uri"])):

@@ -12,25 +12,38 @@ from typing import Any, Final
 
 import gevent
 import requests
+from django.conf import settings
 from oauth2_provider import cimd
 from urllib3.exceptions import HTTPError
 
 from apps.kernel import database
 from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.oauth.models import OAuthClient
+from apps.organizations.attempt_rate_limiter import AttemptLimit, count_attempt
 
 # Seconds until all of it must be there, and bytes that it may have.
 _TIMEOUT: Final = 5.0
 _MAX_SIZE: Final = 16 * 1024
+# New descriptions that are asked for from an address.
+DESCRIBED_PER_ADDRESS: Final = AttemptLimit("oauth-describe:address", 20, 600)
 # Characters of a client's id.
 MAX_ID: Final = 255
 
 
-def find_client(client_id: str) -> OAuthClient | None:
-    """Return the client; one whose id is an address is fetched on first sight, and again when what is known is old."""
+def find_client(client_id: str, address: str) -> OAuthClient | None:
+    """Return the client; one whose id is an address is fetched on first sight, and again when what is known is old.
+
+    Where descriptions are switched off (`OAUTH_CLIENT_DOCUMENTS`), such a client is not known. `address` is the
+    person's, from which so many that are new may be asked for: raises RateLimited.
+    """
     if not 0 < len(client_id) <= MAX_ID or not client_id.isprintable():
         return None
+    if not settings.OAUTH_CLIENT_DOCUMENTS and cimd.is_cimd_client_id(client_id):
+        return None
     known = OAuthClient.objects.filter(client_id=client_id).first()
+    if known is None and cimd.is_cimd_client_id(client_id):
+        # Nobody is to have the gateway ask the web in their place.
+        count_attempt((DESCRIBED_PER_ADDRESS, address))
     found = cimd.resolve_cimd_application(client_id, None) if known is None else cimd.refresh_if_stale(known, None)
     return found if isinstance(found, OAuthClient) else None
 

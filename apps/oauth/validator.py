@@ -63,7 +63,9 @@ class Validator(OAuth2Validator):
     ) -> bool:
         """Tell whether a code is this client's, fresh and in force; a second use ends what the first one gave."""
         # Two who bring one code at once come here one after the other.
-        rows = AuthorizationCode.objects.select_for_update(of=("self",)).select_related("consent__api_key", "user")
+        rows = AuthorizationCode.objects.select_for_update(of=("self",)).select_related(
+            "consent__api_key", "consent__user", "user"
+        )
         row = rows.filter(code=code, application=client).first()
         if row is None:
             return False
@@ -87,7 +89,7 @@ class Validator(OAuth2Validator):
     ) -> bool:
         """Tell whether a refresh token is this client's and unused; a second use ends the family."""
         digest = sha256(refresh_token.encode("utf-8", "surrogatepass")).hexdigest()
-        rows = RefreshToken.objects.select_for_update(of=("self",)).select_related("consent__api_key")
+        rows = RefreshToken.objects.select_for_update(of=("self",)).select_related("consent__api_key", "consent__user")
         row = rows.filter(token_checksum=digest).first()
         if row is None or row.application_id != client.pk:
             return False
@@ -164,5 +166,6 @@ class Validator(OAuth2Validator):
 
 
 def _is_in_force(consent: Consent) -> bool:
-    """Tell whether a consent may still give tokens: neither it nor its key was revoked or switched off."""
-    return consent.revoked_at is None and consent.api_key.status == ApiKey.Status.ACTIVE
+    """Tell whether a consent may still give tokens: it was not revoked, and neither its key nor its person is off."""
+    is_active = consent.user.is_active and consent.api_key.status == ApiKey.Status.ACTIVE
+    return consent.revoked_at is None and is_active

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
@@ -84,7 +85,7 @@ def server_metadata(request: HttpRequest, path: str = "") -> HttpResponse:
             "revocation_endpoint_auth_methods_supported": ["none"],
             "code_challenge_methods_supported": [S256],
             "authorization_response_iss_parameter_supported": True,
-            "client_id_metadata_document_supported": True,
+            "client_id_metadata_document_supported": settings.OAUTH_CLIENT_DOCUMENTS,
             "service_documentation": f"{issuer()}/docs/api",
         }
     )

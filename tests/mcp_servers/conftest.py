@@ -1,6 +1,7 @@
-"""The cast and a server of tools, for the tests of this folder."""
+"""The cast, a server of tools, and somebody with an API key, for the tests of this folder."""
 
 from tests.support.cast import world
 from tests.support.mcp_stand_in import _mcp_server, mcp_server
+from tests.support.upstream import caller, sandbox_url
 
-__all__ = ["_mcp_server", "mcp_server", "world"]
+__all__ = ["_mcp_server", "caller", "mcp_server", "sandbox_url", "world"]

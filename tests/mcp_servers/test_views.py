@@ -12,6 +12,8 @@ from apps.mcp_servers import actions
 from apps.mcp_servers.credentials import unseal
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.rotation import rotate
+from apps.mcp_servers.tool_pins import digest_of
+from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations.models import AuditEntry
 from tests.support.cast import Caller, World, signed_in
 from tests.support.mcp_stand_in import TOKEN, StandIn, tool
@@ -50,6 +52,7 @@ def test_a_server_is_kept_sealed_and_shown_masked(world: World, adam: Caller) ->
         "maskedToken": "...me-1",
         "headerNames": ["x-team"],
         "allowedTools": ["echo"],
+        "changedTools": [],
         "projectIds": [str(world.project.id)],
         "timeoutSeconds": 60,
         "createdAt": row.created_at.isoformat().replace("+00:00", "Z"),
@@ -138,12 +141,50 @@ def test_its_tools_can_be_looked_at(world: World, adam: Caller, mcp_server: Stan
     server = create(adam, world, url=mcp_server.url, allowedTools=["add"]).json()["mcpServer"]["id"]
     mcp_server.tools = [tool("echo", "Says it again."), tool("add")]
     schema = {"type": "object"}
+    echo, add = (digest_of(Tool(one["name"], one)) for one in mcp_server.tools)
     assert adam.get(f"/mcp-servers/{server}/tools").json() == {
         "tools": [
-            {"name": "echo", "description": "Says it again.", "isAllowed": False, "inputSchema": schema},
-            {"name": "add", "description": "", "isAllowed": True, "inputSchema": schema},
+            {
+                "name": "echo",
+                "description": "Says it again.",
+                "isAllowed": False,
+                "isChanged": False,
+                "digest": echo,
+                "inputSchema": schema,
+            },
+            {
+                "name": "add",
+                "description": "",
+                "isAllowed": True,
+                "isChanged": False,
+                "digest": add,
+                "inputSchema": schema,
+            },
         ]
     }
+
+
+def test_a_tool_that_changed_is_told_and_accepted_as_it_was_seen(
+    world: World, adam: Caller, mcp_server: StandIn
+) -> None:
+    # The server is asked as it is registered: what it said then is what was allowed.
+    server = create(adam, world, "", url=mcp_server.url, allowedTools=["echo"]).json()["mcpServer"]["id"]
+    assert list(McpServer.objects.get().tool_pins) == ["echo"]
+    mcp_server.tools = [tool("echo", "Something else."), tool("add")]
+    McpServer.objects.update(changed_tools=["echo"])
+    seen = adam.get(f"/mcp-servers/{server}/tools").json()["tools"]
+    assert [(one["name"], one["isAllowed"], one["isChanged"]) for one in seen] == [
+        ("echo", True, True),
+        ("add", False, False),
+    ]
+    url = f"/mcp-servers/{server}"
+    before = McpServer.objects.get().tool_pins
+    for bad in ({"echo": "x"}, {"echo": seen[0]["digest"] + "0"}, {"x" * 129: seen[0]["digest"]}, "echo"):
+        assert adam.send("PATCH", url, {"acceptedTools": bad}).status_code == 400
+    assert McpServer.objects.get().tool_pins == before
+    changed = adam.send("PATCH", url, {"acceptedTools": {"echo": seen[0]["digest"]}}).json()["mcpServer"]
+    assert changed["changedTools"] == []
+    assert McpServer.objects.get().tool_pins == {"echo": seen[0]["digest"]}
 
 
 def test_credentials_are_replaced_one_by_one_and_the_address_never(world: World, adam: Caller) -> None:

@@ -13,7 +13,9 @@ from django.test import Client as Web
 from django.utils import timezone
 
 from apps.keys import ssrf_guard
+from apps.oauth import client_documents
 from apps.oauth.models import Consent, OAuthClient
+from apps.organizations.attempt_rate_limiter import AttemptLimit
 from tests.support.cast import World
 from tests.support.console_client import Visitor, words
 from tests.support.oauth_client import Program, query_of
@@ -136,3 +138,30 @@ def test_a_description_that_is_old_is_read_again_and_a_failure_keeps_the_last(wo
     web.get(URL, json=described(redirect_uris=["https://client.example.com/moved"]))
     assert open_page(world).status_code == 400
     assert OAuthClient.objects.get().redirect_uris == "https://client.example.com/moved"
+
+
+def test_where_descriptions_are_off_programs_are_told_to_register(world: World, web: Any, settings: Any) -> None:
+    web.get(URL, json=described())
+    open_page(world)
+    known = OAuthClient.objects.get().client_id
+    settings.OAUTH_CLIENT_DOCUMENTS = False
+    said = Web().get("/.well-known/oauth-authorization-server").json()
+    assert (said["client_id_metadata_document_supported"], "registration_endpoint" in said) == (False, True)
+    # Neither one that was read before, nor a new one, which nobody asks for.
+    for address in (known, "https://client.example.com/new.json"):
+        assert open_page(world, address).status_code == 400
+    assert (len(web.calls), OAuthClient.objects.count()) == (1, 1)
+
+
+def test_a_flood_of_new_descriptions_is_told_when_to_come_back(
+    world: World, web: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_documents, "DESCRIBED_PER_ADDRESS", AttemptLimit("oauth-describe:address", 2, 600))
+    web.get(URL, json=described())
+    for address in (URL, "https://client.example.com/2.json", "https://client.example.com/3.json"):
+        last = open_page(world, address)
+    assert last.status_code == 429
+    assert len(web.calls) == 2
+    # One that is known is not asked for.
+    assert open_page(world).status_code == 200
+    assert len(web.calls) == 2

@@ -92,6 +92,14 @@ def test_an_old_code_is_none(world: World) -> None:
     assert ApiKey.objects.count() == 0
 
 
+def test_who_was_switched_off_since_gives_nothing(world: World) -> None:
+    code = query_of(allowed(world))["code"]
+    world.dana.is_active = False
+    world.dana.save()
+    assert exchange(code).status_code == 403
+    assert ApiKey.objects.count() == 0
+
+
 def test_who_refuses_gives_nothing(world: World) -> None:
     answer = allowed(world, decision="refuse")
     assert answer["Location"] == "https://app.example.com/done?from=gateway&error=access_denied"

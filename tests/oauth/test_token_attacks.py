@@ -95,6 +95,14 @@ class TestRefreshTokens:
         assert program.refresh(second["refresh_token"]).json()["error"] == "invalid_grant"
         assert AccessToken.objects.count() == 0
 
+    def test_whose_person_was_switched_off_gives_nothing(self, world: World) -> None:
+        program = registered()
+        tokens = program.signed_in_by(world.dana, world.project)
+        world.dana.is_active = False
+        world.dana.save()
+        assert program.refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
+        assert AccessToken.objects.count() == 1
+
     def test_another_program_cannot_use_one(self, world: World) -> None:
         program, thief = registered(), registered()
         tokens = program.signed_in_by(world.dana, world.project)

@@ -47,6 +47,8 @@ class StandIn:
         self.aside: list[dict[str, Any]] = []
         # Instead of an answer to `tools/list` or `tools/call`: seconds of silence, a status with a body, an address.
         self.seconds = 0.0
+        # Seconds of silence of a tool that is called, and of nothing else.
+        self.holds = 0.0
         self.failure: tuple[int, bytes] | None = None
         self.redirect: str | None = None
         self.error: dict[str, Any] | None = None
@@ -110,8 +112,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, message: dict[str, Any]) -> None:
         here = self.stand_in
-        if here.seconds:
-            time.sleep(here.seconds)
+        if seconds := here.seconds or (here.holds if message["method"] == "tools/call" else 0.0):
+            time.sleep(seconds)
         if here.redirect is not None:
             self._send(307, b"", "text/plain", Location=here.redirect)
             return

@@ -56,9 +56,21 @@ def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> Ht
 @workspace_page("POST", needs=Role.ADMIN)
 def look(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
     """Ask a server for its tools, and show them."""
+    return _look(request, workspace, _access(workspace, server_id))
+
+
+@workspace_page("POST", needs=Role.ADMIN)
+def accept(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
+    """Take a tool that has changed as it was looked at."""
     server = _access(workspace, server_id)
-    tools, problem = attempt(request, lambda: actions.look_at_tools(server=server))
-    return _one(request, workspace, server, _form_of(server), tools, problem)
+    tool = request.POST.get("tool", "")
+    accepted = {tool: request.POST.get("digest", "")}
+    changes, form = attempt(request, lambda: read_form(request, ServerChangesShape, acceptedTools=accepted))
+    if changes is None:
+        return _one(request, workspace, server, form)
+    changed = actions.change_server(server=server, changes=changes)
+    messages.success(request, f"The tool {tool} may be used as you have seen it.")
+    return _look(request, workspace, changed)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -82,14 +94,20 @@ def remove(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
     return _back(workspace)
 
 
+def _look(request: HttpRequest, workspace: Workspace, server: McpServer) -> HttpResponse:
+    tools, problem = attempt(request, lambda: actions.look_at_tools(server=server))
+    return _one(request, workspace, server, _form_of(server), tools, problem)
+
+
 def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
     fields = read_form(request, NewServerShape, organizationId=str(workspace.organization.id), **_lists(request))
     given = new_server(fields)
     # The server is asked first: nothing that is open waits for it.
-    actions.check_server(organization=workspace.organization, given=given, live=_is_to_be_tested(request))
+    organization = workspace.organization
+    pins = actions.check_server(organization=organization, given=given, live=_is_to_be_tested(request))
 
     def create() -> dict[str, str]:
-        return {"name": actions.create_server(organization=workspace.organization, checked=given).name}
+        return {"name": actions.create_server(organization=organization, checked=given, pins=pins).name}
 
     return do_once(request, workspace.user, create)
 
@@ -176,6 +194,7 @@ PATHS = [
     path(_HERE, mcp_servers, name="mcp_servers"),
     path(f"{_HERE}/<str:server_id>", mcp_server, name="mcp_server"),
     path(f"{_HERE}/<str:server_id>/look", look, name="look_at_mcp_server"),
+    path(f"{_HERE}/<str:server_id>/accept", accept, name="accept_mcp_tool"),
     path(f"{_HERE}/<str:server_id>/switch", switch, name="switch_mcp_server"),
     path(f"{_HERE}/<str:server_id>/remove", remove, name="remove_mcp_server"),
 ]

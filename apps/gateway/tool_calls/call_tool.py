@@ -68,7 +68,8 @@ def call_tool(
     try:
         arguments = guard.screen_arguments(arguments)
         tool_record.keep_arguments(entry, policy, tool.name, arguments)
-        work = partial(McpClient.call_tool, name=tool.name, arguments=arguments, on_progress=on_progress)
+        tell = on_progress if on_progress is None or policy.guardrails is None else _without_words(on_progress)
+        work = partial(McpClient.call_tool, name=tool.name, arguments=arguments, on_progress=tell)
         with nullcontext() if interruption is None else interruption.raise_while_waiting():
             answer = _ask(policy, server, caller, work)
         result = guard.screen_result(answer)
@@ -84,6 +85,11 @@ def call_tool(
     finally:
         tool_record.enqueue(entry, granted, guard.violations, started_at)
     return result
+
+
+def _without_words(on_progress: OnProgress) -> OnProgress:
+    """Return who is told of progress without the server's words: they come before guardrails could read them."""
+    return lambda progress, total, _words: on_progress(progress, total, None)
 
 
 def _admit(policy: Policy, server: McpServer, tool: str, caller: ToolCaller) -> tuple[Policy, Entry, AdmissionGrant]:

@@ -1,6 +1,7 @@
 """Listings: the tools of registered servers that an API key may use, screened, and kept for a minute.
 
-A tool can be called only while it is listed: allowed, told by its server, and let pass by guardrails. Knows whose a
+A tool can be called only while it is listed: allowed, told by its server as it was when it was allowed, and let pass by
+guardrails. Knows whose a
 listing is: one that was read for an organization's server is shown to nobody else. Must never call a tool.
 """
 
@@ -23,11 +24,12 @@ from apps.gateway.tool_calls.tool_guard import ToolGuard
 from apps.gateway.tool_calls.tool_record import record_listing
 from apps.guardrails.scanning.engine import CompiledGuardrails
 from apps.kernel import database
-from apps.kernel.errors import NotFound
+from apps.kernel.errors import Forbidden, NotFound
 from apps.mcp_servers.access import NO_SERVER, usable_servers
 from apps.mcp_servers.actions import is_allowed, target_of
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.tool_names import joined_names
+from apps.mcp_servers.tool_pins import hold_to_pins
 from apps.mcp_servers.upstream.client import McpClient
 from apps.mcp_servers.upstream.failures import McpServerFailed
 from apps.mcp_servers.upstream.tools import Tool
@@ -51,6 +53,8 @@ class ServerListing(msgspec.Struct, frozen=True):
     read_at: float
     # What they were screened with; kept so that nothing else takes its place in memory.
     guardrails: CompiledGuardrails | None
+    # Tools that are not as they were when they were allowed.
+    changed: frozenset[str] = frozenset()
 
 
 # By server, as it was when it was last changed.
@@ -82,10 +86,16 @@ def list_tools(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerL
 def find_tool(policy: Policy, server: McpServer, name: str, caller: ToolCaller, *, joined: bool = False) -> Tool:
     """Return a tool that may be called, by its name; by that among the tools of all servers where it is `joined`.
 
-    Raises NotFound, McpServerFailed, Overloaded.
+    Raises NotFound; Forbidden (`mcp_tool_changed`); McpServerFailed, Overloaded.
     """
     listing = list_tools(policy, server, caller)
     tool = _find(listing, server, name, joined)
+    if tool is None and name in (joined_names(server.name, listing.changed) if joined else listing.changed):
+        raise Forbidden(
+            f"A tool of the MCP server {server.name} has changed since it was allowed; an admin must look at it again",
+            code="mcp_tool_changed",
+            param="name",
+        )
     if tool is None and time.monotonic() - listing.read_at > RENEWED_AFTER:
         # The server may have it since.
         tool = _find(_read(policy, server, caller), server, name, joined)
@@ -128,11 +138,12 @@ def forget_all() -> None:
 def _read(policy: Policy, server: McpServer, caller: ToolCaller) -> ServerListing:
     with McpClient(target_of(server, cdn_loop=caller.cdn_loop, at_most=PATIENCE)) as client:
         listed = client.list_tools()
+    kept, changed = hold_to_pins(server, [tool for tool in listed if is_allowed(server, tool.name)])
     guard = ToolGuard(policy)
-    shown = guard.screen_tools([tool for tool in listed if is_allowed(server, tool.name)])
+    shown = guard.screen_tools(kept)
     if guard.violations:
         record_listing(policy, server, caller, guard.violations)
-    listing = ServerListing({tool.name: tool for tool in shown}, time.monotonic(), policy.guardrails)
+    listing = ServerListing({tool.name: tool for tool in shown}, time.monotonic(), policy.guardrails, changed)
     _keep(server, listing)
     return listing
 

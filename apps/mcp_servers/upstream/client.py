@@ -7,6 +7,7 @@ the protocol's messages. Must never know who calls, nor what a tool does.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
@@ -31,6 +32,8 @@ _METHOD_NOT_FOUND: Final = -32601
 # How servers without a handshake say so: no such method, no such revision, or no metadata in the request.
 _NO_HANDSHAKE: Final = frozenset({_METHOD_NOT_FOUND, -32600, -32602, -32022, -32020, -32000})
 _META: Final = "io.modelcontextprotocol/"
+# Around a name in a header that is not plain ASCII (revision 2026-07-28).
+_PACKED: Final = "=?base64?"
 _INFO: Final = {"name": "model-gateway", "version": "1.0"}
 
 # Progress so far, of how much where that is known, and in which words.
@@ -168,7 +171,7 @@ class McpClient:
                         break
                     self._answer_back(message, headers)
                 elif message["method"] == "notifications/progress" and on_progress is not None:
-                    _report(message, number, on_progress)
+                    _report(message, number, on_progress, self._http.secrets)
                 continue
             # An error to what could not be read has no number; this exchange has one request alone.
             if "error" in message:
@@ -202,11 +205,18 @@ class McpClient:
             headers["Mcp-Method"] = method
             name = params.get("name")
             if isinstance(name, str):
-                headers["Mcp-Name"] = name
+                headers["Mcp-Name"] = _in_header(name)
         return headers
 
 
-def _report(message: Message, number: object, on_progress: OnProgress) -> None:
+def _in_header(name: str) -> str:
+    """Return a name as a header holds it: packed where it is not plain, or looks as if it were packed."""
+    if name.isascii() and name.isprintable() and not name.startswith(_PACKED):
+        return name
+    return f"{_PACKED}{b64encode(name.encode()).decode()}?="
+
+
+def _report(message: Message, number: object, on_progress: OnProgress, secrets: list[str]) -> None:
     """Tell of progress that is this request's; what cannot be read is not told."""
     params = message.get("params")
     if not isinstance(params, dict) or params.get("progressToken") != number:
@@ -215,4 +225,4 @@ def _report(message: Message, number: object, on_progress: OnProgress) -> None:
     if not isinstance(progress, int | float) or isinstance(progress, bool):
         return
     is_total = isinstance(total, int | float) and not isinstance(total, bool)
-    on_progress(progress, total if is_total else None, told(words, ()) if isinstance(words, str) else None)
+    on_progress(progress, total if is_total else None, told(words, secrets) if isinstance(words, str) else None)

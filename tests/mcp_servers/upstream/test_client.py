@@ -78,6 +78,15 @@ def test_a_server_without_handshake_is_asked_without(mcp_server: StandIn) -> Non
     assert "mcp-session-id" not in sent
 
 
+def test_a_name_that_no_header_holds_is_packed(mcp_server: StandIn) -> None:
+    mcp_server.is_stateless = True
+    for name, header in (("żółć", "=?base64?xbzDs8WCxIc=?="), ("=?base64?eA==?=", "=?base64?PT9iYXNlNjQ/ZUE9PT89?=")):
+        with McpClient(target(mcp_server)) as client:
+            assert client.call_tool(name, {}) == HELLO
+        assert mcp_server.headers_of("tools/call")["mcp-name"] == header
+        assert mcp_server.params_of("tools/call")["name"] == name
+
+
 def test_a_stream_tells_progress_and_what_it_asks_back_is_refused(mcp_server: StandIn) -> None:
     mcp_server.streams = True
     mcp_server.aside = [
@@ -201,6 +210,16 @@ class TestAttacks:
             call(mcp_server)
         assert raised.value.message == "The MCP server answered with an error: no [31m..."
         assert raised.value.rpc_code == -32602
+
+    def test_a_credential_in_words_of_progress_is_masked(self, mcp_server: StandIn) -> None:
+        mcp_server.streams = True
+        said = {"progressToken": 2, "progress": 1, "message": f"I was shown {TOKEN}"}
+        mcp_server.aside = [{"jsonrpc": "2.0", "method": "notifications/progress", "params": said}]
+        heard: list[Any] = []
+        with McpClient(target(mcp_server)) as client:
+            client.call_tool("echo", {}, lambda *progress: heard.append(progress))
+        ((progress, _, words),) = heard
+        assert (progress, words.startswith("I was shown "), TOKEN in words) == (1, True, False)
 
     def test_a_private_address_is_not_called(self, mcp_server: StandIn, settings: Any) -> None:
         settings.GATEWAY_ALLOW_PRIVATE_ADDRESSES = False

@@ -1,0 +1,90 @@
+"""Tool pins: what each tool of a server was when it was allowed; one that has changed since is held back.
+
+A server may tell a harmless description until it is trusted, and another one later ("rug pull"). So the digest of a
+tool's whole definition is kept when an admin allows it, or else when it is first listed; a tool with another digest is
+neither listed nor called until an admin accepts it as it is now. Must never know a tool's words, nor ask a server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+import msgspec
+import structlog
+
+from apps.kernel import database
+from apps.kernel.errors import NotFound
+from apps.mcp_servers.access import NO_SERVER
+from apps.mcp_servers.models import McpServer
+from apps.mcp_servers.upstream.tools import Tool
+from apps.organizations import audit
+
+log = structlog.get_logger(__name__)
+
+# Pins of one server: those of tools that it no longer lists stay, or a tool could go and come back as another. With
+# so many, tools that it lists for the first time are held back too.
+MAX_PINS: Final = 1_000
+
+
+def digest_of(tool: Tool) -> str:
+    """Return the digest of all that a tool says of itself: name, descriptions, schemas, annotations."""
+    return sha256(msgspec.json.encode(tool.definition, order="deterministic")).hexdigest()
+
+
+def pins_of(tools: Iterable[Tool]) -> dict[str, str]:
+    """Return the digests of tools by name."""
+    return {tool.name: digest_of(tool) for tool in tools}
+
+
+def changed_of(server: McpServer, digests: Mapping[str, str]) -> frozenset[str]:
+    """Return the names of those tools that are no longer as they were when they were allowed."""
+    return frozenset(name for name, digest in digests.items() if server.tool_pins.get(name, digest) != digest)
+
+
+def hold_to_pins(server: McpServer, tools: Collection[Tool]) -> tuple[list[Tool], frozenset[str]]:
+    """Return the tools that are as they were when they were allowed, and the names of those that are not.
+
+    Tools that are listed for the first time are pinned; that one has changed is written to the audit log, once until
+    it is accepted. Raises NotFound for a server that was deleted meanwhile, DatabaseError.
+    """
+    digests = pins_of(tools)
+    pins: Mapping[str, str] = server.tool_pins
+    unknown = digests.keys() - pins.keys() if len(pins) < MAX_PINS else ()
+    if unknown or changed_of(server, digests) - set(server.changed_tools):
+        pins = database.write(partial(_write, server.pk, digests))
+    held = frozenset(name for name, digest in digests.items() if pins.get(name) != digest)
+    return [tool for tool in tools if tool.name not in held], held
+
+
+def accept(row: McpServer, digests: Mapping[str, str]) -> None:
+    """Take tools as they are now, on a row that the caller saves."""
+    row.tool_pins = {**row.tool_pins, **digests}
+    row.changed_tools = [name for name in row.changed_tools if name not in digests]
+
+
+def forget_others(row: McpServer, names: Collection[str]) -> None:
+    """Forget the tools that are allowed no more, on a row that the caller saves: allowed again they are new."""
+    row.tool_pins = {name: digest for name, digest in row.tool_pins.items() if name in names}
+    row.changed_tools = [name for name in row.changed_tools if name in names]
+
+
+def _write(server_id: UUID, digests: Mapping[str, str]) -> Mapping[str, str]:
+    """Pin what is new and take note of what has changed; return the pins. What others pinned first stands."""
+    row = McpServer.objects.select_for_update(no_key=True).filter(pk=server_id).first()
+    if row is None:
+        raise NotFound(NO_SERVER)
+    unknown = [name for name in digests if name not in row.tool_pins]
+    first = {name: digests[name] for name in unknown[: max(MAX_PINS - len(row.tool_pins), 0)]}
+    changed = sorted(changed_of(row, digests) - set(row.changed_tools))
+    pins = {**row.tool_pins, **first}
+    # `updated_at` stays: to those who use the server nothing has changed.
+    McpServer.objects.filter(pk=row.pk).update(tool_pins=pins, changed_tools=[*row.changed_tools, *changed])
+    if changed:
+        log.warning("mcp.tools_changed", server_id=str(row.pk), tools=changed)
+        told = {"name": row.name, "tools": changed}
+        audit.record("mcp_server.tools_changed", organization_id=row.organization_id, resource=row, details=told)
+    return pins
