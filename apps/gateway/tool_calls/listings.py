@@ -1,8 +1,8 @@
 """Listings: the tools of registered servers that an API key may use, screened, and kept for a minute.
 
 A tool can be called only while it is listed: allowed, told by its server as it was when it was allowed, and let pass by
-guardrails. Knows whose a
-listing is: one that was read for an organization's server is shown to nobody else. Must never call a tool.
+guardrails. Knows whose a listing is: one that was read for an organization's server is shown to nobody else. Must never
+call a tool.
 """
 
 from __future__ import annotations
