@@ -180,6 +180,8 @@ DATABASES = {
         "ENGINE": "gateway_project.postgresql",
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
+        # PgBouncer may carry out the next statement on another connection, where there is no such cursor.
+        "DISABLE_SERVER_SIDE_CURSORS": True,
     }
 }
 # A server that has vanished from the network is found out within half a minute, whoever waits for it.

@@ -26,15 +26,20 @@ class AdvisoryLock(IntEnum):
 
 @contextmanager
 def hold_lock(job: AdvisoryLock) -> Iterator[None]:
-    """Do the block while nobody else does the job, waiting for whoever does. Held by the connection, not a transaction:
-    it ends with the block, or when the process dies."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s)", [job.value])
+    """Do the block while nobody else does the job, waiting for whoever does. It ends with the block, or when the process
+    dies.
+
+    Held by a transaction on a connection of its own, which does nothing else: a pooler (PgBouncer) may carry out each
+    transaction of the block on another connection to the server.
+    """
+    own = connection.copy()
     try:
+        own.set_autocommit(False)
+        with own.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [job.value])
         yield
     finally:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [job.value])
+        own.close()
 
 
 def lock_in_transaction(job: AdvisoryLock) -> None:
