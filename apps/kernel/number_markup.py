@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from django.utils.html import conditional_escape, format_html
-from django.utils.safestring import SafeString, mark_safe
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
 
 # A number as `number_formats` and the filters of pages write it: `12,345`, `-$0.00000135`, `1.25%`. No part of a name,
 # as in `gpt-5`, of a date or of a version.
@@ -20,11 +20,12 @@ def mark_numbers(text: str) -> SafeString:
 
     The value has the digits that the text shows. What else is in the text is escaped.
     """
-    parts, end = [], 0
+    parts: list[str] = []
+    end = 0
     for found in _NUMBER.finditer(text):
-        parts += [conditional_escape(text[end : found.start()]), _mark(found.group())]
+        parts += [text[end : found.start()], _mark(found.group())]
         end = found.end()
-    return mark_safe("".join([*parts, conditional_escape(text[end:])]))  # noqa: S308 - each part is escaped
+    return format_html_join("", "{}", ((part,) for part in [*parts, text[end:]]))
 
 
 def _mark(number: str) -> SafeString:
