@@ -20,11 +20,12 @@ def mark_numbers(text: str) -> SafeString:
 
     The value has the digits that the text shows. What else is in the text is escaped.
     """
-    parts, end = list[tuple[str]](), 0
+    parts: list[str] = []
+    end = 0
     for found in _NUMBER.finditer(text):
-        parts += [(text[end : found.start()],), (_mark(found.group()),)]
+        parts += [text[end : found.start()], _mark(found.group())]
         end = found.end()
-    return format_html_join("", "{}", [*parts, (text[end:],)])
+    return format_html_join("", "{}", ((part,) for part in [*parts, text[end:]]))
 
 
 def _mark(number: str) -> SafeString:
