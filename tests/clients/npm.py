@@ -28,6 +28,7 @@ CONTINUE = "@continuedev/cli@1.5.47"
 OPENAI = "openai@7.57.0"
 ANTHROPIC = "@anthropic-ai/sdk@1.12.0"
 GEMINI_CLI = "@google/gemini-cli@0.61.0"
+SERVER_EVERYTHING = "@modelcontextprotocol/server-everything@2026.8.31"
 GOOGLE_GENAI = "@google/genai@3.1.0"
 AI_SDK_GOOGLE = "@ai-sdk/google@4.0.121 ai@7.0.173 zod@4.1.12"
 

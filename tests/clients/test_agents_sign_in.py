@@ -88,13 +88,30 @@ class Desk:
             time.sleep(0.2)
         return asked
 
+    def settle_in(self, token: str) -> None:
+        """Answer beforehand what Claude Code asks whoever starts it for the first time."""
+        file = self.home / ".claude.json"
+        kept = json.loads(file.read_text())
+        kept |= {"hasCompletedOnboarding": True, "customApiKeyResponses": {"approved": [token[-20:]], "rejected": []}}
+        kept["projects"][str(self.work)] |= {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+        file.write_text(json.dumps(kept))
+
     def calls(self, program: str) -> list[dict[str, Any]]:
-        """Return the log's rows of requests with the key that the last consent to a program made."""
+        """Return the log's rows of requests with the key that the last consent to a program made; none without one."""
         session = {"Authorization": f"Bearer {self.gateway.demo['sessionToken']}"}
         query = {"projectId": self.gateway.demo["projectId"]}
         answer = requests.get(f"{self.gateway.url}/keys/api", params=query, headers=session, timeout=10)
-        newest = max(one["id"] for one in answer.json()["apiKeys"] if one["description"] == program)
-        return self.gateway.logs_of(Key(newest, ""))
+        made = [one["id"] for one in answer.json()["apiKeys"] if one["description"] == program]
+        return self.gateway.logs_of(Key(max(made), "")) if made else []
+
+
+def allow_claude_code(desk: Desk) -> None:
+    """Allow it at the page that it opens."""
+    address = desk.opened()
+    assert parse_qs(urlsplit(address).query)["client_id"] == [CLAUDE_CODE[0]]
+    asked = desk.allow(address)
+    assert "Allow Claude Code to use this gateway?" in asked
+    assert "its description at claude.ai" in asked
 
 
 def _submit(browser: Browser, button: str) -> None:
@@ -127,19 +144,35 @@ def codex(request: pytest.FixtureRequest) -> Path:
     return npm.installed(npm.CODEX, request.config) / "node_modules/.bin/codex"
 
 
-def test_claude_code_is_signed_in(claude: list[str | Path], desk: Desk) -> None:
-    gateway = desk.gateway
+@pytest.mark.parametrize("by", ["command", "menu"])
+def test_claude_code_is_signed_in(claude: list[str | Path], desk: Desk, by: str) -> None:
+    gateway, key = desk.gateway, desk.gateway.new_key("Claude Code that signs in")
+    # Who signs in twice keeps the key.
+    before = len(desk.calls("Claude Code"))
     add = [*claude, "mcp", "add", "--transport", "http", "gateway", f"{gateway.url}/mcp"]
     npm.run(add, home=desk.home, folder=desk.work)
-    with terminal([*claude, "mcp", "login", "gateway"], desk.work, desk.environment) as screen:
-        screen.wait("Waiting for authorization")
-        address = desk.opened()
-        assert parse_qs(urlsplit(address).query)["client_id"] == [CLAUDE_CODE[0]]
-        asked = desk.allow(address)
-        assert "Allow Claude Code to use this gateway?" in asked
-        assert "its description at claude.ai" in asked
-        code = screen.end()
-        assert code == 0, screen.text
+    if by == "command":
+        with terminal([*claude, "mcp", "login", "gateway"], desk.work, desk.environment) as screen:
+            screen.wait("Waiting for authorization")
+            allow_claude_code(desk)
+            code = screen.end()
+            assert code == 0, screen.text
+    else:
+        desk.settle_in(key.token)
+        models = {"ANTHROPIC_BASE_URL": gateway.url, "ANTHROPIC_AUTH_TOKEN": key.token}
+        with terminal([*claude, "--model", "sandbox/echo"], desk.work, {**desk.environment, **models}) as screen:
+            screen.wait("needs authentication")
+            # What each key leads to.
+            for keys, words in (
+                ("/mcp", "Manage"),
+                ("\r", "needs sign-in"),
+                ("\r", "Disable in this"),
+                ("\r", "browser"),
+            ):
+                screen.press(keys)
+                screen.wait(words)
+            allow_claude_code(desk)
+            screen.wait("Signed in and connected to gateway")
     chat = {"model": "sandbox/echo", "messages": [{"role": "user", "content": SAID}]}
     said = npm.run(
         [
@@ -150,7 +183,7 @@ def test_claude_code_is_signed_in(claude: list[str | Path], desk: Desk) -> None:
         home=desk.home,
         folder=desk.work,
         ANTHROPIC_BASE_URL=gateway.url,
-        ANTHROPIC_AUTH_TOKEN=gateway.new_key("Claude Code that signs in").token,
+        ANTHROPIC_AUTH_TOKEN=key.token,
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC="1",
         DISABLE_AUTOUPDATER="1",
         ENABLE_TOOL_SEARCH="false",
@@ -158,7 +191,7 @@ def test_claude_code_is_signed_in(claude: list[str | Path], desk: Desk) -> None:
     result = json.loads(said[said.index("{") :].splitlines()[0])
     assert (result["subtype"], result["permission_denials"]) == ("success", [])
     assert f"You said: {SAID}" in result["result"]
-    (row,) = desk.calls("Claude Code")
+    (row,) = eventually(lambda: desk.calls("Claude Code")[before:])
     assert (row["route"], row["statusCode"]) == ("chat_completions", 200)
 
 

@@ -125,7 +125,9 @@ class _Handler(BaseHTTPRequestHandler):
             answer = {"jsonrpc": "2.0", "id": message["id"], "error": here.error}
         messages = [*here.aside, answer]
         if here.streams:
-            text = "".join(f": hi\r\nevent: message\r\ndata: {json.dumps(one)}\r\n\r\n" for one in messages)
+            # As servers do whose streams can be resumed.
+            text = "id: 0\r\ndata: \r\n\r\n"
+            text += "".join(f": hi\r\nevent: message\r\ndata: {json.dumps(one)}\r\n\r\n" for one in messages)
             self._send(200, text.encode(), "text/event-stream; charset=utf-8")
         else:
             self._send(200, json.dumps(answer).encode())

@@ -9,16 +9,19 @@ from collections.abc import Iterable, Iterator
 
 
 def events(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the data of each event that has any; whoever gives the chunks bounds how many bytes there are."""
+    """Yield the data of each event that has any; whoever gives the chunks bounds how many bytes there are.
+
+    A stream that can be resumed begins with an event that has an id and nothing to say.
+    """
     data: list[bytes] = []
     for line in _lines(chunks):
         if not line:
-            if data:
+            if any(data):
                 yield b"\n".join(data)
             data.clear()
         elif line.startswith(b"data:"):
             data.append(line[5:].removeprefix(b" "))
-    if data:
+    if any(data):
         # Some forget the blank line at the end.
         yield b"\n".join(data)
 
