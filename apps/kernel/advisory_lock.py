@@ -26,11 +26,10 @@ class AdvisoryLock(IntEnum):
 
 @contextmanager
 def hold_lock(job: AdvisoryLock) -> Iterator[None]:
-    """Do the block while nobody else does the job, waiting for whoever does. It ends with the block, or when the process
-    dies.
+    """Do the block while nobody else does the job, waiting for whoever does.
 
-    Held by a transaction on a connection of its own, which does nothing else: a pooler (PgBouncer) may carry out each
-    transaction of the block on another connection to the server.
+    The lock ends with the block, or when the process dies. A transaction holds it, on a connection of its own that does
+    nothing else: a pooler (PgBouncer) may carry out each transaction of the block on another connection.
     """
     own = connection.copy()
     try:
