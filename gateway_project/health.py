@@ -41,8 +41,9 @@ def _ask_redis() -> None:
 
 def _ask_database() -> None:
     """Over a connection of its own, so that busy ones cannot hold up the answer."""
-    parameters = {**connection.get_connection_params(), "connect_timeout": 2, "options": "-c statement_timeout=1000"}
-    with psycopg.connect(**parameters) as direct:
+    with psycopg.connect(**{**connection.get_connection_params(), "connect_timeout": 2}) as direct:
+        # In a transaction: PgBouncer need not take it as an option of the connection.
+        direct.execute("SELECT set_config('statement_timeout', '1000', true)")
         direct.execute("SELECT 1")
 
 

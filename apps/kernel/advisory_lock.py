@@ -29,14 +29,17 @@ def hold_lock(job: AdvisoryLock) -> Iterator[None]:
     """Do the block while nobody else does the job, waiting for whoever does.
 
     The lock ends with the block, or when the process dies. A transaction holds it, on a connection of its own that does
-    nothing else: a pooler (PgBouncer) may carry out each transaction of the block on another connection.
+    nothing else and counts in no pool: PgBouncer may carry out each transaction of the block on another connection.
+    Raises DatabaseError, also after the block where the lock was lost meanwhile.
     """
     own = connection.copy()
+    own.settings_dict["OPTIONS"].pop("pool", None)
     try:
         own.set_autocommit(False)
         with own.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [job.value])
-        yield
+            yield
+            cursor.execute("SELECT 1")
     finally:
         own.close()
 

@@ -24,10 +24,11 @@ from greenlet import getcurrent, greenlet
 from apps.kernel.errors import Overloaded
 from gateway_project.http.fair_queue import FairQueue
 
-# Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue. A request has
-# some five steps, each in a turn of its own: how long turns are is what everybody waits. Who waits for a turn waits in
-# the queue, where others are not behind it.
-_LONGEST_TURN, _TICK = 0.003, 0.001
+# Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
+_LONGEST_TURN, _TICK = 0.020, 0.001
+# The same once requests of several clients have waited in the last second. A request has some five steps, each in a
+# turn of its own: in long turns everybody waits for whoever has most requests, in the queue only that one does.
+_SHARED_TURN, _SHARED_FOR = 0.003, 1.0
 # Requests that leave the queue a second: what is taken for it before it has been measured; the seconds, or at first the
 # requests, over which it is measured. After as many seconds without a queue it is measured anew.
 _FIRST_RATE: Final = 1000.0
@@ -80,6 +81,9 @@ class AdmissionControl:
         self._stamp.start(self._begin_turn)
         self._tick = self._hub.loop.timer(_TICK, _TICK, ref=False, priority=_LAST)
         self._waiting_since = self._empty_since = -math.inf
+        # Who waited last, and until when turns are shared.
+        self._last_client: Hashable = None
+        self._shared_until = -math.inf
         # Requests that leave the queue a second, and what it is measured from.
         self._rate, self._rate_is_measured = _FIRST_RATE, False
         self._started, self._counted_since = 0, 0.0
@@ -103,7 +107,7 @@ class AdmissionControl:
 
     def enter_at_once(self) -> bool:
         """Let a request in if there is time for it now, and return whether there was; `leave` follows then."""
-        if self.waiting or self.in_progress >= self._most or self._clock() - self._turn_began > _LONGEST_TURN:
+        if self.waiting or self.in_progress >= self._most or self._has_lasted(self._turn_began):
             return False
         self.in_progress += 1
         return True
@@ -114,6 +118,10 @@ class AdmissionControl:
         one = _Waiting(self._clock())
         if not self.waiting:
             self._begin_queue(one.since)
+        if client != self._last_client:
+            if self.waiting or one.since < self._shared_until:
+                self._shared_until = one.since + _SHARED_FOR
+            self._last_client = client
         self._queue.put(client, one)
         try:
             self._hub.switch()
@@ -128,6 +136,11 @@ class AdmissionControl:
         self.in_progress -= 1
         self._left += 1
 
+    def _has_lasted(self, since: float) -> bool:
+        """Tell whether what began then has taken as long as a turn may."""
+        now = self._clock()
+        return now - since > (_SHARED_TURN if now < self._shared_until else _LONGEST_TURN)
+
     def _begin_turn(self) -> None:
         self._turn_began = self._clock()
 
@@ -139,7 +152,7 @@ class AdmissionControl:
         """
         now, taken = self._clock(), 0
         least, self._left = max(self._left // 2, 1), 0
-        while self.waiting and (taken < least or self._clock() - self._round_began <= _LONGEST_TURN):
+        while self.waiting and (taken < least or not self._has_lasted(self._round_began)):
             one = self._queue.take()
             if one.greenlet is None:
                 continue

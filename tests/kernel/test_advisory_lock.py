@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
 from apps.kernel.advisory_lock import AdvisoryLock, hold_lock, lock_in_transaction
 from gateway_project.data_directory import PROJECT
@@ -46,6 +46,22 @@ def test_a_job_that_fails_is_free_again() -> None:
     with pytest.raises(ZeroDivisionError), hold_lock(AdvisoryLock.PREPARE_DATABASE):
         _ = 1 / 0
     assert is_free(AdvisoryLock.PREPARE_DATABASE)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lock_that_was_lost_is_told() -> None:
+    """Its connection ended, and somebody else may have begun the job."""
+    with pytest.raises(DatabaseError), hold_lock(AdvisoryLock.PREPARE_DATABASE):
+        end_who_holds(AdvisoryLock.PREPARE_DATABASE)
+    assert is_free(AdvisoryLock.PREPARE_DATABASE)
+
+
+def end_who_holds(job: AdvisoryLock) -> None:
+    """End the connection that holds a job's lock."""
+    question = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s"
+    with connection.cursor() as cursor:
+        cursor.execute(question, [job.value])
+        assert cursor.fetchall() == [(True,)]
 
 
 def test_nobody_picks_a_number_elsewhere() -> None:

@@ -54,6 +54,8 @@ _RETRIES = Group()
 _WAIT_FOR_STORE = CachedSetting("RECORD_BEFORE_ANSWER")
 # A message that its reader has not finished with for so long (milliseconds) is handed to another.
 ABANDONED_AFTER = 10_000
+# Milliseconds after which a consumer that asks for nothing is one of the past: a living one asks every second.
+FORGOTTEN_AFTER = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +175,13 @@ def _read(reader: str, since: str, count: int, block: int | None = None) -> list
     """Return entries of the stream: the reader's own unfinished ones (`0`), or new ones (`>`)."""
     answer = _stream().xreadgroup(GROUP, reader, {STREAM: since}, count=count, block=block)
     return answer[0][1] if answer else []
+
+
+def forget_readers(silent_for: int = FORGOTTEN_AFTER) -> None:
+    """Forget the consumers that have asked for nothing for so many milliseconds and have nothing. Raises RedisError."""
+    for one in _stream().xinfo_consumers(STREAM, GROUP):
+        if not one["pending"] and one["idle"] >= silent_for:
+            _stream().xgroup_delconsumer(STREAM, GROUP, one["name"])
 
 
 def acknowledge(messages: Sequence[OutboxMessage]) -> None:

@@ -64,6 +64,21 @@ def test_what_a_vanished_reader_left_is_given_to_another(monkeypatch: pytest.Mon
     assert taken("reader-2") == [("worker-1", "{}")]
 
 
+def test_readers_of_the_past_are_forgotten_unless_they_hold_something() -> None:
+    outbox.push("worker-1", b"{}")
+    assert taken("reader-1") == [("worker-1", "{}")]
+    assert taken("reader-2") == []
+    outbox.forget_readers()
+    assert readers() == {"reader-1", "reader-2"}
+    outbox.forget_readers(silent_for=0)
+    assert readers() == {"reader-1"}
+
+
+def readers() -> set[str]:
+    """Return the consumers that the stream knows."""
+    return {one["name"] for one in kernel_redis.client().xinfo_consumers(outbox.STREAM, outbox.GROUP)}
+
+
 def test_depth_tells_how_many_wait_and_since_when() -> None:
     outbox.push("worker-1", b"{}")
     outbox.push("worker-1", b"{}")

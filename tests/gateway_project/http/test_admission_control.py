@@ -207,7 +207,7 @@ def test_at_twice_its_load_a_worker_does_as_much_as_ever_refuses_at_once_and_ser
 
 def test_what_was_started_before_goes_on_before_more_is_started(busy: Worker) -> None:
     """What is started costs more in later turns than in its first: as many as have time for that are let in."""
-    busy.cost = 0.0003
+    busy.cost = 0.001
     busy.ask("a", 40)
     busy.begin_turn()
     busy.end_turn()
@@ -220,6 +220,29 @@ def test_what_was_started_before_goes_on_before_more_is_started(busy: Worker) ->
     busy.begin_turn()
     busy.end_turn()
     assert busy.count("started") > first + 5
+
+
+def test_turns_are_short_while_several_clients_wait(busy: Worker) -> None:
+    """In long ones everybody would wait, step by step, for whoever has most requests."""
+    busy.cost = 0.001
+    busy.ask("a", 200)
+    started_in_a_turn(busy)
+    assert started_in_a_turn(busy) > 12
+    busy.ask("b", 2)
+    started_in_a_turn(busy)
+    assert 1 <= started_in_a_turn(busy) <= 5
+    # A second after the last one of another client they are long again.
+    busy.now += 1.1
+    started_in_a_turn(busy)
+    assert started_in_a_turn(busy) > 12
+
+
+def started_in_a_turn(worker: Worker) -> int:
+    """Let a turn pass; return how many requests it has started."""
+    before = worker.count("started")
+    worker.begin_turn()
+    worker.end_turn()
+    return worker.count("started") - before
 
 
 def test_a_worker_without_time_starts_half_as_many_as_it_answers(busy: Worker) -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import time
 from os import getpid
+from secrets import token_hex
 from typing import Any
 
 import structlog
@@ -53,7 +54,8 @@ class Command(BaseCommand):
         self._next_search = 0.0
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
-        reader = f"{socket.gethostname()}:{getpid()}"
+        # Two containers may have one name and the same process id.
+        reader = f"{socket.gethostname()}:{getpid()}:{token_hex(4)}"
         pause, next_look, next_show, next_watch, steady_since = 0.0, 0.0, 0.0, 0.0, time.monotonic()
         clock, watch = StoreClock(), LedgerWatch()
         log.info("settler.started", reader=reader)
@@ -72,6 +74,7 @@ class Command(BaseCommand):
                     next_look = time.monotonic() + LOOK_SECONDS
                 if time.monotonic() >= next_show:
                     update_metrics()
+                    outbox.forget_readers()
                     next_show = time.monotonic() + SHOW_SECONDS
                 pause = 0.0
             # OSError: neither the store nor the disk took what was swept, whose notes stay.
