@@ -76,12 +76,18 @@ class Server:
             env=environment,
         )
 
-    def read_until(self, words: str) -> str:
-        """Return the first new line with the words; fails at the end of the output."""
+    def wait_until_ready(self) -> int:
+        """Return the id of the web process; whether it or the supervisor is the first to be read is chance."""
+        lines = [self.read_until("web started as", "ready http"), self.read_until("web started as", "ready http")]
+        (started,) = [line for line in lines if "web started as" in line]
+        return int(started.split()[-1])
+
+    def read_until(self, *words: str) -> str:
+        """Return the first new line with one of the words; fails at the end of the output."""
         assert self.process.stdout
         for line in self.process.stdout:
             self.lines.append(line.rstrip("\n"))
-            if words in line:
+            if any(one in line for one in words):
                 return self.lines[-1]
         raise AssertionError("\n".join([f"never said {words!r}:", *self.lines]))
 
@@ -171,8 +177,7 @@ def test_starts_in_order_says_ready_and_stops_in_order(start: Callable[..., Serv
 
 def test_who_dies_is_started_again_and_stores_keep_their_data(start: Callable[..., Server]) -> None:
     server = start(stores=True)
-    first = int(server.read_until("web started as").split()[-1])
-    server.read_until("ready")
+    first = server.wait_until_ready()
     urls = data_directory.read_store_urls()
     Redis.from_url(urls["redis_url"]).set("kept", 1)
     with psycopg.connect(urls["database_url"]) as connection:
@@ -216,8 +221,7 @@ def test_a_killed_server_leaves_nothing_behind_and_the_next_one_starts(start: Ca
 def test_connections_wait_while_the_web_process_is_away(start: Callable[..., Server]) -> None:
     """None is refused, from its death to the first answer of the next."""
     server = start()
-    first = int(server.read_until("web started as").split()[-1])
-    server.read_until("ready")
+    first = server.wait_until_ready()
     os.kill(first, signal.SIGSTOP)
     waiting = [socket.create_connection(("127.0.0.1", server.port), timeout=30) for _ in range(3)]
     os.kill(first, signal.SIGKILL)
@@ -234,8 +238,7 @@ def test_a_reload_starts_the_next_web_process_before_it_stops_the_last(
     start: Callable[..., Server], way: signal.Signals | str
 ) -> None:
     server = start()
-    first = int(server.read_until("web started as").split()[-1])
-    server.read_until("ready")
+    first = server.wait_until_ready()
     if isinstance(way, str):
         environment = {**os.environ, "GATEWAY_HOME": str(server.home)}
         done = subprocess.run(
@@ -265,8 +268,7 @@ def test_a_reload_starts_the_next_web_process_before_it_stops_the_last(
 
 def test_a_reload_that_fails_leaves_the_last_web_process_serving(start: Callable[..., Server]) -> None:
     server = start()
-    first = int(server.read_until("web started as").split()[-1])
-    server.read_until("ready")
+    first = server.wait_until_ready()
     program = server.home.parent / "web.py"
     program.write_text("print('I am broken'); raise SystemExit(3)")
     server.process.send_signal(signal.SIGUSR2)

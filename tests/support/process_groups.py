@@ -10,12 +10,24 @@ from functools import cache
 from pathlib import Path
 
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 _PROJECT = Path(__file__).parent.parent.parent
 
 
+# So many groups at once, of which most wait most of the time; one more process has the tests that are in none.
+_GROUPS_AT_ONCE = 2
+
+
 class ProcessGroupScheduling(LoadScopeScheduling):
-    """Hands out tests one by one, and those of a group together."""
+    """Hands out tests one by one, and those of a group together; the groups first."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if node in self.nodes[_GROUPS_AT_ONCE:]:
+            single = next((scope for scope in self.workqueue if "::" in scope), None)
+            if single is not None:
+                self.workqueue.move_to_end(single, last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid.partition("::")[0]) or nodeid
