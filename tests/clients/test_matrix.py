@@ -25,8 +25,10 @@ def test_every_file_that_tests_a_client_is_named() -> None:
         "test_rag_example.py",
         "test_completions.py",
         "test_audio.py",
-        # Tools, not chats.
+        # Tools and signing in, not chats.
+        "test_agents_sign_in.py",
         "test_mcp.py",
+        "test_server_tools.py",
         "test_mcp_sign_in.py",
     }
 

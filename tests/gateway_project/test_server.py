@@ -27,7 +27,7 @@ from gateway_project import data_directory
 from gateway_project.server_config import free_port
 
 WEB = """
-import http.server, os, signal, socket, sys
+import http.server, os, signal, socket, sys, time
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
@@ -40,6 +40,7 @@ signal.signal(signal.SIGTERM, stop)
 print(f'web started as {os.getpid()}')
 server = http.server.HTTPServer(('127.0.0.1', 0), Handler, bind_and_activate=False)
 server.socket = socket.socket(fileno=int(os.environ['GATEWAY_LISTEN_FD']))
+time.sleep(int(os.environ.get('WEB_WAITS', '0')))
 os.write(int(os.environ['GATEWAY_READY_FD']), b'1 ')
 server.serve_forever()
 """
@@ -307,7 +308,8 @@ def test_a_second_signal_does_not_wait(start: Callable[..., Server]) -> None:
 
 
 def test_a_process_that_cannot_start_ends_the_start_with_its_last_words(start: Callable[..., Server]) -> None:
-    server = start("missing.py")
+    # The web process is not ready before the settler has ended, however busy the machine is.
+    server = start("missing.py", WEB_WAITS="100")
     assert server.end() == 1
     assert any(line.startswith("the server cannot start: settler ended (exit code 2):") for line in server.lines)
     assert "can't open file" in "\n".join(server.lines)
