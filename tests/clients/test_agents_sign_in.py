@@ -18,6 +18,7 @@ import requests
 
 from tests.clients import npm
 from tests.clients.gateway import Gateway, Key
+from tests.clients.test_codex import config_of
 from tests.stack.product import eventually
 from tests.support.chromium import PROGRAM, Browser, chromium
 from tests.support.terminal import terminal
@@ -200,19 +201,7 @@ def test_codex_is_signed_in(codex: Path, desk: Desk, registration: str) -> None:
     gateway = desk.gateway
     (desk.home / ".codex").mkdir()
     (desk.home / ".codex" / "config.toml").write_text(
-        f"""
-model = "sandbox/echo"
-model_provider = "gateway"
-
-[model_providers.gateway]
-name = "gateway"
-base_url = "{gateway.openai_url}"
-env_key = "GATEWAY_KEY"
-wire_api = "responses"
-
-[mcp_servers.gateway]
-url = "{gateway.url}/mcp"
-"""
+        f'{config_of(gateway, "sandbox/echo")}\n[mcp_servers.gateway]\nurl = "{gateway.url}/mcp"\n'
     )
     login: list[str | Path] = [codex, "mcp", "login", "gateway", "--oauth-client-registration", registration]
     with terminal(login, desk.work, desk.environment) as screen:

@@ -28,10 +28,10 @@ def codex(request: pytest.FixtureRequest) -> Path:
     return npm.installed(npm.CODEX, request.config) / "node_modules/.bin/codex"
 
 
-def config_of(gateway: Gateway, behind: Behind) -> str:
+def config_of(gateway: Gateway, model: str) -> str:
     """Return what its users write into `config.toml`."""
     return f"""
-model = "{behind.model}"
+model = "{model}"
 model_provider = "gateway"
 
 [model_providers.gateway]
@@ -47,7 +47,7 @@ def test_it_writes_a_file_and_ends(codex: Path, gateway: Gateway, behind: Behind
     home, folder = tmp_path / "home", tmp_path / "work"
     (home / ".codex").mkdir(parents=True)
     folder.mkdir()
-    (home / ".codex" / "config.toml").write_text(config_of(gateway, behind))
+    (home / ".codex" / "config.toml").write_text(config_of(gateway, behind.model))
     key = gateway.new_key("codex")
     command = f"printf '{CONTENT}' > hello.txt && cat hello.txt"
     said = npm.run(

@@ -54,6 +54,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
             "API_KEY_PEPPER": "another secret of both nodes, for digests of keys",
             "ENCRYPTION_KEYS": "r4wPTm1ZpO1wO0mGm9Q1f3hQm8q0iJmXxY0m0l3h1zU=",
             "RATE_LIMIT_ENTERPRISE": "10000000",
+            # Nothing is asked of a connection that PgBouncer would not know.
+            "DATABASE_STATEMENT_TIMEOUT": "0",
         }
         one = Product(folder / "one", **shared)
         running.callback(one.stop)

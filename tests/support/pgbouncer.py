@@ -41,7 +41,6 @@ auth_type = any
 pool_mode = transaction
 max_client_conn = 1000
 default_pool_size = 20
-ignore_startup_parameters = options
 """
         )
         self._folder = Path(host)
