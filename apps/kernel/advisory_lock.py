@@ -7,10 +7,10 @@ that run side by side during an upgrade must mean the same job by the same numbe
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import IntEnum, unique
 
-from django.db import connection
+from django.db import DatabaseError, connection
 
 
 @unique
@@ -39,7 +39,12 @@ def hold_lock(job: AdvisoryLock) -> Iterator[None]:
         with own.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [job.value])
             yield
-            cursor.execute("SELECT 1")
+        own.commit()
+    except BaseException:
+        # Closing alone frees the lock only once the server has noticed.
+        with suppress(DatabaseError):
+            own.rollback()
+        raise
     finally:
         own.close()
 

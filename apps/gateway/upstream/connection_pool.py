@@ -86,7 +86,16 @@ class _PooledConnection:
 
 # The kernel's own poll: looking whether a kept socket is still open must not switch to another greenlet.
 _poll = get_original("select", "poll")
-_pools: dict[PoolKey, deque[_PooledConnection]] = {}
+
+
+class _PoolsOfThread(get_original("_thread", "_local")):  # type: ignore[misc] # gevent has no types
+    """The pools of one thread, by address: what waits for a kept connection belongs to its thread's event loop."""
+
+    def __init__(self) -> None:
+        self.by_address: dict[PoolKey, deque[_PooledConnection]] = {}
+
+
+_pools = _PoolsOfThread()
 
 
 @lru_cache(maxsize=_MOST_URLS)
@@ -174,7 +183,7 @@ def _write(sock: socket.socket, data: bytes, until: float) -> None:
 
 def _acquire(address: PoolKey, timeouts: Timeouts) -> _PooledConnection:
     """Return a pooled connection that is still open, else a new one. Raises UpstreamFailure."""
-    pool = _pools.get(address)
+    pool = _pools.by_address.get(address)
     oldest = time.monotonic() - _POOL_AGE
     while pool:
         connection = pool.pop()
@@ -187,21 +196,22 @@ def _acquire(address: PoolKey, timeouts: Timeouts) -> _PooledConnection:
 
 def _release(address: PoolKey, connection: _PooledConnection) -> None:
     connection.idle_since = time.monotonic()
-    pool = _pools.get(address)
+    pools = _pools.by_address
+    pool = pools.get(address)
     if pool is None:
-        if len(_pools) >= _MOST_POOLS:
-            _forget_pools(connection.idle_since - _POOL_AGE)
-        pool = _pools[address] = deque()
+        if len(pools) >= _MOST_POOLS:
+            _forget_pools(pools, connection.idle_since - _POOL_AGE)
+        pool = pools[address] = deque()
     pool.append(connection)
     if len(pool) > _POOL_SIZE:
         pool.popleft().close()
 
 
-def _forget_pools(oldest: float) -> None:
+def _forget_pools(pools: dict[PoolKey, deque[_PooledConnection]], oldest: float) -> None:
     """Close the pools that nobody has used lately; where all were used, the one that was made first."""
-    unused = [address for address, pool in _pools.items() if not pool or pool[-1].idle_since < oldest]
-    for address in unused or [next(iter(_pools))]:
-        for connection in _pools.pop(address):
+    unused = [address for address, pool in pools.items() if not pool or pool[-1].idle_since < oldest]
+    for address in unused or [next(iter(pools))]:
+        for connection in pools.pop(address):
             connection.close()
 
 
@@ -225,8 +235,8 @@ def _connect(address: PoolKey, timeout: float) -> socket.socket:
 
 
 def close_idle() -> None:
-    """Close every kept connection."""
-    for pool in _pools.values():
+    """Close every connection that this thread keeps."""
+    for pool in _pools.by_address.values():
         while pool:
             with contextlib.suppress(OSError):
                 pool.pop().close()

@@ -270,6 +270,29 @@ def test_nobody_listening_is_a_network_failure() -> None:
     assert (caught.value.error_type, caught.value.message) == ("network", "the connection was refused")
 
 
+def test_a_thread_uses_no_connection_that_another_thread_keeps() -> None:
+    """What waits for a connection's answer belongs to the event loop of the thread that made it."""
+
+    open_still: list[socket.socket] = []
+    answers: list[bytes] = []
+
+    def answers_and_stays(connection: socket.socket, request: bytes) -> None:
+        open_still.append(connection.dup())
+        connection.sendall(OK)
+
+    def ask() -> None:
+        answers.append(post(url))
+
+    with server(answers_and_stays, answers_and_stays) as (url, requests):
+        ask()
+        elsewhere = threading.Thread(target=ask)
+        elsewhere.start()
+        elsewhere.join(5)
+    assert (answers, len(requests)) == ([b"hi", b"hi"], 2)
+    for connection in open_still:
+        connection.close()
+
+
 def test_a_header_cannot_break_out_of_its_line() -> None:
     with pytest.raises(UpstreamFailure, match="line break"):
         send("http://127.0.0.1:9/", {"Authorization": "Bearer x\r\nX-Evil: 1"}, b"", BUDGET)
@@ -284,7 +307,7 @@ def test_any_number_of_urls_takes_bounded_room() -> None:
 def test_any_number_of_addresses_takes_bounded_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections that tenants' servers keep open are not kept for ever."""
     connection_pool.close_idle()
-    connection_pool._pools.clear()
+    connection_pool._pools.by_address.clear()
     monkeypatch.setattr(connection_pool, "_MOST_POOLS", 2)
     closed: list[int] = []
 
@@ -302,7 +325,7 @@ def test_any_number_of_addresses_takes_bounded_connections(monkeypatch: pytest.M
         connection_pool._release(places[number], Kept(number))  # type: ignore[arg-type]  # stands in for a socket
     assert closed == [0], "all were used lately: the oldest goes"
     for address in places[1:3]:
-        connection_pool._pools[address][-1].idle_since -= 60
+        connection_pool._pools.by_address[address][-1].idle_since -= 60
     connection_pool._release(places[3], Kept(3))  # type: ignore[arg-type]  # stands in for a socket
-    assert (closed, list(connection_pool._pools)) == ([0, 1, 2], [places[3]])
-    connection_pool._pools.clear()
+    assert (closed, list(connection_pool._pools.by_address)) == ([0, 1, 2], [places[3]])
+    connection_pool._pools.by_address.clear()
