@@ -20,7 +20,8 @@ from apps.guardrails.rule_thread import on_rule_thread
 from apps.guardrails.scanning import engine
 from apps.guardrails.scanning.engine import CompiledGuardrails, EngineConfig
 from apps.kernel.errors import InternalError
-from apps.organizations.plans import limits_of
+from apps.organizations.models import Organization
+from apps.organizations.plans import PLANS, limits_of
 
 log = structlog.get_logger(__name__)
 
@@ -55,6 +56,12 @@ def compiled_guardrails(organization_id: UUID, config: EngineConfig | None) -> C
 def is_any_organization_guarded() -> bool:
     """Tell whether any organization has its guardrails switched on, whatever its plan. Raises DatabaseError."""
     return GuardrailConfig.objects.filter(enabled=True).exists()
+
+
+def may_any_organization_be_guarded() -> bool:
+    """Tell whether any organization that is in use has a plan with guardrails. Raises DatabaseError."""
+    plans = [plan for plan, limits in PLANS.items() if limits.guardrails]
+    return Organization.objects.filter(plan__in=plans, status=Organization.Status.ACTIVE).exists()
 
 
 def _compile(organization_id: UUID, config: EngineConfig) -> CompiledGuardrails:

@@ -1,4 +1,5 @@
-"""A worker makes guardrails ready only where somebody has any, and starts all the same without a database."""
+"""A worker makes guardrails ready only where somebody has any or may have them, and starts all the same without a
+database."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from django.db import DatabaseError
 
 from apps.gateway import worker_warmup
 from apps.guardrails.configuration import rule_warmup
+from apps.guardrails.configuration.compiled_cache import is_any_organization_guarded, may_any_organization_be_guarded
 from apps.guardrails.models import GuardrailConfig
 from apps.guardrails.rules import SystemRule, system_rules
 from apps.organizations.models import Organization
@@ -24,21 +26,55 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return calls
 
 
-@pytest.mark.parametrize(("enabled", "times"), [(None, 0), (False, 0), (True, 1)])
-def test_they_are_made_ready_where_somebody_has_any(enabled: bool | None, times: int, made: list[bool]) -> None:
+@pytest.mark.parametrize(("enabled", "guarded"), [(None, False), (False, False), (True, True)])
+def test_they_are_made_ready_where_somebody_has_any(enabled: bool | None, guarded: bool, made: list[bool]) -> None:
     if enabled is not None:
         organization = Organization.objects.create(name="Acme")
         GuardrailConfig.objects.create(organization=organization, enabled=enabled)
-    worker_warmup.warm_up_guardrails()
-    assert len(made) == times
+    assert worker_warmup.warm_up_guardrails(is_any_organization_guarded) is guarded
+    assert len(made) == guarded
 
 
-def test_without_a_database_nothing_is_made_ready(made: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("plan", "status", "possible"),
+    [
+        ("free", "active", False),
+        ("pro", "active", False),
+        ("enterprise", "deleted", False),
+        ("enterprise", "active", True),
+    ],
+)
+def test_they_are_made_ready_where_somebody_may_have_them(
+    plan: str, status: str, possible: bool, made: list[bool]
+) -> None:
+    Organization.objects.create(name="Acme", plan=plan, status=status)
+    assert worker_warmup.warm_up_guardrails(may_any_organization_be_guarded) is possible
+    assert len(made) == possible
+
+
+def test_an_organization_that_is_given_the_plan_later_finds_them_ready(
+    made: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    organization = Organization.objects.create(name="Acme")
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        assert made == []
+        slept.append(seconds)
+        if len(slept) == 3:
+            Organization.objects.filter(id=organization.id).update(plan="enterprise")
+
+    monkeypatch.setattr(worker_warmup.gevent, "sleep", sleep)
+    monkeypatch.setattr(worker_warmup, "freeze_loaded_objects", lambda: None)
+    worker_warmup._warm_up()
+    assert (slept, made) == ([4.5, 60.0, 60.0], [True])
+
+
+def test_without_a_database_nothing_is_made_ready(made: list[bool]) -> None:
     def fail() -> bool:
         raise DatabaseError
 
-    monkeypatch.setattr(worker_warmup, "is_any_organization_guarded", fail)
-    worker_warmup.warm_up_guardrails()
+    assert worker_warmup.warm_up_guardrails(fail) is False
     assert made == []
 
 
