@@ -11,8 +11,9 @@ from typing import Final
 
 # What `Content-Encoding` may say; nothing and `identity` mean that nothing is to be unpacked.
 CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate"})
-# Bytes that one step unpacks at most.
+# Bytes that one step unpacks at most, and that it takes in: what is left of them is copied at every step.
 STEP: Final = 64 * 1024
+_INTAKE: Final = 8 * 1024
 # Answers that begin with a megabyte or more become at most so many times as long; the densest text recorded, 60 times.
 _FREE, MOST_TIMES = 1024 * 1024, 200
 
@@ -31,7 +32,14 @@ class ContentDecoder:
         self._full = False
 
     def decode(self, data: bytes) -> Iterator[bytes]:
-        """Yield a piece decompressed, at most STEP bytes at a time. Raises CorruptEncoding."""
+        """Yield a piece decompressed, at most STEP bytes at a time. Raises CorruptEncoding.
+
+        What it becomes is held against what has been taken in so far: how much has arrived says nothing yet.
+        """
+        for start in range(0, len(data), _INTAKE):
+            yield from self._decode_slice(data[start : start + _INTAKE])
+
+    def _decode_slice(self, data: bytes) -> Iterator[bytes]:
         self._encoded_bytes += len(data)
         while data or self._full:
             if self._stream.eof:
