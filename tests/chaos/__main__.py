@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.fleet import FLEET_FAULTS, FleetScene
 from tests.chaos.scene import SETTINGS, Scene
 from tests.chaos.scorecard import HEADER, Before, Score, score, skipped
 from tests.stack.books import books_of
@@ -25,7 +26,10 @@ _BEFORE, _MOST_AFTER = 2.0, 60.0
 class Run:
     """One run: the product that faults share, until one of them has spoiled it."""
 
-    def __init__(self, seconds: float, clients: int, chance: random.Random) -> None:
+    def __init__(self, seconds: float, clients: int, chance: random.Random, kind: type[Scene] = Scene) -> None:
+        self._kind = kind
+        # Questions of clients that ask again: those that were answered in the end, and those that were not.
+        self.held = self.given_up = 0
         self._seconds, self._clients, self._chance = seconds, clients, chance
         self._ends = ExitStack()
         self._scene: Scene | None = None
@@ -57,7 +61,7 @@ class Run:
         own = self._ends.enter_context(fault.settings(folder)) if fault.settings else {}
         home = disk / "home"
         home.mkdir()
-        scene = Scene(home, self._chance, {**SETTINGS, **own})
+        scene = self._kind(home, self._chance, {**SETTINGS, **own})
         self._ends.callback(scene.close)
         self._scene = scene
         return scene
@@ -69,20 +73,28 @@ class Run:
         assert clients is not None
         time.sleep(_BEFORE)
         struck = fault.strike(scene, self._seconds)
-        returned, recovered = time.monotonic(), None
+        returned, recovered, whole = time.monotonic(), None, None
         over, scene.over_at = scene.over_at or returned, None
-        while time.monotonic() - returned < _MOST_AFTER and recovered is None:
+        while time.monotonic() - returned < _MOST_AFTER and (recovered is None or whole is None):
             time.sleep(0.2)
-            recovered = clients.recovered_at(over)
+            recovered = recovered or clients.recovered_at(over)
+            whole = whole or (time.monotonic() if scene.is_whole() else None)
         clients.stop()
-        recovery = None if recovered is None else recovered - over
+        self.held += clients.seen.held
+        self.given_up += clients.seen.given_up
+        recovery = None
+        if recovered is not None and whole is not None:
+            # Parts that were there all the time are no news.
+            recovery = max(recovered - over, whole - over if whole - returned > 0.5 else 0.0)
         return score(fault.name, struck, scene, clients, books_of(scene.product), before, recovery)
 
 
 def main() -> int:
     """Let the faults strike that are named, else all; return 1 when one was not survived as promised."""
-    known = {fault.name: fault for fault in FAULTS}
+    fleet = "--fleet" in sys.argv[1:]
+    known = {fault.name: fault for fault in (FLEET_FAULTS if fleet else FAULTS)}
     words = argparse.ArgumentParser(prog="script/chaos", description=__doc__.splitlines()[0])
+    words.add_argument("--fleet", action="store_true", help="three web nodes and two settlers on shared stores")
     words.add_argument("names", nargs="*", metavar="fault", help=f"of {', '.join(known)}; all unless named")
     words.add_argument("--seconds", type=float, default=8.0, help="that each fault lasts")
     words.add_argument("--seed", default=None, help="repeats a run's draws")
@@ -92,7 +104,8 @@ def main() -> int:
         words.error(f"no fault is called {', '.join(sorted(unknown))}")
     seed = asked.seed or str(random.SystemRandom().randrange(10**9))
     print(f"seed {seed}, each fault lasts {asked.seconds:g} s, {asked.clients} clients\n\n{HEADER}", flush=True)
-    run, cards, broken, skips = Run(asked.seconds, asked.clients, random.Random(seed)), list[Score](), list[str](), 0
+    run = Run(asked.seconds, asked.clients, random.Random(seed), FleetScene if fleet else Scene)
+    cards, broken, skips = list[Score](), list[str](), 0
     try:
         for fault in (known[name] for name in asked.names or known):
             if why := fault.missing():
@@ -121,6 +134,8 @@ def main() -> int:
         "overspent": f"{sum(card.overspent for card in cards).normalize():f}",
     }
     print(f"\n{', '.join(f'{name} {count}' for name, count in totals.items())}")
+    if fleet:
+        print(f"questions, each asked up to three times: {run.held} answered, {run.given_up} given up")
     failed = [card.fault for card in cards if card.problems] + broken
     kept = f"{len(cards) + len(broken) - len(failed)} of {len(cards) + len(broken)} kept"
     print(f"{kept}{f', {skips} skipped' if skips else ''}{': not ' + ', '.join(failed) if failed else ''}")

@@ -42,6 +42,9 @@ class Seen:
     wordless: int = 0
     # Seconds: the longest that a refusal told a client to stay away.
     longest_away: float = 0.0
+    # Questions of clients that ask again: those that were answered or refused for good, and those that were given up.
+    held: int = 0
+    given_up: int = 0
     # When each probe was answered well or not, monotonic.
     probes: list[tuple[float, bool]] = field(default_factory=list)
 

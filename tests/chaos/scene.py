@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import requests
 from redis import Redis
@@ -51,9 +51,12 @@ class Scene:
     notes: list[str] = field(default_factory=list)
     # When a fault was over, monotonic, where that was before it returned.
     over_at: float | None = None
+    # Web workers, each of which allows something while nobody can check; and what asks.
+    workers: ClassVar[int] = WORKERS
+    clients_of: ClassVar[type[Clients]] = Clients
 
     def __post_init__(self) -> None:
-        self.product = Product(self.home, **self.settings)
+        self.product = self.start()
         demo = self.product.demo
         self.manage("PATCH", f"/organization/{demo['organizationId']}", retentionLevel="retain")
         keeping = {"mode": "credits", "cachingEnabled": True, "cacheDurationSeconds": 60}
@@ -78,6 +81,14 @@ class Scene:
             Way(Door(modest_key, "sandbox/echo"), poor=True),
             Way(Door(empty_key, "sandbox/echo"), poor=True),
         ]
+
+    def start(self) -> Product:
+        """Start what is to be struck."""
+        return Product(self.home, **self.settings)
+
+    def is_whole(self) -> bool:
+        """Tell whether all parts are there again, besides that requests are answered."""
+        return True
 
     @property
     def sandbox(self) -> str:
@@ -139,7 +150,7 @@ class Scene:
         words = {"description": "limited", "projectId": project, "usageLimit": str(MODEST)}
         limited = self.manage("POST", "/keys/api", **words)["apiKey"]
         ways = [*self._ways, *self._poor, Way(Door(limited["token"], "sandbox/echo"), poor=True)]
-        self.clients = Clients(self.product, ways, clients, self.chance)
+        self.clients = self.clients_of(self.product, ways, clients, self.chance)
         return str(limited["id"])
 
     @contextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tests.chaos.clients import Clients
-from tests.chaos.scene import ALLOWANCE, MODEST, WORKERS, Scene
+from tests.chaos.scene import ALLOWANCE, MODEST, Scene
 from tests.stack.books import Books, Row
 
 # Seconds that a refusal may keep a client away: longer is locked out.
@@ -118,7 +118,7 @@ def _wrong(rows: Iterable[Row], books: Books, clients: Clients) -> list[str]:
 def _overspent(scene: Scene, books: Books, credits: dict[str, Decimal], limited: str) -> Decimal:
     """Return what was spent beyond anybody's means, above the allowance for times in which nobody can check."""
     beyond = [-credits[scene.modest], -credits[scene.empty], books.usage.get(limited, Decimal(0)) - MODEST]
-    return max(Decimal(0), *(amount - ALLOWANCE * WORKERS for amount in beyond))
+    return max(Decimal(0), *(amount - ALLOWANCE * scene.workers for amount in beyond))
 
 
 def _judge(card: Score, scene: Scene, books: Books, longest_away: float) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -47,6 +48,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
         stores = running.enter_context(embedded.throw_away())
         folder = tmp_path_factory.mktemp("nodes")
         pooler = running.enter_context(pgbouncer(folder / "pooler", stores.database_url)) if PROGRAM else None
+        if pooler is None:
+            sys.__stderr__.write("\ntest_two_nodes: PgBouncer is not installed; the nodes go to PostgreSQL directly\n")
         shared = {
             "DATABASE_URL": pooler.url if pooler else stores.database_url,
             "REDIS_URL": stores.redis_url,
