@@ -1,4 +1,6 @@
-"""API keys and tokens of further issuers: what their documents say of how their tokens begin and how long they are.
+"""API keys and tokens by the field of their issuers: clouds, building software, business, models.
+
+Their documents say how tokens begin and how long they are.
 
 The same table as in `vendors`, which holds the ones that are seen most. Keys for a vendor's test mode are no secrets.
 """
