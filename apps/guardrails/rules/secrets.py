@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from apps.guardrails.findings.scan_types import RuleSettings, Span
 from apps.guardrails.matching.pattern_search import PatternSearch
-from apps.guardrails.secret_formats import assignments, keys, logins, more_vendors, named_values, urls, vendors
+from apps.guardrails.secret_formats import assignments, keys, logins, named_values, urls, vendors, vendors_by_field
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "secrets"
@@ -21,7 +21,7 @@ _SEARCH = PatternSearch(
     (
         *keys.PATTERNS,
         *vendors.PATTERNS,
-        *more_vendors.PATTERNS,
+        *vendors_by_field.PATTERNS,
         *urls.PATTERNS,
         *logins.PATTERNS,
         *assignments.PATTERNS,

@@ -1,7 +1,7 @@
-"""Private keys (PEM) and signed tokens (JWT).
+"""Private keys (PEM, JWK), shared keys of one-time passwords, and signed tokens (JWT).
 
-Knows the armour of PEM (RFC 7468), OpenSSH and PGP (RFC 9580), and JSON Web Tokens (RFC 7519). The whole block
-is the secret.
+Knows the armour of PEM (RFC 7468), OpenSSH and PGP (RFC 9580), JSON Web Keys (RFC 7517) and Tokens (RFC 7519), key
+URIs of authenticators, and tokens that say what they are (RFC 8959). Of a block the whole is the secret.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.secret_formats.entropy import is_random
 
 _LABEL = "PRIVATE_KEY"
 _LONGEST_KEY = 16_384
@@ -20,6 +21,10 @@ _LEAST_BODY = 40
 _BODY = compile_re2(r"(?:[0-9A-Za-z+/=\s]|\\[nr]|\"|,|[A-Z][A-Za-z-]+: [^\n\\]{0,80}(?:\n|\\n))*")
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]{16,}")
 _ENCODED = compile_re2(r"[0-9A-Za-z+/]*={0,2}")
+# Beside a private member of a JSON Web Key stands of what type it is.
+_KEY_TYPE = compile_re2(r"\"kty\\?\" ?: ?\\?\"")
+_NEAR = 256
+_RANDOM = 3.0
 _EXAMPLE_SUBJECT, _LONGEST_HEADER = "1234567890", 2048
 
 
@@ -69,6 +74,16 @@ def _signed(candidate: CandidateMatch) -> CandidateMatch | None:
     return None if isinstance(claims, dict) and claims.get("sub") == _EXAMPLE_SUBJECT else candidate
 
 
+def _of_web_key(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept the private member of a key whose type is said near it."""
+    around = candidate.before(_NEAR) + b" " + candidate.after(_NEAR)
+    return candidate if _KEY_TYPE.search(around) and is_random(candidate.text, _RANDOM) else None
+
+
+def _made(candidate: CandidateMatch) -> CandidateMatch | None:
+    return candidate if is_random(candidate.text, _RANDOM) else None
+
+
 def _decoded(part: str) -> object:
     if len(part) > _LONGEST_HEADER:
         return None
@@ -95,5 +110,11 @@ PATTERNS = (
     CandidatePattern(
         "private_key", _LABEL, r"\bLS0tLS1CRUdJTi[0-9A-Za-z+/]{60}", _encoded, r"\bLS0tLS1CRUdJTi", wide_context=True
     ),
+    CandidatePattern("web_key", _LABEL, r"\"[dk]\\?\" ?: ?\\?\"([0-9A-Za-z_-]{20,800})\\?\"", _of_web_key),
+    CandidatePattern(
+        "one_time_key", "SECRET", r"otpauth://[ht]otp/[^\s\"'<>]{1,200}[?&]secret=([A-Z2-7]{16,103})", _made
+    ),
+    CandidatePattern("secret_token", "SECRET", r"\bsecret-token:([0-9A-Za-z_.~%-]{16,300})", _made),
+    CandidatePattern("bootstrap_token", "SECRET", r"--token[ =]([0-9a-z]{6}\.[0-9a-z]{16})\b", _made),
     CandidatePattern("jwt", "SECRET", r"\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]*", _signed),
 )

@@ -104,3 +104,18 @@ def test_two_readings_of_the_same_characters_are_one_finding() -> None:
 @pytest.mark.parametrize("text", ["", " ", "\ud800", "\ud800 ann@posteo.net", "\x00"])
 def test_odd_texts_are_read(text: str) -> None:
     assert found(RULE, text) == ([("EMAIL", "ann@posteo.net")] if "@" in text else [])
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "wrong"),
+    [
+        ("PTIN", "P-00634642", "P-0063464"),
+        ("NIT", "0614-050707-104-8", "0614-050707-104-7"),
+        ("PNF", "7111 042 925", "7111 042 926"),
+    ],
+)
+def test_further_national_numbers_count_beside_their_names_with_a_right_check(
+    name: str, number: str, wrong: str
+) -> None:
+    assert [text for _, text in found(RULE, f"{name}: {number}")] == [number]
+    assert [text for _, text in found(RULE, f"{name}: {wrong}")] == []

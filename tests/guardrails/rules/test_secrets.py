@@ -67,6 +67,28 @@ def test_a_web_token_needs_a_header_that_names_an_algorithm() -> None:
     assert found(RULE, "eyJmb28iOiJiYXIiLCJ4IjoxfQ.eyJzdWIiOiI3NyJ9.c2lnbmF0dXJl") == []
 
 
+def test_of_a_json_web_key_the_private_member_is_the_finding() -> None:
+    private = "nbQ7xWv2Kz9Lr4Tt0Ypa-e8Jm1CsGd5Hf6Uo3Ik_RwM"
+    assert found(RULE, f'{{"kty": "EC", "crv": "P-256", "d": "{private}"}}') == [("PRIVATE_KEY", private)]
+    assert found(RULE, f'{{"kind": "row", "d": "{private}"}}') == []
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        ("otpauth://totp/Shop:ann?secret=", "JERZOR2XLQYTUQG7YBZYHLK3KSLRYTWB", "&issuer=Shop"),
+        ("key=secret-token:", "q8Zr2Lm6Xt0Vb4Nc9Ks7", " "),
+        ("kubeadm join 10.0.0.5:6443 --token ", "x7k2qp.9f3mz4w8t1vb6n5c", " --discovery-token-unsafe"),
+        ("sign with ", "signkey-prod-" + "9f3e1b7c5d2a80647e93bc15fa20d846" * 2, " on start"),
+        ("of LinkedIn: ", "WPL_AP1." + "kT7wQ2zR9mX4vB6n.Lp3sYg==", " (app)"),
+        ("psql with ", "AVNS_" + "x7Kq2Wp9Lr4Tt0Ypae8", " as avnadmin"),
+    ],
+)
+def test_keys_of_standards_and_issuers_are_found_alone(before: str, value: str, after: str) -> None:
+    assert found(RULE, before + value + after) == [("SECRET", value)]
+    assert found(RULE, before + "x" * len(value) + after) == []
+
+
 def test_something_invisible_inside_hides_nothing() -> None:
     token = "gw_live_" + "aB3dE5gH7jK9mN1pQ2sT\u200b4vW6yZ8bC0dF2hJ4kL6n"
     assert found(RULE, f"use {token} now") == [("SECRET", token)]

@@ -5,6 +5,7 @@ Knows words and forms. A number with no check digit counts only right behind a w
 
 from __future__ import annotations
 
+from stdnum.bg import pnf
 from stdnum.cu import ni
 from stdnum.do import cedula
 from stdnum.ec import ci
@@ -18,8 +19,9 @@ from stdnum.mu import nid
 from stdnum.mx import rfc
 from stdnum.nz import ird
 from stdnum.si import emso
+from stdnum.sv import nit
 from stdnum.ua import rntrc
-from stdnum.us import atin
+from stdnum.us import atin, ptin
 from stdnum.ve import rif
 
 from apps.guardrails.pii import national_checks as checks
@@ -122,7 +124,7 @@ _NAMES = (
         r"[LMNPRTVWXY0-9][CFGHJKLMNPRTVWXYZ0-9]{8}",
         checks.is_varied,
     ),
-    NumberName("fr_nif", r"(?i:num[ée]ro fiscal|\bspi\b)", r"[0-3]\d(?: ?\d\d){1}(?: ?\d{3}){3}", nif.is_valid),
+    NumberName("fr_nif", r"(?i:num[ée]ro fiscal|\bspi\b|\bnif\b)", r"[0-3]\d(?: ?\d\d){1}(?: ?\d{3}){3}", nif.is_valid),
     NumberName(
         "it_id_card",
         r"(?i:carta d'identit[àa]|carta identit[àa])",
@@ -131,6 +133,9 @@ _NAMES = (
     ),
     NumberName("uk_utr", r"(?i:\butr\b|unique taxpayer)", r"\d{5} ?\d{5}", utr.is_valid),
     NumberName("us_atin", r"(?i:\batin\b)", r"9\d\d-?93-?\d{4}", atin.is_valid),
+    NumberName("us_ptin", r"(?i:\bptin\b)", r"P-?\d{8}", ptin.is_valid),
+    NumberName("sv_nit", r"\bNIT\b", r"\d{4}-?\d{6}-?\d{3}-?\d", nit.is_valid),
+    NumberName("bg_pnf", r"\bPNF\b|ЛНЧ", r"\d{4} ?\d{3} ?\d{3}", pnf.is_valid),
     NumberName("mu_nid", r"(?i:mauriti\w+ (?:national )?id)", r"[A-Z]\d{13}|[A-Z]\d{12}[A-Z0-9]", nid.is_valid),
     NumberName("lk_nic", r"\bNIC\b", r"\d{9}[VvXx]|(?:19|20)\d{10}", checks.is_varied),
     NumberName("ma_cin", r"\bCN?IE?\b", r"[A-Z]{1,2}\d{5,6}", checks.is_varied),

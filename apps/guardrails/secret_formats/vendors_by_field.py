@@ -1,4 +1,6 @@
-"""API keys and tokens of further issuers: what their documents say of how their tokens begin and how long they are.
+"""API keys and tokens by the field of their issuers: clouds, building software, business, models.
+
+Their documents say how tokens begin and how long they are.
 
 The same table as in `vendors`, which holds the ones that are seen most. Keys for a vendor's test mode are no secrets.
 """
@@ -46,6 +48,9 @@ _CLOUD: tuple[tuple[str, str, int, float], ...] = (
     ("dynatrace", r"(?i)\bdt0[a-z]\d\d\.[A-Z0-9]{8,24}\.[A-Z0-9]{64}", 7, ENOUGH),
     ("terraform", r"(?i)\b[0-9a-z]{14}\.atlasv1\.[0-9a-z=_-]{60,80}", 0, ENOUGH),
     ("vault", r"\b[sb]\.[0-9A-Za-z]{24}", 2, 3.6),
+    ("azure_devops", r"\b[0-9A-Za-z]{76}AZDO[0-9A-Za-z]{4}", 0, ENOUGH),
+    ("aiven", r"\bAVNS_[0-9A-Za-z_-]{19}", 5, ENOUGH),
+    ("cockroach", r"\bCCDB1_[0-9A-Za-z]{22}_[0-9A-Za-z]{40}", 6, ENOUGH),
     ("snowflake", r"\bver:1-hint:\d{4,20}-ETMsDgAAA[0-9A-Za-z+/=]{40,400}", 12, ENOUGH),
 )
 _BUILDING: tuple[tuple[str, str, int, float], ...] = (
@@ -100,6 +105,9 @@ _BUILDING: tuple[tuple[str, str, int, float], ...] = (
     ),
     ("intra42", r"\bs-s4t2(?:ud|af)-[0-9a-f]{64}", 9, ENOUGH_HEX),
     ("maxmind", r"\b[0-9A-Za-z]{6}_[0-9A-Za-z]{29}_mmk", 0, ENOUGH),
+    ("rootly", r"\brootly_[0-9a-f]{64}", 7, ENOUGH_HEX),
+    ("inngest", r"\bsignkey-prod-[0-9a-f]{64}", 13, ENOUGH_HEX),
+    ("sourcegraph", r"\bsgp_(?:[0-9a-fA-F]{16}_|local_)?[0-9a-fA-F]{40}", 4, ENOUGH_HEX),
     ("contentful", r"\bCFPAT-[0-9A-Za-z_-]{40,46}", 6, ENOUGH),
     ("okta", r"\bSSWS +00[0-9A-Za-z_-]{40}", 7, ENOUGH),
 )
@@ -151,6 +159,11 @@ _BUSINESS: tuple[tuple[str, str, int, float], ...] = (
     ("adafruit", r"\baio_[0-9A-Za-z]{28}", 4, ENOUGH),
     ("hubspot", rf"\bpat-[a-z]{{2}}\d-{_UUID}", 8, ENOUGH_HEX),
     ("onfido", r"\bapi_live(?:_[a-z]{2})?\.[0-9A-Za-z_-]{11}\.[0-9A-Za-z_-]{32}", 8, ENOUGH),
+    ("bannerbear", r"\bbb_(?:ma|pr)_[0-9a-f]{30}", 6, ENOUGH_HEX),
+    ("besttime", r"\bpri_[0-9a-f]{32}", 4, ENOUGH_HEX),
+    ("linkedin", r"\bWPL_AP\d\.[0-9A-Za-z]{16}\.[0-9A-Za-z+/]{6}={0,2}", 8, ENOUGH),
+    ("nylas", r"\bnyk_v0_[0-9A-Za-z]{64}", 7, ENOUGH),
+    ("firebase", r"\bAAAA[0-9A-Za-z_-]{7}:APA91[0-9A-Za-z_-]{129}", 4, ENOUGH),
     ("pubnub", rf"\bsec-c-{_UUID}", 6, ENOUGH_HEX),
 )
 _MODELS: tuple[tuple[str, str, int, float], ...] = (
@@ -164,6 +177,8 @@ _MODELS: tuple[tuple[str, str, int, float], ...] = (
     ("openai", r"\bsk-(?:[a-z]{2,12}-){0,3}[0-9A-Za-z_-]{10,120}T3BlbkFJ[0-9A-Za-z_-]{16,120}", 3, ENOUGH),
     ("litellm", r"\bsk-[0-9A-Za-z_-]{20,31}", 3, 3.7),
     ("xai", r"\bxai-[0-9A-Za-z_-]{60,100}", 4, ENOUGH),
+    ("e2b", r"\be2b_[0-9a-f]{40}", 4, ENOUGH_HEX),
+    ("cursor", r"\bcrsr_[0-9a-f]{64}", 5, ENOUGH_HEX),
     ("weaviate", r"\bWCS_[0-9A-Za-z_-]{30,60}", 4, ENOUGH),
     ("baseten", r"\b[0-9A-Za-z]{8}\.[0-9A-Za-z]{32}", 0, 4.2),
     ("hugging_face", r"\b(?:hf|api_org)_[A-Za-z]{30,40}", 3, ENOUGH),
