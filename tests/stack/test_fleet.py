@@ -1,6 +1,6 @@
 """Three web nodes and two settlers on shared stores behind PgBouncer: whatever is lost, every answer is charged once.
 
-The whole of it is `script/chaos --fleet`; `FLEET_SECONDS` makes this one longer.
+The whole of it is `script/chaos --fleet`; `FLEET_SECONDS` makes this one longer. `test_two_nodes` is the quick part.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tests.chaos.fleet import FLEET_FAULTS, FleetScene
 
 SECONDS = float(os.environ.get("FLEET_SECONDS", "1"))
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(240 + SECONDS * 10)]
+pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(240 + SECONDS * 10)]
 
 
 # A loss that a second try does not show again is a loss all the same.
