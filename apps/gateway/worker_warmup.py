@@ -41,10 +41,12 @@ def warm_up_soon() -> None:
 def _warm_up() -> None:
     ready = warm_up_guardrails(is_any_organization_guarded)
     freeze_loaded_objects()
-    delay = POSSIBLE_DELAY
-    while not ready:
-        gevent.sleep(delay)
-        ready, delay = warm_up_guardrails(may_any_organization_be_guarded), POSSIBLE_INTERVAL
+    if ready:
+        return
+    gevent.sleep(POSSIBLE_DELAY)
+    while not warm_up_guardrails(may_any_organization_be_guarded):
+        gevent.sleep(POSSIBLE_INTERVAL)
+    freeze_loaded_objects()
 
 
 def freeze_loaded_objects() -> None:

@@ -65,9 +65,12 @@ def test_an_organization_that_is_given_the_plan_later_finds_them_ready(
             Organization.objects.filter(id=organization.id).update(plan="enterprise")
 
     monkeypatch.setattr(worker_warmup.gevent, "sleep", sleep)
-    monkeypatch.setattr(worker_warmup, "freeze_loaded_objects", lambda: None)
+    frozen: list[int] = []
+    monkeypatch.setattr(worker_warmup, "freeze_loaded_objects", lambda: frozen.append(len(made)))
     worker_warmup._warm_up()
     assert (slept, made) == ([4.5, 60.0, 60.0], [True])
+    # What has been loaded later is put out of the collector's way as well.
+    assert frozen == [0, 1]
 
 
 def test_without_a_database_nothing_is_made_ready(made: list[bool]) -> None:
