@@ -26,16 +26,17 @@ from gateway_project.http.fair_queue import FairQueue
 
 # Seconds that a turn of the loop may last before new requests wait, and between two looks at the queue.
 _LONGEST_TURN, _TICK = 0.020, 0.001
-# The same once requests of several clients have waited in the last second. A request has some five steps, each in a
-# turn of its own: in long turns everybody waits for whoever has most requests, in the queue only that one does.
-_SHARED_TURN, _SHARED_FOR = 0.003, 1.0
+# The same while several clients have asked in the last second, which lets in about one request a turn. A request has
+# some five steps, each in a turn of its own: in long turns everybody waits for whoever has most requests, in the queue
+# only that one does.
+_SHARED_TURN, _SHARED_FOR = 0.001, 1.0
 # Requests that leave the queue a second: what is taken for it before it has been measured; the seconds, or at first the
 # requests, over which it is measured. After as many seconds without a queue it is measured anew.
 _FIRST_RATE: Final = 1000.0
 _RATE_WINDOW, _FIRST_STARTS = 0.25, 32
 # Of the longest wait, what a request that is let into the queue may expect: in a burst, and once the queue has not been
 # empty for so many seconds.
-_BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.5, 0.25, 0.5
+_BURST_SHARE, _STANDING_SHARE, _STANDING_AFTER = 0.8, 0.25, 0.5
 # So many may always wait, however slowly the queue moves.
 _ALWAYS_LET_IN = 8
 # libev's priorities go from -2 to 2. The stamp comes before all that a turn does, the queue after it.
@@ -81,7 +82,7 @@ class AdmissionControl:
         self._stamp.start(self._begin_turn)
         self._tick = self._hub.loop.timer(_TICK, _TICK, ref=False, priority=_LAST)
         self._waiting_since = self._empty_since = -math.inf
-        # Who waited last, and until when turns are shared.
+        # Who asked last, and until when turns are shared.
         self._last_client: Hashable = None
         self._shared_until = -math.inf
         # Requests that leave the queue a second, and what it is measured from.
@@ -105,23 +106,26 @@ class AdmissionControl:
         if ahead > _ALWAYS_LET_IN and ahead / self._rate > self._longest_wait * share:
             raise self._overloaded(client)
 
-    def enter_at_once(self) -> bool:
-        """Let a request in if there is time for it now, and return whether there was; `leave` follows then."""
+    def enter_at_once(self, client: Hashable) -> bool:
+        """Let a client's request in if there is time for it now, and return whether there was; `leave` follows then."""
+        if client != self._last_client:
+            if self._last_client is not None:
+                self._shared_until = self._clock() + _SHARED_FOR
+            self._last_client = client
         if self.waiting or self.in_progress >= self._most or self._has_lasted(self._turn_began):
             return False
         self.in_progress += 1
         return True
 
     def enter_in_turn(self, client: Hashable) -> None:
-        """Let a request in when it is its client's turn; `leave` follows. Raises Overloaded."""
+        """Let a request in for which there was no time at once, when it is its client's turn; `leave` follows.
+
+        Raises Overloaded.
+        """
         self.check(client)
         one = _Waiting(self._clock())
         if not self.waiting:
             self._begin_queue(one.since)
-        if client != self._last_client:
-            if self.waiting or one.since < self._shared_until:
-                self._shared_until = one.since + _SHARED_FOR
-            self._last_client = client
         self._queue.put(client, one)
         try:
             self._hub.switch()

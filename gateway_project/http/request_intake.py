@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from apps.kernel.client_address import believed_address
@@ -46,7 +47,8 @@ class RequestIntake:
         self._admission = admission
         self._throttle = AddressRateLimiter()
         self._memory = BodyMemory(limits.body_memory)
-        self._trusts = trusts
+        # Peers come again, and to look one up among networks takes longer than to refuse it.
+        self._trusts = lru_cache(maxsize=4096)(trusts)
         self._refused = refused
 
     def enter(self, source: BodySource, request: IncomingRequest) -> Callable[[], object]:
@@ -61,8 +63,7 @@ class RequestIntake:
                 # Nearly every request: there is nothing to look at.
                 if path in _ALWAYS_ANSWERED:
                     return _nothing
-                if not self._admission.enter_at_once():
-                    self._wait_for_turn(source, environ)
+                self._enter(source, environ)
                 return self._admission.leave
             return self._enter_slowly(source, request)
         except ApiError as error:
@@ -105,17 +106,22 @@ class RequestIntake:
         try:
             read_body(source, request, limit, self._limits, hold)
             if not exempt:
-                if not self._admission.enter_at_once():
-                    self._wait_for_turn(source, environ)
+                self._enter(source, environ)
                 entered = True
         except BaseException:
             leave()
             raise
         return leave
 
-    def _wait_for_turn(self, source: BodySource, environ: dict[str, Any]) -> None:
-        """Wait for the request's turn. Raises Overloaded; BodyAborted when its client has not waited for it."""
-        self._admission.enter_in_turn(self._client_of(environ))
+    def _enter(self, source: BodySource, environ: dict[str, Any]) -> None:
+        """Let the request in, in its turn when there is no time at once.
+
+        Raises Overloaded; BodyAborted when its client has not waited for it.
+        """
+        client = self._client_of(environ)
+        if self._admission.enter_at_once(client):
+            return
+        self._admission.enter_in_turn(client)
         if source.has_left():
             self._admission.leave()
             raise BodyAborted("The client closed the connection before its request had its turn")
