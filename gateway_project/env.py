@@ -23,7 +23,7 @@ import environ
 from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 
-from apps.kernel.redis_cluster import is_cluster_url, read_hosts
+from apps.kernel.redis_cluster_url import is_cluster_url, read_hosts
 
 env = environ.Env()
 

@@ -14,7 +14,7 @@ from django.core.checks import CheckMessage, Error, Warning
 from redis.exceptions import RedisError, ResponseError
 
 from apps.kernel.redis import client, servers
-from apps.kernel.redis_cluster import is_cluster_url
+from apps.kernel.redis_cluster_url import is_cluster_url
 
 _POLICY, _APPEND, _SNAPSHOTS = "maxmemory-policy", "appendonly", "save"
 

@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
-from apps.kernel.redis_cluster import is_cluster_url
+from apps.kernel.redis_cluster_url import is_cluster_url
 from apps.oauth import resources
 from apps.organizations.plans import PLANS
 from gateway_project import data_directory, env, gc_tuning, metric_files
@@ -164,8 +164,9 @@ UNFOLD = navigation.UNFOLD
 # --- stores -------------------------------------------------------------------------------------------------------
 DATABASE_URL = env.store_url("DATABASE_URL", ("postgresql", "postgres"), _stores.get("database_url", ""))
 # One server, or a cluster by some of its nodes.
-_store_schemes = ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster")
-REDIS_URL = env.store_url("REDIS_URL", _store_schemes, _stores.get("redis_url", ""))
+REDIS_URL = env.store_url(
+    "REDIS_URL", ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"), _stores.get("redis_url", "")
+)
 # Whether an answer waits until the store has its record, and has it on the disk.
 RECORD_BEFORE_ANSWER = env.choice("VALKEY_SYNC", ("second", "always"), "second") == "always"
 # Connections of one process; 0 opens one per request instead.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 from threading import Lock
 from typing import Any, Final, ParamSpec, TypeVar
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
@@ -19,44 +19,13 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
-SCHEMES: Final = ("redis+cluster", "rediss+cluster")
-# Addresses of one URL: any that answers tells all of them.
-MOST_HOSTS: Final = 64
-_PORT: Final = 6379
+from apps.kernel.redis_cluster_url import read_hosts
+
 # How often a command is tried again after the map of slots was read anew.
 _TRIES: Final = 2
 
 _Words = ParamSpec("_Words")
 _Answer = TypeVar("_Answer")
-
-
-def is_cluster_url(url: str) -> bool:
-    """Tell whether a URL names a cluster."""
-    return url.partition("://")[0] in SCHEMES
-
-
-def read_hosts(url: str) -> list[tuple[str, int]]:
-    """Return the addresses that a cluster's URL names. Raises ValueError saying what is wrong, without a secret."""
-    parts = urlsplit(url)
-    if parts.path not in ("", "/", "/0"):
-        raise ValueError("a cluster has no databases: leave the path out")
-    if parts.fragment:
-        raise ValueError("a URL of a cluster has no fragment")
-    texts = parts.netloc.rpartition("@")[2].split(",")
-    if len(texts) > MOST_HOSTS:
-        raise ValueError(f"at most {MOST_HOSTS} hosts may be named")
-    return [_read_host(text.strip(), place) for place, text in enumerate(texts, start=1)]
-
-
-def _read_host(text: str, place: int) -> tuple[str, int]:
-    one = SplitResult("", text, "", "", "")
-    try:
-        host, port = one.hostname, one.port
-    except ValueError as error:
-        raise ValueError(f"host {place} has no port from 1 to 65535") from error
-    if not host or port == 0:
-        raise ValueError(f"host {place} is not host:port")
-    return host, port or _PORT
 
 
 def connect(url: str, **options: Any) -> Cluster:

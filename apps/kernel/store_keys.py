@@ -9,7 +9,7 @@ from typing import Final
 
 from django.conf import settings
 
-from apps.kernel.redis_cluster import is_cluster_url
+from apps.kernel.redis_cluster_url import is_cluster_url
 
 _ON_CLUSTER: Final = is_cluster_url(settings.REDIS_URL)
 

@@ -177,7 +177,8 @@ class TestStreams:
         mcp.open(LATER)
         events_of(mcp.call("list-models", {}))
         (key,) = valkey().scan_iter("*mcp:stream:*")
-        valkey().set(key.replace("mcp:stream:", "mcp:call:"), "running", ex=5)
+        name = key[key.index("mcp:stream:") :]
+        valkey().set(name.replace("mcp:stream:", "mcp:call:"), "running", ex=5)
         again = mcp.send(request("tools/call", {"name": "list-models"}, 1), mcp_protocol_version=LATER)
         assert "under way" in error_of(again, 400, -32600)["message"]
 
