@@ -89,7 +89,7 @@ class Cluster:
         lost = self._nodes.primary_of(BALANCES)
         began = time.monotonic()
         self._nodes.kill(lost)
-        eventually(lambda: self._has_successor(lost), patience=30)
+        eventually(lambda: self._nodes.has_successor(BALANCES, lost), patience=30)
         print(f"    a replica took over after {time.monotonic() - began:.1f} s")
         time.sleep(seconds)
         self._nodes.start(lost)
@@ -99,11 +99,6 @@ class Cluster:
         """End all."""
         self._queues.close()
         self._nodes.close()
-
-    def _has_successor(self, lost: int) -> bool:
-        with suppress(LookupError):
-            return self._nodes.primary_of(BALANCES) != lost
-        return False
 
 
 def chosen() -> type[PrimaryWithReplica] | type[Cluster]:

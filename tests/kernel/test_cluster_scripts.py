@@ -17,7 +17,7 @@ import pytest
 
 from apps.kernel.redis_cluster import connect
 from apps.kernel.redis_cluster_url import MOST_HOSTS, is_cluster_url, read_hosts
-from gateway_project import env
+from gateway_project import env, redis_checks
 from tests.stack.product import PROJECT
 from tests.support.valkey_cluster import ValkeyCluster
 
@@ -75,6 +75,14 @@ class TestOnTheCluster:
         assert set(found["errors"]) <= {"ConnectionError"}
         assert found["answer"] == "kept"
         assert found["nowait"] == "kept"
+
+    def test_a_plain_url_that_leads_to_one_of_its_nodes_is_refused(
+        self, cluster: ValkeyCluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert redis_checks.find_misnamed_cluster() == []
+        monkeypatch.setattr(redis_checks, "client", lambda: cluster.node(cluster.ports[0]))
+        (problem,) = redis_checks.check_store()
+        assert (problem.id, problem.is_serious()) == ("gateway.E013", True)
 
 
 class TestUrls:

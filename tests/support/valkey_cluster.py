@@ -58,6 +58,12 @@ class ValkeyCluster:
                         return int(primary[1])
         raise LookupError("no primary has the key")
 
+    def has_successor(self, key: str, lost: int) -> bool:
+        """Tell whether another living primary has a key than the one on a port."""
+        with suppress(LookupError):
+            return self.primary_of(key) != lost
+        return False
+
     def living(self) -> list[int]:
         """Return the ports of the nodes that run."""
         return [port for port, process in self._processes.items() if process.poll() is None]
@@ -161,7 +167,8 @@ def _free_ports(count: int) -> list[int]:
     found: list[int] = []
     held: list[socket.socket] = []
     try:
-        for port in range(21_000 + time.monotonic_ns() % 20_000, 65_000 - 10_000):
+        # Both below those that are given to connections, which take one at any moment.
+        for port in range(10_500 + time.monotonic_ns() % 11_000, 22_700):
             pair = [socket.socket(), socket.socket()]
             held += pair
             try:
