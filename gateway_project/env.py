@@ -23,6 +23,8 @@ import environ
 from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 
+from apps.kernel.redis_cluster_url import is_cluster_url, read_hosts
+
 env = environ.Env()
 
 DEVELOPMENT, PRODUCTION = "development", "production"
@@ -135,7 +137,7 @@ def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: s
 
 def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
     """Return a store's URL, `fallback` where none is set. Raises ImproperlyConfigured for a kind that is not supported:
-    other stores, several hosts in one URL (clusters, sentinels, lists of replicas)."""
+    other stores, several hosts in one URL (sentinels, lists of replicas) unless it is a cluster's."""
     value = str(env.str(name, default="")) or fallback
     if not value:
         return ""
@@ -143,6 +145,12 @@ def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
     if scheme not in schemes:
         told = f"it begins with {scheme}://" if rest else "it is no URL"
         return refuse(f"{name} must begin with {', '.join(f'{one}://' for one in schemes)}; {told}", "")
+    if is_cluster_url(value):
+        try:
+            read_hosts(value)
+        except ValueError as error:
+            return refuse(f"{name} does not name a cluster: {error}", "", error)
+        return value
     if "," in rest.partition("/")[0].rpartition("@")[2]:
         return refuse(f"{name} must name one server; a list of hosts is not supported", "")
     return value
@@ -163,7 +171,16 @@ def fernet_key() -> str:
 
 
 def celery_broker_url(redis_url: str, database: int) -> str:
-    """Return the broker URL on the same server in another database; in memory when there is no server."""
+    """Return CELERY_BROKER_URL, else the same server in another database; in memory when there is no server.
+
+    Raises ImproperlyConfigured for a cluster without one: Celery cannot keep its queues there.
+    """
+    own = store_url("CELERY_BROKER_URL", ("redis", "rediss", "redis+socket"))
+    if own:
+        return own
+    if is_cluster_url(redis_url):
+        problem = "CELERY_BROKER_URL must be set, for REDIS_URL is a cluster, in which Celery cannot keep its queues"
+        return refuse(f"{problem}: name a single server, such as redis://host:6379/0", "memory://")
     if not redis_url:
         return "memory://"
     parts = urlsplit(redis_url)

@@ -13,14 +13,15 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from redis.exceptions import RedisError, ResponseError
 
-from apps.kernel.redis import client
+from apps.kernel.redis import client, servers
+from apps.kernel.redis_cluster_url import is_cluster_url
 
 _POLICY, _APPEND, _SNAPSHOTS = "maxmemory-policy", "appendonly", "save"
 
 
 def check_store(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
     """Return what is wrong with the store that REDIS_URL names, as Django's system checks do."""
-    return [] if settings.DEVELOPMENT else find_store_problems()
+    return find_misnamed_cluster() if settings.DEVELOPMENT else find_store_problems()
 
 
 def find_store_problems() -> list[CheckMessage]:
@@ -28,24 +29,45 @@ def find_store_problems() -> list[CheckMessage]:
     if not settings.REDIS_URL:
         return []
     try:
-        said = _ask()
+        if misnamed := find_misnamed_cluster():
+            return misnamed
+        # Of a cluster each primary is asked, and what several have in common is told once.
+        found = {one.id: one for server in servers() for one in _findings(_ask(server))}
     except RedisError:
         # Whether it is there is asked elsewhere, all the time.
         return []
-    return list(_findings(said))
+    return list(found.values())
 
 
-def _ask() -> dict[str, str]:
-    """Return what the server says of eviction and persistence; hosted ones do not all say. Raises RedisError."""
+def find_misnamed_cluster() -> list[CheckMessage]:
+    """Return that a cluster's node is named as if it were a server of its own; nothing where it does not say.
+
+    It would refuse what touches the slots of others, and each script whose keys lie in several of them.
+    """
+    if not settings.REDIS_URL or is_cluster_url(settings.REDIS_URL):
+        return []
     try:
-        told: Any = client().config_get(_POLICY, _APPEND, _SNAPSHOTS)
+        told: Any = client().info("cluster")
+    except RedisError:
+        return []
+    if not int(told.get("cluster_enabled", 0)):
+        return []
+    problem = "The server of REDIS_URL is a node of a cluster, and the URL names a single server."
+    hint = "Write redis+cluster://host:port or rediss+cluster://host:port, and set CELERY_BROKER_URL."
+    return [Error(problem, hint=hint, id="gateway.E013")]
+
+
+def _ask(server: Any) -> dict[str, str]:
+    """Return what a server says of eviction and persistence; hosted ones do not all say. Raises RedisError."""
+    try:
+        told: Any = server.config_get(_POLICY, _APPEND, _SNAPSHOTS)
     except ResponseError:
         told = {}
     found = {str(name): str(value) for name, value in dict(told).items()}
     if _POLICY in found and _APPEND in found:
         return found
     try:
-        info: Any = client().info()
+        info: Any = server.info()
     except ResponseError:
         info = {}
     if "maxmemory_policy" in info:

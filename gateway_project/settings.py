@@ -11,6 +11,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
+from apps.kernel.redis_cluster_url import is_cluster_url
 from apps.oauth import resources
 from apps.organizations.plans import PLANS
 from gateway_project import data_directory, env, gc_tuning, metric_files
@@ -162,8 +163,10 @@ UNFOLD = navigation.UNFOLD
 
 # --- stores -------------------------------------------------------------------------------------------------------
 DATABASE_URL = env.store_url("DATABASE_URL", ("postgresql", "postgres"), _stores.get("database_url", ""))
-# One server: neither a cluster nor sentinels.
-REDIS_URL = env.store_url("REDIS_URL", ("redis", "rediss", "unix"), _stores.get("redis_url", ""))
+# One server, or a cluster by some of its nodes.
+REDIS_URL = env.store_url(
+    "REDIS_URL", ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"), _stores.get("redis_url", "")
+)
 # Whether an answer waits until the store has its record, and has it on the disk.
 RECORD_BEFORE_ANSWER = env.choice("VALKEY_SYNC", ("second", "always"), "second") == "always"
 # Connections of one process; 0 opens one per request instead.
@@ -205,7 +208,7 @@ DISK_FREE_ALARM = env.integer("DISK_FREE_ALARM", 256 * 1024 * 1024, 0, 1024**4)
 # Where days of the log are moved that are older than a week; without it PostgreSQL keeps all of them.
 CLICKHOUSE_URL = env.url_of_extra("CLICKHOUSE_URL", "clickhouse_connect", "clickhouse")
 
-_redis = {
+_redis: dict[str, object] = {
     "BACKEND": "django_redis.cache.RedisCache",
     "LOCATION": REDIS_URL or "redis://no-redis-is-running:6379/0",
 }
@@ -216,6 +219,10 @@ _redis_budget = {
     "max_connections": 1024,
     "retry": Retry(NoBackoff(), 1, supported_errors=(RedisConnectionError,)),
 }
+if is_cluster_url(REDIS_URL):
+    # Its URL is one, whatever commas it has.
+    _redis["LOCATION"] = [REDIS_URL]
+    DJANGO_REDIS_CONNECTION_FACTORY = "apps.kernel.redis_cluster.ClusterConnectionFactory"
 CACHES = {
     "default": {**_redis, "KEY_PREFIX": "cache", "OPTIONS": {"CONNECTION_POOL_KWARGS": _redis_budget}},
     # The gateway's own structures, through `apps.kernel.redis`.
@@ -223,7 +230,7 @@ CACHES = {
 }
 
 # --- scheduled work -----------------------------------------------------------------------------------------------
-# Celery's own database beside the gateway's, and its own word for a unix socket.
+# CELERY_BROKER_URL, else Celery's own database beside the gateway's, with its own word for a unix socket.
 CELERY_BROKER_URL = env.celery_broker_url(REDIS_URL, database=1)
 CELERY_BROKER_TRANSPORT_OPTIONS = {"max_connections": 200, "visibility_timeout": 3600}
 CELERY_TASK_IGNORE_RESULT = True

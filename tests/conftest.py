@@ -22,10 +22,11 @@ from django.db import connection
 from pytest_django import DjangoDbBlocker
 from redis import Redis
 
-from gateway_project import embedded
+from gateway_project import embedded, env
 from tests.stack import prepared_home
 from tests.support.process_groups import ProcessGroupScheduling, group_of
 from tests.support.property_examples import LONG, MANY
+from tests.support.valkey_cluster import ON_CLUSTER, ValkeyCluster
 
 _MADE_ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _made = [name for name in ("DATABASE_URL", "REDIS_URL") if not os.environ.get(name)]
@@ -37,10 +38,16 @@ _stores = _run.enter_context(embedded.throw_away())
 if prepared_home.VARIABLE not in os.environ:
     # Here, and in all processes of this run.
     os.environ[prepared_home.VARIABLE] = _run.enter_context(TemporaryDirectory(prefix="gateway-homes-"))
+_cluster = None
+if os.environ.get(ON_CLUSTER):
+    # The suite over a cluster (`script/test --cluster`); Celery keeps to the single server.
+    os.environ["CELERY_BROKER_URL"] = env.celery_broker_url(_stores.redis_url, database=1)
+    _cluster = ValkeyCluster(_stores.home / "cluster")
+    _run.callback(_cluster.close)
 os.environ.update(
     DJANGO_SETTINGS_MODULE="gateway_project.settings",
     DATABASE_URL=_stores.database_url,
-    REDIS_URL=_stores.redis_url,
+    REDIS_URL=_stores.redis_url if _cluster is None else _cluster.url,
     GATEWAY_HOME=str(_stores.home),
     GATEWAY_MODE="development",
     ROUTING_EXPLORATION="0",
@@ -81,7 +88,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give the tests that start processes a second try: they wait for what a busy machine may put off."""
+    elsewhere = pytest.mark.skip(reason="it is about one server")
     for item in items:
+        if _cluster is not None and item.get_closest_marker("single_server"):
+            item.add_marker(elsewhere)
         if "tests/gateway_project/http/" in item.nodeid or group_of(item.nodeid.partition("::")[0]):
             item.add_marker(pytest.mark.flaky(reruns=1))
 
@@ -108,3 +118,5 @@ def _empty_valkey() -> None:
     """Begin every test with an empty Valkey, the broker's database included."""
     if _valkey_is_ours:
         _valkey.flushall()
+    if _cluster is not None:
+        _cluster.flush()

@@ -142,7 +142,7 @@ def find_divergent_copies(names: Sequence[str]) -> list[DivergentCopy]:
 
 def scan_copy_keys() -> Iterator[str]:
     """Yield the names of all copies. Raises RedisError."""
-    return (str(name) for name in client().scan_iter(match="balance:*", count=BATCH))
+    return (str(name) for name in client().scan_iter(match=f"{balances.COPIES}*", count=BATCH))
 
 
 def batches(names: Iterable[str]) -> Iterator[list[str]]:
@@ -162,7 +162,7 @@ def read_fields(names: Sequence[str], *fields: str) -> list[list[str | None]]:
 
 def parse_copy_key(name: str) -> tuple[Scope, UUID | None]:
     """Return whose balance a copy is."""
-    _, scope, identifier = name.split(":", 2)
+    scope, _, identifier = name.removeprefix(balances.COPIES).partition(":")
     return ("organization" if scope == "organization" else "key"), find_id(identifier)
 
 

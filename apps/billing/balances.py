@@ -20,14 +20,16 @@ from redis.exceptions import RedisError
 from apps.billing.worker_leases import SUM_HOLDS_LUA
 from apps.kernel.money import nanos_down, nanos_up
 from apps.kernel.redis import LuaScript
+from apps.kernel.store_keys import money_key
 
 log = structlog.get_logger(__name__)
 
 Scope = Literal["organization", "key"]
-# How the keys of credit balances begin.
-CREDITS = "balance:organization:"
+# How the keys of balances begin, and those of credits and of what keys have used among them.
+COPIES = money_key("balance:")
+CREDITS, USAGE = f"{COPIES}organization:", f"{COPIES}key:"
 # The epoch that copies must be of to count, and the copies that moved last, newest first.
-EPOCH, MOVED = "ledger:epoch", "ledger:moved"
+EPOCH, MOVED = money_key("ledger:epoch"), money_key("ledger:moved")
 # Copies that are remembered as having moved last.
 MOST_MOVED = 500
 
@@ -97,7 +99,7 @@ class Balance:
 @lru_cache(maxsize=8192)
 def key(scope: Scope, identifier: UUID) -> str:
     """Return the Redis key of a balance's copy."""
-    return f"balance:{scope}:{identifier}"
+    return f"{COPIES}{scope}:{identifier}"
 
 
 def publish(balances: Sequence[Balance]) -> None:

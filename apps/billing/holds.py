@@ -30,6 +30,7 @@ PARTIAL_GRANT_LUA: Final = """
 _EXTEND = LuaScript(
     LIMITS_LUA
     + PARTIAL_GRANT_LUA
+    + f"local usage = '{balances.USAGE}'"
     + """
     -- KEYS: the worker's notes, and the balances that the reservation is held on
     -- ARGV: its id, the amount that it is known to hold, how much more is wanted, a useful part of it, and the least;
@@ -44,7 +45,7 @@ _EXTEND = LuaScript(
     for i = 2, #KEYS do
       local amount, held = balance(KEYS[i])
       if not amount then return {'unknown', KEYS[i]} end
-      if string.sub(KEYS[i], 1, 12) == 'balance:key:' then amount = tonumber(ARGV[6]) - amount end
+      if string.sub(KEYS[i], 1, #usage) == usage then amount = tonumber(ARGV[6]) - amount end
       local free = amount - held
       if free < least or free <= 0 then return {'short', KEYS[i]} end
       left = left and math.min(left, free) or free

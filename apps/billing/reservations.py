@@ -20,6 +20,7 @@ from apps.billing.limit_scripts import LIMITS_LUA
 from apps.billing.worker_leases import WORKERS, notes_key
 from apps.kernel import generation, ids
 from apps.kernel.redis import LuaScript, client
+from apps.kernel.store_keys import money_key
 
 _RESERVE = LuaScript(
     LIMITS_LUA
@@ -192,7 +193,12 @@ class ReservationRequest(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=8192)
 def flight_key(organization_id: UUID) -> str:
     """Return the Redis key of an organization's requests in flight."""
-    return f"flight:{organization_id}"
+    return money_key(f"flight:{organization_id}")
+
+
+def rate_key(rate: RateLimit) -> str:
+    """Return the Redis key of a rate limit's bucket."""
+    return money_key(f"rate:{rate.bucket}")
 
 
 def reserve(request: ReservationRequest) -> ReservationResult:
@@ -214,7 +220,7 @@ def reserve(request: ReservationRequest) -> ReservationResult:
             notes_key(request.worker),
             flight,
             WORKERS,
-            *(f"rate:{rate.bucket}" for rate in request.rates),
+            *(rate_key(rate) for rate in request.rates),
         ],
         [
             request.catalog_token,

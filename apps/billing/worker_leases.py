@@ -12,9 +12,11 @@ import time
 from collections.abc import Callable
 from functools import cache
 
-from apps.kernel.redis import LuaScript, client
+from apps.kernel.redis import LuaScript, client, server_of_money
+from apps.kernel.store_keys import money_key
 
-WORKERS = "workers"
+WORKERS = money_key("workers")
+_NOTES = money_key("notes:")
 # A worker that has not been heard of for so long (seconds, by Redis' clock) is dead.
 LEASE_SECONDS = 20.0
 # Seconds by which the store's clock and this process's may drift apart between two looks; more, and one was set.
@@ -25,7 +27,7 @@ SUM_HOLDS_LUA = f"""
     local function promised(name)
       local sums = {{}}
       for _, worker in ipairs(redis.call('ZRANGE', '{WORKERS}', 0, -1)) do
-        for _, text in ipairs(redis.call('HVALS', 'notes:' .. worker)) do
+        for _, text in ipairs(redis.call('HVALS', '{_NOTES}' .. worker)) do
           if not name or string.find(text, name, 1, true) then
             local note = cjson.decode(text)
             for _, one in ipairs(note.holds) do sums[one] = (sums[one] or 0) + tonumber(note.amount) end
@@ -64,7 +66,7 @@ os.register_at_fork(after_in_child=worker_name.cache_clear)
 
 def notes_key(worker: str) -> str:
     """Return the Redis key of a worker's notes."""
-    return f"notes:{worker}"
+    return f"{_NOTES}{worker}"
 
 
 def send_heartbeat(worker: str) -> None:
@@ -103,5 +105,5 @@ class StoreClock:
 
 def store_time() -> float:
     """Return the store's own time in seconds: the one clock that all hosts share."""
-    seconds, microseconds = client().time()
+    seconds, microseconds = server_of_money().time()
     return float(seconds) + float(microseconds) / 1e6

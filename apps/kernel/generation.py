@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from apps.kernel.ids import random_number
 from apps.kernel.redis import client
+from apps.kernel.store_keys import money_key
 
 log = structlog.get_logger(__name__)
 
@@ -25,7 +26,7 @@ CATALOG = "catalog"
 
 def key(scope: str) -> str:
     """Return the Redis key of a scope's generation."""
-    return f"gen:{scope}"
+    return money_key(f"gen:{scope}")
 
 
 @lru_cache(maxsize=8192)

@@ -15,7 +15,10 @@ from gevent.monkey import is_module_patched
 from redis import Redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from apps.kernel.redis_cluster import Cluster
+from apps.kernel.redis_cluster_multiplexer import ClusterMultiplexer
 from apps.kernel.redis_multiplexer import RedisMultiplexer
+from apps.kernel.store_keys import money_key
 
 # Of all scripts there are.
 _SOURCES: list[str] = []
@@ -31,7 +34,10 @@ def client() -> Redis:
 
 
 @cache
-def _multiplexer() -> RedisMultiplexer:
+def _multiplexer() -> RedisMultiplexer | ClusterMultiplexer:
+    known: object = client()
+    if isinstance(known, Cluster):
+        return ClusterMultiplexer(known, known.socket_timeout, _SOURCES)
     pool = client().connection_pool
     return RedisMultiplexer(pool.make_connection, pool.connection_kwargs["socket_timeout"], _SOURCES)
 
@@ -45,12 +51,26 @@ class ServerState(NamedTuple):
 
 def read_server_state() -> ServerState:
     """Return what the server says of itself; always the same of one that does not let us ask. Raises RedisError."""
+    asked = server_of_money()
     try:
-        server, stats = cast(Any, client()).info("server"), cast(Any, client()).info("stats")
+        server, stats = asked.info("server"), asked.info("stats")
     except ResponseError:
         # Some who offer Valkey refuse the command.
         return ServerState("", 0)
     return ServerState(str(server.get("run_id", "")), int(stats.get("evicted_keys", 0)))
+
+
+def server_of_money() -> Any:
+    """Return a client of the server that keeps what admission and settlement touch: of a cluster one primary, whose
+    clock is the one that they go by. Raises RedisError."""
+    known: Any = client()
+    return known.server_of(money_key("")) if isinstance(known, Cluster) else known
+
+
+def servers() -> list[Any]:
+    """Return a client of each server that takes writes: one, or all primaries of a cluster. Raises RedisError."""
+    known: Any = client()
+    return known.primaries() if isinstance(known, Cluster) else [known]
 
 
 def flush() -> None:

@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 
 from apps.kernel.ids import find_id
 from apps.kernel.redis import LuaScript
+from apps.kernel.store_keys import tagged_key
 from apps.logs.refusal_model import RefusedHour
 
 # Statuses of refusals; 401 has no key to count for. Guardrails answer 400, which their code tells from a bad request.
@@ -32,7 +33,7 @@ MOST_WAITING, MOST_STORED = 2_000, 20_000
 KEPT = timedelta(days=30)
 # Rows removed by one statement, and characters of a code.
 BATCH, MAX_CODE = 5_000, 64
-_COUNTS, _LAST = "refusals:counts", "refusals:last"
+_COUNTS, _LAST = tagged_key("refusals", "refusals:counts"), tagged_key("refusals", "refusals:last")
 _HOUR: Final = 3600
 
 _Place = tuple[UUID, UUID, int, str, int]

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.redis import LuaScript, client
+from apps.kernel.store_keys import tagged_key
 
 log = structlog.get_logger(__name__)
 
@@ -122,7 +123,7 @@ def count_attempt(*claims: tuple[AttemptLimit, str]) -> None:
 
     Without Redis nothing can be counted, and people can still sign in.
     """
-    keys = [f"throttle:{rate.name}:{_digest(subject)}" for rate, subject in claims]
+    keys = [tagged_key("attempts", f"throttle:{rate.name}:{_digest(subject)}") for rate, subject in claims]
     bounds = [number for rate, _ in claims for number in (rate.count, rate.seconds * 1000)]
     try:
         wait_ms = int(_TRY(keys, [str(new_id()), *bounds]))

@@ -75,7 +75,7 @@ def _secrets() -> Iterator[str]:
     """Yield the passwords of the stores."""
     from urllib.parse import unquote, urlsplit
 
-    for url in (settings.DATABASE_URL, settings.REDIS_URL, settings.CLICKHOUSE_URL):
+    for url in (settings.DATABASE_URL, settings.REDIS_URL, settings.CELERY_BROKER_URL, settings.CLICKHOUSE_URL):
         password = urlsplit(url).password
         if password:
             yield from {password, unquote(password)}

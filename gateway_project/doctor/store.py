@@ -1,4 +1,4 @@
-"""Examination of Valkey: is it there, a primary, alone (no cluster), durable, does it keep what it is given?
+"""Examination of Valkey: is it there, a primary, of the kind that is named, durable, does it keep what it is given?
 
 Knows what to ask it. Must never write to it.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from redis.exceptions import ResponseError
 
-from apps.kernel.redis import client
+from apps.kernel.redis import server_of_money
 from gateway_project.doctor.database import clock
 from gateway_project.doctor.diagnosis import Diagnosis, doubtful, well, wrong
 from gateway_project.redis_checks import find_store_problems
@@ -27,7 +27,7 @@ def server() -> Iterator[Diagnosis]:
     if not settings.REDIS_URL:
         yield wrong("valkey", "none is running on this home", "start the server, or set REDIS_URL")
         return
-    connected: Any = client()
+    connected: Any = server_of_money()
     connected.ping()
     try:
         told: dict[str, Any] = connected.info()
@@ -38,8 +38,6 @@ def server() -> Iterator[Diagnosis]:
     yield well("valkey", f"{'Valkey' if 'valkey_version' in told else 'Redis'} {version} answers")
     if told.get("role", "master") != "master":
         yield wrong("valkey", "it is a replica, which takes no writes", "set REDIS_URL to the primary")
-    if int(told.get("cluster_enabled", 0)):
-        yield wrong("valkey", "it is a node of a cluster, which is not supported", "set REDIS_URL to a single server")
     for problem in find_store_problems():
         make = wrong if problem.is_serious() else doubtful
         yield make("valkey", problem.msg, problem.hint or "")

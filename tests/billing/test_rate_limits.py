@@ -14,6 +14,7 @@ from apps.billing.reservations import RateLimit, ReservationOutcome, Reservation
 from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client
+from apps.kernel.store_keys import money_key
 
 
 @pytest.fixture
@@ -57,11 +58,11 @@ def test_a_minutes_requests_are_let_in_at_once_and_no_more(organization: UUID) -
 def test_a_refusal_holds_nothing_and_uses_nothing_up(organization: UUID) -> None:
     rate = RateLimit("acme", 1)
     reservations.reserve(request(organization, rate, amount=5))
-    full = client().get("rate:acme")
+    full = client().get(money_key("rate:acme"))
     refused = request(organization, rate, RateLimit("other", 10), amount=5)
     assert reservations.reserve(refused).outcome is ReservationOutcome.TOO_FAST
-    assert client().get("rate:acme") == full
-    assert client().get("rate:other") is None
+    assert client().get(money_key("rate:acme")) == full
+    assert client().get(money_key("rate:other")) is None
     assert client().hget(balances.key("organization", organization), "held") == "5"
     assert refused.id not in reservations.notes_of("worker-1")
 
@@ -72,8 +73,8 @@ def test_a_bucket_fills_evenly(organization: UUID) -> None:
         reservations.reserve(request(organization, rate))
     assert reservations.reserve(request(organization, rate)).outcome is ReservationOutcome.TOO_FAST
     # As if two seconds had gone by.
-    full = float(client().get("rate:acme") or 0)
-    client().set("rate:acme", full - 2)
+    full = float(client().get(money_key("rate:acme")) or 0)
+    client().set(money_key("rate:acme"), full - 2)
     outcomes = [reservations.reserve(request(organization, rate)).outcome for _ in range(3)]
     assert outcomes == [ReservationOutcome.HELD, ReservationOutcome.HELD, ReservationOutcome.TOO_FAST]
 
@@ -90,7 +91,7 @@ def test_the_tightest_rate_is_told(organization: UUID) -> None:
 def test_what_credits_refuse_uses_up_no_rate(organization: UUID) -> None:
     refused = request(organization, RateLimit("acme", 5), most=5, amount=2 * 10**9)
     assert reservations.reserve(refused).outcome is ReservationOutcome.NO_CREDITS
-    assert client().get("rate:acme") is None
+    assert client().get(money_key("rate:acme")) is None
     assert client().zcard(flight_key(organization)) == 0
 
 

@@ -20,6 +20,7 @@ from apps.gateway.settlement import dead_letters, outbox
 from apps.gateway.settlement import reconcile as nightly
 from apps.gateway.settlement.settle import settle
 from apps.gateway.settlement.tasks import reconcile
+from apps.kernel import generation
 from apps.kernel.ids import new_id
 from apps.kernel.money import NANO, plain
 from apps.kernel.redis import client as valkey
@@ -39,8 +40,8 @@ def reserved(key: ApiKey) -> UUID:
     """A request of the key's that holds 0.5 USD of Acme's credits, let in five hours ago."""
     organization = key.project.organization_id
     balances.publish_or_raise(ledger.balances_of("organization", [organization]))
-    valkey().set("gen:catalog", "c")
-    valkey().set(f"gen:org:{organization}", "o")
+    valkey().set(generation.key(generation.CATALOG), "c")
+    valkey().set(generation.key(generation.organization(organization)), "o")
     request = reservations.ReservationRequest(
         id=id_at(NOW - timedelta(hours=5)),
         worker=worker_name(),

@@ -6,6 +6,7 @@ Exit 1 when anything was lost, doubled, overspent or otherwise not kept. Ends wh
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
@@ -18,6 +19,7 @@ from tests.chaos.fleet import FLEET_FAULTS, FleetScene
 from tests.chaos.scene import SETTINGS, Scene
 from tests.chaos.scorecard import HEADER, Before, Score, score, skipped
 from tests.stack.books import books_of
+from tests.support.valkey_cluster import ON_CLUSTER
 
 # Seconds of load before a fault, and at most until all is well again after it.
 _BEFORE, _MOST_AFTER = 2.0, 60.0
@@ -95,6 +97,7 @@ def main() -> int:
     known = {fault.name: fault for fault in (FLEET_FAULTS if fleet else FAULTS)}
     words = argparse.ArgumentParser(prog="script/chaos", description=__doc__.splitlines()[0])
     words.add_argument("--fleet", action="store_true", help="three web nodes and two settlers on shared stores")
+    words.add_argument("--cluster", action="store_true", help="with --fleet: over a Valkey Cluster")
     words.add_argument("names", nargs="*", metavar="fault", help=f"of {', '.join(known)}; all unless named")
     words.add_argument("--seconds", type=float, default=8.0, help="that each fault lasts")
     words.add_argument("--seed", default=None, help="repeats a run's draws")
@@ -104,6 +107,8 @@ def main() -> int:
         words.error(f"no fault is called {', '.join(sorted(unknown))}")
     seed = asked.seed or str(random.SystemRandom().randrange(10**9))
     print(f"seed {seed}, each fault lasts {asked.seconds:g} s, {asked.clients} clients\n\n{HEADER}", flush=True)
+    if asked.cluster:
+        os.environ[ON_CLUSTER] = "1"
     run = Run(asked.seconds, asked.clients, random.Random(seed), FleetScene if fleet else Scene)
     cards, broken, skips = list[Score](), list[str](), 0
     try:

@@ -25,7 +25,7 @@ from tests.chaos.clients import Clients, Way
 from tests.chaos.faults import Fault, calm
 from tests.chaos.nodes import WEB, Nodes
 from tests.chaos.scene import Scene
-from tests.chaos.valkey_arrangement import PrimaryWithReplica
+from tests.chaos.valkey_arrangement import chosen
 from tests.stack.product import PROJECT, Product, eventually, free_port
 from tests.support.pgbouncer import PROGRAM, PgBouncer
 
@@ -58,7 +58,7 @@ class Fleet(Product):
         self.postgres = Postgres(stores)
         self._start_postgres()
         self._ends.callback(lambda: self._stop_postgres())
-        self.valkey = PrimaryWithReplica(folder / "valkey")
+        self.valkey = chosen()(folder / "valkey")
         self._ends.callback(self.valkey.close)
         self.pooler = PgBouncer(folder / "pooler", self.postgres.url) if PROGRAM else None
         if self.pooler is not None:
@@ -169,8 +169,9 @@ class FleetScene(Scene):
 
     @property
     def valkey(self) -> Redis:
-        """A connection to the primary."""
-        return Redis.from_url(self.fleet.valkey.url, decode_responses=True, socket_timeout=5)
+        """A client of it."""
+        client: Redis = self.fleet.valkey.connect()
+        return client
 
     def is_whole(self) -> bool:
         """Tell whether every node serves and nothing waits in a spool."""

@@ -1,22 +1,29 @@
-"""How the fleet's Valkey is arranged: one primary with a replica, the primary killed and started again with its data.
+"""How the fleet's Valkey is arranged: one primary with a replica, or a cluster; the primary killed, and started again.
 
 Knows servers of Valkey. Must never know who uses them. Another arrangement is another class with the same four names:
-`url` and `settings` that nodes are given, `lose_primary` and `close`.
+`settings` that nodes are given, `connect`, `lose_primary` and `close`.
 """
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Final
 
 from redis import Redis
 from redis.exceptions import RedisError
 
+from apps.kernel.redis_cluster import connect
 from gateway_project.embedded.child_process import spawn
 from gateway_project.embedded.programs import find_valkey
 from tests.stack.product import eventually, free_port
+from tests.support.valkey_cluster import ON_CLUSTER, ValkeyCluster
+
+# A key of the slot that has all that admission and settlement touch.
+BALANCES: Final = "{gateway}:balance"
 
 
 class PrimaryWithReplica:
@@ -29,6 +36,10 @@ class PrimaryWithReplica:
         self.settings = {"REDIS_URL": self.url, "VALKEY_SYNC": "always"}
         self._primary = self._start("primary", self._port)
         self._replica = self._start("replica", free_port(), "--replicaof", "127.0.0.1", str(self._port))
+
+    def connect(self) -> Any:
+        """Return a client of the primary."""
+        return Redis.from_url(self.url, decode_responses=True, socket_timeout=5)
 
     def lose_primary(self, seconds: float) -> None:
         """Kill the primary (SIGKILL), leave it dead for a while, and start it again on its file."""
@@ -51,6 +62,48 @@ class PrimaryWithReplica:
         process = spawn(command, output=subprocess.DEVNULL, env={})
         eventually(lambda: _answers(port))
         return process
+
+
+class Cluster:
+    """Three primaries with a replica each, and a server of its own for Celery's queues."""
+
+    def __init__(self, folder: Path) -> None:
+        self._nodes = ValkeyCluster(folder / "nodes", durable=True)
+        try:
+            self._queues = PrimaryWithReplica(folder / "queues")
+        except BaseException:
+            self._nodes.close()
+            raise
+        self.settings = {
+            "REDIS_URL": self._nodes.url,
+            "CELERY_BROKER_URL": self._queues.url,
+            "VALKEY_SYNC": "always",
+        }
+
+    def connect(self) -> Any:
+        """Return a client of the cluster."""
+        return connect(self._nodes.url, decode_responses=True, socket_timeout=5)
+
+    def lose_primary(self, seconds: float) -> None:
+        """Kill the primary that has the balances (SIGKILL), and start it again as a replica once another is elected."""
+        lost = self._nodes.primary_of(BALANCES)
+        began = time.monotonic()
+        self._nodes.kill(lost)
+        eventually(lambda: self._nodes.has_successor(BALANCES, lost), patience=30)
+        print(f"    a replica took over after {time.monotonic() - began:.1f} s")
+        time.sleep(seconds)
+        self._nodes.start(lost)
+        self._nodes.wait_until_whole()
+
+    def close(self) -> None:
+        """End all."""
+        self._queues.close()
+        self._nodes.close()
+
+
+def chosen() -> type[PrimaryWithReplica] | type[Cluster]:
+    """Return the arrangement that the environment asks for."""
+    return Cluster if os.environ.get(ON_CLUSTER) else PrimaryWithReplica
 
 
 def _answers(port: int) -> bool:

@@ -124,7 +124,10 @@ def test_settings_that_are_wrong_are_told_without_a_secret(tmp_path: Any) -> Non
     done = start(tmp_path, "manage.py", "doctor", "--json", **wrong_ones)
     assert (done.returncode, done.stderr) == (1, "")
     told = [one["told"] for one in json.loads(done.stdout)["findings"]]
-    assert told == ["REDIS_URL must begin with redis://, rediss://, unix://; it begins with redis+sentinel://"]
+    assert told == [
+        "REDIS_URL must begin with redis://, rediss://, unix://, redis+cluster://, rediss+cluster://; "
+        "it begins with redis+sentinel://"
+    ]
     assert SECRET not in done.stdout
 
 

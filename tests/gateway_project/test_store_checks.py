@@ -81,6 +81,7 @@ def test_a_hosted_store_that_does_not_tell_all_is_asked_otherwise(
     )
     hosted = Redis.from_url(django_settings.REDIS_URL, username="hosted", password="hosted", decode_responses=True)
     monkeypatch.setattr(redis_checks, "client", lambda: hosted)
+    monkeypatch.setattr(redis_checks, "servers", lambda: [hosted])
     try:
         assert found() == expected
     finally:

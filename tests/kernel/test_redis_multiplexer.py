@@ -20,6 +20,9 @@ from apps.kernel import redis_multiplexer
 from apps.kernel.redis import client
 from apps.kernel.redis_multiplexer import RedisMultiplexer
 
+# What the server is told, and how its line is cut, is about one server.
+pytestmark = pytest.mark.single_server
+
 
 class Wire:
     """What the line needs of the library's connection, over a socket that switches greenlets, counting what is sent."""

@@ -91,7 +91,7 @@ def test_a_flood_of_reasons_grows_neither_memory_nor_store(world: World, monkeyp
             refusals.count(world.acme.id, uuid4(), 429, "rate_limit_exceeded")
         assert len(refusals._waiting) == 10
         refusals.flush()
-    assert client().hlen("refusals:counts") == client().hlen("refusals:last") == 15
+    assert client().hlen(refusals._COUNTS) == client().hlen(refusals._LAST) == 15
 
 
 def test_what_the_store_did_not_take_is_kept_for_the_next_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,5 +134,5 @@ def mcp(caller: Caller) -> McpClient:
 def _no_sessions() -> Iterator[None]:
     """Leave nothing of a test to the next."""
     yield
-    for key in valkey().scan_iter("mcp:*"):
+    for key in valkey().scan_iter("*mcp:*"):
         valkey().delete(key)

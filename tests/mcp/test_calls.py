@@ -68,7 +68,7 @@ def test_a_look_renews_the_lease_on_a_call(caller: Caller, session: Session) -> 
 
 def test_nothing_is_left_of_a_cancellation_of_what_nobody_answers(session: Session) -> None:
     stream_log.ask_to_cancel(session, "never begun")
-    assert not list(valkey().scan_iter("mcp:call:*"))
+    assert not list(valkey().scan_iter("*mcp:call:*"))
 
 
 def test_whose_client_leaves_goes_on_where_it_can_be_resumed(caller: Caller, session: Session) -> None:

@@ -135,7 +135,7 @@ class TestHostileInput:
         headers = {} if isinstance(name, str) else {"mcp_name": None}
         error_of(mcp.ask("tools/call", params, **headers), 400, -32602)
         assert nothing_happened(caller)
-        assert not list(valkey().scan_iter("mcp:call:*"))
+        assert not list(valkey().scan_iter("*mcp:call:*"))
 
     def test_there_is_one_page_of_tools(self, mcp: McpClient) -> None:
         error_of(mcp.ask("tools/list", {"cursor": "x"}), 400, -32602)

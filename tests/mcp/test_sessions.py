@@ -78,7 +78,7 @@ class TestSessions:
         assert mcp.ask("ping").status_code == 200
         mcp.session = first
         error_of(mcp.ask("ping"), 404, -32600)
-        kept = list(valkey().scan_iter("mcp:session:*"))
+        kept = list(valkey().scan_iter("*mcp:session:*"))
         assert len(kept) == 2
         assert all(0 < valkey().ttl(key) <= sessions.LASTS for key in kept)
         assert first not in str(kept)
@@ -98,7 +98,7 @@ class TestSessions:
         ):
             answer = mcp.send(body)
             assert (answer.status_code, answer.content) == (202, b"")
-        assert not list(valkey().scan_iter("mcp:call:*"))
+        assert not list(valkey().scan_iter("*mcp:call:*"))
 
 
 class TestStreams:
@@ -122,7 +122,7 @@ class TestStreams:
     def test_streams_lie_encrypted_and_expire(self, mcp: McpClient) -> None:
         mcp.open(LATER)
         events_of(mcp.call("chat", chat_of("a falcon")))
-        (key,) = valkey().scan_iter("mcp:stream:*")
+        (key,) = valkey().scan_iter("*mcp:stream:*")
         assert "falcon" not in str(valkey().lrange(key, 0, -1))
         assert 0 < valkey().ttl(key) <= stream_log.LASTS
 
@@ -158,7 +158,7 @@ class TestStreams:
         mcp.open(LATER)
         primed, *whole = events_of(mcp.call("list-models", {}))
         assert whole[-1].message["result"]["isError"] is False
-        assert not list(valkey().scan_iter("mcp:stream:*"))
+        assert not list(valkey().scan_iter("*mcp:stream:*"))
         error_of(mcp.send(b"", "GET", last_event_id=primed.id), 400, -32600)
 
     def test_a_call_whose_worker_is_lost_ends_with_an_error(
@@ -166,7 +166,7 @@ class TestStreams:
     ) -> None:
         mcp.open(LATER)
         primed = events_of(mcp.call("list-models", {}))[0]
-        (key,) = valkey().scan_iter("mcp:stream:*")
+        (key,) = valkey().scan_iter("*mcp:stream:*")
         # All but its beginning.
         valkey().ltrim(key, 0, 0)
         monkeypatch.setattr(answers, "_ALIVE_SECONDS", 0.01)
@@ -176,8 +176,9 @@ class TestStreams:
     def test_an_id_is_not_used_twice_at_a_time(self, mcp: McpClient) -> None:
         mcp.open(LATER)
         events_of(mcp.call("list-models", {}))
-        (key,) = valkey().scan_iter("mcp:stream:*")
-        valkey().set(key.replace("mcp:stream:", "mcp:call:"), "running", ex=5)
+        (key,) = valkey().scan_iter("*mcp:stream:*")
+        name = key[key.index("mcp:stream:") :]
+        valkey().set(name.replace("mcp:stream:", "mcp:call:"), "running", ex=5)
         again = mcp.send(request("tools/call", {"name": "list-models"}, 1), mcp_protocol_version=LATER)
         assert "under way" in error_of(again, 400, -32600)["message"]
 

@@ -87,4 +87,4 @@ class TestStateless:
     def test_nothing_is_kept_of_a_stream(self, mcp: McpClient) -> None:
         events = events_of(mcp.call("chat", chat_of("hello"), token="t"))
         assert {event.id for event in events} == {None}
-        assert not list(valkey().scan_iter("mcp:*"))
+        assert not list(valkey().scan_iter("*mcp:*"))

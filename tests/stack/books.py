@@ -28,9 +28,9 @@ from gateway_project.celery import app
 
 def left():
     store = client()
-    found = {{name: int(store.hget(name, "held") or 0) for name in store.keys("balance:*")}}
-    found |= {{name: store.hlen(name) for name in store.keys("notes:*")}}
-    found |= {{name: store.zcard(name) for name in store.keys("flight:*")}}
+    found = {{name: int(store.hget(name, "held") or 0) for name in store.keys("*balance:*")}}
+    found |= {{name: store.hlen(name) for name in store.keys("*notes:*")}}
+    found |= {{name: store.zcard(name) for name in store.keys("*flight:*")}}
     found |= {{"records waiting": store.xlen("outbox"), "records put aside": store.xlen("outbox:broken")}}
     found |= {{path.name: 1 for path in Path(settings.GATEWAY_HOME, "spool").glob("*")}}
     return {{name: amount for name, amount in found.items() if amount}}

@@ -26,9 +26,9 @@ STATE = """
 import json
 from apps.billing import balances, reservations
 from apps.kernel.redis import client
-held = {name: int(client().hget(name, "held") or 0) for name in client().keys("balance:*")}
-notes = {name: client().hlen(name) for name in client().keys("notes:*")}
-flights = {name: client().zcard(name) for name in client().keys("flight:*")}
+held = {name: int(client().hget(name, "held") or 0) for name in client().keys("*balance:*")}
+notes = {name: client().hlen(name) for name in client().keys("*notes:*")}
+flights = {name: client().zcard(name) for name in client().keys("*flight:*")}
 print("STATE" + json.dumps({"held": held, "notes": notes, "flights": flights}))
 """
 

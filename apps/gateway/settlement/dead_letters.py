@@ -10,8 +10,9 @@ from typing import Any
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage
 from apps.kernel.redis import client
+from apps.kernel.store_keys import money_key
 
-STREAM = "outbox:broken"
+STREAM = money_key("outbox:broken")
 
 
 def add(message: OutboxMessage) -> None:

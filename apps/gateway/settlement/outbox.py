@@ -25,11 +25,12 @@ from apps.gateway.settlement import redelivery, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.settlement.retransmission_buffer import BUFFER
 from apps.kernel.cached_setting import CachedSetting
-from apps.kernel.redis import LuaScript, client, flush
+from apps.kernel.redis import LuaScript, client, flush, server_of_money
+from apps.kernel.store_keys import money_key
 
 log = structlog.get_logger(__name__)
 
-STREAM, GROUP = "outbox", "settle"
+STREAM, GROUP = money_key("outbox"), "settle"
 _PUSH = LuaScript(
     """
     -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, and the
@@ -201,7 +202,7 @@ def depth() -> tuple[int, float]:
     if not first:
         return 0, 0.0
     oldest = int(first[0][0].split("-")[0]) / 1000
-    return int(stream.xlen(STREAM)), max(float(stream.time()[0]) - oldest, 0.0)
+    return int(stream.xlen(STREAM)), max(float(server_of_money().time()[0]) - oldest, 0.0)
 
 
 # --- the spool

@@ -217,7 +217,7 @@ def _look(calls: list[Call]) -> None:
         for call in calls:
             assert call.kept is not None  # noqa: S101 - whoever asks has chosen these
             pipeline.getex(call.kept.call_key, ex=LEASE)
-            pipeline.exists(session_key(call.kept.session.digest))
+            pipeline.exists(session_key(call.kept.session.digest, call.kept.session.binding))
         answers = pipeline.execute()
     except RedisError as error:
         log.warning("mcp.leases_not_renewed", error=type(error).__name__)

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from apps.kernel.errors import Overloaded
 from apps.kernel.redis import LuaScript, client
+from apps.kernel.store_keys import tagged_key
 
 # Seconds without a request after which a session ends, and sessions of one credential: the oldest make room.
 LASTS: Final = 6 * 3_600
@@ -60,7 +61,7 @@ def open_session(binding: str, endpoint: str, revision: str) -> str:
     """Open a session and return its id. Raises Overloaded."""
     session_id = secrets.token_urlsafe(32)
     session = Session(digest=_digest(session_id), revision=revision, binding=binding, endpoint=endpoint)
-    keys = [session_key(session.digest), _list_key(binding)]
+    keys = [session_key(session.digest, binding), _list_key(binding)]
     try:
         _OPEN(keys, [msgspec.json.encode(session), LASTS, _now(), MOST_SESSIONS])
     except RedisError as error:
@@ -73,7 +74,7 @@ def find_session(session_id: str, binding: str, endpoint: str) -> Session | None
     if not 0 < len(session_id) <= _MOST_ID:
         return None
     try:
-        found = _FIND([session_key(_digest(session_id)), _list_key(binding)], [LASTS, _now()])
+        found = _FIND([session_key(_digest(session_id), binding), _list_key(binding)], [LASTS, _now()])
     except RedisError as error:
         raise _away() from error
     if found is None:
@@ -84,7 +85,7 @@ def find_session(session_id: str, binding: str, endpoint: str) -> Session | None
 
 def end_session(session: Session) -> None:
     """End a session. Raises Overloaded."""
-    key = session_key(session.digest)
+    key = session_key(session.digest, session.binding)
     try:
         client().delete(key)
         client().zrem(_list_key(session.binding), key)
@@ -92,13 +93,13 @@ def end_session(session: Session) -> None:
         raise _away() from error
 
 
-def session_key(digest: str) -> str:
-    """Return where a session is kept: while there is something, it is open."""
-    return f"mcp:session:{digest}"
+def session_key(digest: str, binding: str) -> str:
+    """Return where a session of a credential is kept: while there is something, it is open."""
+    return tagged_key(binding, f"mcp:session:{digest}")
 
 
 def _list_key(binding: str) -> str:
-    return f"mcp:sessions:{binding}"
+    return tagged_key(binding, f"mcp:sessions:{binding}")
 
 
 def _digest(session_id: str) -> str:

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from apps.kernel.content_encryption import decrypt_content, encrypt_content
 from apps.kernel.redis import LuaScript, client
+from apps.kernel.store_keys import tagged_key
 from apps.mcp.protocol.jsonrpc import Id
 from apps.mcp.protocol.sessions import Session
 
@@ -111,7 +112,7 @@ class StreamLog:
             return
         self._size += len(entry)
         try:
-            keys = [self._key, f"mcp:kept:{self.session.binding}"]
+            keys = [self._key, tagged_key(self.session.binding, f"mcp:kept:{self.session.binding}")]
             if self._size > MOST_BYTES or not _APPEND(keys, [entry, LASTS, MOST_BYTES_KEPT]):
                 self._break(None)
         except RedisError as error:
@@ -179,7 +180,7 @@ def call_key(session: Session, stream: str) -> str:
 
 
 def _log_key(session: Session, stream: str) -> str:
-    return f"mcp:stream:{session.digest}:{stream}"
+    return tagged_key(session.binding, f"mcp:stream:{session.digest}:{stream}")
 
 
 def _text(entry: str | bytes) -> str:

@@ -19,6 +19,7 @@ from apps.kernel import generation
 from apps.kernel.errors import RateLimited
 from apps.kernel.ids import new_id
 from apps.kernel.redis import client
+from apps.kernel.store_keys import money_key
 from apps.organizations import attempt_rate_limiter
 
 HOUR = 3_600.0
@@ -58,7 +59,7 @@ def request(organization: UUID, *rates: RateLimit, most: int | None = None) -> R
 
 def test_a_bucket_kept_from_before_the_clock_was_set_back_is_an_empty_one_and_fills(organization: UUID) -> None:
     rate = RateLimit("acme", 60)
-    client().set("rate:acme", f"{store_now() + HOUR:.6f}")
+    client().set(money_key("rate:acme"), f"{store_now() + HOUR:.6f}")
     answer = reservations.reserve(request(organization, rate))
     assert answer.outcome is ReservationOutcome.TOO_FAST
     assert answer.rate is not None
@@ -66,17 +67,17 @@ def test_a_bucket_kept_from_before_the_clock_was_set_back_is_an_empty_one_and_fi
     assert (answer.rate.per_minute, answer.rate.left) == (60, 0)
     assert answer.rate.retry_after == pytest.approx(1.0, abs=1e-4)
     assert answer.rate.reset == pytest.approx(60.0, abs=1e-4)
-    kept = float(client().get("rate:acme") or 0)
+    kept = float(client().get(money_key("rate:acme")) or 0)
     assert kept <= store_now() + 60
     # As if two seconds had gone by.
-    client().set("rate:acme", f"{kept - 2:.6f}")
+    client().set(money_key("rate:acme"), f"{kept - 2:.6f}")
     outcomes = [reservations.reserve(request(organization, rate)).outcome for _ in range(3)]
     assert outcomes == [ReservationOutcome.HELD, ReservationOutcome.HELD, ReservationOutcome.TOO_FAST]
 
 
 def test_a_bucket_within_its_minute_is_left_as_it_is(organization: UUID) -> None:
     rate = RateLimit("acme", 60)
-    client().set("rate:acme", f"{store_now() + 30:.6f}")
+    client().set(money_key("rate:acme"), f"{store_now() + 30:.6f}")
     answer = reservations.reserve(request(organization, rate))
     assert answer.outcome is ReservationOutcome.HELD
     assert answer.rate is not None
@@ -117,7 +118,7 @@ def test_sign_ins_of_the_future_count_for_a_minute_and_not_for_an_hour() -> None
     rate = attempt_rate_limiter.AttemptLimit("test", 2)
     for _ in range(2):
         attempt_rate_limiter.count_attempt((rate, "olivia"))
-    (name,) = client().scan_iter(match="throttle:test:*")
+    (name,) = client().scan_iter(match="*throttle:test:*")
     for one in client().zrange(name, 0, -1):
         client().zincrby(name, HOUR * 1000, one)
     with pytest.raises(RateLimited) as refused:

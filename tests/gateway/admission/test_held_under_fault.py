@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from apps.billing import holds, reservations
-from apps.billing.worker_leases import worker_name
+from apps.billing.worker_leases import WORKERS, worker_name
 from apps.gateway.settlement import settle
 from apps.kernel.money import NANO
 from apps.kernel.redis import client as valkey
@@ -72,7 +72,7 @@ def test_who_dies_after_an_extension_leaves_nothing_held(caller: Caller) -> None
     note = reservations.notes_of(worker_name())[identifier]
     assert held(caller) * NANO == int(note.amount) > 8_192 * 600
     # The sweeper finds the note, with all that it has come to hold; the worker's own end finds nothing any more.
-    valkey().zadd("workers", {worker_name(): 0})
+    valkey().zadd(WORKERS, {worker_name(): 0})
     assert settle.sweep() == 1
     settle_all()
     assert (held(caller), reservations.notes_of(worker_name())) == (0, {})

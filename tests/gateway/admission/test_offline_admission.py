@@ -34,6 +34,9 @@ from apps.organizations.models import Organization
 from tests.support.store_faults import FAULTS, fault
 from tests.support.upstream import Caller, settle_all
 
+# What the server is told, and how its line is cut, is about one server.
+pytestmark = pytest.mark.single_server
+
 ASK = "hi [[sandbox usage=1000,200]]"
 SPEAKS = "The gateway cannot check credits right now"
 

@@ -22,6 +22,9 @@ from tests.support.model_routes import post
 from tests.support.store_faults import fault
 from tests.support.upstream import Caller, settle_all
 
+# What the server is told, and how its line is cut, is about one server.
+pytestmark = pytest.mark.single_server
+
 ALLOWANCE = Decimal("0.01")
 
 

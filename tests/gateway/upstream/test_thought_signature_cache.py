@@ -143,6 +143,7 @@ def test_thinking_of_another_maker_in_the_history_does_not_count() -> None:
     assert ThoughtSignatureCache(PROJECT).restore_thinking(chat, OURS).messages[1].parts[:2] == BLOCKS
 
 
+@pytest.mark.single_server
 def test_a_request_looks_once_whoever_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     answered(*THINKING, called("once"))
     trips = round_trips(monkeypatch)

@@ -1,0 +1,164 @@
+"""Client of a Valkey Cluster: addresses by URL, one client a process for each use, and errors that callers know.
+
+Knows how a cluster is reached. Must never know what is stored, nor which keys belong together (`store_keys`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import wraps
+from threading import Lock
+from typing import Any, Final, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.connection import parse_url
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisClusterException
+from redis.retry import Retry
+
+from apps.kernel.redis_cluster_url import read_hosts
+
+# How often a command is tried again after the map of slots was read anew.
+_TRIES: Final = 2
+
+_Words = ParamSpec("_Words")
+_Answer = TypeVar("_Answer")
+
+
+def connect(url: str, **options: Any) -> Cluster:
+    """Return a client of the cluster. Raises ConnectionError when no host answers as a node of a cluster."""
+    parts = urlsplit(url)
+    hosts = read_hosts(url)
+    credentials = parts.netloc.rpartition("@")[0]
+    # The first host stands for all: what is said of it beside the address counts for each.
+    scheme = parts.scheme.partition("+")[0]
+    single = f"{scheme}://{credentials}{'@' if credentials else ''}{_PLACEHOLDER}/?{parts.query}"
+    told: dict[str, Any] = dict(parse_url(single))  # type: ignore[no-untyped-call] # the library's
+    for name in ("host", "port", "db", "connection_class"):
+        told.pop(name, None)
+    if scheme == "rediss":
+        told["ssl"] = True
+    nodes = [ClusterNode(host, port) for host, port in hosts]  # type: ignore[no-untyped-call] # the library's
+    try:
+        return Cluster(
+            startup_nodes=nodes,
+            # What is covered serves on while a part of the cluster is down.
+            require_full_coverage=False,
+            # A node that was named is asked again, whatever addresses the others tell.
+            dynamic_startup_nodes=False,
+            reinitialize_steps=1,
+            retry=Retry(NoBackoff(), _TRIES),
+            **told,
+            **options,
+        )
+    except RedisClusterException as error:
+        raise RedisConnectionError(f"No node of the cluster answers ({type(error).__name__})") from error
+
+
+_PLACEHOLDER: Final = "one-of-them:6379"
+
+
+def _told_as_away(ask: Callable[_Words, _Answer]) -> Callable[_Words, _Answer]:
+    """Have what the library raises when no node serves a key be the error of a store that is away."""
+
+    @wraps(ask)
+    def asked(*args: _Words.args, **kwargs: _Words.kwargs) -> _Answer:
+        try:
+            return ask(*args, **kwargs)
+        except RedisClusterException as error:
+            raise RedisConnectionError(str(error)) from error
+
+    return asked
+
+
+class Cluster(RedisCluster):
+    """The library's client, whose errors are all `RedisError`s, and whose multi-key reads are split by slot."""
+
+    @property
+    def socket_timeout(self) -> float:
+        """Seconds that a node may take for an answer."""
+        return float(self.nodes_manager.connection_kwargs["socket_timeout"])
+
+    execute_command = _told_as_away(RedisCluster.execute_command)
+
+    def pipeline(self, transaction: bool | None = None, shard_hint: str | None = None) -> Any:
+        """Return a pipeline; a transaction's keys must be of one slot."""
+        pipe = super().pipeline(transaction, shard_hint)  # type: ignore[no-untyped-call] # the library's
+        pipe.execute = _told_as_away(pipe.execute)
+        return pipe
+
+    def server_of(self, key: str) -> Any:
+        """Return a client of the primary that has a key. Raises RedisError."""
+        return _AskedServer(self, _told_as_away(self.get_node_from_key)(key))
+
+    def primaries(self) -> list[Any]:
+        """Return a client of each primary."""
+        return [_AskedServer(self, node) for node in self.get_primaries()]  # type: ignore[no-untyped-call] # the library's
+
+    def keys(self, pattern: Any = "*", **options: Any) -> Any:
+        """Return the keys of all primaries that match. Raises RedisError."""
+        return super().keys(pattern, target_nodes=self.PRIMARIES, **options)
+
+    def mget(self, keys: Any, *args: Any) -> Any:
+        """Return the values of keys of any slots, each slot's in one step. Raises RedisError."""
+        return self.mget_nonatomic(keys, *args)
+
+
+class _AskedServer:
+    """One node, asked what it says of itself. Where it is away the cluster's client looks where its slots went."""
+
+    def __init__(self, cluster: Cluster, node: ClusterNode) -> None:
+        self._cluster, self._node = cluster, node
+
+    def ping(self) -> Any:
+        """Return whether it answers. Raises RedisError."""
+        return self._cluster.ping(target_nodes=self._node)
+
+    def time(self) -> Any:
+        """Return its clock: seconds and microseconds. Raises RedisError."""
+        return self._cluster.time(target_nodes=self._node)
+
+    def info(self, *sections: str) -> Any:
+        """Return what it tells. Raises RedisError."""
+        return self._cluster.info(*sections, target_nodes=self._node)
+
+    def config_get(self, *patterns: str) -> Any:
+        """Return its configuration. Raises RedisError."""
+        return self._cluster.config_get(*patterns, target_nodes=self._node)
+
+
+class ClusterConnectionFactory:
+    """Makes django-redis' clients of a cluster: one a process and use, for its cache asks anew in every thread."""
+
+    _clients: dict[tuple[str, bool], Cluster] = {}
+    _lock = Lock()
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        given = dict(options.get("CONNECTION_POOL_KWARGS", {}))
+        # The cluster's client tries again by itself.
+        given.pop("retry", None)
+        self._options = given
+
+    def connect(self, url: str) -> Cluster:
+        """Return the client. Raises RedisError."""
+        name = url, bool(self._options.get("decode_responses"))
+        with self._lock:
+            if name not in self._clients:
+                self._clients[name] = connect(url, **self._options)
+            return self._clients[name]
+
+    def disconnect(self, connection: Cluster) -> None:
+        """Let go of the connections; they are opened anew when they are needed."""
+        connection.disconnect_connection_pools()  # type: ignore[no-untyped-call] # the library's
+
+    @classmethod
+    def begin_anew(cls) -> None:
+        """Start anew in a forked child."""
+        cls._clients.clear()
+        cls._lock = Lock()
+
+
+os.register_at_fork(after_in_child=ClusterConnectionFactory.begin_anew)

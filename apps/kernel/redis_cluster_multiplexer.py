@@ -1,0 +1,158 @@
+"""Multiplexer of a cluster: a shared connection to each primary, and the way from a script's first key to one of them.
+
+Follows a slot that has moved, and reads the map of slots anew when a primary is lost. Knows slots and nodes. Must never
+know what is asked. As with one server, only commands that may be repeated belong here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import gevent
+import structlog
+from redis.cluster import ClusterNode
+from redis.crc import key_slot
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import MovedError, RedisClusterException, RedisError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from apps.kernel.redis_cluster import Cluster
+from apps.kernel.redis_multiplexer import RedisMultiplexer
+
+log = structlog.get_logger(__name__)
+
+# Redirections that one command follows, seconds between two looks at the map, and between two tries of a command whose
+# keys are being moved.
+_HOPS: Final = 5
+_LOOK_PAUSE: Final = 0.1
+_TRY_PAUSE: Final = 0.02
+# Where EVAL and EVALSHA have their number of keys, and the first of them.
+_COUNT, _FIRST_KEY = 2, 3
+# What a node says that cannot serve a key for now.
+_AWAY: Final = ("CLUSTERDOWN", "MASTERDOWN", "LOADING", "READONLY")
+
+
+class ClusterMultiplexer:
+    """The shared connections. A command may take `budget` seconds at each node it is led to."""
+
+    def __init__(self, cluster: Cluster, budget: float, scripts: Sequence[str] = ()) -> None:
+        """`scripts` are loaded on each connection, as `RedisMultiplexer` does."""
+        self._cluster = cluster
+        self._budget = budget
+        self._scripts = scripts
+        self._wires: dict[str, RedisMultiplexer] = {}
+        self._looked_at = 0.0
+
+    def execute(self, *arguments: str | bytes | int) -> Any:
+        """Return the answer to a script, or to a command without keys once every node that was asked has answered it.
+
+        Raises RedisError when it is refused, its node is away, or it takes too long.
+        """
+        if arguments[0] not in ("EVAL", "EVALSHA"):
+            return [wire.execute(*arguments) for wire in list(self._wires.values())]
+        slot = _slot_of(arguments)
+        until = time.monotonic() + self._budget
+        for _ in range(_HOPS):
+            node = self._node_of(slot)
+            try:
+                return self._wire_to(node).execute(*arguments)
+            except RedisTimeoutError:
+                gevent.spawn(self._look, node)
+                raise
+            except RedisConnectionError:
+                self._look(node)
+                if self._node_of(slot) == node:
+                    raise
+            except ResponseError as refusal:
+                word = str(refusal).partition(" ")[0]
+                if word == "MOVED":
+                    self._follow(refusal)
+                elif word == "ASK":
+                    # While a slot is on its way from node to node: the library knows how to ask.
+                    return self._cluster.execute_command(*arguments)
+                elif word == "TRYAGAIN" and time.monotonic() < until:
+                    gevent.sleep(_TRY_PAUSE)
+                elif word in _AWAY or word == "TRYAGAIN":
+                    self._look(node)
+                    if self._node_of(slot) == node:
+                        raise RedisConnectionError(f"The cluster cannot serve this key now ({word})") from refusal
+                else:
+                    raise
+        raise RedisConnectionError("The cluster led from node to node")
+
+    def send_nowait(self, arguments: Sequence[str | bytes | int], failed: Callable[[RedisError], object]) -> None:
+        """Send a script, as `RedisMultiplexer` does; one that its node leads elsewhere has failed."""
+        node = self._node_of(_slot_of(arguments))
+
+        def heard(error: RedisError) -> None:
+            # Called by the event loop, which may not wait.
+            gevent.spawn(self._learn, error, node)
+            failed(error)
+
+        try:
+            self._wire_to(node).send_nowait(arguments, heard)
+        except RedisError as error:
+            gevent.spawn(self._learn, error, node)
+            raise
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        for wire in self._wires.values():
+            wire.close()
+        self._wires.clear()
+
+    def _node_of(self, slot: int) -> ClusterNode:
+        # The dictionary is replaced as a whole, never emptied: no lock, for this is asked with every request.
+        nodes = self._cluster.nodes_manager.slots_cache.get(slot)
+        if not nodes:
+            self._look(None)
+            nodes = self._cluster.nodes_manager.slots_cache.get(slot)
+        if not nodes:
+            raise RedisConnectionError("No node of the cluster serves this key")
+        node: ClusterNode = nodes[0]
+        return node
+
+    def _wire_to(self, node: ClusterNode) -> RedisMultiplexer:
+        wire = self._wires.get(node.name)
+        if wire is None:
+            pool = self._cluster.get_redis_connection(node).connection_pool
+            wire = self._wires.setdefault(
+                node.name, RedisMultiplexer(pool.make_connection, self._budget, self._scripts)
+            )
+        return wire
+
+    def _learn(self, error: RedisError, node: ClusterNode) -> None:
+        if isinstance(error, ResponseError) and str(error).startswith("MOVED "):
+            self._follow(error)
+        else:
+            self._look(node)
+
+    def _follow(self, refusal: ResponseError) -> None:
+        """Take down where a slot has gone to, and see what else has changed."""
+        self._cluster.nodes_manager.move_slot(MovedError(str(refusal).removeprefix("MOVED ")))
+        gevent.spawn(self._look, None)
+
+    def _look(self, failed: ClusterNode | None) -> None:
+        """Read the map of slots anew, unless that was done a moment ago; keep what is known where no node tells."""
+        now = time.monotonic()
+        if now < self._looked_at + _LOOK_PAUSE:
+            return
+        self._looked_at = now
+        manager = self._cluster.nodes_manager
+        try:
+            manager.initialize(last_failed_node_name=None if failed is None else failed.name)
+        except (RedisClusterException, RedisError) as error:
+            log.warning("cluster.map_not_read", error=type(error).__name__)
+            return
+        for name in self._wires.keys() - manager.nodes_cache.keys():
+            self._wires.pop(name).close()
+
+
+def _slot_of(arguments: Sequence[str | bytes | int]) -> int:
+    if not int(arguments[_COUNT]):
+        raise ValueError("a script without keys has no place in a cluster")
+    key = arguments[_FIRST_KEY]
+    slot: int = key_slot(key if isinstance(key, bytes) else str(key).encode())
+    return slot

@@ -1,0 +1,43 @@
+"""URLs of a Valkey Cluster: `redis+cluster://user:password@host:port,host:port`, `rediss+cluster://` over TLS. Pure.
+
+Read before anything else of the product is loaded: nothing that opens sockets may be imported here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+SCHEMES: Final = ("redis+cluster", "rediss+cluster")
+# Addresses of one URL: any that answers tells all of them.
+MOST_HOSTS: Final = 64
+_PORT: Final = 6379
+
+
+def is_cluster_url(url: str) -> bool:
+    """Tell whether a URL names a cluster."""
+    return url.partition("://")[0] in SCHEMES
+
+
+def read_hosts(url: str) -> list[tuple[str, int]]:
+    """Return the addresses that a cluster's URL names. Raises ValueError saying what is wrong, without a secret."""
+    parts = urlsplit(url)
+    if parts.path not in ("", "/", "/0"):
+        raise ValueError("a cluster has no databases: leave the path out")
+    if parts.fragment:
+        raise ValueError("a URL of a cluster has no fragment")
+    texts = parts.netloc.rpartition("@")[2].split(",")
+    if len(texts) > MOST_HOSTS:
+        raise ValueError(f"at most {MOST_HOSTS} hosts may be named")
+    return [_read_host(text.strip(), place) for place, text in enumerate(texts, start=1)]
+
+
+def _read_host(text: str, place: int) -> tuple[str, int]:
+    one = SplitResult("", text, "", "", "")
+    try:
+        host, port = one.hostname, one.port
+    except ValueError as error:
+        raise ValueError(f"host {place} has no port from 1 to 65535") from error
+    if not host or port == 0:
+        raise ValueError(f"host {place} is not host:port")
+    return host, port or _PORT
