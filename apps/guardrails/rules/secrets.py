@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from apps.guardrails.findings.scan_types import RuleSettings, Span
 from apps.guardrails.matching.pattern_search import PatternSearch
-from apps.guardrails.secret_formats import assignments, keys, logins, named_values, urls, vendors, vendors_by_field
+from apps.guardrails.secret_formats import (
+    assignments,
+    chosen_passwords,
+    encoded_keys,
+    keys,
+    logins,
+    named_values,
+    urls,
+    vendors,
+    vendors_by_field,
+)
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "secrets"
@@ -26,6 +36,8 @@ _SEARCH = PatternSearch(
         *logins.PATTERNS,
         *assignments.PATTERNS,
         *named_values.PATTERNS,
+        *encoded_keys.PATTERNS,
+        *chosen_passwords.PATTERNS,
     )
 )
 

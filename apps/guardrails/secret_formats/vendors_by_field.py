@@ -7,6 +7,9 @@ The same table as in `vendors`, which holds the ones that are seen most. Keys fo
 
 from __future__ import annotations
 
+import base64
+import binascii
+
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
 from apps.guardrails.secret_formats.entropy import reads_like_words
 from apps.guardrails.secret_formats.vendors import ENOUGH, ENOUGH_HEX, random_check, token_patterns
@@ -15,6 +18,7 @@ _LABEL = "SECRET"
 # From so many characters on, words would be a sentence.
 _LONG = 36
 _UUID = r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
+_GROUPED = r"[0-9A-Za-z]{8}-(?:[0-9A-Za-z-]{4}-){3}[0-9A-Za-z-]{12}"
 
 # Name, pattern, length of what all tokens of the form begin with, least entropy of the rest.
 _CLOUD: tuple[tuple[str, str, int, float], ...] = (
@@ -111,6 +115,30 @@ _BUILDING: tuple[tuple[str, str, int, float], ...] = (
     ("contentful", r"\bCFPAT-[0-9A-Za-z_-]{40,46}", 6, ENOUGH),
     ("okta", r"\bSSWS +00[0-9A-Za-z_-]{40}", 7, ENOUGH),
 )
+_MORE: tuple[tuple[str, str, int, float], ...] = (
+    ("gitlab", r"\bgl[a-z]{2,6}-[0-9A-Za-z_.-]{20,250}", 6, ENOUGH),
+    ("github", r"\bgh[us]_\d{3,12}_eyJ[0-9A-Za-z_-]{16,300}(?:\.[0-9A-Za-z_-]{16,400}){1,2}", 4, ENOUGH),
+    ("thingsboard", r"\bthingsboard\.cloud/api/v1/[0-9A-Za-z]{20}", 25, ENOUGH),
+    ("twitch", r"\blive_\d{8,12}_[0-9A-Za-z]{28,36}", 5, ENOUGH),
+    ("teamcity", r"\beyJ0eXAiOiAiVENWMiJ9\.[0-9A-Za-z_-]{36}\.[0-9A-Za-z_-]{48}", 21, ENOUGH),
+    ("truenas", r"\b\d{1,5}-[0-9A-Za-z]{64}", 0, 4.0),
+    ("nats_seed", r"\bS[ACNOUX][A-Z2-7]{56}", 2, ENOUGH),
+    ("docker_swarm", r"\bSWMTKN-1-[0-9a-z]{40,60}-[0-9a-z]{25}", 9, ENOUGH),
+    ("docker_swarm", r"\bSWMKEY-1-[0-9A-Za-z+/]{43}", 9, ENOUGH),
+    ("wundergraph", r"\bcosmo_[0-9a-f]{32}", 6, ENOUGH_HEX),
+    ("akamai", r"\bakab-[0-9a-z]{16}-[0-9a-z]{16}", 5, ENOUGH),
+    ("llama", r"\bLLM\|\d{12,20}\|[0-9A-Za-z_-]{24,40}", 4, ENOUGH),
+    ("llama", r"\bllx-[0-9A-Za-z]{40,60}", 4, ENOUGH),
+    ("mailgun", r"\b[0-9a-f]{32}-[0-9a-f]{8}-[0-9a-f]{8}", 0, ENOUGH_HEX),
+    ("plaid", rf"\baccess-development-{_UUID}", 19, ENOUGH_HEX),
+    ("beamer", r"\bb_[0-9A-Za-z+/=_-]{44}", 2, 4.0),
+    ("scaleway", r"\bSCW[A-Z0-9]{17}", 3, ENOUGH),
+    ("expo", r"\bexpo_[0-9A-Za-z_-]{36,60}", 5, ENOUGH),
+    ("depot", r"\bdepot_(?:org|project)_[0-9a-f]{60,70}", 6, ENOUGH_HEX),
+    ("convex", r"\bprod:[a-z]+-[a-z]+-\d{1,4}\|eyJ[0-9A-Za-z+/=]{40,400}", 5, ENOUGH),
+    ("upstash", r"\bUPSTASH_[A-Z_]{4,40}=[0-9A-Za-z=_-]{32,120}", 8, ENOUGH),
+    ("coda", rf"\bcoda(?:key|token)?-{_UUID}", 5, ENOUGH_HEX),
+)
 _BUSINESS: tuple[tuple[str, str, int, float], ...] = (
     ("facebook", r"\bEAA[A-Za-z0-9]{60,400}", 4, ENOUGH),
     ("facebook", r"\b\d{15,16}(?:\||%7C)[0-9A-Za-z_-]{27,40}", 18, ENOUGH),
@@ -124,7 +152,9 @@ _BUSINESS: tuple[tuple[str, str, int, float], ...] = (
     ("slack_webhook", r"\bhooks\.slack\.com/(?:services|workflows|triggers)/[0-9A-Za-z/+_-]{30,90}", 25, ENOUGH),
     (
         "teams_webhook",
-        rf"\b[a-z0-9-]{{1,60}}\.webhook\.office\.com/webhookb2/{_UUID}@{_UUID}/IncomingWebhook/[0-9a-zA-Z]{{32}}/{_UUID}",
+        rf"\b(?:[a-z0-9-]{{1,60}}\.webhook\.office\.com/webhookb2|outlook\.office"
+        rf"(?:365)?\.com/webhook)/{_GROUPED}@{_GROUPED}"
+        rf"/IncomingWebhook/[0-9A-Za-z]{{32}}/{_GROUPED}",
         60,
         ENOUGH_HEX,
     ),
@@ -185,6 +215,15 @@ _MODELS: tuple[tuple[str, str, int, float], ...] = (
 )
 
 
+def _atlassian(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a personal token of a data center: the number of its row, a colon, and random bytes."""
+    try:
+        number, colon, rest = base64.b64decode(candidate.text).partition(b":")
+    except binascii.Error:
+        return None
+    return candidate if colon and number.isdigit() and len(number) >= 10 and len(rest) >= 16 else None
+
+
 def _made(least: float, prefix: int) -> Check:
     """Return the check of a token that no identifier or file's name can be: with digits, and not of words."""
     check = random_check(least, prefix)
@@ -199,7 +238,7 @@ def _made(least: float, prefix: int) -> Check:
 
 
 PATTERNS = (
-    *token_patterns((*_CLOUD, *_BUILDING, *_BUSINESS, *_MODELS), _made),
+    *token_patterns((*_CLOUD, *_BUILDING, *_MORE, *_BUSINESS, *_MODELS), _made),
     # Workflows of Power Automate and links to stored files: who has the signature may call or read them.
     CandidatePattern("signed_link", _LABEL, r"[?&](?:sig|signature)=([0-9A-Za-z_%+/-]{40,120}=?)", random_check(3.5)),
     # Behind a slash, where the tokens of a chat's hooks stand.
@@ -210,4 +249,13 @@ PATTERNS = (
         "npm_auth", _LABEL, r"_(?:authToken|auth|password) ?= ?\"?([0-9A-Za-z+/_=-]{16,200})", random_check(3.0)
     ),
     CandidatePattern("account_json", _LABEL, r"\"private_key_id\": ?\"([0-9a-f]{40})\"", random_check(ENOUGH_HEX)),
+    CandidatePattern("atlassian_server", _LABEL, r"\b([MNO][A-Za-z0-9+/]{43})(?:[^A-Za-z0-9+/=]|$)", _atlassian),
+    CandidatePattern(
+        "okta",
+        _LABEL,
+        r"\b(?i:okta|ssws)[^\n]{0,40}?\b(00[0-9A-Za-z_-]{40})\b",
+        random_check(ENOUGH),
+        gate=r"(?i)\b(?:okta|ssws)",
+    ),
+    CandidatePattern("sonar", _LABEL, r"(?i)\bsonar.{0,5}login.{0,5}?\b([0-9a-f]{40})\b", random_check(ENOUGH_HEX)),
 )

@@ -1,0 +1,252 @@
+"""Passwords that people chose, which nothing but their name gives away: `password = "hunter2"`, `Uid=sa;Pwd=Kx9;`.
+
+Knows where a literal beside the name of a password is one whatever it looks like: quoted in a program, in a string for
+a connection, behind a flag, in SQL, in files of logins. The name must be said and the value written out: placeholders,
+templates, variables, types, and words that say what they stand for, pass. A plain word counts only where it belongs to
+a user who is named beside it. `assignments` knows the values that show by themselves that they were made.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.secret_formats.assignments import NAMES_OF_PASSWORDS
+from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digits, is_placeholder
+
+_LABEL = "PASSWORD"
+_LEAST, _LEAST_MIXED, _LEAST_DIGITS = 4, 5, 6
+_LEAST_BITS = 1.9
+_USER_BESIDE = 160
+_NAMES = rf"(?:{NAMES_OF_PASSWORDS}|jwt[_-]?secret|secret)"
+_SUFFIX = r"(?:[_-][a-z0-9_]{1,16}|\d{1,2})?"
+_CLOSE = r"\\{0,3}[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??)?"
+_OPERATOR = r"\s{0,3}(?:[:?.+|]{1,3}=|[!=]?={1,3}>?|->|:|,|\()\s{0,3}"
+_PAIRED = r"[\s,/<>;\"']{1,24}(?:value|val|string|content|default)\\?[\"']?\s?[:=>]\s?"
+_LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]([^\s\"'`<>\\]{4,100})\\{0,3}[\"'`]"
+# What stands for a value, names a type, or says that there is none.
+_WORDS = frozenset(
+    """
+    pass true false none null nil undefined empty required optional string text bool boolean str int bytes
+    object any number hidden input field email username name value values prompt unknown basic default plain
+    plaintext enabled disabled hash hashed encrypted masked missing invalid incorrect wrong correct valid weak
+    strong short new old current confirm root admin administrator user guest login postgres mysql mongo redis
+    oracle welcome letmein changeme qwerty grant_type client_credentials authorization_code never always static
+    literal varchar char line label type submit reset forgot error success warning info data json form body
+    header query param params environment variable env file stdin vault here there this that with from your the
+    and not for sha256 sha512 sha-256 sha-512 sha1 md5 utf-8 utf8 base64 bcrypt argon2 argon2id scrypt hs256
+    rs256 pbkdf2 oauth2 12345 123456 1234 0000 00000 111111 admin123 root123 user123
+    """.split()  # noqa: SIM905 - as words are written
+)
+_STANDS_FOR = compile_re2(
+    r"(?i)pass_?(?:word|wd|phrase|code|wort)|secret|pwd|token|credential|_?key\d?$|^(?:test|user|demo|foo|bar|baz"
+    r"|some|my|todo|tbd|"
+    r"db|new|old|abc|xyz|aaa|xxx|the|any|set|get|env|use|no|min|max)(?:[-_ ]?[a-z]+)*[-_]?\d{0,3}$|^n/a$"
+)
+_TEMPLATE = compile_re2(
+    r"^[{\[(<%$].*[}\])>%]$|\{[\w.: -]*\}|\$\{|\$\(|%[sdv]|%\(|\{\{|^\$\w+$|^[a-z_]\w*\(|\w\(\)|\)$|^:[a-z]|#\{"
+    r"|^[$@&%][A-Za-z_]\w*$|"
+    r"^[\w$]+(?:\.[A-Za-z_$][\w$]*)+$|^[a-z]+://|^[./~]|^\w+(?:/[\w.-]+)+/?$|^\d+(?:\.\d+)+|^\d{4}-\d\d-\d\d|^#[\w-]+$|"
+    r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^[a-z0-9]+(?:[_-][a-z0-9]+)+$|^\[|^--?[a-z]|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,"
+)
+_SIGNS = frozenset("!@#$%^&*+=~?|;")
+_OTHER_NAME = compile_re2(
+    r"(?i)(?:regexp?|pattern|field|label|name|hint|type|id|file|path|ur[il]|env|var|key|min|max|length|policy|"
+    r"error|message|msg|prompt|placeholder|reset|algo(?:rithm)?|hash|encoder|html|class|css|selector|xpath|version|arn|"
+    r"format|title|text|column|manager|action|mode|method|provider|status|count|change|expires?|format|store|scope)"
+    r"[\"'`\]\\)}]{0,4}\s{0,3}[:=,(>-]{1,3}\s{0,3}[$@bruf]{0,2}\\{0,3}[\"'`]?$"
+)
+_USER = compile_re2(
+    r"(?i)(?:\b|_)(?:user|login|usr|uid|username|user[_ -]?name|user[_ -]?id|dbuser|account"
+    r"|benutzer)[\"'`\]\\)]{0,4}\s{0,3}(?:[:=,>]{1,3}|=>)\s{0,3}"
+    r"[$@bruf]{0,2}[\"'`]?[A-Za-z0-9]"
+)
+
+
+def is_stand_in(text: str) -> bool:
+    """Tell whether a literal stands for a password, or for something else: a template, a path, a type."""
+    return (
+        text.lower() in _WORDS
+        or bool(_STANDS_FOR.search(text) or _TEMPLATE.search(text))
+        or is_placeholder(text)
+        or len(set(text)) < 3
+    )
+
+
+def _is_mixed(text: str) -> bool:
+    """Tell whether a literal is no word: letters with digits, signs within letters, or a longer number."""
+    if len(text) < _LEAST_MIXED or entropy(text) < _LEAST_BITS:
+        return False
+    if text.isdigit():
+        return len(text) >= _LEAST_DIGITS
+    return has_letters_and_digits(text) or (any(map(str.isalpha, text)) and not _SIGNS.isdisjoint(text))
+
+
+def _chosen(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a literal that is mixed; a word only where its user is named beside it."""
+    text = candidate.text
+    if is_stand_in(text) or _OTHER_NAME.search(candidate.before(48)):
+        return None
+    if _is_mixed(text):
+        return candidate
+    if not text.isalnum():
+        return None
+    around = candidate.before(_USER_BESIDE) + b"\n" + candidate.after(_USER_BESIDE)
+    return candidate if _USER.search(around) else None
+
+
+def _mixed(candidate: CandidateMatch) -> CandidateMatch | None:
+    text = candidate.text
+    return candidate if _is_mixed(text) and not is_stand_in(text) else None
+
+
+def _given(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what stands where nothing but a password can: any word that does not stand for one."""
+    return None if is_stand_in(candidate.text) else candidate
+
+
+def _long_key(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a long literal of any characters, which frameworks sign with."""
+    return candidate if entropy(candidate.text) >= 3.6 and not is_placeholder(candidate.text) else None
+
+
+PATTERNS = (
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        rf"(?i){_NAMES}{_SUFFIX}{_CLOSE}(?:{_OPERATOR}|{_PAIRED}){_LITERAL}",
+        _chosen,
+        overlapping=True,
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)<[\w.:-]{0,40}(?:password|passwd|pwd|passphrase)\b[^<>]{0,60}>([^<>\s]{4,100})</",
+        _chosen,
+    ),
+    # Settings, one to a line; the value goes to the end of it.
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?im)^[ \t#/;*>-]{0,12}(?:export |set |env )?[a-z0-9_.-]{0,40}(?:password|passwd|pwd|passphrase"
+        r"|_pass)\d?[\"']? ?[:=] ?"
+        r"[\"']?([^\s\"'`<>;]{5,100})[\"']?[,;]?[ \t\r]*$",
+        _mixed,
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?m)^[ \t]*(?:export )?[A-Z][A-Z0-9_]{3,40}_PASS(?:WORD)? ?= ?[\"']?([^\s\"'`<>$]{6,100})[\"']?[ \t\r]*$",
+        _given,
+    ),
+    CandidatePattern("chosen_password", _LABEL, r"(?i)[?&](?:password|passwd|pwd|pass)=([^&\s\"'<>]{5,100})", _mixed),
+    # Strings for connections, whichever comes first.
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\b(?:user(?: ?id|name)?|uid)\s*=\s*[^;\n]{1,80};[^\n]{0,60}?\b(?:password|pwd)\s*=\s*"
+        r"([^;\s\"'<>]{3,100})",
+        _given,
+        gate=r"(?i)\b(?:password|pwd)\s*=",
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,100})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
+        r"|database)\s*=",
+        _given,
+        gate=r"(?i)\b(?:password|pwd)\s*=",
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\b(?:psexec(?:64)?(?:\.exe)?\b[^\n]{1,100}? -p |connect-viserver\b[^\n]{1,120}? -password )\s*[\"']?"
+        r"([^\s\"']{4,60})",
+        _given,
+        gate=r"(?i)\b(?:psexec|connect-viserver)",
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\bconvertto-securestring\s+(?:-[a-z]+\s+){0,3}[\"']?([^\s\"'$-][^\s\"']{3,100})",
+        _given,
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\bcurl\b[^\n]{0,200}? (?:-u|--user|-U|--proxy-user)[ =]?[\"']?[^\s:\"']{1,60}:([^\s\"'@$]{4,100})",
+        _given,
+        gate=r"(?i)\bcurl\b",
+    ),
+    # SQL's statements about users.
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\bidentified(?: with [\w'\"]{1,40})? (?:by|as)(?: password| values)?\s*[\"']?([^\s\"';,()]{4,100})",
+        _given,
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,100}?\bpassword\s*=?\s*N?[\"']([^\s\"']{4,100})",
+        _given,
+        gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b",
+    ),
+    CandidatePattern("chosen_password", _LABEL, r"(?i)\bpassword\([\"']([^\s\"']{4,100})[\"']\)", _given),
+    # Blocks of build files and files of logins.
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\bcredentials\s{0,3}\{[^{}]{0,120}?\bpassword\s*[=( ]\s*[\"']([^\"'\s]{3,60})[\"']",
+        _given,
+        gate=r"(?i)\bcredentials\s{0,3}\{",
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\bmachine\s+[^\s]{1,100}\s+login\s+[^\s]{1,64}\s+password\s+([^\s]{4,100})",
+        _given,
+        gate=r"(?i)\bmachine\s",
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?m)^[\w.*-]{1,100}:(?:\d{4,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{4,100})$",
+        _given,
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\bpassword (?:is|was):? ?[\"'`]([^\s\"'`<>]{4,60})[\"'`]",
+        _given,
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\bfollowing password\b[^\n:]{0,60}:\s{1,8}([^\s\"'<>]{6,60})",
+        _mixed,
+    ),
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        r"(?i)\bDirectoryEntry\s*\(\s*\"[^\"\n]{3,100}\"\s*,\s*\"[^\"\n]{2,50}\"\s*,\s*\"([^\"\s]{3,50})\"",
+        _given,
+    ),
+    # Keys that frameworks sign with: any characters, also blanks and brackets.
+    CandidatePattern(
+        "signing_key",
+        "SECRET",
+        r"\b(?:SECRET_KEY|SECRET_KEY_BASE|(?:SECURE_)?AUTH_KEY|LOGGED_IN_KEY|NONCE_KEY|(?:SECURE_)?AUTH_SALT"
+        r"|LOGGED_IN_SALT|NONCE_SALT|"
+        r"APP_KEY)[\"']?\s{0,4}[=,:]\s{0,4}[rbu]?[\"']([^\"'\n]{24,120})[\"']",
+        _long_key,
+    ),
+    CandidatePattern(
+        "password_hash",
+        _LABEL,
+        r"\$2[abxy]\$\d\d\$[./0-9A-Za-z]{53}|\$6\$[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{86}"
+        r"|\$5\$[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{43}|"
+        r"\$[PH]\$[./0-9A-Za-z]{31}"
+        r"|\$argon2i?d?\$v=\d+\$m=\d+,t=\d+,p=\d+\$[+/0-9A-Za-z]{11,64}\$[+/0-9A-Za-z]{16,128}",
+        _long_key,
+    ),
+)

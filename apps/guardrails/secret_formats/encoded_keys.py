@@ -1,0 +1,63 @@
+"""Keys in the form that programs hold them: lists of bytes, bare DER in base64, seeds.
+
+Knows ASN.1's heads of private keys (RFC 5208, 5915, 8017, 8410) as base64 writes them, and how languages list bytes.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digits, is_placeholder, reads_like_words
+
+_BYTE = compile_re2(r"0[xX][0-9a-fA-F]{1,2}|\d{1,3}")
+_FEWEST_BYTES, _FEWEST_DIFFERENT = 8, 6
+_BYTES = r"(?:0x[0-9a-f]{1,2}|\d{1,3})"
+
+
+def _bytes(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept bytes that are in no order: a key, not a table."""
+    values = [int(one, 16) if one[:2].lower() == "0x" else int(one) for one in _BYTE.findall(candidate.text)]
+    if len(values) < _FEWEST_BYTES or len(set(values)) < _FEWEST_DIFFERENT or max(values) > 255:
+        return None
+    steps = {two - one for one, two in pairwise(values)}
+    return candidate if len(steps) >= _FEWEST_DIFFERENT else None
+
+
+def _der(candidate: CandidateMatch) -> CandidateMatch | None:
+    return candidate if entropy(candidate.text) >= 4.0 else None
+
+
+def _salt(candidate: CandidateMatch) -> CandidateMatch | None:
+    text = candidate.text
+    made = has_letters_and_digits(text) and entropy(text) >= 2.8 and not reads_like_words(text)
+    return candidate if made and not is_placeholder(text) else None
+
+
+PATTERNS = (
+    CandidatePattern(
+        "key_bytes",
+        "PRIVATE_KEY",
+        r"(?i)(?:key|secret|salt|passw(?:or)?d|seed)[a-z0-9_]{0,12}(?:\[[^\]\n]{0,12}\])?\s{0,3}[=:]?\s{0,3}"
+        rf"(?:new |static |const )?[a-z0-9_<>\[\]&:.]{{0,24}}\s{{0,3}}[{{\[(]{{1,3}}\s{{0,8}}({_BYTES}"
+        rf"(?:\s{{0,3}},[\s\\]{{0,12}}{_BYTES}){{7,63}})",
+        _bytes,
+    ),
+    CandidatePattern(
+        "private_key",
+        "PRIVATE_KEY",
+        r"\b(?:MII[0-9A-Za-z+/]{2,4}(?:IBADANBgkqhkiG9w0BAQ|IBAAKC[AQ])|MIG[0-9A-Za-z+/]AgEAMB[MA]GByqGSM49AgEG"
+        r"|MHcCAQEEI|MIGkAgEBBD|"
+        r"MC4CAQAwBQYDK2V)[0-9A-Za-z+/]{30,1000}",
+        _der,
+        gate=r"\b(?:MI[IG][0-9A-Za-z+/]|MHcCAQEEI|MC4CAQAwBQYDK2V)",
+    ),
+    CandidatePattern(
+        "salt",
+        "SECRET",
+        r"(?i)(?:\b|_)(?:salt|nonce)\d{0,2}\\{0,3}[\"']?(?:\s?:\s?| = |=> ?)[bu]?\\{0,3}[\"']"
+        r"([^\s\"'<>\\]{12,128})\\{0,3}[\"']",
+        _salt,
+    ),
+)
