@@ -24,6 +24,7 @@ from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 
 from apps.kernel.redis_cluster_url import is_cluster_url, read_hosts
+from apps.kernel.redis_sentinel_url import celery_url, is_sentinel_url, read_sentinel_url
 
 env = environ.Env()
 
@@ -137,7 +138,7 @@ def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: s
 
 def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
     """Return a store's URL, `fallback` where none is set. Raises ImproperlyConfigured for a kind that is not supported:
-    other stores, several hosts in one URL (sentinels, lists of replicas) unless it is a cluster's."""
+    other stores, several hosts in one URL (lists of replicas) unless they are a cluster's or sentinels."""
     value = str(env.str(name, default="")) or fallback
     if not value:
         return ""
@@ -150,6 +151,12 @@ def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
             read_hosts(value)
         except ValueError as error:
             return refuse(f"{name} does not name a cluster: {error}", "", error)
+        return value
+    if is_sentinel_url(value):
+        try:
+            read_sentinel_url(value)
+        except ValueError as error:
+            return refuse(f"{name} does not name sentinels: {error}", "", error)
         return value
     if "," in rest.partition("/")[0].rpartition("@")[2]:
         return refuse(f"{name} must name one server; a list of hosts is not supported", "")
@@ -181,6 +188,8 @@ def celery_broker_url(redis_url: str, database: int) -> str:
     if is_cluster_url(redis_url):
         problem = "CELERY_BROKER_URL must be set, for REDIS_URL is a cluster, in which Celery cannot keep its queues"
         return refuse(f"{problem}: name a single server, such as redis://host:6379/0", "memory://")
+    if is_sentinel_url(redis_url):
+        return celery_url(read_sentinel_url(redis_url), database)
     if not redis_url:
         return "memory://"
     parts = urlsplit(redis_url)

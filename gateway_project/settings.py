@@ -12,6 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.retry import Retry
 
 from apps.kernel.redis_cluster_url import is_cluster_url
+from apps.kernel.redis_sentinel_url import celery_options, is_sentinel_url, read_sentinel_url
 from apps.oauth import resources
 from apps.organizations.plans import PLANS
 from gateway_project import data_directory, env, gc_tuning, metric_files
@@ -163,9 +164,11 @@ UNFOLD = navigation.UNFOLD
 
 # --- stores -------------------------------------------------------------------------------------------------------
 DATABASE_URL = env.store_url("DATABASE_URL", ("postgresql", "postgres"), _stores.get("database_url", ""))
-# One server, or a cluster by some of its nodes.
+# One server, a cluster by some of its nodes, or the primary that sentinels name.
 REDIS_URL = env.store_url(
-    "REDIS_URL", ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"), _stores.get("redis_url", "")
+    "REDIS_URL",
+    ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"),
+    _stores.get("redis_url", ""),
 )
 # Whether an answer waits until the store has its record, and has it on the disk.
 RECORD_BEFORE_ANSWER = env.choice("VALKEY_SYNC", ("second", "always"), "second") == "always"
@@ -223,6 +226,9 @@ if is_cluster_url(REDIS_URL):
     # Its URL is one, whatever commas it has.
     _redis["LOCATION"] = [REDIS_URL]
     DJANGO_REDIS_CONNECTION_FACTORY = "apps.kernel.redis_cluster.ClusterConnectionFactory"
+elif is_sentinel_url(REDIS_URL):
+    _redis["LOCATION"] = [REDIS_URL]
+    DJANGO_REDIS_CONNECTION_FACTORY = "apps.kernel.redis_sentinel.SentinelConnectionFactory"
 CACHES = {
     "default": {**_redis, "KEY_PREFIX": "cache", "OPTIONS": {"CONNECTION_POOL_KWARGS": _redis_budget}},
     # The gateway's own structures, through `apps.kernel.redis`.
@@ -232,7 +238,11 @@ CACHES = {
 # --- scheduled work -----------------------------------------------------------------------------------------------
 # CELERY_BROKER_URL, else Celery's own database beside the gateway's, with its own word for a unix socket.
 CELERY_BROKER_URL = env.celery_broker_url(REDIS_URL, database=1)
-CELERY_BROKER_TRANSPORT_OPTIONS = {"max_connections": 200, "visibility_timeout": 3600}
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, object] = {"max_connections": 200, "visibility_timeout": 3600}
+if CELERY_BROKER_URL.startswith("sentinel://"):
+    CELERY_BROKER_TRANSPORT_OPTIONS |= celery_options(read_sentinel_url(REDIS_URL))
+    if REDIS_URL.startswith("rediss"):
+        CELERY_BROKER_USE_SSL = {"ssl_cert_reqs": "required"}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = CELERY_TASK_REJECT_ON_WORKER_LOST = True
 CELERY_TASK_SERIALIZER, CELERY_ACCEPT_CONTENT = "json", ["json"]

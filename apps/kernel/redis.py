@@ -18,6 +18,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from apps.kernel.redis_cluster import Cluster
 from apps.kernel.redis_cluster_multiplexer import ClusterMultiplexer
 from apps.kernel.redis_multiplexer import RedisMultiplexer
+from apps.kernel.redis_sentinel import follows_failover
 from apps.kernel.store_keys import money_key
 
 # Of all scripts there are.
@@ -39,7 +40,9 @@ def _multiplexer() -> RedisMultiplexer | ClusterMultiplexer:
     if isinstance(known, Cluster):
         return ClusterMultiplexer(known, known.socket_timeout, _SOURCES)
     pool = client().connection_pool
-    return RedisMultiplexer(pool.make_connection, pool.connection_kwargs["socket_timeout"], _SOURCES)
+    return RedisMultiplexer.of_pool(
+        pool, pool.connection_kwargs["socket_timeout"], _SOURCES, follows_failover=follows_failover(client())
+    )
 
 
 class ServerState(NamedTuple):

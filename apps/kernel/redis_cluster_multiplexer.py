@@ -118,9 +118,7 @@ class ClusterMultiplexer:
         wire = self._wires.get(node.name)
         if wire is None:
             pool = self._cluster.get_redis_connection(node).connection_pool
-            wire = self._wires.setdefault(
-                node.name, RedisMultiplexer(pool.make_connection, self._budget, self._scripts)
-            )
+            wire = self._wires.setdefault(node.name, RedisMultiplexer.of_pool(pool, self._budget, self._scripts))
         return wire
 
     def _learn(self, error: RedisError, node: ClusterNode) -> None:

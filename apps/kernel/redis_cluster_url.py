@@ -26,13 +26,18 @@ def read_hosts(url: str) -> list[tuple[str, int]]:
         raise ValueError("a cluster has no databases: leave the path out")
     if parts.fragment:
         raise ValueError("a URL of a cluster has no fragment")
-    texts = parts.netloc.rpartition("@")[2].split(",")
+    return split_hosts(parts.netloc, _PORT)
+
+
+def split_hosts(netloc: str, usual_port: int) -> list[tuple[str, int]]:
+    """Return the addresses behind the credentials of a URL's authority. Raises ValueError."""
+    texts = netloc.rpartition("@")[2].split(",")
     if len(texts) > MOST_HOSTS:
         raise ValueError(f"at most {MOST_HOSTS} hosts may be named")
-    return [_read_host(text.strip(), place) for place, text in enumerate(texts, start=1)]
+    return [_read_host(text.strip(), place, usual_port) for place, text in enumerate(texts, start=1)]
 
 
-def _read_host(text: str, place: int) -> tuple[str, int]:
+def _read_host(text: str, place: int, usual_port: int) -> tuple[str, int]:
     one = SplitResult("", text, "", "", "")
     try:
         host, port = one.hostname, one.port
@@ -40,4 +45,4 @@ def _read_host(text: str, place: int) -> tuple[str, int]:
         raise ValueError(f"host {place} has no port from 1 to 65535") from error
     if not host or port == 0:
         raise ValueError(f"host {place} is not host:port")
-    return host, port or _PORT
+    return host, port or usual_port

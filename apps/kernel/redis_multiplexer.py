@@ -34,9 +34,20 @@ _NOTHING_YET = object()
 class RedisMultiplexer:
     """The shared connection, opened on first use and anew after it was lost. A command may take `budget` seconds."""
 
-    def __init__(self, connect: Callable[[], Any], budget: float, scripts: Sequence[str] = ()) -> None:
-        """`scripts` are loaded on each new connection before anything else: `send_nowait` may name them by digest."""
+    def __init__(
+        self,
+        connect: Callable[[], Any],
+        budget: float,
+        scripts: Sequence[str] = (),
+        *,
+        follows_failover: bool = False,
+    ) -> None:
+        """`scripts` are loaded on each new connection before anything else: `send_nowait` may name them by digest.
+
+        With `follows_failover` a new connection may lead to another server: one that has become a replica is left.
+        """
         self._connect = connect
+        self._follows_failover = follows_failover
         self._budget = budget
         self._scripts = scripts
         self._wire: _SharedConnection | None = None
@@ -44,12 +55,33 @@ class RedisMultiplexer:
         self._opening: AsyncResult[_SharedConnection] | None = None
         self._paused_until = 0.0
 
+    @classmethod
+    def of_pool(
+        cls, pool: Any, budget: float, scripts: Sequence[str] = (), *, follows_failover: bool = False
+    ) -> RedisMultiplexer:
+        """Return one that connects as a pool of the library does.
+
+        The pool does not count its connections: it would count each that was tried, and refuse after as many as it may
+        have.
+        """
+        return cls(
+            lambda: pool.connection_class(**pool.connection_kwargs),
+            budget,
+            scripts,
+            follows_failover=follows_failover,
+        )
+
     def execute(self, *arguments: str | bytes | int) -> Any:
         """Return the store's answer to a command. Raises RedisError when it refuses, is away, or takes too long."""
         command = hiredis.pack_command(arguments)  # type: ignore[arg-type] # its stub knows tuples of one only
         try:
             return self._open_wire().execute(command)
         except RedisConnectionError:
+            return self._open_wire().execute(command)
+        except ResponseError as refusal:
+            if not self._is_of_a_replica(refusal):
+                raise
+            self.close()
             return self._open_wire().execute(command)
 
     def send_nowait(self, arguments: Sequence[str | bytes | int], failed: Callable[[RedisError], object]) -> None:
@@ -59,15 +91,25 @@ class RedisMultiplexer:
         not wait, when the store refuses it or is lost before it answered. Raises RedisError when it cannot be sent.
         """
         command = hiredis.pack_command(arguments)  # type: ignore[arg-type] # as above
+
+        def heard(error: RedisError) -> None:
+            if self._is_of_a_replica(error):
+                self.close()
+            failed(error)
+
         try:
-            self._open_wire().send_nowait(command, failed)
+            self._open_wire().send_nowait(command, heard)
         except RedisConnectionError:
-            self._open_wire().send_nowait(command, failed)
+            self._open_wire().send_nowait(command, heard)
 
     def close(self) -> None:
         """Let go of the connection; who waits for an answer gets an error."""
         if self._wire is not None:
             self._wire.close(RedisConnectionError("The connection was closed"))
+
+    def _is_of_a_replica(self, error: RedisError) -> bool:
+        """Tell whether another server has become the primary."""
+        return self._follows_failover and isinstance(error, ResponseError) and str(error).startswith("READONLY")
 
     def _open_wire(self) -> _SharedConnection:
         """Return the connection. One that must be opened is opened once for all who ask: they share what comes of it,

@@ -73,12 +73,14 @@ def words_of(error: Exception) -> str:
 
 def _secrets() -> Iterator[str]:
     """Yield the passwords of the stores."""
-    from urllib.parse import unquote, urlsplit
+    from urllib.parse import parse_qs, unquote, urlsplit
 
     for url in (settings.DATABASE_URL, settings.REDIS_URL, settings.CELERY_BROKER_URL, settings.CLICKHOUSE_URL):
-        password = urlsplit(url).password
-        if password:
-            yield from {password, unquote(password)}
+        parts = urlsplit(url)
+        # Sentinels have a password of their own.
+        for password in (parts.password, *parse_qs(parts.query).get("sentinel_password", [])):
+            if password:
+                yield from {password, unquote(password)}
 
 
 def _release() -> None:

@@ -11,6 +11,7 @@ import random
 import sys
 import time
 from contextlib import ExitStack
+from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +21,7 @@ from tests.chaos.scene import SETTINGS, Scene
 from tests.chaos.scorecard import HEADER, Before, Score, score, skipped
 from tests.stack.books import books_of
 from tests.support.valkey_cluster import ON_CLUSTER
+from tests.support.valkey_sentinels import ON_SENTINELS
 
 # Seconds of load before a fault, and at most until all is well again after it.
 _BEFORE, _MOST_AFTER = 2.0, 60.0
@@ -98,6 +100,7 @@ def main() -> int:
     words = argparse.ArgumentParser(prog="script/chaos", description=__doc__.splitlines()[0])
     words.add_argument("--fleet", action="store_true", help="three web nodes and two settlers on shared stores")
     words.add_argument("--cluster", action="store_true", help="with --fleet: over a Valkey Cluster")
+    words.add_argument("--sentinels", action="store_true", help="with --fleet: over a primary that sentinels name")
     words.add_argument("names", nargs="*", metavar="fault", help=f"of {', '.join(known)}; all unless named")
     words.add_argument("--seconds", type=float, default=8.0, help="that each fault lasts")
     words.add_argument("--seed", default=None, help="repeats a run's draws")
@@ -109,6 +112,8 @@ def main() -> int:
     print(f"seed {seed}, each fault lasts {asked.seconds:g} s, {asked.clients} clients\n\n{HEADER}", flush=True)
     if asked.cluster:
         os.environ[ON_CLUSTER] = "1"
+    if asked.sentinels:
+        os.environ[ON_SENTINELS] = "1"
     run = Run(asked.seconds, asked.clients, random.Random(seed), FleetScene if fleet else Scene)
     cards, broken, skips = list[Score](), list[str](), 0
     try:
@@ -136,7 +141,7 @@ def main() -> int:
         "lost": sum(len(card.lost) for card in cards),
         "doubled": sum(len(card.doubled) for card in cards),
         "wrong": sum(len(card.wrong) for card in cards),
-        "overspent": f"{sum(card.overspent for card in cards).normalize():f}",
+        "overspent": f"{sum((card.overspent for card in cards), Decimal()).normalize():f}",
     }
     print(f"\n{', '.join(f'{name} {count}' for name, count in totals.items())}")
     if fleet:

@@ -1,4 +1,5 @@
-"""How the fleet's Valkey is arranged: one primary with a replica, or a cluster; the primary killed, and started again.
+"""How the fleet's Valkey is arranged: a primary with a replica, with sentinels or without, or a cluster; and how the
+primary is killed, and started again.
 
 Knows servers of Valkey. Must never know who uses them. Another arrangement is another class with the same four names:
 `settings` that nodes are given, `connect`, `lose_primary` and `close`.
@@ -16,11 +17,13 @@ from typing import Any, Final
 from redis import Redis
 from redis.exceptions import RedisError
 
+from apps.kernel import redis_sentinel
 from apps.kernel.redis_cluster import connect
 from gateway_project.embedded.child_process import spawn
 from gateway_project.embedded.programs import find_valkey
 from tests.stack.product import eventually, free_port
 from tests.support.valkey_cluster import ON_CLUSTER, ValkeyCluster
+from tests.support.valkey_sentinels import ON_SENTINELS, ValkeySentinels, lose_primary
 
 # A key of the slot that has all that admission and settlement touch.
 BALANCES: Final = "{gateway}:balance"
@@ -64,6 +67,26 @@ class PrimaryWithReplica:
         return process
 
 
+class Sentinels:
+    """One primary with a replica, and three sentinels that have it take over."""
+
+    def __init__(self, folder: Path) -> None:
+        self._servers = ValkeySentinels(folder)
+        self.settings = {"REDIS_URL": self._servers.url, "CELERY_BROKER_URL": "", "VALKEY_SYNC": "always"}
+
+    def connect(self) -> Any:
+        """Return a client of the primary."""
+        return redis_sentinel.connect(self._servers.url, decode_responses=True, socket_timeout=5)
+
+    def lose_primary(self, seconds: float) -> None:
+        """Kill the primary (SIGKILL), and start it again as a replica once the other has taken over."""
+        print(f"    the replica took over after {lose_primary(self._servers, seconds):.1f} s")
+
+    def close(self) -> None:
+        """End all."""
+        self._servers.close()
+
+
 class Cluster:
     """Three primaries with a replica each, and a server of its own for Celery's queues."""
 
@@ -101,8 +124,10 @@ class Cluster:
         self._nodes.close()
 
 
-def chosen() -> type[PrimaryWithReplica] | type[Cluster]:
+def chosen() -> type[PrimaryWithReplica] | type[Sentinels] | type[Cluster]:
     """Return the arrangement that the environment asks for."""
+    if os.environ.get(ON_SENTINELS):
+        return Sentinels
     return Cluster if os.environ.get(ON_CLUSTER) else PrimaryWithReplica
 
 

@@ -24,7 +24,11 @@ def test_the_document_is_current(capfd: pytest.CaptureFixture[str]) -> None:
         ("QUEUE_TIME_LIMIT", "seconds, at most 60"),
         ("BODY_LIMIT", "a whole number from 1,024 to 1,073,741,824"),
         ("OFFLINE_ALLOWANCE_USD", "USD, from 0 to 10,000"),
-        ("REDIS_URL", "`redis://` or `rediss://` or `unix://` or `redis+cluster://` or `rediss+cluster://`"),
+        (
+            "REDIS_URL",
+            "`redis://` or `rediss://` or `unix://` or `redis+cluster://` or `rediss+cluster://` "
+            "or `redis+sentinel://` or `rediss+sentinel://`",
+        ),
         ("OTEL_TRACES_SAMPLER_ARG", "a number from 0 to 1"),
         ("METRICS_PUBLIC", "true or false"),
         ("`SECRET_KEY`", "a secret"),

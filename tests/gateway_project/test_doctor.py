@@ -125,8 +125,7 @@ def test_settings_that_are_wrong_are_told_without_a_secret(tmp_path: Any) -> Non
     assert (done.returncode, done.stderr) == (1, "")
     told = [one["told"] for one in json.loads(done.stdout)["findings"]]
     assert told == [
-        "REDIS_URL must begin with redis://, rediss://, unix://, redis+cluster://, rediss+cluster://; "
-        "it begins with redis+sentinel://"
+        "REDIS_URL does not name sentinels: it needs ?service=, the name by which the sentinels know the primary, once"
     ]
     assert SECRET not in done.stdout
 

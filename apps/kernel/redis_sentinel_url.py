@@ -1,0 +1,87 @@
+"""URLs of a primary that sentinels know: `redis+sentinel://user:password@host:port,host:port/0?service=name`, and
+`rediss+sentinel://` over TLS. Pure.
+
+Read before anything else of the product is loaded: nothing that opens sockets may be imported here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+from apps.kernel.redis_cluster_url import split_hosts
+
+SCHEMES: Final = ("redis+sentinel", "rediss+sentinel")
+_PORT: Final = 26379
+# Parameters: the primary's name among the sentinels, and what the sentinels themselves are told.
+_SERVICE, _USER, _PASSWORD = "service", "sentinel_username", "sentinel_password"
+
+
+class SentinelAddress(NamedTuple):
+    """Where sentinels are, and what they and the primary are told; empty credentials are none."""
+
+    hosts: list[tuple[str, int]]
+    service: str
+    database: int
+    username: str
+    password: str
+    sentinel_username: str
+    sentinel_password: str
+    tls: bool
+
+
+def is_sentinel_url(url: str) -> bool:
+    """Tell whether a URL names sentinels."""
+    return url.partition("://")[0] in SCHEMES
+
+
+def read_sentinel_url(url: str) -> SentinelAddress:
+    """Return what a URL says. Raises ValueError saying what is wrong, without a secret."""
+    parts = urlsplit(url)
+    if parts.fragment:
+        raise ValueError("a URL of sentinels has no fragment")
+    database = parts.path.strip("/") or "0"
+    if not (database.isascii() and database.isdigit() and len(database) <= 4):
+        raise ValueError("its path is not the number of a database")
+    told = parse_qs(parts.query, keep_blank_values=True)
+    if unknown := sorted(told.keys() - {_SERVICE, _USER, _PASSWORD}):
+        raise ValueError(f"it has no parameter {unknown[0][:40]!r}")
+    if any(len(values) > 1 for values in told.values()) or not told.get(_SERVICE, [""])[0]:
+        raise ValueError("it needs ?service=, the name by which the sentinels know the primary, once")
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    return SentinelAddress(
+        hosts=split_hosts(parts.netloc, _PORT),
+        service=told[_SERVICE][0],
+        database=int(database),
+        username=unquote(user),
+        password=unquote(password),
+        sentinel_username=told.get(_USER, [""])[0],
+        sentinel_password=told.get(_PASSWORD, [""])[0],
+        tls=parts.scheme == "rediss+sentinel",
+    )
+
+
+def celery_url(address: SentinelAddress, database: int) -> str:
+    """Return the URL by which Celery knows another database of the same primary."""
+    credentials = f"{quote(address.username, '')}:{quote(address.password, '')}@" if address.password else ""
+    return ";".join(
+        f"sentinel://{credentials}{f'[{host}]' if ':' in host else host}:{port}/{database}"
+        for host, port in address.hosts
+    )
+
+
+def celery_options(address: SentinelAddress) -> dict[str, object]:
+    """Return the options of Celery's transport beside that URL."""
+    return {"master_name": address.service, "sentinel_kwargs": sentinel_credentials(address)}
+
+
+def sentinel_credentials(address: SentinelAddress) -> dict[str, object]:
+    """Return what is told to the sentinels themselves, in the client library's words."""
+    words: dict[str, object] = {}
+    if address.sentinel_username:
+        words["username"] = address.sentinel_username
+    if address.sentinel_password:
+        words["password"] = address.sentinel_password
+    if address.tls:
+        words["ssl"] = True
+    return words
