@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import wraps
 from threading import Lock
 from typing import Any, Final, ParamSpec, TypeVar
-from urllib.parse import urlsplit
 
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
@@ -19,7 +18,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisClusterException
 from redis.retry import Retry
 
-from apps.kernel.redis_cluster_url import read_hosts
+from apps.kernel.redis_cluster_url import read_hosts, split_url
 
 # How often a command is tried again after the map of slots was read anew.
 _TRIES: Final = 2
@@ -30,9 +29,9 @@ _Answer = TypeVar("_Answer")
 
 def connect(url: str, **options: Any) -> Cluster:
     """Return a client of the cluster. Raises ConnectionError when no host answers as a node of a cluster."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     hosts = read_hosts(url)
-    credentials = parts.netloc.rpartition("@")[0]
+    credentials = parts.credentials
     # The first host stands for all: what is said of it beside the address counts for each.
     scheme = parts.scheme.partition("+")[0]
     single = f"{scheme}://{credentials}{'@' if credentials else ''}{_PLACEHOLDER}/?{parts.query}"

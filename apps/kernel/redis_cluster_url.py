@@ -5,13 +5,39 @@ Read before anything else of the product is loaded: nothing that opens sockets m
 
 from __future__ import annotations
 
-from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from typing import Final, NamedTuple
+from urllib.parse import SplitResult
 
 SCHEMES: Final = ("redis+cluster", "rediss+cluster")
 # Addresses of one URL: any that answers tells all of them.
 MOST_HOSTS: Final = 64
 _PORT: Final = 6379
+
+
+class UrlParts(NamedTuple):
+    """The parts of a URL that names several hosts, as written; empty for what it has not."""
+
+    scheme: str
+    credentials: str
+    hosts: str
+    path: str
+    query: str
+    fragment: str
+
+    @property
+    def password(self) -> str:
+        """The password, as written."""
+        return self.credentials.partition(":")[2]
+
+
+def split_url(url: str) -> UrlParts:
+    """Return the parts of a URL. `urlsplit` takes an IPv6 address for the only host, and refuses others beside it."""
+    scheme, _, rest = url.partition("://")
+    rest, _, fragment = rest.partition("#")
+    rest, _, query = rest.partition("?")
+    authority, _, path = rest.partition("/")
+    credentials, _, hosts = authority.rpartition("@")
+    return UrlParts(scheme, credentials, hosts, path, query, fragment)
 
 
 def is_cluster_url(url: str) -> bool:
@@ -21,17 +47,17 @@ def is_cluster_url(url: str) -> bool:
 
 def read_hosts(url: str) -> list[tuple[str, int]]:
     """Return the addresses that a cluster's URL names. Raises ValueError saying what is wrong, without a secret."""
-    parts = urlsplit(url)
-    if parts.path not in ("", "/", "/0"):
+    parts = split_url(url)
+    if parts.path not in ("", "0"):
         raise ValueError("a cluster has no databases: leave the path out")
     if parts.fragment:
         raise ValueError("a URL of a cluster has no fragment")
-    return split_hosts(parts.netloc, _PORT)
+    return split_hosts(parts.hosts, _PORT)
 
 
-def split_hosts(netloc: str, usual_port: int) -> list[tuple[str, int]]:
-    """Return the addresses behind the credentials of a URL's authority. Raises ValueError."""
-    texts = netloc.rpartition("@")[2].split(",")
+def split_hosts(hosts: str, usual_port: int) -> list[tuple[str, int]]:
+    """Return the addresses that a URL lists. Raises ValueError."""
+    texts = hosts.split(",")
     if len(texts) > MOST_HOSTS:
         raise ValueError(f"at most {MOST_HOSTS} hosts may be named")
     return [_read_host(text.strip(), place, usual_port) for place, text in enumerate(texts, start=1)]

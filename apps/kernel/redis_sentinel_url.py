@@ -7,9 +7,9 @@ Read before anything else of the product is loaded: nothing that opens sockets m
 from __future__ import annotations
 
 from typing import Final, NamedTuple
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import parse_qs, quote, unquote
 
-from apps.kernel.redis_cluster_url import split_hosts
+from apps.kernel.redis_cluster_url import split_hosts, split_url
 
 SCHEMES: Final = ("redis+sentinel", "rediss+sentinel")
 _PORT: Final = 26379
@@ -37,7 +37,7 @@ def is_sentinel_url(url: str) -> bool:
 
 def read_sentinel_url(url: str) -> SentinelAddress:
     """Return what a URL says. Raises ValueError saying what is wrong, without a secret."""
-    parts = urlsplit(url)
+    parts = split_url(url)
     if parts.fragment:
         raise ValueError("a URL of sentinels has no fragment")
     database = parts.path.strip("/") or "0"
@@ -48,13 +48,12 @@ def read_sentinel_url(url: str) -> SentinelAddress:
         raise ValueError(f"it has no parameter {unknown[0][:40]!r}")
     if any(len(values) > 1 for values in told.values()) or not told.get(_SERVICE, [""])[0]:
         raise ValueError("it needs ?service=, the name by which the sentinels know the primary, once")
-    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
     return SentinelAddress(
-        hosts=split_hosts(parts.netloc, _PORT),
+        hosts=split_hosts(parts.hosts, _PORT),
         service=told[_SERVICE][0],
         database=int(database),
-        username=unquote(user),
-        password=unquote(password),
+        username=unquote(parts.credentials.partition(":")[0]),
+        password=unquote(parts.password),
         sentinel_username=told.get(_USER, [""])[0],
         sentinel_password=told.get(_PASSWORD, [""])[0],
         tls=parts.scheme == "rediss+sentinel",

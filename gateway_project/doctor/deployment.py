@@ -73,10 +73,12 @@ def words_of(error: Exception) -> str:
 
 def _secrets() -> Iterator[str]:
     """Yield the passwords of the stores."""
-    from urllib.parse import parse_qs, unquote, urlsplit
+    from urllib.parse import parse_qs, unquote
+
+    from apps.kernel.redis_cluster_url import split_url
 
     for url in (settings.DATABASE_URL, settings.REDIS_URL, settings.CELERY_BROKER_URL, settings.CLICKHOUSE_URL):
-        parts = urlsplit(url)
+        parts = split_url(url)
         # Sentinels have a password of their own.
         for password in (parts.password, *parse_qs(parts.query).get("sentinel_password", [])):
             if password:
