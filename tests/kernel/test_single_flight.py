@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, Event
@@ -9,7 +11,7 @@ from threading import Barrier, Event
 import pytest
 from gevent import Greenlet, GreenletExit, sleep
 
-from apps.kernel.single_flight import SingleFlight
+from apps.kernel.single_flight import SingleFlight, _Flight
 
 
 def together(flights: SingleFlight[str, object], count: int, answer: object) -> tuple[list[object], int]:
@@ -77,3 +79,45 @@ def test_nobody_waits_for_ever() -> None:
             flights.run("key", lambda: "not asked")
         go_on.set()
         assert first.result(5) == "late"
+
+
+def test_who_gives_up_waiting_does_not_keep_the_next_from_going_on() -> None:
+    flight: _Flight[str] = _Flight()
+    with ThreadPoolExecutor(2) as pool:
+        hasty = pool.submit(flight.wait, 0.05)
+        with pytest.raises(TimeoutError):
+            hasty.result(5)
+        patient = pool.submit(flight.wait, 5)
+        time.sleep(0.1)
+        flight.end("found", None)
+        assert patient.result(5) == "found"
+
+
+# As a process of its own, in which threads are greenlets as in a worker.
+WORKER = """
+from gevent import monkey; monkey.patch_all()
+import gevent
+from gevent.event import Event
+from apps.kernel.single_flight import SingleFlight, _Flight
+
+flights, found, told = SingleFlight(5), Event(), []
+
+def ask():
+    flights.run("key", found.wait)
+    if not told:
+        gevent.spawn(told.append, "bystander")
+    told.append("waited")
+
+asking = [gevent.spawn(ask) for _ in range(50)]
+gevent.sleep(0.1)
+found.set()
+gevent.joinall(asking)
+gevent.sleep(0.1)
+print(len(told), told.index("bystander") < 5)
+"""
+
+
+def test_others_are_served_between_those_who_waited() -> None:
+    """Fifty who go on at once would have the event loop for themselves, with each of their steps."""
+    done = subprocess.run([sys.executable, "-c", WORKER], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "51 True\n"
