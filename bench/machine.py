@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+from contextlib import suppress
 
 from bench.subjects import Kind, Subject
 from tests.stack.product import descendants
@@ -25,11 +25,13 @@ MEASURED, OTHERS = _cores()
 
 
 def pin(pids: list[int], cores: set[int]) -> None:
-    """Keep processes, with all of their threads and children, on some cores."""
+    """Keep processes, with all of their threads and children, on some cores; what ends meanwhile needs none."""
     for pid in pids:
         for one in [pid, *descendants(pid)]:
-            for task in Path(f"/proc/{one}/task").iterdir():
-                os.sched_setaffinity(int(task.name), cores)
+            with suppress(FileNotFoundError, ProcessLookupError):
+                for task in os.listdir(f"/proc/{one}/task"):
+                    with suppress(ProcessLookupError):
+                        os.sched_setaffinity(int(task), cores)
 
 
 def load(
