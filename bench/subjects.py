@@ -81,14 +81,24 @@ def passthrough(upstream_port: int) -> Iterator[Subject]:
 
 
 @contextmanager
-def gateway(upstream_port: int, home: Path, *, workers: int = 1, guarded: bool = False) -> Iterator[Subject]:
+def gateway(
+    upstream_port: int,
+    home: Path,
+    *,
+    workers: int = 1,
+    guarded: bool = False,
+    settings: dict[str, str] | None = None,
+) -> Iterator[Subject]:
     """Run the product with everything on, but for the rate limit that a load test is meant to hit."""
     product = Product(
         home,
-        RATE_LIMIT_ENTERPRISE="0",
-        WEB_WORKERS=str(workers),
-        SANDBOX_BASE_URL=f"http://127.0.0.1:{upstream_port}/v1",
-        SANDBOX_API_KEY="bench",
+        **{
+            "RATE_LIMIT_ENTERPRISE": "0",
+            "WEB_WORKERS": str(workers),
+            "SANDBOX_BASE_URL": f"http://127.0.0.1:{upstream_port}/v1",
+            "SANDBOX_API_KEY": "bench",
+            **(settings or {}),
+        },
     )
     try:
         product.manage("grant_credits", product.demo["organizationId"], "1000000")

@@ -1,25 +1,36 @@
 """Very many clients in one thread: all at once, or so many a second whoever is answered.
 
-Who has been answered asks again on the same connection, as SDKs do; a new one is opened when all are waiting.
+Who has been answered asks again on the same connection, as SDKs do, and who was refused not before the time that it was
+told; a new one is opened when all are waiting. To ask again at once where one was refused would have most requests come
+to the worker that has the most to do.
 
 Knows sockets and clocks. Must never know what is asked for.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import selectors
 import socket
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from statistics import median
 
 from tests.attack.wire import ATTACKER, HERE, status_in
 
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.IGNORECASE)
+_RETRY_AFTER = re.compile(rb"\r\nretry-after: (\d+)", re.IGNORECASE)
 # How long a refusal may take to be one that costs its client nothing.
 AT_ONCE = 0.05
 _MOST_OPEN = 4_000
+# So often capacity and overload are measured by turns; seconds of each that do not count, until a queue has filled.
+_TURNS, _BEGINNING = 8, 0.5
+# Seconds in which everybody is answered once nobody asks any more.
+_PATIENCE = 20
 
 
 @dataclass(slots=True)
@@ -49,8 +60,8 @@ class Crowd:
         self._port = port
         self._waiting = selectors.DefaultSelector()
         self._open: set[socket.socket] = set()
-        # Connections that have been answered and may be asked again.
-        self._kept: list[socket.socket] = []
+        # Connections that have been answered, and from when on they may be asked again; the first of them first.
+        self._kept: list[tuple[float, int, socket.socket]] = []
         self.answers: list[Answered] = []
 
     @property
@@ -72,8 +83,9 @@ class Crowd:
 
     def _take_kept(self) -> socket.socket | None:
         """Return a connection that has been answered and that the product has not closed since."""
-        while self._kept:
-            sock = self._kept.pop()
+        now = time.perf_counter()
+        while self._kept and self._kept[0][0] <= now:
+            sock = heappop(self._kept)[2]
             try:
                 sock.recv(1, socket.MSG_PEEK)
             except BlockingIOError:
@@ -117,12 +129,14 @@ class Crowd:
 
     def _end(self, client: _Client, status: str) -> None:
         now = time.perf_counter()
-        says = b"\r\nretry-after:" in client.data.partition(b"\r\n\r\n")[0].lower()
-        self.answers.append(Answered(status, says, now - client.due, now - (client.sent or client.due)))
+        says_when = _RETRY_AFTER.search(client.data.partition(b"\r\n\r\n")[0])
+        waited = now - (client.sent or client.due)
+        self.answers.append(Answered(status, says_when is not None, now - client.due, waited))
         self._waiting.unregister(client.sock)
         self._open.discard(client.sock)
         if client.stays:
-            self._kept.append(client.sock)
+            again = now + int(says_when[1]) if says_when else now
+            heappush(self._kept, (again, len(self.answers), client.sock))
         else:
             client.sock.close()
 
@@ -130,7 +144,7 @@ class Crowd:
         """Leave whoever waits still."""
         for key in list(self._waiting.get_map().values()):
             self._end(key.data, "waiting")
-        for sock in self._kept:
+        for _, _, sock in self._kept:
             sock.close()
         self._kept.clear()
 
@@ -150,45 +164,79 @@ def all_at_once(port: int, requests: list[bytes], patience: float) -> Counter[st
     return got
 
 
-def overloaded(port: int, request: bytes, seconds: float, connections: int = 64) -> Counter[str]:
+def overloaded(port: int, request: bytes, seconds: float, clients: int = 64) -> Counter[str]:
     """Return what comes of twice the requests that the product can answer, and how many it can (`capacity`).
 
-    Capacity is what so many clients get that each ask again once they are answered; both are measured by this program.
+    Capacity is what so many clients get that each ask again once they are answered. Both are measured by this program,
+    by turns, and their share is the median of the turns: a machine's speed changes from one second to the next.
     """
-    crowd, began = Crowd(port), time.perf_counter()
-    while (now := time.perf_counter()) - began < seconds / 2:
-        while crowd.size < connections:
-            crowd.ask(request, now)
-        crowd.step(0.1)
-    capacity = sum(one.status == "200" for one in crowd.answers) / (time.perf_counter() - began)
-    _wait(crowd, 5)
-
     crowd = Crowd(port)
-    began = due = time.perf_counter()
-    while (now := time.perf_counter()) - began < seconds:
-        while due <= now and crowd.size < _MOST_OPEN:
-            crowd.ask(request, due)
-            due += 1 / (2 * max(capacity, 1))
-        crowd.step(min(max(due - now, 0), 0.05))
-    offered = (due - began) * 2 * capacity
-    good = sum(one.status == "200" for one in crowd.answers) / (time.perf_counter() - began)
-    _wait(crowd, 20)
-    got = _told(crowd.answers)
-    refused = sorted(one.since_sent for one in crowd.answers if one.status in {"429", "503"})
-    got["capacity a second"] = int(capacity)
-    got["offered a second"] = int(offered / seconds)
-    got["goodput a second"] = int(good)
+    turns = list[tuple[float, float]]()
+    answers = list[Answered]()
+    # The first is to open connections.
+    for number in range(_TURNS + 1):
+        capacity = max(_capacity(crowd, request, seconds / _TURNS, clients), 1)
+        before = len(crowd.answers)
+        good = _goodput(crowd, request, 2 * capacity, seconds / _TURNS)
+        if number:
+            turns.append((capacity, good))
+            answers += crowd.answers[before:]
+    crowd.give_up()
+    got = _told(answers)
+    refused = sorted(one.since_sent for one in answers if one.status in {"429", "503"})
+    got["capacity a second"] = int(sum(capacity for capacity, _ in turns) / _TURNS)
+    got["offered a second"] = 2 * got["capacity a second"]
+    got["goodput a second"] = int(sum(good for _, good in turns) / _TURNS)
+    got["goodput per cent"] = round(median(good / capacity for capacity, good in turns) * 100)
     if refused:
         got["refused p50 ms"] = int(refused[len(refused) // 2] * 1000)
         got["refused p99 ms"] = int(refused[int(len(refused) * 0.99)] * 1000)
     return got
 
 
-def _wait(crowd: Crowd, seconds: float) -> None:
-    until = time.perf_counter() + seconds
-    while crowd.size and time.perf_counter() < until:
+def _capacity(crowd: Crowd, request: bytes, seconds: float, clients: int) -> float:
+    """Return how many are answered a second of so many that ask again at once."""
+
+    def ask(now: float) -> None:
+        while crowd.size < clients:
+            crowd.ask(request, now)
+
+    return _steady_rate(crowd, ask, seconds)
+
+
+def _goodput(crowd: Crowd, request: bytes, offered: float, seconds: float) -> float:
+    """Return how many are answered a second of so many that come a second, whoever is answered."""
+    due = time.perf_counter()
+
+    def ask(now: float) -> None:
+        nonlocal due
+        while due <= now and crowd.size < _MOST_OPEN:
+            crowd.ask(request, due)
+            due += 1 / offered
+
+    return _steady_rate(crowd, ask, seconds)
+
+
+def _steady_rate(crowd: Crowd, ask: Callable[[float], None], seconds: float) -> float:
+    """Let `ask` go on, then wait for whoever waits; return the answers a second that were none of a refusal.
+
+    The beginning does not count, nor what is answered after the last was asked.
+    """
+    began = time.perf_counter()
+    until, before, steady_since = began + _BEGINNING + seconds, 0, math.inf
+    while (now := time.perf_counter()) < until:
+        if now - began >= _BEGINNING and steady_since == math.inf:
+            steady_since, before = now, _count_good(crowd)
+        ask(now)
+        crowd.step(0.002)
+    rate = (_count_good(crowd) - before) / (time.perf_counter() - steady_since)
+    while crowd.size and time.perf_counter() < until + _PATIENCE:
         crowd.step(0.2)
-    crowd.give_up()
+    return rate
+
+
+def _count_good(crowd: Crowd) -> int:
+    return sum(one.status == "200" for one in crowd.answers)
 
 
 def _told(answers: list[Answered]) -> Counter[str]:

@@ -21,8 +21,8 @@ from tests.stack.product import PROJECT
 MOST_WAIT = 200.0
 # Megabytes of a worker at which an attack is broken off: the machine is to live on.
 MOST_MEMORY = 4_000
-# Goodput under twice the load: this share of what can be answered. A refusal may take so many milliseconds.
-LEAST_GOODPUT, MOST_REFUSAL = 0.95, 50
+# Goodput under twice the load: per cent of what can be answered. A refusal may take so many milliseconds.
+LEAST_GOODPUT, MOST_REFUSAL = 95, 50
 _TURNED_AWAY = {"400", "401", "408", "413", "429", "431", "503", "closed", "refused", "waiting"}
 # What may come of an attack; anything else is a failure. Figures beside statuses are not judged here.
 MAY_GET: dict[str, set[str]] = {
@@ -168,13 +168,12 @@ def _judge(outcome: Outcome, most_wait: float) -> None:
         problems.append(f"got {', '.join(sorted(wrong))}")
     if outcome.tracebacks:
         problems.append(f"{outcome.tracebacks} tracebacks in the log")
-    if outcome.name == "overload" and got["capacity a second"]:
-        share = got["goodput a second"] / got["capacity a second"]
-        if share < LEAST_GOODPUT:
-            problems.append(f"goodput {share:.0%}")
+    if outcome.name == "overload":
+        if got["goodput per cent"] < LEAST_GOODPUT:
+            problems.append(f"goodput {got['goodput per cent']} per cent of capacity")
         if got["refused p99 ms"] > MOST_REFUSAL:
             problems.append(f"refusals took {got['refused p99 ms']} ms")
 
 
 def _figure(what: str) -> bool:
-    return what.endswith((" ms", " a second"))
+    return what.endswith((" ms", " a second", " per cent"))
