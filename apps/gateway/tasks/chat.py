@@ -8,12 +8,11 @@ from __future__ import annotations
 from decimal import Decimal
 
 from apps.catalog.offers import CatalogModel, Offer
-from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, Target, WebSearchTool
-from apps.gateway.canonical.events import Finished
+from apps.gateway.canonical.chat import Audio, Chat, FunctionTool, Image, WebSearchTool
 from apps.gateway.dialect_facts import supports_structured_output
 from apps.gateway.dialects import ProviderDialect, find_dialect, optional_attribute
 from apps.gateway.dialects.emulated_tools import is_optional_search
-from apps.gateway.mode_paths import hint_of
+from apps.gateway.model_modes import hint_of
 from apps.gateway.tasks import Requirement, Task
 from apps.gateway.tasks.images import draws, draws_in_chat
 from apps.gateway.token_estimate import estimate_usage
@@ -116,14 +115,6 @@ def _may_bring_media(chat: Chat, offer: Offer) -> bool:
     return bool(chat.modalities or chat.audio is not None or offer.facts.get("images"))
 
 
-def _adapt_request(chat: Chat, target: Target) -> Chat:
-    return chat
-
-
-def _find_missing_result(pictures: int, finish: Finished | None) -> None:
-    """Return None: an empty answer is an answer."""
-
-
 TASK = Task(
     name="chat",
     requirements_of=_requirements_of,
@@ -137,10 +128,11 @@ TASK = Task(
     writes_tokens=True,
     files_to_screen=lambda chat: (),
     path_for_client=None,
-    adapt_request=_adapt_request,
+    adapt_request=lambda chat, target: chat,
     batches_of=None,
     may_bring_media=_may_bring_media,
     fetches_pictures=False,
-    find_missing_result=_find_missing_result,
+    # An empty answer is an answer.
+    find_missing_result=lambda pictures, finish: None,
     usage_without_counts=lambda chat, *counts: estimate_usage(*counts),
 )

@@ -13,34 +13,22 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from apps.catalog.offers import CatalogModel, Offer
-from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.events import Finished
+from apps.catalog.offers import Offer
+from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.embeddings import find_embedding_dialect
 from apps.gateway.dialects.embeddings.provider.abilities import EmbeddingAbilities, abilities_of, embedding_of, texts_of
-from apps.gateway.mode_paths import hint_of
+from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import AttachedFile, CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_tokens, estimate_usage
 from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage
 
-MODE: Final = "embedding"
+_MODE: Final = ModelMode("embedding", "embedding")
 # An estimate may be twice what the model counts.
 _DOUBT: Final = 2
 _PLACE: Final = re.compile(r"messages\[0\]\.content(\[\d+\])\.text")
-
-
-def _check_model(model: CatalogModel, chat: Chat) -> None:
-    """Raise InvalidRequest unless the model makes embeddings."""
-    if model.mode != MODE:
-        message = f"{model.id} is no embedding model{hint_of(model.mode)}"
-        raise InvalidRequest(message, code="unsupported_feature", param="model")
-
-
-def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
-    return model.mode == MODE
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -97,10 +85,6 @@ def _path_for_client(path: str) -> str:
     return _PLACE.sub(r"input\1", path)
 
 
-def _adapt_request(chat: Chat, target: Target) -> Chat:
-    return chat
-
-
 def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the calls that an offer's provider takes for all inputs, in their order."""
     embedding, abilities = embedding_of(chat), abilities_of(offer.facts)
@@ -135,15 +119,11 @@ def _cuts(chat: Chat, count: int, most: int, most_tokens: int) -> Iterator[tuple
     yield start, count
 
 
-def _find_missing_result(pictures: int, finish: Finished | None) -> None:
-    """Return None: an answer with fewer vectors than inputs has been refused where it was read."""
-
-
 TASK = Task(
     name="embeddings",
     requirements_of=_requirements_of,
-    check_model=_check_model,
-    is_served_by=_is_served_by,
+    check_model=_MODE.check,
+    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
     count_pictures=lambda chat: 0,
@@ -152,11 +132,12 @@ TASK = Task(
     writes_tokens=False,
     files_to_screen=_files_to_screen,
     path_for_client=_path_for_client,
-    adapt_request=_adapt_request,
+    adapt_request=lambda chat, target: chat,
     batches_of=_batches_of,
     may_bring_media=lambda chat, offer: True,
     fetches_pictures=False,
-    find_missing_result=_find_missing_result,
+    # An answer with fewer vectors than inputs has been refused where it was read.
+    find_missing_result=lambda pictures, finish: None,
     # Vectors are not paid for, whatever they weigh.
     usage_without_counts=lambda chat, prompt, written, pictures, prices: estimate_usage(prompt, 0, 0, prices),
 )

@@ -12,32 +12,19 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from apps.catalog.offers import CatalogModel, Offer
-from apps.gateway.canonical.chat import Chat, Image, Target
-from apps.gateway.canonical.events import Finished
+from apps.catalog.offers import Offer
+from apps.gateway.canonical.chat import Chat, Image
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.moderations import find_moderation_dialect
 from apps.gateway.dialects.moderations.provider.abilities import abilities_of, moderation_of
-from apps.gateway.mode_paths import hint_of
+from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_usage
-from apps.kernel.errors import InvalidRequest
 from apps.kernel.money import ZERO
 from apps.kernel.usage import Usage
 
-MODE: Final = "moderation"
+_MODE: Final = ModelMode("moderation", "moderation")
 _PLACE: Final = re.compile(r"messages\[0\]\.content(\[\d+\])(\.text)?")
-
-
-def _check_model(model: CatalogModel, chat: Chat) -> None:
-    """Raise InvalidRequest unless the model judges content."""
-    if model.mode != MODE:
-        message = f"{model.id} is no moderation model{hint_of(model.mode)}"
-        raise InvalidRequest(message, code="unsupported_feature", param="model")
-
-
-def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
-    return model.mode == MODE
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -62,10 +49,6 @@ def _path_for_client(path: str) -> str:
     return _PLACE.sub(r"input\1", path)
 
 
-def _adapt_request(chat: Chat, target: Target) -> Chat:
-    return chat
-
-
 def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the calls that an offer's provider takes for all inputs, in their order."""
     if moderation_of(chat).together:
@@ -78,15 +61,11 @@ def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
     return [CallPart(replace(chat, messages=[replace(message, parts=parts)]), len(parts)) for parts in cuts]
 
 
-def _find_missing_result(pictures: int, finish: Finished | None) -> None:
-    """Return None: an answer with fewer judgements than inputs has been refused where it was read."""
-
-
 TASK = Task(
     name="moderations",
     requirements_of=_requirements_of,
-    check_model=_check_model,
-    is_served_by=_is_served_by,
+    check_model=_MODE.check,
+    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
     count_pictures=lambda chat: 0,
@@ -95,11 +74,12 @@ TASK = Task(
     writes_tokens=False,
     files_to_screen=lambda chat: (),
     path_for_client=_path_for_client,
-    adapt_request=_adapt_request,
+    adapt_request=lambda chat, target: chat,
     batches_of=_batches_of,
     may_bring_media=lambda chat, offer: False,
     fetches_pictures=False,
-    find_missing_result=_find_missing_result,
+    # An answer with fewer judgements than inputs has been refused where it was read.
+    find_missing_result=lambda pictures, finish: None,
     # Judgements are not paid for, whatever they weigh.
     usage_without_counts=lambda chat, prompt, written, pictures, prices: estimate_usage(prompt, 0, 0, prices),
 )

@@ -12,20 +12,18 @@ from decimal import Decimal
 from typing import Any, Final
 
 from apps.billing.pricing import cost_of
-from apps.catalog.offers import CatalogModel, Offer
-from apps.gateway.canonical.chat import Chat, Target
-from apps.gateway.canonical.events import Finished
+from apps.catalog.offers import Offer
+from apps.gateway.canonical.chat import Chat
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.rerank import find_rerank_dialect
 from apps.gateway.dialects.rerank.provider.abilities import abilities_of, documents_of, query_of, results_of
-from apps.gateway.mode_paths import hint_of
+from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import CallPart, Requirement, Task
 from apps.gateway.token_estimate import estimate_prompt_tokens, estimate_tokens
-from apps.kernel.errors import InvalidRequest
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
-MODE: Final = "rerank"
+_MODE: Final = ModelMode("rerank", "reranking")
 # A search unit is a query over so many documents; a document that has more tokens, the query's among them, counts as
 # several (500 tokens, as others quote cohere.com/pricing; for holds and estimates alone).
 UNIT_DOCUMENTS: Final = 100
@@ -33,17 +31,6 @@ UNIT_TOKENS: Final = 500
 # However long a query is, so much of a document goes with it.
 _LEAST_TOKENS: Final = 100
 _PLACE: Final = re.compile(r"messages\[0\]\.content\[(\d+)\]\.text")
-
-
-def _check_model(model: CatalogModel, chat: Chat) -> None:
-    """Raise InvalidRequest unless the model ranks documents."""
-    if model.mode != MODE:
-        message = f"{model.id} is no reranking model{hint_of(model.mode)}"
-        raise InvalidRequest(message, code="unsupported_feature", param="model")
-
-
-def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
-    return model.mode == MODE
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -87,10 +74,6 @@ def _path_for_client(path: str) -> str:
     return _PLACE.sub(lambda found: f"documents[{int(found[1]) - 1}]" if found[1] != "0" else "query", path)
 
 
-def _adapt_request(chat: Chat, target: Target) -> Chat:
-    return chat
-
-
 def _batches_of(chat: Chat, offer: Offer) -> list[CallPart]:
     """Return the one call that a ranking takes."""
     return [CallPart(chat, results_of(chat), find_fault_among(len(documents_of(chat))))]
@@ -108,15 +91,11 @@ def find_fault_among(count: int) -> Callable[[list[Any]], str | None]:
     return find_fault
 
 
-def _find_missing_result(pictures: int, finish: Finished | None) -> None:
-    """Return None: a ranking that lacks a document has been refused where it was read."""
-
-
 TASK = Task(
     name="rerank",
     requirements_of=_requirements_of,
-    check_model=_check_model,
-    is_served_by=_is_served_by,
+    check_model=_MODE.check,
+    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
     count_pictures=lambda chat: 0,
@@ -125,10 +104,11 @@ TASK = Task(
     writes_tokens=False,
     files_to_screen=lambda chat: (),
     path_for_client=_path_for_client,
-    adapt_request=_adapt_request,
+    adapt_request=lambda chat, target: chat,
     batches_of=_batches_of,
     may_bring_media=lambda chat, offer: False,
     fetches_pictures=False,
-    find_missing_result=_find_missing_result,
+    # A ranking that lacks a document has been refused where it was read.
+    find_missing_result=lambda pictures, finish: None,
     usage_without_counts=_usage_without_counts,
 )

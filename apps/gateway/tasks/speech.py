@@ -12,36 +12,23 @@ from decimal import Decimal
 from typing import Final
 
 from apps.billing.pricing import cost_of
-from apps.catalog.offers import CatalogModel, Offer
+from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Finished
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.speech import find_speech_dialect
 from apps.gateway.dialects.speech.provider.abilities import SpeechAbilities, abilities_of, speech_of, text_of
-from apps.gateway.mode_paths import hint_of
+from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import Requirement, Task
-from apps.kernel.errors import InvalidRequest
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
-MODE: Final = "audio_speech"
+_MODE: Final = ModelMode("audio_speech", "speech")
 # Tokens of sound that a byte of text comes to, slowly read: twenty a second, and eight letters.
 _SOUND_OF_BYTE: Final = Decimal("2.5")
 # Formats whose sound is not compressed: twice the bytes of others, and more, for as much of it.
 _UNCOMPRESSED: Final = frozenset({"wav", "pcm"})
 _PATHS: Final = {"messages[0]": "input", "messages[1]": "instructions"}
 _PLACE: Final = re.compile(r"(messages\[[01]\])\.content\[0\]\.text")
-
-
-def _check_model(model: CatalogModel, chat: Chat) -> None:
-    """Raise InvalidRequest unless the model reads aloud."""
-    if model.mode != MODE:
-        message = f"{model.id} is no speech model{hint_of(model.mode)}"
-        raise InvalidRequest(message, code="unsupported_feature", param="model")
-
-
-def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
-    return model.mode == MODE
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -103,15 +90,11 @@ def _path_for_client(path: str) -> str:
     return _PLACE.sub(lambda found: _PATHS[found[1]], path)
 
 
-def _find_missing_result(pictures: int, finish: Finished | None) -> None:
-    """Return None: an answer without sound has been refused where it was read."""
-
-
 TASK = Task(
     name="speech",
     requirements_of=_requirements_of,
-    check_model=_check_model,
-    is_served_by=_is_served_by,
+    check_model=_MODE.check,
+    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
     count_pictures=lambda chat: 0,
@@ -124,6 +107,7 @@ TASK = Task(
     batches_of=None,
     may_bring_media=lambda chat, offer: True,
     fetches_pictures=False,
-    find_missing_result=_find_missing_result,
+    # An answer without sound has been refused where it was read.
+    find_missing_result=lambda pictures, finish: None,
     usage_without_counts=_usage_without_counts,
 )

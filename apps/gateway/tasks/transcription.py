@@ -12,9 +12,8 @@ from decimal import Decimal
 from typing import Final
 
 from apps.billing.pricing import cost_of
-from apps.catalog.offers import CatalogModel, Offer
+from apps.catalog.offers import Offer
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.canonical.events import Finished
 from apps.gateway.dialects import ProviderDialect
 from apps.gateway.dialects.transcription import find_transcription_dialect
 from apps.gateway.dialects.transcription.provider.abilities import (
@@ -22,27 +21,15 @@ from apps.gateway.dialects.transcription.provider.abilities import (
     abilities_of,
     transcription_of,
 )
-from apps.gateway.mode_paths import hint_of
+from apps.gateway.model_modes import ModelMode
 from apps.gateway.tasks import AttachedFile, Requirement, Task
-from apps.kernel.errors import InvalidRequest
 from apps.kernel.prices import PriceCard
 from apps.kernel.usage import Usage
 
-MODE: Final = "audio_transcription"
+_MODE: Final = ModelMode("audio_transcription", "transcription")
 # Tokens that a second of sound comes to where it is paid by the token, and that are said in it, both at most; and
 # usually.
 _MOST_HEARD, _MOST_SAID, _HEARD = 20, 8, 10
-
-
-def _check_model(model: CatalogModel, chat: Chat) -> None:
-    """Raise InvalidRequest unless the model writes transcripts."""
-    if model.mode != MODE:
-        message = f"{model.id} is no transcription model{hint_of(model.mode)}"
-        raise InvalidRequest(message, code="unsupported_feature", param="model")
-
-
-def _is_served_by(model: CatalogModel, chat: Chat) -> bool:
-    return model.mode == MODE
 
 
 def _requirements_of(chat: Chat) -> list[Requirement]:
@@ -106,15 +93,11 @@ def _path_for_client(path: str) -> str:
     return "prompt" if path.startswith("messages[") else path
 
 
-def _find_missing_result(pictures: int, finish: Finished | None) -> None:
-    """Return None: where nobody speaks, a transcript is empty."""
-
-
 TASK = Task(
     name="transcription",
     requirements_of=_requirements_of,
-    check_model=_check_model,
-    is_served_by=_is_served_by,
+    check_model=_MODE.check,
+    is_served_by=_MODE.serves,
     find_dialect=_find_dialect,
     list_price=_list_price,
     count_pictures=lambda chat: 0,
@@ -127,6 +110,7 @@ TASK = Task(
     batches_of=None,
     may_bring_media=lambda chat, offer: False,
     fetches_pictures=False,
-    find_missing_result=_find_missing_result,
+    # Where nobody speaks, a transcript is empty.
+    find_missing_result=lambda pictures, finish: None,
     usage_without_counts=_usage_without_counts,
 )
