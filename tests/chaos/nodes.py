@@ -85,7 +85,11 @@ class Node:
         ready = False
         if self.pid is not None:
             with suppress(requests.RequestException):
-                ready = requests.get(f"{self.url}/readyz", timeout=2).status_code == 200
+                status = requests.get(f"{self.url}/readyz", timeout=2).status_code
+                if status == 404:
+                    # A version that does not say: who restarts it takes it out of the load balancer by hand.
+                    status = requests.get(self.url, timeout=2).status_code if self.wanted else 503
+                ready = status == 200
         self.ready = ready
 
     def kill(self) -> bool:
