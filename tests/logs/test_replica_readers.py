@@ -25,22 +25,24 @@ from tests.support.console_client import Visitor, page
 
 __all__ = ["world"]
 ALIAS = "replica_of_readers"
-# What a replica answers; who may see it is asked of the primary.
-LOGGED = re.compile(r'FROM "?(request_log|logs_\w+)"?')
+# What a replica answers; who may see it, and how far back, is asked of the primary.
+LOGGED = re.compile(r'FROM "?(request_log|logs_(activity|traffic|refused)\w+)"?')
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], tuple[int, int]]]:
+def asked(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], tuple[int, int]]]:
     """Tells how many statements on the log and its sums the replica and the primary were asked since the last time."""
     connections.settings[ALIAS] = {**connections.settings["default"], "NAME": connection.settings_dict["NAME"]}
     own = connections[ALIAS]
+    # Tests may connect to what they were declared to use, by its name.
+    own.alias = "default"
     monkeypatch.setattr(replica, "REPLICAS", [Replica(ALIAS, max_lag=5)])
     # It is no replica, and takes writes.
     monkeypatch.setattr(replica, "find_reason", lambda *_: None)
     for one in (own, connection):
-        monkeypatch.setattr(one, "force_debug_cursor", True)
+        one.force_debug_cursor = True
 
     def count() -> tuple[int, int]:
         counts = []
@@ -50,8 +52,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], tuple[int, i
         return counts[0], counts[1]
 
     yield count
+    connection.force_debug_cursor = False
     own.close()
-    own.close_pool()
     del connections[ALIAS]
     del connections.settings[ALIAS]
 
