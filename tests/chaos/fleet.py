@@ -43,7 +43,8 @@ class Fleet(Product):
     """The nodes as one product: asked at whichever node is ready."""
 
     # What a product alone has is not called: its processes are the nodes'.
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, *, pooled: bool = True, **settings: str) -> None:
+        self._pooled = pooled and PROGRAM is not None
         folder.mkdir(exist_ok=True)
         folder.chmod(0o711)
         self._ends = ExitStack()
@@ -89,13 +90,13 @@ class Fleet(Product):
         self.demo: dict[str, Any] = json.loads((operator / "demo.json").read_text())
 
     def _database(self, folder: Path) -> str:
-        """Start PostgreSQL, behind PgBouncer where there is one; return its URL."""
+        """Start PostgreSQL, behind PgBouncer where there is one that is wanted; return its URL."""
         stores = folder / "stores"
         data_directory.create(stores)
         self.postgres = Postgres(stores)
         self._start_postgres()
         self._ends.callback(lambda: self._stop_postgres())
-        if PROGRAM:
+        if self._pooled:
             self.pooler = PgBouncer(folder / "pooler", self.postgres.url)
             self._ends.callback(self.pooler.kill)
         return self.pooler.url if self.pooler else self.postgres.url
