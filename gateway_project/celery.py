@@ -123,6 +123,11 @@ app.conf.beat_schedule = {
         "schedule": crontab(),
         "options": {"expires": 60},
     },
+    "tell-owners-of-log-sinks": {
+        "task": "log_sinks.tell_owners",
+        "schedule": crontab(),
+        "options": {"expires": 60},
+    },
     "tell-owners": {
         "task": "billing.tell_owners",
         "schedule": crontab(),

@@ -23,6 +23,7 @@ import environ
 from cryptography.fernet import Fernet
 from django.core.exceptions import ImproperlyConfigured
 
+from apps.kernel.postgres_url import SCHEMES, names_several, read_replicas, read_several
 from apps.kernel.redis_cluster_url import is_cluster_url, read_hosts
 from apps.kernel.redis_sentinel_url import celery_url, is_sentinel_url, read_sentinel_url
 
@@ -138,7 +139,7 @@ def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: s
 
 def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
     """Return a store's URL, `fallback` where none is set. Raises ImproperlyConfigured for a kind that is not supported:
-    other stores, several hosts in one URL (lists of replicas) unless they are a cluster's or sentinels."""
+    other stores, several hosts in one URL unless they are PostgreSQL's, a cluster's or sentinels."""
     value = str(env.str(name, default="")) or fallback
     if not value:
         return ""
@@ -158,9 +159,33 @@ def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
         except ValueError as error:
             return refuse(f"{name} does not name sentinels: {error}", "", error)
         return value
-    if "," in rest.partition("/")[0].rpartition("@")[2]:
+    if names_several(value):
+        if scheme in SCHEMES:
+            try:
+                read_several(value)
+            except ValueError as error:
+                return refuse(f"{name} does not name a primary and its replicas: {error}", "", error)
+            return value
         return refuse(f"{name} must name one server; a list of hosts is not supported", "")
     return value
+
+
+def database(url: str) -> dict[str, Any]:
+    """Return Django's description of the database at a URL that `store_url` has let pass."""
+    if not names_several(url):
+        return dict(env.db_url_config(url))
+    several = read_several(url)
+    found = dict(env.db_url_config(several.url))
+    options = {**found.get("OPTIONS", {}), "target_session_attrs": several.role}
+    return {**found, "HOST": several.host, "PORT": several.port, "OPTIONS": options}
+
+
+def replica_urls(name: str) -> list[str]:
+    """Return the URLs of read replicas. Raises ImproperlyConfigured."""
+    try:
+        return read_replicas(str(env.str(name, default="")))
+    except ValueError as error:
+        return refuse(f"{name} must name read replicas, separated by commas: {error}", [], error)
 
 
 def url_of_extra(name: str, module: str, extra: str) -> str:

@@ -180,28 +180,41 @@ DATABASE_STATEMENT_TIMEOUT = env.integer("DATABASE_STATEMENT_TIMEOUT", 30, 0, 36
 DATABASE_CONNECT_TIMEOUT = env.integer("DATABASE_CONNECT_TIMEOUT", 5, 2, 60)
 # Seconds for which what was read of a key serves on while the database is away.
 POLICY_MAX_STALE = env.integer("POLICY_MAX_STALE", 900, 0, 86_400)
-DATABASES = {
-    "default": {
-        **env.env.db_url_config(DATABASE_URL or "postgresql://postgres@no-database-is-running/gateway"),
+# Read replicas, and the seconds by which what they answer may be old; past them the primary is read.
+DATABASE_REPLICA_URLS = env.replica_urls("DATABASE_REPLICA_URL")
+DATABASE_REPLICA_MAX_LAG = env.integer("DATABASE_REPLICA_MAX_LAG", 5, 1, 3600)
+
+
+def _database(url: str, fewest: int) -> dict[str, object]:
+    """Return a database's description; `fewest` connections are kept open by a process that uses it."""
+    words = env.database(url)
+    options = {
+        **words.get("OPTIONS", {}),
+        "connect_timeout": DATABASE_CONNECT_TIMEOUT,
+        # A server that has vanished from the network is found out within half a minute, whoever waits for it.
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 20_000,
+    }
+    if DATABASE_POOL_SIZE and DATABASE_URL:
+        # A connection that cannot be made is not waited for: it is tried again when somebody needs one.
+        options["pool"] = {"min_size": fewest, "max_size": DATABASE_POOL_SIZE, "timeout": 10, "reconnect_timeout": 2}
+    return {
+        **words,
         "ENGINE": "gateway_project.postgresql",
         "CONN_MAX_AGE": 0,
         "CONN_HEALTH_CHECKS": True,
         # PgBouncer may carry out the next statement on another connection, where there is no such cursor.
         "DISABLE_SERVER_SIDE_CURSORS": True,
+        "OPTIONS": options,
     }
-}
-# A server that has vanished from the network is found out within half a minute, whoever waits for it.
-DATABASES["default"].setdefault("OPTIONS", {}).update(
-    connect_timeout=DATABASE_CONNECT_TIMEOUT,
-    keepalives_idle=10,
-    keepalives_interval=5,
-    keepalives_count=3,
-    tcp_user_timeout=20_000,
-)
-if DATABASE_POOL_SIZE and DATABASE_URL:
-    # A connection that cannot be made is not waited for: it is tried again when somebody needs one.
-    _pool = {"min_size": 1, "max_size": DATABASE_POOL_SIZE, "timeout": 10, "reconnect_timeout": 2}
-    DATABASES["default"]["OPTIONS"]["pool"] = _pool
+
+
+DATABASES = {"default": _database(DATABASE_URL or "postgresql://postgres@no-database-is-running/gateway", 1)}
+REPLICA_ALIASES = [f"replica_{number}" for number in range(1, len(DATABASE_REPLICA_URLS) + 1)]
+for _alias, _url in zip(REPLICA_ALIASES, DATABASE_REPLICA_URLS, strict=True):
+    DATABASES[_alias] = {**_database(_url, 0), "TEST": {"MIRROR": "default"}}
 
 # Bytes of the disk that each web worker takes when it starts, for records while the store takes none; and how many
 # there must be free for all to be well.

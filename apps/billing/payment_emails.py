@@ -12,7 +12,7 @@ import structlog
 from django.core.mail import EmailMessage
 
 from apps.billing.models import BillingAccount
-from apps.organizations.models import Membership, Role
+from apps.organizations.owners import owner_addresses
 
 log = structlog.get_logger(__name__)
 _Notice = BillingAccount.Notice
@@ -63,8 +63,7 @@ def _send(subject: str, text: str, addresses: list[str]) -> None:
 
 def _addresses_of(account: BillingAccount) -> list[str]:
     """Return the owners' addresses and the one for bills."""
-    owners = Membership.objects.filter(organization=account.organization_id, role=Role.OWNER, user__is_active=True)
-    addresses = set(owners.values_list("user__email", flat=True))
+    addresses = owner_addresses(account.organization_id)
     if account.organization.billing_email:
         addresses.add(account.organization.billing_email)
     return sorted(addresses)

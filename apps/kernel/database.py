@@ -23,6 +23,8 @@ from gevent.monkey import is_module_patched
 from psycopg.abc import PQGen
 from psycopg.waiting import Ready
 
+from apps.kernel import postgres_hosts
+
 log = structlog.get_logger(__name__)
 
 Found = TypeVar("Found")
@@ -92,7 +94,9 @@ class TimeoutConnection(psycopg.Connection[Any]):
         if is_module_patched("socket") and settings.DATABASE_STATEMENT_TIMEOUT:
             limit = f"-c statement_timeout={int(settings.DATABASE_STATEMENT_TIMEOUT * 1000)}"
             kwargs["options"] = f"{kwargs.get('options') or ''} {limit}".strip()
-        return super().connect(conninfo, **kwargs)
+        made = super().connect(conninfo, **postgres_hosts.in_order(kwargs))
+        postgres_hosts.note(kwargs, made.info.host, made.info.port)
+        return made
 
     def wait(self, gen: PQGen[Found], interval: float = _LOOK, timeout: float | None = None) -> Found:
         """Wait for an answer. Raises psycopg.OperationalError when patience ends first."""

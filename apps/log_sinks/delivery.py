@@ -128,8 +128,8 @@ def _note_failure(sink_id: UUID, failure: SinkFailed, now: datetime) -> None:
     log.warning("log_sinks.failed", sink=str(sink_id), kind=sink.kind, failures=sink.failures)
     names = ["failures", "failing_since", "last_error", "last_error_at", "next_attempt_at"]
     if sink.status == LogSink.Status.ACTIVE and now - sink.failing_since >= PATIENCE:
-        sink.status = LogSink.Status.FAILED
-        names.append("status")
+        sink.status, sink.disabled_notice_due = LogSink.Status.FAILED, True
+        names += ["status", "disabled_notice_due"]
         told = {"name": sink.name, "failingSince": sink.failing_since, "lastError": sink.last_error}
         with audit.acting():
             audit.record("log_sink.disable", organization_id=sink.organization_id, resource=sink, details=told)

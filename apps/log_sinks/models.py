@@ -59,6 +59,8 @@ class LogSink(models.Model):
     last_error_at = models.DateTimeField(null=True, editable=False)
     last_delivered_at = models.DateTimeField(null=True, editable=False)
     delivered_rows = models.BigIntegerField(default=0, editable=False)
+    # Whether the owners are still to be told that it was switched off.
+    disabled_notice_due = models.BooleanField(default=False, db_default=False, editable=False)
     # Rows that waited for longer than rows wait.
     dropped_rows = models.BigIntegerField(default=0, editable=False)
 

@@ -8,7 +8,7 @@ import structlog
 from celery import shared_task
 from django.utils import timezone
 
-from apps.log_sinks import delivery, metrics, queue
+from apps.log_sinks import delivery, metrics, owner_emails, queue
 
 log = structlog.get_logger(__name__)
 
@@ -27,6 +27,12 @@ def deliver(sink_id: str) -> None:
     """Send one sink what waits for it."""
     sent = delivery.deliver(UUID(sink_id))
     log.info("log_sinks.delivered", sink=sink_id, rows=sent)
+
+
+@shared_task(name="log_sinks.tell_owners", time_limit=600)
+def tell_owners() -> None:
+    """Send the e-mail about sinks that were switched off."""
+    log.info("log_sinks.owners_told", sinks=owner_emails.tell_owners())
 
 
 @shared_task(name="log_sinks.purge", time_limit=600)

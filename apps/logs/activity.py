@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
 
-from django.db import connection
+from django.db import connections
 
+from apps.kernel.replica import PRIMARY
 from apps.logs.models import ActivityDay, ActivityDelta
 from apps.logs.rollup import SUMS
 from apps.organizations.plans import PLANS
@@ -77,11 +78,11 @@ def kept_since(now: datetime) -> date:
     return now.astimezone(UTC).date() - timedelta(days=KEPT_DAYS - 1)
 
 
-def find_days(scope: ActivityScope, window: ActivityWindow) -> list[ActivityTotals]:
+def find_days(scope: ActivityScope, window: ActivityWindow, *, using: str = PRIMARY) -> list[ActivityTotals]:
     """Return the days on which there were requests, newest first."""
     if not scope.organizations:
         return []
-    with connection.cursor() as cursor:
+    with connections[using].cursor() as cursor:
         cursor.execute(
             _QUESTION,
             {

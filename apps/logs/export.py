@@ -12,11 +12,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
 
-from apps.kernel import database
+from apps.kernel import database, replica
 from apps.logs.access import LogScope
 from apps.logs.query import LogFilters, LogRow
 from apps.logs.search import find_page
@@ -53,7 +54,8 @@ def find_pages(scope: LogScope, filters: LogFilters, *, ascending: bool) -> Iter
     filters = replace(filters, end=min(now, filters.end or now))
     after, count = None, FIRST_PAGE
     while True:
-        rows = find_page(scope, filters, count=count, after=after, ascending=ascending)
+        asked = partial(find_page, scope, filters, count=count, after=after, ascending=ascending)
+        rows = replica.read(partial(_find, asked))
         # The client may take its time over a page.
         database.release_connection()
         if rows:
@@ -62,6 +64,10 @@ def find_pages(scope: LogScope, filters: LogFilters, *, ascending: bool) -> Iter
         if len(rows) < count:
             return
         count = _next_count(rows)
+
+
+def _find(asked: Callable[..., list[LogRow]], using: str) -> list[LogRow]:
+    return asked(using=using)
 
 
 def _next_count(rows: Sequence[LogRow]) -> int:

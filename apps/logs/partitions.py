@@ -10,10 +10,11 @@ from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 
 import structlog
-from django.db import OperationalError, ProgrammingError, connection, transaction
+from django.db import OperationalError, ProgrammingError, connection, connections, transaction
 from psycopg.errors import LockNotAvailable, UndefinedTable
 
 from apps.kernel.advisory_lock import AdvisoryLock, lock_in_transaction
+from apps.kernel.replica import PRIMARY
 
 log = structlog.get_logger(__name__)
 
@@ -39,9 +40,9 @@ def upcoming(now: datetime) -> list[date]:
     return [today + timedelta(days=offset) for offset in range(-1, DAYS_AHEAD + 1)]
 
 
-def existing() -> list[date]:
+def existing(using: str = PRIMARY) -> list[date]:
     """Return the days that have a partition, oldest first."""
-    with connection.cursor() as cursor:
+    with connections[using].cursor() as cursor:
         cursor.execute(_EXISTING)
         return sorted(_day_of(name) for (name,) in cursor.fetchall())
 
@@ -52,7 +53,7 @@ def ensure(days: Iterable[date]) -> list[date]:
     Nobody who reads or writes the other days waits: a partition is made as a table apart, then attached.
     """
     wanted = {name_of(day): day for day in days}
-    if not _missing(wanted):
+    if not (wanted and _missing(wanted)):
         return []
     with transaction.atomic(), connection.cursor() as cursor:
         lock_in_transaction(AdvisoryLock.MAKE_PARTITIONS)

@@ -22,6 +22,7 @@ from redis.exceptions import RedisError
 
 from apps.kernel.ids import find_id
 from apps.kernel.redis import LuaScript
+from apps.kernel.replica import PRIMARY
 from apps.kernel.store_keys import tagged_key
 from apps.logs.refusal_model import RefusedHour
 
@@ -123,9 +124,11 @@ def roll_up(now: datetime) -> int:
     return len(rows)
 
 
-def find_refusals(organization_id: UUID, since: datetime, keys: Collection[UUID] | None = None) -> list[Refusals]:
+def find_refusals(
+    organization_id: UUID, since: datetime, keys: Collection[UUID] | None = None, *, using: str = PRIMARY
+) -> list[Refusals]:
     """Return how often the organization's keys (those of `keys` where given) were refused, by reason, most first."""
-    rows = RefusedHour.objects.filter(organization_id=organization_id, hour__gte=since)
+    rows = RefusedHour.objects.using(using).filter(organization_id=organization_id, hour__gte=since)
     if keys is not None:
         rows = rows.filter(api_key_id__in=keys)
     summed = rows.values("api_key_id", "status", "code").annotate(total=Sum("count"), last=Max("last_at"))

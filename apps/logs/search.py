@@ -1,8 +1,8 @@
 """Search of logs: pages by cursor, one row by its id, the models in use; an index answers every question.
 
-Asks PostgreSQL, then the store of older days for those that may have left it: in this order a row that is just being
-moved is seen. Knows which columns answer which filter. Must never know HTTP, nor who asks: a scope says what may be
-seen.
+Asks PostgreSQL, by the connection whose name is `using`, then the store of older days for those that may have left it:
+in this order a row that is just being moved is seen. Knows which columns answer which filter. Must never know HTTP, nor
+who asks: a scope says what may be seen.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from django.db.models import BooleanField, Func, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast
 
 from apps.kernel.ids import time_of
+from apps.kernel.replica import PRIMARY
 from apps.logs import archive, partitions
 from apps.logs.access import LogScope
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog, find_time
@@ -35,7 +36,9 @@ _TEXTS = {f"{name}_text": Cast(name, TextField()) for name in JSON_COLUMNS}
 _SELECTED = tuple(f"{name}_text" if name in JSON_COLUMNS else name for name in COLUMNS)
 
 
-def find_page(scope: LogScope, filters: LogFilters, *, count: int, after: UUID | None, ascending: bool) -> list[LogRow]:
+def find_page(
+    scope: LogScope, filters: LogFilters, *, count: int, after: UUID | None, ascending: bool, using: str = PRIMARY
+) -> list[LogRow]:
     """Return at most `count` rows in order of time: those that come after the row of the id `after`."""
     if not scope.since:
         return []
@@ -46,7 +49,8 @@ def find_page(scope: LogScope, filters: LogFilters, *, count: int, after: UUID |
         # An id begins with its time: the order of ids is the order of (created_at, id).
         moment = time_of(after)
         low, high = (max(low, moment), high) if ascending else (low, min(high, moment))
-    rows = _find_in_postgres(scope, filters, low=low, high=high, after=after, count=count, ascending=ascending)
+    bounds = {"low": low, "high": high}
+    rows = _find_in_postgres(scope, filters, **bounds, after=after, count=count, ascending=ascending, using=using)
     older, boundary = archive.find_archive(), archive.archived_before(now)
     full_of_newer = len(rows) == count and not ascending and rows[-1]["created_at"] >= boundary
     if older is None or low >= boundary or full_of_newer:
@@ -65,21 +69,22 @@ def _find_in_postgres(
     after: UUID | None,
     count: int,
     ascending: bool,
+    using: str,
 ) -> list[LogRow]:
     """Return what PostgreSQL has of a page."""
     wanted = _conditions_of(filters)
     if after is not None:
         wanted &= Q(id__gt=after) if ascending else Q(id__lt=after)
-    elif ascending and (days := partitions.existing()):
+    elif ascending and (days := partitions.existing(using)):
         low = max(low, datetime.combine(days[0], time.min, UTC))  # Nobody was there before.
     rows: list[LogRow] = []
-    ways = _index_walks(scope, filters)
+    ways = _index_walks(scope, filters, using)
     for start, end in _time_ranges(low, high, ascending):
         within = wanted & Q(created_at__gte=start, created_at__lte=end)
         if len(ways) * ((end - start).days + 1) <= _MOST_WALKS:
             rows += _walk_indexes(ways, within, count - len(rows), ascending)
         else:
-            rows += _scan_days(scope, within, count - len(rows), ascending)
+            rows += _scan_days(scope, within, count - len(rows), ascending, using)
         if len(rows) == count:
             break
     return rows
@@ -103,14 +108,15 @@ def _time_ranges(low: datetime, high: datetime, ascending: bool) -> Iterator[tup
         days *= 4
 
 
-def _index_walks(scope: LogScope, filters: LogFilters) -> list[QuerySet[RequestLog]]:
+def _index_walks(scope: LogScope, filters: LogFilters, using: str) -> list[QuerySet[RequestLog]]:
     """Return what can be walked through in the order of an index: organizations, or projects where they have one."""
     values = (filters.finish_reason, filters.unified_finish_reason, filters.source)
     headers = (filters.header_key, filters.header_value)
     if scope.project_id is not None or {*values, *headers} == {None}:
-        return [_of_organization(scope, organization_id) for organization_id in scope.since]
-    projects = Project.objects.filter(organization__in=scope.since).values_list("organization_id", "id")
-    return [_of_organization(replace(scope, project_id=project), owner) for owner, project in projects]
+        return [_of_organization(scope, organization_id, using) for organization_id in scope.since]
+    owned = Project.objects.using(using).filter(organization__in=scope.since)
+    projects = owned.values_list("organization_id", "id")
+    return [_of_organization(replace(scope, project_id=project), owner, using) for owner, project in projects]
 
 
 def _walk_indexes(ways: list[QuerySet[RequestLog]], wanted: Q, count: int, ascending: bool) -> list[LogRow]:
@@ -122,13 +128,13 @@ def _walk_indexes(ways: list[QuerySet[RequestLog]], wanted: Q, count: int, ascen
     return [dict(zip(COLUMNS, row, strict=True)) for walk in walks for row in walk]
 
 
-def _scan_days(scope: LogScope, wanted: Q, count: int, ascending: bool) -> list[LogRow]:
+def _scan_days(scope: LogScope, wanted: Q, count: int, ascending: bool, using: str) -> list[LogRow]:
     """Return rows in order, of all organizations by one look at each day: for what so many walks would be planned for.
 
     What is looked for here is rare, or the days before had been enough.
     """
     seen = [Q(organization_id=organization, created_at__gte=since) for organization, since in scope.since.items()]
-    rows = RequestLog.objects.filter(wanted, reduce(or_, seen), organization_id__in=list(scope.since))
+    rows = RequestLog.objects.using(using).filter(wanted, reduce(or_, seen), organization_id__in=list(scope.since))
     if scope.provider_key_id is not None:
         rows = rows.filter(provider_key_id=scope.provider_key_id)
     order = ("created_at", "id") if ascending else ("-created_at", "-id")
@@ -136,9 +142,12 @@ def _scan_days(scope: LogScope, wanted: Q, count: int, ascending: bool) -> list[
 
 
 def find_row(scope: LogScope, identifier: UUID) -> LogRow | None:
-    """Return a row by its id, or None when there is none in the scope."""
+    """Return a row by its id, or None when there is none in the scope.
+
+    From the primary: who asks for one may have been answered a moment ago.
+    """
     for organization_id in scope.since:
-        row = _select(_of_organization(scope, organization_id).filter(id=identifier)).first()
+        row = _select(_of_organization(scope, organization_id, PRIMARY).filter(id=identifier)).first()
         if row is not None:
             return dict(zip(COLUMNS, row, strict=True))
     older, moment = archive.find_archive(), find_time(identifier)
@@ -147,7 +156,7 @@ def find_row(scope: LogScope, identifier: UUID) -> LogRow | None:
     return older.find_row(scope, identifier)
 
 
-def find_used_models(scope: LogScope) -> tuple[list[str], list[str]]:
+def find_used_models(scope: LogScope, using: str = PRIMARY) -> tuple[list[str], list[str]]:
     """Return the models and the providers that answered the scope's projects, to the day of its beginning, sorted.
 
     Days are asked, not rows: however many there are, and wherever they are kept.
@@ -156,12 +165,12 @@ def find_used_models(scope: LogScope) -> tuple[list[str], list[str]]:
         return [], []
     seen = reduce(or_, (Q(organization_id=one, date__gte=since.date()) for one, since in scope.since.items()))
     # Notes first: one that is folded meanwhile is then in its day.
-    notes = ActivityDelta.objects.filter(seen, organization_id__in=list(scope.since))
+    notes = ActivityDelta.objects.using(using).filter(seen, organization_id__in=list(scope.since))
     if scope.project_id is not None:
         notes = notes.filter(project_id=scope.project_id)
     # A request that nobody answered has a model, the one that it named, but no provider.
     pairs = set(notes.exclude(provider="").values_list("model", "provider").distinct())
-    days = ActivityDay.objects.filter(
+    days = ActivityDay.objects.using(using).filter(
         seen,
         organization_id__in=list(scope.since),
         project_id=scope.project_id or ActivityDay.EVERY,
@@ -171,12 +180,12 @@ def find_used_models(scope: LogScope) -> tuple[list[str], list[str]]:
     return sorted({model for model, _ in pairs}), sorted({provider for _, provider in pairs})
 
 
-def _of_organization(scope: LogScope, organization_id: UUID) -> QuerySet[RequestLog]:
+def _of_organization(scope: LogScope, organization_id: UUID, using: str) -> QuerySet[RequestLog]:
     """Return an organization's part of the scope.
 
     The narrowest id is asked for alone: it implies the others, which the planner does not know, and would multiply.
     """
-    seen = RequestLog.objects.filter(created_at__gte=scope.since[organization_id])
+    seen = RequestLog.objects.using(using).filter(created_at__gte=scope.since[organization_id])
     if scope.provider_key_id is not None:
         seen = seen.filter(provider_key_id=scope.provider_key_id)
     if scope.api_key_id is not None:

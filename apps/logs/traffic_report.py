@@ -13,9 +13,10 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from django.db import connection
+from django.db import connections
 from django.db.models import Min
 
+from apps.kernel.replica import PRIMARY
 from apps.logs.models import TrafficCounts, TrafficDelta, TrafficSlot
 from apps.logs.traffic import STEPS_PER_DOUBLING, SUMS
 
@@ -93,13 +94,13 @@ class TrafficReport:
     counted_since: datetime | None
 
 
-def read_report(window: TrafficWindow, now: datetime) -> TrafficReport:
+def read_report(window: TrafficWindow, now: datetime, using: str = PRIMARY) -> TrafficReport:
     """Return what the requests of a window add up to. Raises DatabaseError."""
     first = window.first(now)
     bars = {first + number * window.bar: Traffic() for number in range(window.bars)}
     top: dict[str, list[tuple[str, Traffic]]] = {aspect: [] for aspect in _TOLD}
     providers: dict[str, dict[datetime, Traffic]] = defaultdict(dict)
-    with connection.cursor() as cursor:
+    with connections[using].cursor() as cursor:
         asked: dict[str, Any] = {"bar": window.bar, "minutes": window.slot_minutes, "first": first, "top": TOP}
         cursor.execute(_QUESTION, asked)
         for aspect, name, bar, *sums in cursor.fetchall():
@@ -118,7 +119,8 @@ def read_report(window: TrafficWindow, now: datetime) -> TrafficReport:
     total = Traffic()
     for one in bars.values():
         total.add(one)
-    since = TrafficSlot.objects.filter(minutes=window.slot_minutes).aggregate(since=Min("starts_at"))["since"]
+    slots = TrafficSlot.objects.using(using)
+    since = slots.filter(minutes=window.slot_minutes).aggregate(since=Min("starts_at"))["since"]
     return TrafficReport(first, list(bars.items()), total, top, dict(providers), since)
 
 

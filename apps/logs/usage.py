@@ -13,9 +13,10 @@ from functools import reduce
 from operator import or_
 from typing import Final, Literal
 
-from django.db import connection
+from django.db import connections
 from django.db.models import Q
 
+from apps.kernel.replica import PRIMARY
 from apps.logs.access import LogScope
 from apps.logs.activity import ActivityScope, ActivityWindow
 from apps.logs.models import ActivityDay, ActivityDelta, RequestLog
@@ -55,7 +56,7 @@ _DAYS_OF: Final = {
 }
 
 
-def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension) -> list[UsageSum]:
+def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension, *, using: str = PRIMARY) -> list[UsageSum]:
     """Return the usage of each day and model, project or key (their ids), oldest day first, dearest first within it.
 
     Of a scope with one key, days of that key alone are asked for: by model or by key.
@@ -78,7 +79,7 @@ def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension) -> l
             sum(output_tokens)::bigint, sum(cost)
         FROM added GROUP BY date, name HAVING sum(request_count) > 0 ORDER BY date, sum(cost) DESC, name
     """  # noqa: S608 - names are ours
-    with connection.cursor() as cursor:
+    with connections[using].cursor() as cursor:
         cursor.execute(
             question,
             {
@@ -93,7 +94,7 @@ def find_usage(scope: ActivityScope, window: ActivityWindow, by: Dimension) -> l
         return [UsageSum(*row) for row in cursor.fetchall()]
 
 
-def find_tag_usage(scope: LogScope, window: ActivityWindow) -> TagUsage:
+def find_tag_usage(scope: LogScope, window: ActivityWindow, *, using: str = PRIMARY) -> TagUsage:
     """Return the usage of each tag (`name: value`) and source, as far back as logs are kept; one row of the log may
     have several. Of very many rows the newest are looked at."""
     if not scope.since:
@@ -107,7 +108,7 @@ def find_tag_usage(scope: LogScope, window: ActivityWindow) -> TagUsage:
             for organization_id, since in scope.since.items()
         ),
     )
-    rows = RequestLog.objects.filter(seen, created_at__gte=begin, created_at__lt=end)
+    rows = RequestLog.objects.using(using).filter(seen, created_at__gte=begin, created_at__lt=end)
     narrowed = {
         "project_id": scope.project_id,
         "api_key_id": scope.api_key_id,
@@ -118,7 +119,7 @@ def find_tag_usage(scope: LogScope, window: ActivityWindow) -> TagUsage:
     text, values = rows.values(
         *("custom_headers", "source", "has_error", "prompt_tokens", "completion_tokens", "cost", "data_storage_cost")
     )[:MOST_ROWS].query.sql_with_params()
-    with connection.cursor() as cursor:
+    with connections[using].cursor() as cursor:
         cursor.execute(
             f"""
             WITH tagged AS MATERIALIZED ({text}), tags AS (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
@@ -10,6 +11,7 @@ from django.http import HttpResponse, StreamingHttpResponse
 from django.utils import timezone
 from rest_framework.request import Request
 
+from apps.kernel import replica
 from apps.kernel.errors import NotFound
 from apps.kernel.ids import find_id
 from apps.kernel.rest.describe import described
@@ -61,13 +63,15 @@ class Logs(LogsEndpoint):
         query = self.read_query(LogsQuery)
         limit = query["limit"]
         scope = access_logs(self.scope(), requested_ids_of(query))
-        rows = find_page(
+        asked = partial(
+            find_page,
             scope,
             filters_of(query),
             count=limit + 1,  # One more tells whether there are more.
             after=query.get("cursor"),
             ascending=query["order_by"] == "createdAt_asc",
         )
+        rows = replica.read(lambda using: asked(using=using))
         page = page_of(rows, limit, lambda row: UUID(str(row["id"])))
         return _answer({"logs": [entry_of(row) for row in page.rows], "pagination": page.pagination})
 
@@ -104,7 +108,8 @@ class UniqueModels(LogsEndpoint):
     def get(self, request: Request) -> HttpResponse:
         """List the models and providers that appear in the log."""
         query = self.read_query(UsedModelsQuery)
-        models, providers = find_used_models(access_logs(self.scope(), requested_ids_of(query)))
+        scope = access_logs(self.scope(), requested_ids_of(query))
+        models, providers = replica.read(partial(find_used_models, scope))
         return _answer({"models": models, "providers": providers})
 
 
@@ -120,7 +125,7 @@ class ActivityEndpoint(MemberEndpoint):
             api_key_id=query.get("api_key_id"),
         )
         window = window_of(timezone.now(), days=query["days"], first=query.get("from"), last=query.get("to"))
-        return find_days(scope, window)
+        return replica.read(lambda using: find_days(scope, window, using=using))
 
 
 class Activity(ActivityEndpoint):

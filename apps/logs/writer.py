@@ -49,6 +49,14 @@ _REPLACE = f"""
 _ABOUT_CONTENT = ("22", "54")
 
 
+def prepare(entries: Sequence[Entry]) -> None:
+    """Make the partitions that a batch needs, before the transaction that writes it.
+
+    Within it others who settle that day would wait for its end. Raises DatabaseError.
+    """
+    partitions.ensure({time_of(entry.id).date() for entry in entries})
+
+
 def write(entries: Sequence[Entry]) -> set[UUID]:
     """Write a batch inside the caller's transaction; return the ids that are new.
 
@@ -59,7 +67,8 @@ def write(entries: Sequence[Entry]) -> set[UUID]:
     chosen = _one_each(entries)
     if not chosen:
         return set()
-    partitions.ensure({time_of(entry.id).date() for entry in chosen})
+    # There already, unless one was dropped since.
+    prepare(chosen)
     row_for = _Rows(_deleted({entry.organization_id for entry in chosen}))
     try:
         return _insert(map(row_for, chosen))

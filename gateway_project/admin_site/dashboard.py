@@ -26,7 +26,7 @@ def dashboard(request: HttpRequest, context: dict[str, Any]) -> dict[str, Any]:
     now, may = timezone.now(), request.user.has_perm
     context |= {"title": "Dashboard", "now": as_text.moment(now), "windows": WINDOWS.values(), "window": window}
     if may("logs.view_trafficslot"):
-        report: TrafficReport | None = system_panels.ask_database(partial(read_report, window, now))
+        report: TrafficReport | None = system_panels.ask_replica(partial(read_report, window, now))
         pages = {"requestlog": "logs.view_requestlog", "organization": "organizations.view_organization"}
         links = frozenset(page for page, permission in pages.items() if may(permission))
         context |= {

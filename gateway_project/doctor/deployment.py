@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from apps.kernel.redaction import redact_forms
-from gateway_project.doctor import database, node, store, work
+from gateway_project.doctor import database, node, replica, store, work
 from gateway_project.doctor.diagnosis import Diagnosis, State, wrong
 
 # Characters of another's words that are repeated.
@@ -20,6 +20,7 @@ _MOST_WORDS = 300
 
 _Question = Callable[[], Iterator[Diagnosis]]
 _OF_DATABASE: tuple[tuple[str, _Question], ...] = (
+    ("replica", replica.servers),
     ("migrations", database.migrations),
     ("catalog", database.catalog),
     ("credentials", node.credentials),
@@ -77,7 +78,8 @@ def _secrets() -> Iterator[str]:
 
     from apps.kernel.redis_cluster_url import split_url
 
-    for url in (settings.DATABASE_URL, settings.REDIS_URL, settings.CELERY_BROKER_URL, settings.CLICKHOUSE_URL):
+    stores = (settings.DATABASE_URL, settings.REDIS_URL, settings.CELERY_BROKER_URL, settings.CLICKHOUSE_URL)
+    for url in (*stores, *settings.DATABASE_REPLICA_URLS):
         parts = split_url(url)
         # Sentinels have a password of their own.
         for password in (parts.password, *parse_qs(parts.query).get("sentinel_password", [])):

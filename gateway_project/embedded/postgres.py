@@ -40,9 +40,12 @@ class Postgres:
     # Disconnects clients and writes a checkpoint; then, at once and with recovery at the next start.
     stop_signal, force_signal = signal.SIGINT, signal.SIGQUIT
 
-    def __init__(self, home: Path, *, durable: bool = True) -> None:
-        """Choose the places. Raises StoreError where PostgreSQL cannot be run."""
-        self._durable = durable
+    def __init__(self, home: Path, *, durable: bool = True, options: Sequence[str] = ()) -> None:
+        """Choose the places. `options` (`name=value`) are settings beside ours, or in place of them.
+
+        Raises StoreError where PostgreSQL cannot be run.
+        """
+        self._durable, self._options = durable, options
         self.data = _data_folder(home)
         self._user = _user_for(self.data)
         major = self.data / "PG_VERSION"
@@ -70,6 +73,7 @@ class Postgres:
             "timezone=UTC",
             "log_timezone=UTC",
             *(_DURABLE if self._durable else _THROW_AWAY),
+            *self._options,
         )
         return spawn(
             [self._programs.server, "-D", self.data, *(word for setting in settings for word in ("-c", setting))],

@@ -21,6 +21,7 @@ from redis import Redis
 from gateway_project import data_directory
 from gateway_project.embedded.child_process import spawn, stop_child
 from gateway_project.embedded.postgres import Postgres
+from tests.chaos import postgres_arrangement
 from tests.chaos.clients import Clients, Way
 from tests.chaos.faults import Fault, calm
 from tests.chaos.nodes import WEB, Nodes
@@ -42,7 +43,8 @@ class Fleet(Product):
     """The nodes as one product: asked at whichever node is ready."""
 
     # What a product alone has is not called: its processes are the nodes'.
-    def __init__(self, folder: Path, **settings: str) -> None:
+    def __init__(self, folder: Path, *, pooled: bool = True, **settings: str) -> None:
+        self._pooled = pooled and PROGRAM is not None
         folder.mkdir(exist_ok=True)
         folder.chmod(0o711)
         self._ends = ExitStack()
@@ -53,16 +55,11 @@ class Fleet(Product):
             raise
 
     def _start(self, folder: Path, settings: dict[str, str]) -> None:
-        stores = folder / "stores"
-        data_directory.create(stores)
-        self.postgres = Postgres(stores)
-        self._start_postgres()
-        self._ends.callback(lambda: self._stop_postgres())
+        self.pooler: PgBouncer | None = None
+        if "DATABASE_URL" not in settings:
+            settings = {**settings, "DATABASE_URL": self._database(folder)}
         self.valkey = chosen()(folder / "valkey")
         self._ends.callback(self.valkey.close)
-        self.pooler = PgBouncer(folder / "pooler", self.postgres.url) if PROGRAM else None
-        if self.pooler is not None:
-            self._ends.callback(self.pooler.kill)
         port = free_port()
         self.sandbox_url = f"http://localhost:{port}"
         own = {name: value for name, value in os.environ.items() if name != "PROMETHEUS_MULTIPROC_DIR"}
@@ -77,7 +74,6 @@ class Fleet(Product):
             **own,
             **SECRETS,
             **self.valkey.settings,
-            "DATABASE_URL": self.pooler.url if self.pooler else self.postgres.url,
             # Nothing is asked of a connection that PgBouncer would not know.
             "DATABASE_STATEMENT_TIMEOUT": "0",
             "SANDBOX_BASE_URL": f"{self.sandbox_url}/v1",
@@ -92,6 +88,18 @@ class Fleet(Product):
         self.nodes = Nodes(folder, shared)
         self._ends.callback(self.nodes.close)
         self.demo: dict[str, Any] = json.loads((operator / "demo.json").read_text())
+
+    def _database(self, folder: Path) -> str:
+        """Start PostgreSQL, behind PgBouncer where there is one that is wanted; return its URL."""
+        stores = folder / "stores"
+        data_directory.create(stores)
+        self.postgres = Postgres(stores)
+        self._start_postgres()
+        self._ends.callback(lambda: self._stop_postgres())
+        if self._pooled:
+            self.pooler = PgBouncer(folder / "pooler", self.postgres.url)
+            self._ends.callback(self.pooler.kill)
+        return self.pooler.url if self.pooler else self.postgres.url
 
     @property
     def url(self) -> str:  # type: ignore[override]  # of one product it never changes
@@ -226,5 +234,12 @@ FLEET_FAULTS = [
         "pgbouncer-killed", "kill -9: PgBouncer, away for 1 s", partial(_lost, what="pgbouncer"), missing=no_pgbouncer
     ),
     Fault("valkey-primary-killed", "kill -9: Valkey's primary, away for 1 s", partial(_lost, what="valkey")),
+    Fault(
+        "postgres-primary-killed",
+        "kill -9: PostgreSQL's primary, whose synchronous replica is promoted after 1 s; no process is restarted",
+        postgres_arrangement.lose_primary,
+        alone=True,
+        settings=postgres_arrangement.replicated,
+    ),
     Fault("postgres-restarted", "PostgreSQL is stopped, and started after 1 s", partial(_lost, what="postgres")),
 ]

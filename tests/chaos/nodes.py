@@ -30,6 +30,8 @@ _RESTART, _LOOK = 0.5, 0.2
 # Seconds that a node says it drains before it is stopped: several looks of the load balancer.
 _DRAIN = 2.0
 _STOP_PATIENCE = 60.0
+# Lines of its log that are told of a node that does not come back.
+_TOLD = 20
 
 
 class Node:
@@ -85,7 +87,11 @@ class Node:
         ready = False
         if self.pid is not None:
             with suppress(requests.RequestException):
-                ready = requests.get(f"{self.url}/readyz", timeout=2).status_code == 200
+                status = requests.get(f"{self.url}/readyz", timeout=2).status_code
+                if status == 404:
+                    # A version that does not say: who restarts it takes it out of the load balancer by hand.
+                    status = requests.get(self.url, timeout=2).status_code if self.wanted else 503
+                ready = status == 200
         self.ready = ready
 
     def kill(self) -> bool:
@@ -112,7 +118,13 @@ class Node:
         self.ready = False
         self.code = code or self.code
         self.wanted = True
-        eventually((lambda: self.ready) if self.role == "web" else (lambda: self.pid), patience=_STOP_PATIENCE)
+        try:
+            eventually((lambda: self.ready) if self.role == "web" else (lambda: self.pid), patience=_STOP_PATIENCE)
+        except AssertionError as error:
+            said = (self.home / "logs" / f"{self.role}.log").read_text(errors="replace").splitlines()[-_TOLD:]
+            raise AssertionError(
+                "\n".join([f"{self.name} did not come back on {self.code}; it said:", *said])
+            ) from error
 
 
 class Nodes:

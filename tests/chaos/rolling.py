@@ -120,11 +120,14 @@ def main() -> int:
     words = argparse.ArgumentParser(prog="script/chaos --rolling", description=__doc__.splitlines()[0])
     words.add_argument("--requests", type=int, default=50_000, help="at least")
     words.add_argument("--from", dest="older", metavar="COMMIT", help="the older version that nodes go back to first")
+    words.add_argument(
+        "--direct", action="store_true", help="without PgBouncer, before which older versions do not run"
+    )
     asked = words.parse_args()
     with ExitStack() as ends:
         folder = Path(ends.enter_context(TemporaryDirectory(prefix="rolling-", ignore_cleanup_errors=True)))
         older = [ends.enter_context(code_of(asked.older))] if asked.older else []
-        fleet = Fleet(folder / "fleet", **SETTINGS)
+        fleet = Fleet(folder / "fleet", pooled=not asked.direct, **SETTINGS)
         ends.callback(fleet.stop)
         began, askers = time.monotonic(), Askers(fleet)
         try:

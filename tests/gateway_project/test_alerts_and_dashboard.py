@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apps.gateway.metrics.definitions import FIRST_TOKEN, OFFLINE_DECISIONS, RECONCILED_DIFFERENCES, UNPRICED
 from apps.gateway.settlement import disk_space
+from apps.kernel.replica import READS
 from gateway_project import task_metrics
 from gateway_project.data_directory import PROJECT
 from gateway_project.http import client_events
@@ -47,6 +48,7 @@ def shown(caller: Caller) -> dict[str, set[str]]:
         (UNPRICED, ("sandbox", "echo")),
         (OFFLINE_DECISIONS, ("timeout", "admitted")),
         (RECONCILED_DIFFERENCES, ("ledger",)),
+        (READS, ("primary",)),
     ):
         metric.labels(*labels)
     text = Client().get("/metrics").content.decode()

@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 
 from gateway_project.embedded.child_process import spawn
 from gateway_project.embedded.programs import find_valkey
+from tests.support.valkey_tls import Tls
 
 # The variable that has the suite's own stores include a cluster.
 ON_CLUSTER = "GATEWAY_TESTS_ON_CLUSTER"
@@ -29,13 +30,14 @@ NODE_TIMEOUT = 1_000
 
 
 class ValkeyCluster:
-    """The nodes; the first half are primaries when it is made. `url` names two of them."""
+    """The nodes; the first half are primaries when it is made. `url` names two of them. With `tls` all speak it."""
 
-    def __init__(self, folder: Path, *, durable: bool = False) -> None:
-        self._folder, self._durable = folder, durable
+    def __init__(self, folder: Path, *, durable: bool = False, tls: Tls | None = None) -> None:
+        self._folder, self._durable, self._tls = folder, durable, tls
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.ports = _free_ports(2 * PRIMARIES)
-        self.url = "redis+cluster://" + ",".join(f"127.0.0.1:{port}" for port in self.ports[:2])
+        hosts = ",".join(f"127.0.0.1:{port}" for port in self.ports[:2])
+        self.url = f"{'rediss' if tls else 'redis'}+cluster://{hosts}"
         try:
             for port in self.ports:
                 self._start(port)
@@ -46,7 +48,8 @@ class ValkeyCluster:
 
     def node(self, port: int) -> Any:
         """Return a client of one node."""
-        return Redis(port=port, socket_timeout=5, decode_responses=True)
+        tls = self._tls.client if self._tls else {}
+        return Redis(port=port, socket_timeout=5, decode_responses=True, **tls)
 
     def primary_of(self, key: str) -> int:
         """Return the port of the primary that has a key, as a living node tells."""
@@ -100,7 +103,6 @@ class ValkeyCluster:
         folder.mkdir(parents=True, exist_ok=True)
         words = {
             "bind": "127.0.0.1",
-            "port": str(port),
             "dir": str(folder),
             "save": "",
             "appendonly": "yes" if self._durable else "no",
@@ -115,7 +117,9 @@ class ValkeyCluster:
             # A replica that begins asks its primary at once.
             "repl-diskless-sync-delay": "0",
         }
-        command = [str(find_valkey()), *(word for name, value in words.items() for word in (f"--{name}", value))]
+        where = [*self._tls.words(port), "--tls-cluster", "yes"] if self._tls else ["--port", str(port)]
+        program = self._tls.program if self._tls else find_valkey()
+        command = [str(program), *where, *(word for name, value in words.items() for word in (f"--{name}", value))]
         self._processes[port] = spawn(command, output=subprocess.DEVNULL, env={}, orphan_signal=signal.SIGKILL)
         _wait_for(lambda: self._answers(port))
 

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from gateway_project.embedded.child_process import spawn
 from gateway_project.embedded.programs import find_valkey
 from tests.stack.product import eventually, free_port
+from tests.support.valkey_tls import Tls
 
 # The variable that has the fleet run on sentinels.
 ON_SENTINELS: Final = "GATEWAY_TESTS_ON_SENTINELS"
@@ -28,15 +29,18 @@ _SENTINELS, _QUORUM = 3, 2
 
 
 class ValkeySentinels:
-    """Two servers and their sentinels; each command is in a server's file before it answers. `url` names all three."""
+    """Two servers and their sentinels; each command is in a server's file before it answers. `url` names all three.
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    With `tls` all of them speak it, and nothing else.
+    """
+
+    def __init__(self, folder: Path, tls: Tls | None = None) -> None:
+        self._folder, self._tls = folder, tls
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self.servers = [free_port(), free_port()]
         self.sentinels = [free_port() for _ in range(_SENTINELS)]
         hosts = ",".join(f"127.0.0.1:{port}" for port in self.sentinels)
-        self.url = f"redis+sentinel://{hosts}/0?service={SERVICE}"
+        self.url = f"{'rediss' if tls else 'redis'}+sentinel://{hosts}/0?service={SERVICE}"
         try:
             first, second = self.servers
             self._start_server(first)
@@ -52,7 +56,7 @@ class ValkeySentinels:
         """Return the port of the primary, as most of the sentinels say. Raises LookupError."""
         said = []
         for port in self.sentinels:
-            with suppress(RedisError), _asked(port) as sentinel:
+            with suppress(RedisError), self._asked(port) as sentinel:
                 told: Any = sentinel.sentinel_get_master_addr_by_name(SERVICE)
                 said.append(int(told[1]))
         for port in self.servers:
@@ -63,12 +67,12 @@ class ValkeySentinels:
     def is_whole(self) -> bool:
         """Tell whether there is a primary whose replica follows it, and every sentinel knows the replica and others."""
         with suppress(RedisError, LookupError):
-            with _asked(self.primary()) as server:
+            with self._asked(self.primary()) as server:
                 role: Any = server.role()
             if role[0] != "master" or len(role[2]) != 1:
                 return False
             for port in self.sentinels:
-                with _asked(port) as sentinel:
+                with self._asked(port) as sentinel:
                     told: Any = sentinel.sentinel_master(SERVICE)
                 if (int(told["num-slaves"]), int(told["num-other-sentinels"])) != (1, _SENTINELS - 1):
                     return False
@@ -80,7 +84,7 @@ class ValkeySentinels:
         with suppress(RedisError, LookupError):
             port = self.primary()
             if port != lost:
-                with _asked(port) as server:
+                with self._asked(port) as server:
                     role: Any = server.role()
                 return bool(role[0] == "master")
         return False
@@ -105,14 +109,16 @@ class ValkeySentinels:
         folder = self._made(port)
         kept = ["--appendonly", "yes", "--appendfsync", "always", "--save", "", "--maxmemory-policy", "noeviction"]
         quick = ["--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"]
-        self._spawn(port, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(folder), *kept, *quick, *words)
+        where = self._tls.words(port) if self._tls else ["--port", str(port)]
+        self._spawn(port, "--bind", "127.0.0.1", *where, "--dir", str(folder), *kept, *quick, *words)
 
     def _start_sentinel(self, port: int, primary: int) -> None:
         # Sentinels write what they learn into their file.
         file = self._made(port) / "sentinel.conf"
+        where = " ".join(self._tls.words(port) if self._tls else ["--port", str(port)])
         lines = (
             "bind 127.0.0.1",
-            f"port {port}",
+            *where.removeprefix("--").split(" --"),
             f"dir {file.parent}",
             f"sentinel monitor {SERVICE} 127.0.0.1 {primary} {_QUORUM}",
             f"sentinel down-after-milliseconds {SERVICE} {DOWN_AFTER}",
@@ -122,14 +128,23 @@ class ValkeySentinels:
         self._spawn(port, str(file), "--sentinel")
 
     def _spawn(self, port: int, *words: str) -> None:
-        command = [str(find_valkey()), *words]
+        command = [str(self._tls.program if self._tls else find_valkey()), *words]
         self._processes[port] = spawn(command, output=subprocess.DEVNULL, env={}, orphan_signal=signal.SIGKILL)
-        eventually(lambda: _answers(port), patience=30)
+        eventually(lambda: self._answers(port), patience=30)
 
     def _made(self, port: int) -> Path:
         folder = self._folder / str(port)
         folder.mkdir(parents=True, exist_ok=True)
         return folder
+
+    def _asked(self, port: int) -> Redis:
+        tls = self._tls.client if self._tls else {}
+        return Redis(port=port, socket_timeout=2, decode_responses=True, **tls)
+
+    def _answers(self, port: int) -> bool:
+        with suppress(RedisError), self._asked(port) as one:
+            return bool(one.ping())
+        return False
 
 
 def lose_primary(servers: ValkeySentinels, seconds: float = 0) -> float:
@@ -145,13 +160,3 @@ def lose_primary(servers: ValkeySentinels, seconds: float = 0) -> float:
     servers.start(lost)
     eventually(servers.is_whole, patience=60)
     return took
-
-
-def _asked(port: int) -> Redis:
-    return Redis(port=port, socket_timeout=2, decode_responses=True)
-
-
-def _answers(port: int) -> bool:
-    with suppress(RedisError), _asked(port) as one:
-        return bool(one.ping())
-    return False

@@ -19,6 +19,7 @@ from apps.console.forms import Form, attempt, do_once
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel import replica
 from apps.keys.access import access_keys
 from apps.keys.actions import create_api_key
 from apps.logs.access import LogScope
@@ -56,7 +57,8 @@ def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     days = int(wanted) if wanted in {str(one) for one in RANGES} else RANGES[0]
     measure = request.GET.get("by", "") if request.GET.get("by", "") in MEASURES else "cost"
     window = window_of(timezone.now(), days=days)
-    found = find_days(ActivityScope(frozenset({organization_id})), window)
+    scope = ActivityScope(frozenset({organization_id}))
+    found = replica.read(lambda using: find_days(scope, window, using=using))
     words, unit, field = MEASURES[measure]
     context: dict[str, Any] = {
         "days": days,
@@ -167,13 +169,16 @@ def _totals(found: Sequence[ActivityTotals]) -> dict[str, Any]:
 def _latest_failures(workspace: Workspace) -> list[LogRow]:
     """Return the latest requests that failed, of those that the log has."""
     scope = LogScope(visible_to([workspace.organization.id], timezone.now()))
-    rows = [
-        {**row, "failure": _words_of(kind, row["error_details"])}
-        for kind in _FAILURES
-        for row in find_page(
-            scope, LogFilters(unified_finish_reason=kind), count=LATEST_FAILURES, after=None, ascending=False
-        )
-    ]
+
+    def find(using: str) -> list[tuple[str, LogRow]]:
+        bounds: dict[str, Any] = {"count": LATEST_FAILURES, "after": None, "ascending": False}
+        return [
+            (kind, row)
+            for kind in _FAILURES
+            for row in find_page(scope, LogFilters(unified_finish_reason=kind), **bounds, using=using)
+        ]
+
+    rows = [{**row, "failure": _words_of(kind, row["error_details"])} for kind, row in replica.read(find)]
     return sorted(rows, key=lambda row: row["id"], reverse=True)[:LATEST_FAILURES]
 
 

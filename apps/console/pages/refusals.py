@@ -14,6 +14,7 @@ from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel import replica
 from apps.kernel.errors import ApiError
 from apps.kernel.rest.serializers import CamelSerializer, ChoiceField
 from apps.keys.models import ApiKey
@@ -90,7 +91,8 @@ def refusals(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         days = read_query(request, RefusalsQuery)["days"]
     except ApiError as error:
         form = refused(request.GET, error)
-    found = find_refusals(workspace.organization.id, timezone.now() - timedelta(days=int(days)))
+    organization_id, since = workspace.organization.id, timezone.now() - timedelta(days=int(days))
+    found = replica.read(lambda using: find_refusals(organization_id, since, using=using))
     keys = ApiKey.objects.filter(id__in={one.api_key_id for one in found}).select_related("project")
     by_id = {key.id: key for key in keys}
     return show(

@@ -17,6 +17,7 @@ from apps.console.forms import Form, read_query, refused
 from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel import replica
 from apps.kernel.errors import ApiError
 from apps.kernel.money import plain
 from apps.kernel.rest.serializers import ChoiceField, QueryIntegerField
@@ -113,7 +114,7 @@ def _find(workspace: Workspace, query: dict[str, Any], window: ActivityWindow) -
     organization_id = str(workspace.organization.id)
     if query["by"] == "tag":
         logs = access_logs(scope_of_user(workspace.user, timezone.now()), requested_ids_of(query))
-        found = find_tag_usage(logs, window)
+        found = replica.read(lambda using: find_tag_usage(logs, window, using=using))
         return found.rows, found.is_cut
     scope = access_activity(
         workspace.user,
@@ -121,7 +122,7 @@ def _find(workspace: Workspace, query: dict[str, Any], window: ActivityWindow) -
         project_id=query.get("project_id"),
         api_key_id=query.get("api_key_id"),
     )
-    return find_usage(scope, window, query["by"]), False
+    return replica.read(lambda using: find_usage(scope, window, query["by"], using=using)), False
 
 
 def _defaults() -> dict[str, Any]:

@@ -33,6 +33,7 @@ def settle(messages: Sequence[OutboxMessage]) -> int:
     A message seen before changes nothing: its row exists, so it is not charged again.
     """
     entries = _read(messages)
+    writer.prepare([entry for _, entry in entries])
     with transaction.atomic():
         written = writer.write([entry for _, entry in entries])
         log_sinks.enqueue([(entry.id, entry.organization_id) for _, entry in entries if entry.id in written])

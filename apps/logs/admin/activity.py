@@ -9,10 +9,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from apps.kernel import number_formats as as_text
-from apps.kernel.admin import LongTableAdmin
 from apps.kernel.ids import find_id
 from apps.kernel.number_markup import mark_numbers
 from apps.keys.models import ApiKey
+from apps.logs.admin.replica_list import ReplicaListAdmin
 from apps.logs.models import (
     ActivityDay,
     ActivityDelta,
@@ -71,7 +71,7 @@ _TRAFFIC = {
 }
 
 
-class SumsAdmin(LongTableAdmin):
+class SumsAdmin(ReplicaListAdmin):
     """Sums of requests; in the order of their index, and in no other."""
 
     list_display: tuple[str, ...] = ("date", "provider", "model", "requests", "tokens", "spend", "organization_id")
@@ -145,7 +145,7 @@ class ActivityDeltaAdmin(SumsAdmin):
         return queryset.filter(organization_id=organization_id) if organization_id else queryset.none(), False
 
 
-class TrafficAdmin(LongTableAdmin):
+class TrafficAdmin(ReplicaListAdmin):
     """What all requests add up to; the dashboard shows it."""
 
     list_display: tuple[str, ...] = ("starts_at", "aspect", "name", "requests", "errors", "cost")
@@ -175,7 +175,7 @@ class TrafficDeltaAdmin(TrafficAdmin):
 
 
 @admin.register(RefusedHour)
-class RefusedHourAdmin(LongTableAdmin):
+class RefusedHourAdmin(ReplicaListAdmin):
     """Requests that were refused, which the request log does not have: how many of a key, by reason and hour."""
 
     list_display = ("hour", "status", "code", "count", "last_at", "organization_id", "api_key_id")

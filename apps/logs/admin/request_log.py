@@ -10,7 +10,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, connections, transaction
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -19,10 +19,10 @@ from django.utils.html import format_html
 from django.views.decorators.http import require_POST
 
 from apps.kernel import number_formats as as_text
-from apps.kernel.admin import LongTableAdmin
 from apps.kernel.ids import find_id
 from apps.kernel.number_markup import mark_numbers
 from apps.keys.models import ApiKey, ProviderKey
+from apps.logs.admin.replica_list import ReplicaListAdmin
 from apps.logs.admin.request_filters import (
     ALL_TIME,
     TIME_TITLES,
@@ -47,7 +47,7 @@ _ALIKE = 50
 
 
 @admin.register(RequestLog)
-class RequestLogAdmin(LongTableAdmin):
+class RequestLogAdmin(ReplicaListAdmin):
     """One row a request."""
 
     list_display = (
@@ -100,10 +100,7 @@ class RequestLogAdmin(LongTableAdmin):
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """Show the list, unless it takes too long to find: then that is said, and the last hour is shown."""
         try:
-            with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
-                response = super().changelist_view(request, {**(extra_context or {}), "shown": _shown(request)})
-                return response.render() if isinstance(response, TemplateResponse) else response
+            return super().changelist_view(request, {**(extra_context or {}), "shown": _shown(request)})
         except OperationalError:
             if request.GET.get("time") == "1h":
                 raise
@@ -112,6 +109,12 @@ class RequestLogAdmin(LongTableAdmin):
             chosen = request.GET.copy()
             chosen["time"] = "1h"
             return HttpResponseRedirect(f"?{chosen.urlencode()}")
+
+    def render_list(self, request: HttpRequest, extra_context: dict[str, Any] | None, using: str) -> HttpResponse:
+        """Return the list, unless the database takes too long to find it. Raises OperationalError."""
+        with transaction.atomic(using=using), connections[using].cursor() as cursor:
+            cursor.execute(f"SET LOCAL statement_timeout = {_STATEMENT_LIMIT}")
+            return super().render_list(request, extra_context, using)
 
     def get_urls(self) -> list[URLPattern]:
         """Add the button that shows content."""

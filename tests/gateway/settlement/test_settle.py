@@ -1,10 +1,23 @@
-"""How the settler paces itself."""
+"""How the settler paces itself, and for whom it does not wait."""
 
 from __future__ import annotations
 
-import pytest
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from typing import Any
 
+import pytest
+from django.db import connection
+
+from apps.billing import ledger
 from apps.gateway.management.commands.settler import BATCH, GATHER_SECONDS, PAUSE_SECONDS, gather_after
+from apps.gateway.settlement.outbox import OutboxMessage
+from apps.gateway.settlement.record import encode
+from apps.gateway.settlement.settle import settle
+from apps.logs import partitions
+from tests.logs.entries import entry, id_at
+
+NOON = datetime(2031, 3, 4, 12, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -13,3 +26,34 @@ from apps.gateway.management.commands.settler import BATCH, GATHER_SECONDS, PAUS
 )
 def test_records_gather_and_neither_the_first_after_a_pause_nor_a_backlog_waits(count: int, seconds: float) -> None:
     assert gather_after(count) == seconds
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_makes_a_days_partition_holds_up_no_other_of_that_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    partitions.drop_before(date.max)
+
+    def message(number: int) -> OutboxMessage:
+        return OutboxMessage(f"0-{number}", "worker-1", encode(entry(id=id_at(NOON))).decode())
+
+    def settle_alone() -> int:
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '3s'")
+            return settle([message(2)])
+        finally:
+            connection.close()
+
+    meanwhile: list[int] = []
+
+    def charge(_: Any) -> list[Any]:
+        # The first is in the middle of its transaction.
+        if not meanwhile:
+            meanwhile.append(0)
+            with ThreadPoolExecutor(1) as pool:
+                meanwhile[0] = pool.submit(settle_alone).result(timeout=20)
+        return []
+
+    monkeypatch.setattr(ledger, "charge", charge)
+    assert settle([message(1)]) == 1
+    assert meanwhile == [1]
+    assert partitions.existing() == [NOON.date()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from apps.console.pages.logs.one_request import describe_request
 from apps.console.rendering import show
 from apps.console.visit import workspace_page
 from apps.console.workspace import Workspace
+from apps.kernel import replica
 from apps.kernel.errors import ApiError, NotFound
 from apps.kernel.ids import find_id
 from apps.kernel.rest.pages import page_of
@@ -51,18 +53,20 @@ def logs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         query = read_query(request, LogsQuery, orgId=str(workspace.organization.id))
         scope = access_logs(_scope(workspace), requested_ids_of(query))
         limit = query["limit"]
-        found = find_page(
+        asked = partial(
+            find_page,
             scope,
             filters_of(query),
             count=limit + 1,
             after=query.get("cursor"),
             ascending=query["order_by"] == "createdAt_asc",
         )
+        found = replica.read(lambda using: asked(using=using))
         page = page_of(found, limit, lambda row: UUID(str(row["id"])))
         rows, following = list(page.rows), page.next_cursor
     except ApiError as error:
         form = refused(request.GET, error)
-    models, providers = find_used_models(_of_organization(workspace))
+    models, providers = replica.read(partial(find_used_models, _of_organization(workspace)))
     return show(
         request,
         "logs/list",

@@ -1,0 +1,206 @@
+"""Read replicas: what may be some seconds old is read from one, and from the primary while none is fit.
+
+A replica is fit while it answers, is in recovery, and is not further behind than DATABASE_REPLICA_MAX_LAG. Whoever
+finds one unfit reads from the primary at once, and for some seconds nobody tries it. Money, keys, policies and whatever
+a writer must see again are never read here. Must never know what is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import structlog
+from django.conf import settings
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connection, connections
+from prometheus_client import Counter
+
+from apps.kernel.database import DatabaseTimeouts, apply_timeouts
+
+log = structlog.get_logger(__name__)
+
+Found = TypeVar("Found")
+
+PRIMARY = DEFAULT_DB_ALIAS
+# Seconds between two looks at a replica that is fit, and for which one that is not is left alone.
+LOOK_EVERY, LEFT_ALONE = 1.0, 5.0
+# Seconds that a look may take, and of silence in one read before the primary is asked instead.
+_LOOK_TIMEOUT, _READ_TIMEOUT = 1.0, 10.0
+# Seconds until a replica that seems behind is asked once more whether it has what the primary had then.
+_SECOND_LOOK = 0.05
+
+READS = Counter("gateway_replica_reads_total", "Reads that a replica may answer, by who did", ["source"])
+UNFIT = Counter("gateway_replica_unfit_total", "Times that a replica was found unfit, by why", ["replica", "reason"])
+
+
+class Reason(StrEnum):
+    """Why a replica is not read from."""
+
+    AWAY = "away"
+    BEHIND = "behind"
+    CONFLICT = "conflict"
+    PROMOTED = "promoted"
+
+
+# What the server says (SQLSTATE) when a read was in the way of what was to be replayed.
+_CONFLICTS = frozenset({"40001", "40P01"})
+# No such table or column: its schema is that of a moment ago.
+_OLDER_SCHEMA = frozenset({"42P01", "42703"})
+# Of the connection, no privilege to connect, no such database, no resources, ended by an operator, its disk.
+_AWAY_CLASSES = ("08", "28", "3D", "53", "57P", "58")
+
+
+class Replica:
+    """What this process knows of one replica."""
+
+    def __init__(self, alias: str, primary: str = PRIMARY, *, max_lag: float) -> None:
+        self.alias, self._primary, self._max_lag = alias, primary, max_lag
+        # Nobody has looked yet.
+        self.reason: Reason | None = Reason.AWAY
+        self._next_look = 0.0
+        self._looking = False
+
+    def is_fit(self) -> bool:
+        """Tell whether it may be read from. Who finds the last look old looks; meanwhile others go to the primary."""
+        if self._looking:
+            return False
+        if time.monotonic() >= self._next_look:
+            self._looking = True
+            try:
+                self._note(self._look())
+            finally:
+                self._looking = False
+        return self.reason is None
+
+    def failed(self, reason: Reason) -> None:
+        """Take note that a read found it unfit."""
+        self._note(reason)
+
+    def was_silent(self) -> None:
+        """Take note that a read had no answer in time: the next one looks whether the replica is silent or was slow."""
+        self._next_look = 0.0
+
+    def _note(self, reason: Reason | None) -> None:
+        self._next_look = time.monotonic() + (LOOK_EVERY if reason is None else LEFT_ALONE)
+        if reason is not None:
+            UNFIT.labels(self.alias, reason).inc()
+            if self.reason is None:
+                log.warning("replica.unfit", replica=self.alias, reason=reason)
+        elif self.reason is not None:
+            log.info("replica.fit", replica=self.alias)
+        self.reason = reason
+
+    def _look(self) -> Reason | None:
+        try:
+            with apply_timeouts(DatabaseTimeouts(_LOOK_TIMEOUT, _LOOK_TIMEOUT)):
+                return find_reason(self.alias, self._primary, self._max_lag)
+        except (DatabaseError, InterfaceError) as error:
+            return reason_of(error) or Reason.AWAY
+        finally:
+            _close(self.alias)
+
+
+def find_reason(alias: str, primary: str, max_lag: float) -> Reason | None:
+    """Ask a replica how it does; return why it is not to be read from, None where nothing is wrong. Raises
+    DatabaseError of the replica.
+
+    The last transaction that it has replayed tells its age, by its own clock. Where that is old because nothing was
+    written since, it has all that the primary has.
+    """
+    recovers, age = _one_row(alias, _STATE)
+    if not recovers:
+        return Reason.PROMOTED
+    if age is not None and age <= max_lag:
+        return None
+    try:
+        (written,) = _one_row(primary, "SELECT pg_current_wal_lsn()::text")
+    except (DatabaseError, InterfaceError):
+        # The primary is away: whoever asks it will say so.
+        return Reason.BEHIND
+    for _ in range(2):
+        (has_all,) = _one_row(alias, "SELECT coalesce(pg_last_wal_replay_lsn() >= %s::pg_lsn, false)", written)
+        if has_all:
+            return None
+        time.sleep(_SECOND_LOOK)
+    return Reason.BEHIND
+
+
+_STATE = """
+    SELECT pg_is_in_recovery(), extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::float
+"""
+
+
+def read(work: Callable[[str], Found]) -> Found:
+    """Return what `work` reads by the name of a connection: a replica's while one is fit, else the primary's.
+
+    It may be done twice, for a replica that fails in the middle of it. Inside a transaction the primary is read from,
+    since what was written there must be seen. The replica's connection is given back at once.
+    """
+    if not REPLICAS or connection.in_atomic_block:
+        return work(PRIMARY)
+    return read_from(REPLICAS, work)
+
+
+def read_from(replicas: Sequence[Replica], work: Callable[[str], Found], primary: str = PRIMARY) -> Found:
+    """Read as `read` does, from these replicas."""
+    for replica in _in_turn(replicas):
+        if not replica.is_fit():
+            continue
+        timeouts = DatabaseTimeouts(_LOOK_TIMEOUT, _READ_TIMEOUT)
+        try:
+            with apply_timeouts(timeouts):
+                found = work(replica.alias)
+        except (DatabaseError, InterfaceError) as error:
+            reason = reason_of(error)
+            if reason is None:
+                raise
+            if timeouts.silence <= 0:
+                replica.was_silent()
+            else:
+                replica.failed(reason)
+        else:
+            READS.labels("replica").inc()
+            return found
+        finally:
+            _close(replica.alias)
+    READS.labels("primary").inc()
+    return work(primary)
+
+
+def reason_of(error: Exception) -> Reason | None:
+    """Return what an error says of the replica; None where it is the statement's, and the primary would say the same.
+
+    A statement that the server ended because it took too long is not asked of the primary.
+    """
+    state = getattr(error.__cause__, "sqlstate", None)
+    if state in _CONFLICTS:
+        return Reason.CONFLICT
+    if state in _OLDER_SCHEMA:
+        return Reason.BEHIND
+    # What the server did not say itself, libpq and psycopg say of a connection that is gone or silent.
+    return Reason.AWAY if state is None or str(state).startswith(_AWAY_CLASSES) else None
+
+
+def _in_turn(replicas: Sequence[Replica]) -> list[Replica]:
+    """Return all of them, another one first each time."""
+    global _turn  # one number of this process
+    _turn = (_turn + 1) % len(replicas)
+    return [*replicas[_turn:], *replicas[:_turn]]
+
+
+def _one_row(alias: str, question: str, *values: Any) -> Any:
+    with connections[alias].cursor() as cursor:
+        cursor.execute(question, values)
+        return cursor.fetchone()
+
+
+def _close(alias: str) -> None:
+    with suppress(DatabaseError, InterfaceError):
+        connections[alias].close()
+
+
+_turn = 0
+REPLICAS = [Replica(alias, max_lag=settings.DATABASE_REPLICA_MAX_LAG) for alias in settings.REPLICA_ALIASES]

@@ -1,0 +1,44 @@
+"""Examination of read replicas: does each answer, is it one, and how far behind is it?
+
+Knows what to ask them. What is wrong with one keeps nobody from work: the primary is read instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.conf import settings
+from django.db import DatabaseError, InterfaceError
+
+from apps.kernel.database import DatabaseTimeouts, apply_timeouts
+from apps.kernel.replica import PRIMARY, Reason, find_reason
+from gateway_project.doctor.diagnosis import Diagnosis, doubtful, well
+
+# Seconds for all questions to one.
+_TIMEOUT = 5.0
+_INSTEAD = "pages that may be read from it are read from the primary"
+_MENDS = {
+    Reason.AWAY: "bring it back, or take it out of DATABASE_REPLICA_URL",
+    Reason.BEHIND: "look at pg_stat_replication on the primary; raise DATABASE_REPLICA_MAX_LAG where that is usual",
+    Reason.PROMOTED: "name a replica in DATABASE_REPLICA_URL, and see that DATABASE_URL leads to the right primary",
+}
+_TOLD = {
+    Reason.AWAY: "does not answer",
+    Reason.BEHIND: "is more than {lag} s behind the primary",
+    Reason.PROMOTED: "is no replica: it takes writes of its own",
+}
+
+
+def servers() -> Iterator[Diagnosis]:
+    """Yield how each does; nothing where none is named."""
+    for number, alias in enumerate(settings.REPLICA_ALIASES, start=1):
+        subject, lag = f"replica {number}", settings.DATABASE_REPLICA_MAX_LAG
+        try:
+            with apply_timeouts(DatabaseTimeouts(_TIMEOUT, _TIMEOUT)):
+                reason = find_reason(alias, PRIMARY, lag)
+        except (DatabaseError, InterfaceError):
+            reason = Reason.AWAY
+        if reason is None:
+            yield well(subject, f"answers, and is at most {lag} s behind the primary")
+        else:
+            yield doubtful(subject, f"{_TOLD[reason].format(lag=lag)}; {_INSTEAD}", _MENDS[reason])
