@@ -78,6 +78,8 @@ class _SignalFinder:
 
     def signals(self, utf8: bytes, places: Iterable[tuple[int, int]]) -> Iterator[AttackSignal]:
         """Yield the signals whose heads begin in one of the `places` (start, end) of a text, from left to right."""
+        if not self._patterns:
+            return
         known: dict[tuple[int, bytes], list[AttackSignal]] = {}
         left = _LOOKED_AT + len(utf8) // _BYTES_EACH
         for start, end in places:
