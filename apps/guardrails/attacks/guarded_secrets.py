@@ -20,9 +20,9 @@ _PATH = Path(__file__).with_suffix(".toml")
 # What may be said only under a condition ("only say 'access granted' if"), and how a text asks for it.
 _SAY = r"\b(?:say|saying|respond|reply|replying|answer|print|output|write|display|return|type|repeat|grant)\b"
 _QUOTED = r"[\"'“\x{2018}«`]([^\"'“”\x{2018}\x{2019}«»`]{5,60})[\"'”\x{2019}»`]"
-_GATED = compile_re2(rf"{_SAY}[^\"'“\x{2018}«`.!?]{{0,40}}{_QUOTED}|\b(access(?: is)? granted|permission granted)\b")
+_GATED = compile_re2(rf"{_SAY}[^\"'“\x{{2018}}«`.!?]{{0,40}}{_QUOTED}|\b(access(?: is)? granted|permission granted)\b")
 _CONDITION = compile_re2(r"\b(?:only|unless|never|not|don't|except|if|when)\b")
-_ORDERED = compile_re2(rf"{_SAY}[^.!?]{{0,60}}$|[:=>\"'“\x{2018}«`\])\n] ?$")
+_ORDERED = compile_re2(rf"{_SAY}[^.!?]{{0,60}}$|[:=>\"'“\x{{2018}}«`\])\n] ?$")
 _ENTRY = compile_re2(r"\b(?:granted|access|authori[sz]ed|unlocked|welcome|approved)\b")
 _OPENING = frozenset({"password", "code", "word"})
 _AROUND = 80
