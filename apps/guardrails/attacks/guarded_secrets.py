@@ -21,7 +21,8 @@ _PATH = Path(__file__).with_suffix(".toml")
 _SAY = r"\b(?:say|saying|respond|reply|replying|answer|print|output|write|display|return|type|repeat|grant)\b"
 _QUOTED = r"[\"'“\x{2018}«`]([^\"'“”\x{2018}\x{2019}«»`]{5,60})[\"'”\x{2019}»`]"
 _GATED = compile_re2(rf"{_SAY}[^\"'“\x{{2018}}«`.!?]{{0,40}}{_QUOTED}|\b(access(?: is)? granted|permission granted)\b")
-_CONDITION = compile_re2(r"\b(?:only|unless|never|not|don't|except|if|when)\b")
+_ONLY = compile_re2(r"\b(?:only|never|not|don't|unless|if|when)\b[^.!?]*$")
+_IF = compile_re2(r"^[^.!?]*\b(?:only|unless|except|if|when)\b")
 _ORDERED = compile_re2(rf"{_SAY}[^.!?]{{0,60}}$|[:=>\"'“\x{{2018}}«`\])\n] ?$")
 _ENTRY = compile_re2(r"\b(?:granted|access|authori[sz]ed|unlocked|welcome|approved)\b")
 _OPENING = frozenset({"password", "code", "word"})
@@ -59,8 +60,8 @@ def _gated_phrases(utf8: bytes) -> set[bytes]:
     phrases: set[bytes] = set()
     for match in _GATED.finditer(utf8):
         phrase = (match[1] or match[2]).strip(b" .!,")
-        around = utf8[max(0, match.start() - _AROUND) : match.end() + _AROUND]
-        if b" " in phrase and _CONDITION.search(around) is not None:
+        before, after = utf8[max(0, match.start() - _AROUND) : match.start()], utf8[match.end() : match.end() + _AROUND]
+        if b" " in phrase and (_ONLY.search(before) or _IF.search(after)):
             phrases.add(phrase)
         if len(phrases) >= _MOST_PHRASES:
             break
