@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from apps.guardrails.findings.scan_types import UNFINISHED, Span
+from apps.guardrails.findings.scan_types import OPERATOR_ROLES, UNFINISHED, Span
 from apps.guardrails.matching.mention_filter import MentionFilter
 from apps.guardrails.matching.signal_compiler import SignalPattern, compile_table
 from apps.guardrails.regex.re2_patterns import PatternSet, compile_re2, find_last_end
@@ -35,7 +35,10 @@ _NEAR = 600
 _LOOKED_AT, _BYTES_EACH = 1000, 128
 _ENOUGH = 1.0 - 1e-9  # weights are sums of floats
 # How much less counts of what an operator tells a model: long instructions name the attacks that they warn of.
-OPERATOR_BONUS = -1.0
+_OPERATOR_BONUS = -1.0
+# How much more counts of what a user says in a few words: an order has no room for anything else there, and whoever
+# works on a text about attacks brings that along.
+_BRIEF_BONUS, _BRIEF = 0.5, 500
 # What somebody took the trouble to hide is worth this much more.
 _HIDDEN = 0.6
 # Encodings that addresses, pages and JSON are full of hide nothing; nor do slips of the finger, names and lists.
@@ -202,6 +205,13 @@ def load_signal_table(*paths: Path) -> SignalTable:
             "shape": [shape for table in tables for shape in table["shape"]],
         }
     )
+
+
+def bonus_of(text: ScannedText, role: str) -> float:
+    """Return how much more, or less, counts in a text by who says it, and how briefly."""
+    if role in OPERATOR_ROLES:
+        return _OPERATOR_BONUS
+    return _BRIEF_BONUS if role == "user" and len(text.raw) <= _BRIEF else 0.0
 
 
 def match_pattern(pattern: SignalPattern, utf8: bytes, head: int) -> AttackSignal | None:

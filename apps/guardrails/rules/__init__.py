@@ -2,8 +2,8 @@
 
 A rule's file holds `ID`, `NAME`, `CATEGORY`, `DEFAULT_ENABLED`, `DEFAULT_ACTION`, and `find(text, settings)`, which
 returns spans, or `find_in_file(file, settings)`, which says in words what is wrong with a file, or both.
-It may hold `ROLES`, whose texts alone it reads, and `read_operator(text)`, which says what a program's instructions
-tell a model to keep: `settings.kept` has it when the texts of everybody else are looked at.
+It may hold `DEFAULT_OBSERVE`, `ROLES`, whose texts alone it reads, and `read_operator(text)`, which says what a
+program's instructions tell a model to keep: `settings.kept` has it when the texts of everybody else are looked at.
 Rules of `INPUT_ONLY_CATEGORIES` scan requests only. Content that rules of `PRIVATE_CATEGORIES` find is recorded masked.
 Must never know an organization, a chat format, or another rule.
 """
@@ -42,6 +42,8 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     default_action: RuleAction
     find: FindInText | None = None
     find_in_file: FindInFile | None = None
+    # Whether it only observes until somebody decides otherwise.
+    default_observe: bool = False
     # Whose texts it reads; None: everyone's.
     roles: frozenset[str] | None = None
     # What a program's instructions tell a model to keep.
@@ -80,6 +82,7 @@ def _rule_of(module: ModuleType) -> SystemRule | None:
         category=module.CATEGORY,
         default_enabled=module.DEFAULT_ENABLED,
         default_action=module.DEFAULT_ACTION,
+        default_observe=getattr(module, "DEFAULT_OBSERVE", False),
         find=getattr(module, "find", None),
         find_in_file=getattr(module, "find_in_file", None),
         roles=getattr(module, "ROLES", None),

@@ -262,7 +262,8 @@ def _bounded(spans: list[Span]) -> tuple[Span, ...]:
 
 def _system_rules_of(config: EngineConfig) -> Iterator[tuple[ActiveRule, SystemRule]]:
     for place, (name, rule) in enumerate(system_rules().items()):
-        state = config.system_rules.get(name, SystemRuleState(enabled=rule.default_enabled))
+        default = SystemRuleState(enabled=rule.default_enabled, observe=rule.default_observe)
+        state = config.system_rules.get(name, default)
         preset = config.pii_action if name == PII_RULE else None
         action = state.action or preset or rule.default_action
         # A system rule that allows what it finds has nothing to look for: it overrides no other rule.
