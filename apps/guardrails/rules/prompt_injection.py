@@ -11,7 +11,7 @@ from pathlib import Path
 
 from apps.guardrails.attacks import guarded_secrets
 from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
-from apps.guardrails.matching.attack_signals import bonus_of, load_signal_table
+from apps.guardrails.matching.attack_signals import find_by_speaker, load_signal_table
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "prompt_injection"
@@ -25,7 +25,7 @@ _SIGNALS = load_signal_table(Path(__file__).with_suffix(".toml"))
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return the attacks in a text as it stands and in whatever is encoded in it."""
-    spans = _SIGNALS.spans(text, bonus=bonus_of(text, settings.role))
+    spans = find_by_speaker(_SIGNALS, text, settings.role)
     if settings.kept and settings.role == "user":
         spans += guarded_secrets.find_asked(text, settings.kept)
     return spans
