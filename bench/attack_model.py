@@ -1,11 +1,13 @@
 """Trains the word model of attacks: `python -m bench.attack_model FOLDER`, the one `script/guardrails-report` reads.
 
 Reads what users say in those sources of `tuning` that `attack_corpora.toml` marks with `trained = true`: their licences
-allow it. The learning is FTRL-proximal (McMahan 2013) of a logistic model: most weights are nothing, the rest is small.
-Pure Python and one seed: the same texts make the same bytes.
+allow it; and the project's own texts that rules are known to be measured with. The learning is FTRL-proximal (McMahan
+2013) of a logistic model: most weights are nothing, the rest is small. Pure Python and one seed: the same texts make
+the same bytes.
 
-The threshold is where `FALSE_POSITIVES` of the harmless texts lie above it, each scored by a model that has seen
-nothing of its source. The table printed says so for every source. `--write` renews the weights of the product.
+The threshold is where `FALSE_POSITIVES` of the harmless texts of others lie above it, each scored by a model that has
+seen nothing of its source. The project's own were written to look like attacks: of these, more do. The table printed
+says so for every source. `--write` renews the weights of the product.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ from apps.guardrails.text.scanned_text import ScannedText
 
 FALSE_POSITIVES = 0.003
 _CORPORA = Path(__file__).with_name("attack_corpora.toml")
+# Texts of the project that are no longer unseen: what is ordinary, and the attacks that rules were made with.
+_OWN_TEXTS = Path(__file__).parents[1] / "tests" / "guardrails" / "corpus"
+_OWN, _PROJECT = ("ordinary", "prompt_injection", "jailbreak"), "project"
 _WEIGHTS = Path(word_model.__file__).with_suffix(".tsv")
 # A word says something of attacks where several texts of several authors have it.
 _LEAST_TEXTS, _LEAST_SOURCES = 3, 2
@@ -47,10 +52,12 @@ def read_examples(folder: Path) -> list[Example]:
     """Return what users say in the sources that may be trained on."""
     sources = tomllib.loads(_CORPORA.read_text(encoding="utf-8"))["source"]
     names = sorted(source["name"] for source in sources if source.get("trained"))
+    read = [(name, folder / f"{name}.jsonl") for name in names]
+    read += [(_PROJECT, _OWN_TEXTS / f"{name}.jsonl") for name in _OWN]
     return [
         _example_of(name, row["attack"], row["text"])
-        for name in names
-        for row in map(json.loads, filter(None, (folder / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")))
+        for name, path in read
+        for row in map(json.loads, filter(None, path.read_text(encoding="utf-8").split("\n")))
         if row.get("place") not in ("tool", "system")
     ]
 
@@ -132,11 +139,10 @@ def score_unseen(examples: Sequence[Example]) -> list[float]:
 
 
 def threshold_of(examples: Sequence[Example], scores: Sequence[float]) -> int:
-    """Return the score that only `FALSE_POSITIVES` of the harmless texts have or surpass."""
-    harmless = sorted(
-        (score for example, score in zip(examples, scores, strict=True) if not example.attack), reverse=True
-    )
-    return math.ceil(harmless[int(FALSE_POSITIVES * len(harmless))])
+    """Return the score that only `FALSE_POSITIVES` of the harmless texts of others have or surpass."""
+    scored = zip(examples, scores, strict=True)
+    harmless = [score for example, score in scored if not example.attack and example.source != _PROJECT]
+    return math.ceil(sorted(harmless, reverse=True)[int(FALSE_POSITIVES * len(harmless))])
 
 
 def _print_found(examples: Sequence[Example], scores: Sequence[float], threshold: int) -> None:
