@@ -18,7 +18,7 @@ from apps.guardrails.text.word_disguises import DISGUISES
 _TRACE_WORDS = """
 ignore disregard forget previous instructions prompt restrictions unfiltered guidelines reveal password bomb napalm
 malware ransomware explosive explosives weapon system pretend uncensored refuse answer without anything everything
-developer override bypass unrestricted rules limits secret hidden repeat illegal ethics
+developer override bypass unrestricted rules illegal ethics
 """
 _WORDS = _TRACE_WORDS.split()
 # Words of any English text: turned around or shifted, they are no words.
