@@ -28,6 +28,8 @@ _ENTRY = compile_re2(r"\b(?:granted|access|authori[sz]ed|unlocked|welcome|approv
 _OPENING = frozenset({"password", "code", "word"})
 _AROUND = 80
 _MOST_PHRASES, _MOST_PLACES = 8, 20
+# Characters of a text that says little else than what it names.
+_BRIEF = 120
 _SAID = "say:"
 
 
@@ -39,7 +41,7 @@ def _tables() -> Mapping[str, tuple[SignalTable, SignalTable]]:
 
 def _table_of(table: Mapping[str, Any], thing: str, who: str) -> SignalTable:
     words = {language: {**meanings, "noun": meanings[thing]} for language, meanings in table["words"].items()}
-    return SignalTable({"orders": [], "words": words, "shape": table[who]})
+    return SignalTable({"orders": [], "brief_orders": ["guarded_secret"], "words": words, "shape": table[who]})
 
 
 _TABLES = _tables()
@@ -77,7 +79,7 @@ def find_asked(text: ScannedText, kept: frozenset[str]) -> list[Span]:
             places = _ordered(utf8, thing.removeprefix(_SAID).encode())
             spans += [Span(*text.normalized_byte_origin(*place), "gated_answer") for place in places]
         else:
-            spans += _TABLES[thing][1].spans(text)
+            spans += _TABLES[thing][1].spans(text, brief=len(text.raw) <= _BRIEF)
     return spans
 
 
