@@ -1,9 +1,11 @@
 """`script/guardrails-report FOLDER`: how many attacks the rules find in texts of others, and how many harmless ones.
 
 Reads `FOLDER/tuning/SOURCE.jsonl` and `FOLDER/held-out/SOURCE.jsonl`: a row is {"text", "attack", "family", "language",
-"place"}; `place` is "user", "system", or "tool" for what tools, files and pages say. Sources are not mixed: what was
-used to improve a rule lies in `tuning`; only `held-out` says what to expect. Shares are given with Wilson's interval of
-95 %. `--misses N` prints some of the texts that are not as labelled (of `tuning` alone: held-out ones stay unseen).
+"place"}; `place` is "user", "system", or "tool" for what tools, files and pages say. With "operator", the instructions
+of the program that was attacked, a text is scanned twice: behind them, as a request has it, and alone. Sources are not
+mixed: what was used to improve a rule lies in `tuning`; only `held-out` says what to expect. Shares are given with
+Wilson's interval of 95 %. `--misses N` prints some of the texts that are not as labelled (of `tuning` alone: held-out
+ones stay unseen).
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ class Row(NamedTuple):
     language: str
     attack: bool
     text: str
+    # Behind the instructions of its program, where they are known; and alone.
     rules: frozenset[str]
+    alone: frozenset[str]
 
 
 class FoundShare(NamedTuple):
@@ -77,9 +81,17 @@ def read_rows(folder: Path, rules: Iterable[str]) -> Iterator[Row]:
                 continue
             row = json.loads(line)
             role = ROLES.get(row.get("place"), "user")
-            verdict = engine.screen(compiled, [Segment(ScannedText(row["text"]), role)])
-            found = frozenset(finding.rule_id for finding in verdict.findings)
-            yield Row(path.stem, row["family"], row.get("language", "en"), row["attack"], row["text"], found)
+            said = Segment(ScannedText(row["text"]), role)
+            alone = found = _rules_of(compiled, [said])
+            if row.get("operator"):
+                found = _rules_of(compiled, [Segment(ScannedText(row["operator"]), "system"), said])
+            yield Row(path.stem, row["family"], row.get("language", "en"), row["attack"], row["text"], found, alone)
+
+
+def _rules_of(compiled: engine.CompiledGuardrails, segments: list[Segment]) -> frozenset[str]:
+    """Return the rules that find something in the last of these texts."""
+    findings = engine.screen(compiled, segments).findings
+    return frozenset(finding.rule_id for finding in findings if finding.segment == len(segments) - 1)
 
 
 def print_tables(split: str, rows: list[Row], rules: list[str]) -> None:
@@ -88,7 +100,7 @@ def print_tables(split: str, rows: list[Row], rules: list[str]) -> None:
     for attack in (True, False):
         kept = [row for row in rows if row.attack == attack]
         print(f"\n## {split}: {'attacks found' if attack else 'harmless texts flagged'}\n")
-        print("| | texts | all rules | " + " | ".join(rules) + " |\n|---|--:|---|" + "---|" * len(rules))
+        print("| | texts | all rules | alone | " + " | ".join(rules) + " |\n|---|--:|---|---|" + "---|" * len(rules))
         _print_row("all", kept, names)
         for title, of in (("family", _family), ("source", _source), ("language", _language)):
             for name, members in _grouped(kept, of):
@@ -118,6 +130,7 @@ def _grouped(rows: Iterable[Row], of: Callable[[Row], str]) -> list[tuple[str, l
 
 def _print_row(title: str, rows: list[Row], names: list[str]) -> None:
     shares = [FoundShare(sum(bool(row.rules) for row in rows), len(rows))]
+    shares.append(FoundShare(sum(bool(row.alone) for row in rows), len(rows)))
     shares += [FoundShare(sum(name in row.rules for row in rows), len(rows)) for name in names]
     print(f"| {title} | {len(rows)} | " + " | ".join(map(str, shares)) + " |")
 

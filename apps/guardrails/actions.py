@@ -15,7 +15,7 @@ from apps.guardrails.configuration.config_validation import find_rule_issues, me
 from apps.guardrails.configuration.custom_rule_validation import require_capacity, validate_config
 from apps.guardrails.configuration.load_config import system_rule_states
 from apps.guardrails.custom import MAX_RULES
-from apps.guardrails.models import CustomRule, GuardrailConfig
+from apps.guardrails.models import CustomRule, GuardrailConfig, default_system_rules
 from apps.guardrails.rule_thread import loaded_rules
 from apps.guardrails.rules import PII_RULE
 from apps.kernel.errors import InvalidRequest, NotFound
@@ -42,7 +42,7 @@ def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> 
     _lock(organization)
     row = _find_or_build(organization)
     if rules:
-        given["system_rules"] = merge_system_rules(system_rule_states(row), rules)
+        given["system_rules"] = merge_system_rules(system_rule_states(row), rules, default_system_rules())
         pii_action = rules.get(PII_RULE, {}).get("action")
         if pii_action is not None and row.pii_action is not None:
             given.setdefault("pii_action", pii_action)

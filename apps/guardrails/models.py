@@ -25,7 +25,12 @@ class Action(models.TextChoices):
 def default_system_rules() -> dict[str, dict[str, Any]]:
     """Return the system rules as a configuration starts out: as each says of itself."""
     return {
-        name: {"enabled": rule.default_enabled, "action": rule.default_action} for name, rule in loaded_rules().items()
+        name: {
+            "enabled": rule.default_enabled,
+            "action": rule.default_action,
+            **({"observe": True} if rule.default_observe else {}),
+        }
+        for name, rule in loaded_rules().items()
     }
 
 

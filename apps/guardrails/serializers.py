@@ -15,7 +15,7 @@ from apps.guardrails.configuration.config_validation import (
     read_megabytes,
 )
 from apps.guardrails.configuration.load_config import system_rule_states
-from apps.guardrails.models import Action, CustomRule, GuardrailConfig, Violation
+from apps.guardrails.models import Action, CustomRule, GuardrailConfig, Violation, default_system_rules
 from apps.guardrails.search import CURSOR_PATTERN, ViolationCursor, ViolationFilters
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.kernel.rest.pages import DEFAULT_LIMIT, MAX_LIMIT
@@ -99,8 +99,8 @@ class GuardrailConfigShape(CamelModelSerializer):
         ]
 
     def system_rules_of(self, row: GuardrailConfig) -> dict[str, dict[str, Any]]:
-        """Return every system rule; `observe` where it is so."""
-        return merge_system_rules(system_rule_states(row), {})
+        """Return every system rule; `observe` where it is so, or would be by default."""
+        return merge_system_rules(system_rule_states(row), {}, default_system_rules())
 
 
 class NewCustomRuleShape(CamelSerializer):

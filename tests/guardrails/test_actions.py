@@ -186,7 +186,10 @@ class TestWhatTheEngineIsTold:
         assert (told.enabled, told.scan_output, told.pii_action) == (True, True, "block")
         assert (told.max_file_bytes, told.allowed_file_types) == (2_500_000, ("application/pdf",))
         assert {name: (rule.enabled, rule.action, rule.observe) for name, rule in told.system_rules.items()} == {
-            **{rule.id: (rule.default_enabled, rule.default_action, False) for rule in system_rules().values()},
+            **{
+                rule.id: (rule.default_enabled, rule.default_action, rule.default_observe)
+                for rule in system_rules().values()
+            },
             "prompt_injection": (True, "block", False),
             "jailbreak": (False, "block", False),
             "pii_detection": (True, "block", False),

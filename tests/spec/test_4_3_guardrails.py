@@ -19,7 +19,10 @@ DESCRIBED_RULES = {
     **{rule.id: (rule.category, rule.default_enabled, rule.default_action) for rule in system_rules().values()},
     **SPECIFIED_RULES,
 }
-DEFAULT_RULES = {name: {"enabled": enabled, "action": action} for name, (_, enabled, action) in DESCRIBED_RULES.items()}
+DEFAULT_RULES: dict[str, dict[str, Any]] = {
+    name: {"enabled": enabled, "action": action} for name, (_, enabled, action) in DESCRIBED_RULES.items()
+}
+DEFAULT_RULES["attack_model"]["observe"] = True
 DEFAULTS = {
     "enabled": True,
     "systemRules": DEFAULT_RULES,
@@ -125,6 +128,11 @@ class TestChanging:
         assert watched == {**DEFAULT_RULES, "jailbreak": {"enabled": True, "action": "block", "observe": True}}
         acting = put(adam, acme, {"systemRules": {"jailbreak": {"observe": False}}}).json()["systemRules"]
         assert acting == DEFAULT_RULES
+
+    def test_a_rule_that_observes_by_itself_may_act(self, adam: Caller, acme: Organization) -> None:
+        acting = put(adam, acme, {"systemRules": {"attack_model": {"observe": False}}}).json()["systemRules"]
+        assert acting == {**DEFAULT_RULES, "attack_model": {"enabled": True, "action": "block", "observe": False}}
+        assert adam.get(f"/guardrails/config/{acme.id}").json()["systemRules"] == acting
 
     @pytest.mark.parametrize("action", ["block", "redact", "warn", "allow"])
     def test_the_action_on_personal_data_follows_its_rule(self, adam: Caller, acme: Organization, action: str) -> None:

@@ -38,12 +38,17 @@ def find_rule_issues(given: Any, known: Collection[str], path: str = "systemRule
 
 
 def merge_system_rules(
-    stored: Mapping[str, Mapping[str, Any]], given: Mapping[str, Mapping[str, Any]]
+    stored: Mapping[str, Mapping[str, Any]],
+    given: Mapping[str, Mapping[str, Any]],
+    defaults: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """Return the system rules with the changes made to them; `observe` is there only where it is so."""
+    """Return the system rules with the changes made to them.
+
+    `observe` is there only where it is so, or where it is the rule's default.
+    """
     whole = {name: {**stored.get(name, {}), **given.get(name, {})} for name in (*stored, *given)}
-    for rule in whole.values():
-        if not rule.get("observe"):
+    for name, rule in whole.items():
+        if not (rule.get("observe") or "observe" in defaults.get(name, {})):
             rule.pop("observe", None)
     return whole
 

@@ -26,15 +26,20 @@ EXTERNAL_ROLES = frozenset({TOOL_RESULT, DOCUMENT})
 
 
 # Who runs the program that asks: its own instructions, and what its tools are for.
-OPERATOR_ROLES = frozenset({"system", "developer", "tool"})
+INSTRUCTING_ROLES = frozenset({"system", "developer"})
+OPERATOR_ROLES = INSTRUCTING_ROLES | {"tool"}
 
 
 class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of a configuration that system rules read, and who says the text they look at (`Segment.role`)."""
+    """The settings of a configuration that system rules read, and who says the text they look at (`Segment.role`).
+
+    `kept` is what the instructions of the same request tell the model to keep (`SystemRule.read_operator`).
+    """
 
     max_file_bytes: int = 10_000_000
     allowed_file_types: frozenset[str] = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
     role: str = "user"
+    kept: frozenset[str] = frozenset()
 
 
 class Span(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from apps.guardrails.findings.scan_types import UNFINISHED, Span
+from apps.guardrails.findings.scan_types import OPERATOR_ROLES, UNFINISHED, Span
 from apps.guardrails.matching.mention_filter import MentionFilter
 from apps.guardrails.matching.signal_compiler import SignalPattern, compile_table
 from apps.guardrails.regex.re2_patterns import PatternSet, compile_re2, find_last_end
@@ -35,7 +35,10 @@ _NEAR = 600
 _LOOKED_AT, _BYTES_EACH = 1000, 128
 _ENOUGH = 1.0 - 1e-9  # weights are sums of floats
 # How much less counts of what an operator tells a model: long instructions name the attacks that they warn of.
-OPERATOR_BONUS = -1.0
+_OPERATOR_BONUS = -1.0
+# How much more counts of what a user says in a few words: an order has no room for anything else there, and whoever
+# works on a text about attacks brings that along.
+_BRIEF_BONUS, _BRIEF = 0.4, 500
 # What somebody took the trouble to hide is worth this much more.
 _HIDDEN = 0.6
 # Encodings that addresses, pages and JSON are full of hide nothing; nor do slips of the finger, names and lists.
@@ -78,6 +81,8 @@ class _SignalFinder:
 
     def signals(self, utf8: bytes, places: Iterable[tuple[int, int]]) -> Iterator[AttackSignal]:
         """Yield the signals whose heads begin in one of the `places` (start, end) of a text, from left to right."""
+        if not self._patterns:
+            return
         known: dict[tuple[int, bytes], list[AttackSignal]] = {}
         left = _LOOKED_AT + len(utf8) // _BYTES_EACH
         for start, end in places:
@@ -110,6 +115,8 @@ class SignalTable:
         forms = list(compile_table(table))
         # The kinds that are orders; others only frame one, and say nothing by being hidden.
         self._orders = frozenset(table["orders"])
+        # Those that are one by themselves where somebody says little else.
+        self._brief_orders = frozenset(table.get("brief_orders", ()))
         self._leading = _SignalFinder((pattern, head) for supports, pattern, head in forms if not supports)
         self._supporting = _SignalFinder((pattern, head) for supports, pattern, head in forms if supports)
 
@@ -119,7 +126,7 @@ class SignalTable:
         signals += self._supporting.signals(utf8, list(_around(signals, len(utf8))))
         return sorted(signals, key=lambda signal: signal.start)
 
-    def find(self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0) -> list[AttackSignal]:
+    def find(self, utf8: bytes, *, seen: bytes = b"", bonus: float = 0.0, brief: bool = False) -> list[AttackSignal]:
         """Return what is found: signals near one another whose kinds together, with `bonus`, are worth 1 or more.
 
         Signals whose words stand in `seen` as well are left out. What is found is as long as the signals that make it
@@ -128,7 +135,7 @@ class SignalTable:
         fresh = functools.cache(lambda words: words not in seen)
         signals = [signal for signal in self.signals(utf8) if not seen or fresh(utf8[signal.start : signal.end])]
         # What is only spoken of is judged last: most signals stand alone, and need no second look.
-        suspects = {signal for group in self._worthy(signals, bonus) for signal in group}
+        suspects = {signal for group in self._worthy(signals, bonus, brief) for signal in group}
         mentions = MentionFilter(utf8)
         meant = [
             signal
@@ -136,7 +143,7 @@ class SignalTable:
             if signal is not None
         ]
         found: list[AttackSignal] = []
-        for group in self._worthy(meant, bonus):
+        for group in self._worthy(meant, bonus, brief):
             name = max(group, key=lambda signal: signal.weight).kind
             start, end = min(signal.start for signal in group), max(signal.end for signal in group)
             if found and start <= found[-1].end:
@@ -145,15 +152,15 @@ class SignalTable:
                 found.append(AttackSignal(start, end, name, 1.0))
         return found
 
-    def spans(self, text: ScannedText, *, bonus: float = 0.0) -> list[Span]:
+    def spans(self, text: ScannedText, *, bonus: float = 0.0, brief: bool = False) -> list[Span]:
         """Return what is found in a text as it stands and in what it says when decoded; `bonus`: see `find`."""
         spans = [
             Span(*text.normalized_byte_origin(signal.start, signal.end), signal.kind)
-            for signal in self.find(text.normalized_utf8, bonus=bonus)
+            for signal in self.find(text.normalized_utf8, bonus=bonus, brief=brief)
         ]
         for view in find_decoded_texts(text):
             hidden = 0.0 if view.encoding in _EVERYDAY else _HIDDEN
-            found = self.find(view.text.normalized_utf8, seen=text.normalized_utf8, bonus=bonus + hidden)
+            found = self.find(view.text.normalized_utf8, seen=text.normalized_utf8, bonus=bonus + hidden, brief=brief)
             spans += [
                 Span(
                     *view.origin_of(*view.text.normalized_byte_origin(one.start, one.end)),
@@ -163,7 +170,7 @@ class SignalTable:
             ]
         return spans
 
-    def _worthy(self, signals: list[AttackSignal], bonus: float) -> Iterator[list[AttackSignal]]:
+    def _worthy(self, signals: list[AttackSignal], bonus: float, brief: bool) -> Iterator[list[AttackSignal]]:
         """Yield, for each signal whose neighborhood weighs enough, the signals in it, one of each kind."""
         latest: dict[str, AttackSignal] = {}
         for signal in signals:
@@ -179,6 +186,8 @@ class SignalTable:
             # Less counts of everything; more only of orders, as nothing else is said by being hidden or out of place.
             if bonus < 0 or any(other.kind in self._orders for other in by_head.values()):
                 worth += bonus
+            if brief and any(other.kind in self._brief_orders for other in by_head.values()):
+                worth += _BRIEF_BONUS
             if worth > _ENOUGH or signal.kind == UNFINISHED:
                 yield list(by_head.values())
 
@@ -196,10 +205,17 @@ def load_signal_table(*paths: Path) -> SignalTable:
     return SignalTable(
         {
             "orders": [kind for table in tables for kind in table["orders"]],
+            "brief_orders": [kind for table in tables for kind in table.get("brief_orders", ())],
             "words": words,
             "shape": [shape for table in tables for shape in table["shape"]],
         }
     )
+
+
+def find_by_speaker(table: SignalTable, text: ScannedText, role: str) -> list[Span]:
+    """Return what is found in a text by how much counts of it, for who says it and how briefly."""
+    bonus = _OPERATOR_BONUS if role in OPERATOR_ROLES else 0.0
+    return table.spans(text, bonus=bonus, brief=role == "user" and len(text.raw) <= _BRIEF)
 
 
 def match_pattern(pattern: SignalPattern, utf8: bytes, head: int) -> AttackSignal | None:

@@ -27,7 +27,7 @@ _UNSPACED = {
     name: rf"[^.!?。]{{0,{letters}}}" for name, letters in (("near", 4), ("fill", 6), ("gap", 10), ("far", 20))
 }
 _REST = "[^ ,.!?;:\"'`”»)\\]]*"
-_WITHOUT_SPACES = {"zh", "ja"}
+_WITHOUT_SPACES = {"zh", "ja", "th"}
 
 
 class SignalPattern(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 A rule's file holds `ID`, `NAME`, `CATEGORY`, `DEFAULT_ENABLED`, `DEFAULT_ACTION`, and `find(text, settings)`, which
 returns spans, or `find_in_file(file, settings)`, which says in words what is wrong with a file, or both.
-It may hold `ROLES`, whose texts alone it reads.
+It may hold `DEFAULT_OBSERVE`, `ROLES`, whose texts alone it reads, and `read_operator(text)`, which says what a
+program's instructions tell a model to keep: `settings.kept` has it when the texts of everybody else are looked at.
 Rules of `INPUT_ONLY_CATEGORIES` scan requests only. Content that rules of `PRIVATE_CATEGORIES` find is recorded masked.
 Must never know an organization, a chat format, or another rule.
 """
@@ -28,6 +29,7 @@ PRIVATE_CATEGORIES = frozenset({"pii", "secrets"})
 PII_RULE = "pii_detection"
 FindInText = Callable[[ScannedText, RuleSettings], list[Span]]
 FindInFile = Callable[[ScannedFile, RuleSettings], str | None]
+ReadOperator = Callable[[ScannedText], frozenset[str]]
 
 
 class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +42,12 @@ class SystemRule(msgspec.Struct, frozen=True, kw_only=True):
     default_action: RuleAction
     find: FindInText | None = None
     find_in_file: FindInFile | None = None
+    # Whether it only observes until somebody decides otherwise.
+    default_observe: bool = False
     # Whose texts it reads; None: everyone's.
     roles: frozenset[str] | None = None
+    # What a program's instructions tell a model to keep.
+    read_operator: ReadOperator | None = None
 
     @property
     def rule_id(self) -> str:
@@ -76,7 +82,9 @@ def _rule_of(module: ModuleType) -> SystemRule | None:
         category=module.CATEGORY,
         default_enabled=module.DEFAULT_ENABLED,
         default_action=module.DEFAULT_ACTION,
+        default_observe=getattr(module, "DEFAULT_OBSERVE", False),
         find=getattr(module, "find", None),
         find_in_file=getattr(module, "find_in_file", None),
         roles=getattr(module, "ROLES", None),
+        read_operator=getattr(module, "read_operator", None),
     )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from apps.guardrails.findings.scan_types import OPERATOR_ROLES, RuleAction, RuleSettings, Span
-from apps.guardrails.matching.attack_signals import OPERATOR_BONUS, load_signal_table
+from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
+from apps.guardrails.matching.attack_signals import find_by_speaker, load_signal_table
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "jailbreak"
@@ -22,4 +22,4 @@ _SIGNALS = load_signal_table(Path(__file__).with_suffix(".toml"))
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return the attacks in a text as it stands and in whatever is encoded in it."""
-    return _SIGNALS.spans(text, bonus=OPERATOR_BONUS if settings.role in OPERATOR_ROLES else 0.0)
+    return find_by_speaker(_SIGNALS, text, settings.role)

@@ -1,15 +1,17 @@
 """Prompt injection detection: orders that would override a model's own orders, or extract them.
 
 Knows what such orders look like (the table beside this file). What a document or a tool says is
-read like what a user says; what the program that asks says itself counts less.
+read like what a user says; what the program that asks says itself counts less. Where that keeps a secret, a user's
+question for it is an attack as well.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from apps.guardrails.findings.scan_types import OPERATOR_ROLES, RuleAction, RuleSettings, Span
-from apps.guardrails.matching.attack_signals import OPERATOR_BONUS, load_signal_table
+from apps.guardrails.attacks import guarded_secrets
+from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
+from apps.guardrails.matching.attack_signals import find_by_speaker, load_signal_table
 from apps.guardrails.text.scanned_text import ScannedText
 
 ID = "prompt_injection"
@@ -23,4 +25,12 @@ _SIGNALS = load_signal_table(Path(__file__).with_suffix(".toml"))
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     """Return the attacks in a text as it stands and in whatever is encoded in it."""
-    return _SIGNALS.spans(text, bonus=OPERATOR_BONUS if settings.role in OPERATOR_ROLES else 0.0)
+    spans = find_by_speaker(_SIGNALS, text, settings.role)
+    if settings.kept and settings.role == "user":
+        spans += guarded_secrets.find_asked(text, settings.kept)
+    return spans
+
+
+def read_operator(text: ScannedText) -> frozenset[str]:
+    """Return what a program's instructions tell a model to keep."""
+    return guarded_secrets.read_operator(text)

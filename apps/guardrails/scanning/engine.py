@@ -32,6 +32,7 @@ from apps.guardrails.findings.scan_types import (
 from apps.guardrails.findings.text_chunks import split_into_chunks
 from apps.guardrails.regex.re2_matcher import TimeBudget
 from apps.guardrails.rules import PII_RULE, SystemRule, system_rules
+from apps.guardrails.scanning.kept_secrets import kept_by_operator
 from apps.guardrails.text.scanned_text import ScannedText
 
 
@@ -148,9 +149,11 @@ def find_matches(compiled: CompiledGuardrails, segments: Sequence[Segment], *, a
     """Return all that matches in these texts, rules with `allow` included."""
     budget = TimeBudget.for_characters(sum(len(segment.text.raw) for segment in segments))
     found: defaultdict[tuple[ActiveRule, int], list[Span]] = defaultdict(list)
+    kept = kept_by_operator((rule for _, rule in compiled.system), () if answer else segments)
     for index, segment in enumerate(segments):
+        settings = msgspec.structs.replace(compiled.settings, role=segment.role, kept=kept)
         for piece in split_into_chunks(segment.text):
-            for rule, span in _in_text(compiled, piece.text, segment.role, budget, answer=answer):
+            for rule, span in _in_text(compiled, piece.text, settings, budget, answer=answer):
                 if (placed := piece.to_text_span(span)) is not None:
                     found[rule, index].append(placed)
     for matcher, rules in compiled.custom:
@@ -163,13 +166,10 @@ def find_matches(compiled: CompiledGuardrails, segments: Sequence[Segment], *, a
 
 
 def _in_text(
-    compiled: CompiledGuardrails, text: ScannedText, role: str, budget: TimeBudget, *, answer: bool
+    compiled: CompiledGuardrails, text: ScannedText, settings: RuleSettings, budget: TimeBudget, *, answer: bool
 ) -> Iterator[tuple[ActiveRule, Span]]:
-    settings = compiled.settings
-    if settings.role != role:
-        settings = msgspec.structs.replace(settings, role=role)
     for rule, system_rule in compiled.system:
-        if system_rule.find is None or not system_rule.reads(role):
+        if system_rule.find is None or not system_rule.reads(settings.role):
             continue
         if system_rule.applies_to_answers or not answer:
             yield from ((rule, span) for span in system_rule.find(text, settings))
@@ -262,7 +262,8 @@ def _bounded(spans: list[Span]) -> tuple[Span, ...]:
 
 def _system_rules_of(config: EngineConfig) -> Iterator[tuple[ActiveRule, SystemRule]]:
     for place, (name, rule) in enumerate(system_rules().items()):
-        state = config.system_rules.get(name, SystemRuleState(enabled=rule.default_enabled))
+        default = SystemRuleState(enabled=rule.default_enabled, observe=rule.default_observe)
+        state = config.system_rules.get(name, default)
         preset = config.pii_action if name == PII_RULE else None
         action = state.action or preset or rule.default_action
         # A system rule that allows what it finds has nothing to look for: it overrides no other rule.

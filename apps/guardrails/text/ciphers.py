@@ -62,8 +62,14 @@ CIPHERS = dict(
         ("backwards", _any([word[::-1] for word in _WORDS if word != "system"])),
         (
             "last_word_first",
-            r"\b(?:instructions|rules|prompt|guidelines) (?:previous|prior|above|earlier|system|your) (?:[a-z]+ ){0,3}"
-            r"(?:ignore|disregard|forget|reveal|bypass)\b",
+            # Two words that follow one another the other way round in hardly any order to a model.
+            r"\b(?:(?:instructions?|rules|prompt|guidelines|restrictions|directives|orders)[.,!?:;]{0,2} "
+            r"(?:previous|prior|above|earlier|system|your|initial|hidden|all|no|any|safety)"
+            r"|(?:limits|filters?|ethics|morals|censorship|limitations)[.,!?:;]{0,2} "
+            r"(?:no|without|any|ethical|safety|your)"
+            r"|(?:everything|anything|all)[.,!?:;]{0,2} (?:forget|ignore|disregard)|anything do"
+            r"|mode (?:developer|god|dan)|(?:dan|gpt|bot|ai)[.,!?:;]{0,2} (?:an |a )?(?:are|as) (?:you|act)"
+            r"|now are you|be to pretend|me (?:tell|give)|(?:you're|you) (?:pretend|imagine))\b",
         ),
     ]
 )

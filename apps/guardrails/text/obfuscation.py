@@ -17,7 +17,8 @@ from apps.guardrails.text.word_disguises import DISGUISES
 # Words that hardly any order to a model does without, and that are long enough to be no part of others.
 _TRACE_WORDS = """
 ignore disregard forget previous instructions prompt restrictions unfiltered guidelines reveal password bomb napalm
-malware ransomware explosive explosives weapon system pretend uncensored refuse answer
+malware ransomware explosive explosives weapon system pretend uncensored refuse answer without anything everything
+developer override bypass unrestricted rules illegal ethics
 """
 _WORDS = _TRACE_WORDS.split()
 # Words of any English text: turned around or shifted, they are no words.

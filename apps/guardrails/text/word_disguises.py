@@ -40,6 +40,39 @@ _ACCENTED = {
 _ACCENTED_LETTERS = frozenset("".join(_ACCENTED.values()))
 
 
+# Shorter ones, of which only two letters that changed places are noticed: that makes no other word of them.
+_SWAPPED = """
+reveal forget system prompt override bypass pretend without anything everything developer translate response answer
+refuse secret hidden repeat rules limits content policy ethics filter filters safety uncensored character assistant
+limitations response responses respond restricted model openai language directives commands
+""".split()  # noqa: SIM905 - as words are written
+# What a run of letters without a space is cut into: words of orders to a model, and those that stand between them.
+_VOCABULARY = """
+a about above access act admin after ai all always am an and anything any are as ask answer assistant at be been before
+below bot but by bypass can chat chatgpt code command commands content dan data delete detail details developer did
+directives disable discard disregard do does dont drop each else enable ethical ethics every everything exact explain
+file filter filters first follow for forget free from full gave get give given go guidelines has have hidden how i
+ignore if illegal imagine in include initial instead instruction instructions into is it its just keep key know language
+last leak let limit limitations limits list make may me message mode model moral my name never new no not nothing now of
+off old on only open or order orders other our out output override password play policies policy pretend previous print
+prior programming prompt question questions read refuse remember repeat reply respond response restriction restrictions
+reveal role rule rules safety said say secret secrets see send share show so start state step steps stop summarize
+system task tell text than that the their them then there these they things this those to told translate turn
+uncensored under unfiltered unrestricted until up upon use user users verbatim was we were what when where which who
+will with without word words would write you your yourself
+""".split()  # noqa: SIM905 - as words are written
+_RUN_HEADS = (
+    "ignore|disregard|forget|previous|instruction|restriction|guideline|pretend|reveal|prompt|unfiltered|uncensored"
+    "|withoutany|youarenow"
+)
+
+
+def _swapped(word: str) -> list[str]:
+    """Return a word in each form with two neighbours inside of it in the other order."""
+    forms = {word[:at] + word[at + 1] + word[at] + word[at + 2 :] for at in range(1, len(word) - 2)}
+    return sorted(forms - {word})
+
+
 def _misspelled(word: str) -> list[str]:
     """Return expressions of a word with its inner letters in another order, one of them gone, doubled or another."""
     forms = []
@@ -95,16 +128,27 @@ _CHAIN = "|".join(
 _JOINED = rf"(?:{_OVERRIDES})(?:{_LINKS}){{1,5}}(?:{_OBJECTS})"
 # Ways in which head words are disguised, and expressions that notice them in normalized UTF-8.
 DISGUISES = {
-    "misspelled": _words(_misspelled, tuple(_HEADS)),
+    "misspelled": f"{_words(_misspelled, tuple(_HEADS))}|{_words(_swapped, tuple(_SWAPPED))}",
     "split": _words(_split, _ALL),
     # Marks that no letter of a language has are left over on one letter after another.
     "accented": f"{_words(_accented, _ALL)}|(?:[a-z]{_MARKS}{{1,9}}){{4,}}",
     "separated": _CHAIN,
     "joined": rf"(?:^|[^a-z0-9_]){_JOINED}",
+    "run_together": rf"[a-z']{{8,}}(?:{_RUN_HEADS})[a-z']{{8,}}|[a-z']{{14,}}(?:{_RUN_HEADS})"
+    rf"|(?:{_RUN_HEADS})[a-z']{{14,}}",
     "emphasized": r"(?:[*_~`]{1,3}[a-z',.!?:]{1,14}[*_~`]{1,3} ?){3,}",
     "listed": r"(?:^|[^a-z0-9])(?:[1-9a-f][.):] ?[a-z']{1,14}[,;]? ){3,}",
 }
-_MISSPELLED = compile_re2(r"\b(?:" + "|".join(form for word in _HEADS for form in _misspelled(word)) + r")\b")
+_MISSPELLED = compile_re2(
+    r"\b(?:"
+    + "|".join(
+        [form for word in _HEADS for form in _misspelled(word)] + [form for word in _SWAPPED for form in _swapped(word)]
+    )
+    + r")\b"
+)
+_MEANT = {form.encode(): word.encode() for word in _SWAPPED for form in _swapped(word)}
+_RUN = compile_re2(r"[a-z']{18,}")
+_IN_RUN = compile_re2("|".join(sorted(_VOCABULARY, key=len, reverse=True)))
 _BETWEEN = compile_re2(f"{_SIGNS}{{1,3}}")
 _LATIN = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 _ENDS_OF_WORDS = _LATIN | frozenset(b"',.:;!?")
@@ -126,6 +170,8 @@ def undo(disguise: str, normalized: ScannedText) -> tuple[str, Origin]:
 @functools.lru_cache(maxsize=4096)
 def _nearest(word: bytes) -> bytes:
     """Return the head word that a misspelled one was meant to be."""
+    if word in _MEANT:
+        return _MEANT[word]
     written = word.decode("utf-8", "replace")
     alike = [head for head in _HEADS if head[0] == written[0] and abs(len(head) - len(written)) <= 1]
     if not alike:
@@ -158,6 +204,7 @@ _UNDO: dict[str, tuple[re2._Regexp, Callable[[re2._Match[bytes]], bytes | None]]
     "split": (_BETWEEN, _between_letters(b"")),
     "separated": (_BETWEEN, _between_letters(b" ", _ENDS_OF_WORDS)),
     "joined": (_RUN_TOGETHER, lambda run: b" ".join(part[0] for part in _PART.finditer(run[0]))),
+    "run_together": (_RUN, lambda run: b" ".join(_IN_RUN.sub(rb" \g<0> ", run[0]).split())),
     "emphasized": (_EMPHASIS, lambda _: b""),
     "listed": (_ITEM, lambda _: b""),
 }

@@ -25,8 +25,13 @@ RULES = sorted(system_rules())
 
 
 def test_the_rules_are_those_of_the_specification() -> None:
-    described = {rule.id: (rule.default_enabled, rule.default_action) for rule in system_rules().values()}
-    assert described == {name: (rule["enabled"], rule["action"]) for name, rule in default_system_rules().items()}
+    described = {
+        rule.id: (rule.default_enabled, rule.default_action, rule.default_observe) for rule in system_rules().values()
+    }
+    assert described == {
+        name: (rule["enabled"], rule["action"], rule.get("observe", False))
+        for name, rule in default_system_rules().items()
+    }
     assert {rule.category for rule in system_rules().values()} == CATEGORIES
     specified = {name: system_rules()[name] for name in SPECIFIED_RULES}
     assert {

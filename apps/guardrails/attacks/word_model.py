@@ -1,0 +1,63 @@
+"""Word model: how much a text reads like an attack, by its words and pairs of words (a linear model).
+
+Knows the weights beside this file, which `python -m bench.attack_model` makes. Must never know a rule, or who speaks.
+The time is that of one look at each word of `LONGEST` characters, however long the text is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+# Characters of a normalized text that are read at one go: more is another text.
+LONGEST = 1500
+# Weights are kept as whole hundredths.
+SCALE = 100
+_WORD = re.compile(r"[^\W_]+|[^\w\s]")
+_PATH = Path(__file__).with_suffix(".tsv")
+_BIAS, _THRESHOLD = "<bias>", "<threshold>"
+
+
+class WordModel(NamedTuple):
+    """Weights in hundredths; a text whose score is above the threshold reads like an attack."""
+
+    weights: Mapping[str, int]
+    bias: int
+    threshold: int
+
+    def score(self, normalized: str) -> float:
+        """Return the score of a normalized text, in hundredths; 0 for a text without words."""
+        features = features_of(normalized)
+        if not features:
+            return 0.0
+        weight_of = self.weights.get
+        return self.bias + sum(weight_of(feature, 0) for feature in features) / math.sqrt(len(features))
+
+    def is_attack(self, normalized: str) -> bool:
+        """Tell whether a normalized text reads like an attack."""
+        return self.score(normalized) > self.threshold
+
+    def written(self) -> str:
+        """Return the model as its file holds it."""
+        lines = [f"{_BIAS}\t{self.bias}", f"{_THRESHOLD}\t{self.threshold}"]
+        lines += [f"{feature}\t{weight}" for feature, weight in sorted(self.weights.items()) if weight]
+        return "\n".join(lines) + "\n"
+
+
+def features_of(normalized: str) -> set[str]:
+    """Return the words and signs of a normalized text, and each two that follow one another."""
+    words = _WORD.findall(normalized)
+    return {*words, *map(" ".join, pairwise(words))}
+
+
+@functools.cache
+def word_model() -> WordModel:
+    """Return the model of the product."""
+    lines = (line.split("\t") for line in _PATH.read_text(encoding="utf-8").splitlines())
+    weights = {feature: int(weight) for feature, weight in lines}
+    return WordModel(bias=weights.pop(_BIAS), threshold=weights.pop(_THRESHOLD), weights=weights)

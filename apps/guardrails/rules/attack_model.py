@@ -1,0 +1,32 @@
+"""Attack model: what users say that reads like an attack, by a small model of words.
+
+Knows a model that was trained on texts of others. Finds attacks in words that no table has, and cannot say why: so it
+only observes, until an organization has seen what it would block.
+"""
+
+from __future__ import annotations
+
+from apps.guardrails.attacks.word_model import LONGEST, word_model
+from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
+from apps.guardrails.text.scanned_text import ScannedText
+
+ID = "attack_model"
+NAME = "Attack model"
+CATEGORY = "injection"
+DEFAULT_ENABLED = True
+DEFAULT_ACTION: RuleAction = "block"
+DEFAULT_OBSERVE = True
+ROLES = frozenset({"user"})
+
+_MODEL = word_model()
+
+
+def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
+    """Return the beginning of a text, its end, or both, where they read like an attack."""
+    size = len(text.normalized)
+    places = [(0, min(size, LONGEST)), (size - LONGEST, size)] if size > LONGEST else [(0, size)]
+    return [
+        Span(*text.origin(start, end), "attack_words")
+        for start, end in places
+        if _MODEL.is_attack(text.normalized[start:end])
+    ]
