@@ -62,15 +62,16 @@ _SAYS_SO = re.compile(
     r"bbbb|0000000|qwerty|asdf|foobar"
 )
 # Rules of scanners that are about something else than what opens.
-_NO_SECRET = re.compile(
+NO_SECRET = re.compile(
     r"(?i)client.?id|account.?id|access key id|user.?name|\bhost|ur[il]\b|domain|public|hash|account name|endpoint|"
     r"tenant"
 )
-_GO_TEXT = r'`[^`]*`|"(?:[^"\\\n]|\\.)*"'
+GO_TEXT = r'`[^`]*`|"(?:[^"\\\n]|\\.)*"'
 Row = tuple[str, tuple[str, ...], str]
 
 
-def _unquoted(literal: str) -> str:
+def unquoted(literal: str) -> str:
+    """Return what a literal of Go says."""
     if literal.startswith("`"):
         return literal[1:-1]
     try:
@@ -99,29 +100,29 @@ def _gitleaks(folder: Path) -> Iterator[Row]:
     for path in sorted((folder / "cmd/generate/config/rules").glob("*.go")):
         for block in re.findall(r"fps\s*:?=\s*\[\]string\{(.*?)\n\t\}", path.read_text(), re.S):
             for line in block.splitlines():
-                if whole := re.fullmatch(rf"\s*({_GO_TEXT}),?\s*(?://.*)?", line):
-                    yield _unquoted(whole.group(1)), (), "look-alike"
+                if whole := re.fullmatch(rf"\s*({GO_TEXT}),?\s*(?://.*)?", line):
+                    yield unquoted(whole.group(1)), (), "look-alike"
 
 
 def _trufflehog(folder: Path) -> Iterator[Row]:
     case = re.compile(
-        rf"input:\s*(fmt\.Sprintf\((?:[^()]|\([^()]*\))*\)|{_GO_TEXT}),\n\s*want:\s*\[\]string\{{([^}}]+)\}}"
+        rf"input:\s*(fmt\.Sprintf\((?:[^()]|\([^()]*\))*\)|{GO_TEXT}),\n\s*want:\s*\[\]string\{{([^}}]+)\}}"
     )
     for path in sorted(folder.glob("pkg/detectors/**/*_test.go")):
         code = path.read_text(errors="replace")
-        known = {name: _unquoted(text) for name, text in re.findall(rf"\b(\w+)\s*=\s*({_GO_TEXT})", code)}
+        known = {name: unquoted(text) for name, text in re.findall(rf"\b(\w+)\s*=\s*({GO_TEXT})", code)}
         for said, wanted in case.findall(code):
             text = _go_text(said, known)
-            values = [_unquoted(one) if one[0] in '`"' else known.get(one, "") for one in _go_arguments(wanted)]
+            values = [unquoted(one) if one[0] in '`"' else known.get(one, "") for one in _go_arguments(wanted)]
             if text and all(values) and values:
                 yield text, tuple(values), "vendor in a log"
 
 
 def _go_text(said: str, known: dict[str, str]) -> str | None:
     if not said.startswith("fmt"):
-        return _unquoted(said)
+        return unquoted(said)
     arguments = _go_arguments(said[len("fmt.Sprintf(") : -1])
-    values = [_unquoted(one) if one[0] in '`"' else known.get(one) for one in arguments]
+    values = [unquoted(one) if one[0] in '`"' else known.get(one) for one in arguments]
     if not values or any(value is None for value in values):
         return None
     text = str(values[0])
@@ -131,7 +132,7 @@ def _go_text(said: str, known: dict[str, str]) -> str | None:
 
 
 def _go_arguments(said: str) -> list[str]:
-    return [one for one in re.findall(rf"{_GO_TEXT}|\w+", said) if one]
+    return [one for one in re.findall(rf"{GO_TEXT}|\w+", said) if one]
 
 
 def _is_of_half(name: str, half: int | None) -> bool:
@@ -147,7 +148,7 @@ def _rule_files(pattern: str, half: int | None = None) -> Callable[[Path], Itera
             if not _is_of_half(path.stem, half):
                 continue
             for rule in yaml.safe_load(path.read_text()).get("rules", []):
-                if _NO_SECRET.search(rule["name"]):
+                if NO_SECRET.search(rule["name"]):
                     continue
                 for text in rule.get("examples") or ():
                     yield str(text), ("",), "vendor"
