@@ -49,12 +49,13 @@ def ours(rule: str) -> Finder:
 def is_found(sample: Sample, found: list[str]) -> bool:
     """Tell whether one of the wanted values was found, at least its greater part; an empty one is anything.
 
-    Some projects write a key and its number, or its host, as one value: of these, the key is enough.
+    Some projects write a key and its number, or its host, as one value: of these, the key is enough. Others write down
+    what is wanted in small letters.
     """
     return any(
         value in one or (one in value and (len(one) * 2 >= len(value) or len(one) >= _ENOUGH))
-        for value in sample.wanted
-        for one in found
+        for value in map(str.lower, sample.wanted)
+        for one in map(str.lower, found)
     )
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
 
-from bench.detection_sources import GO_TEXT, NO_SECRET, Row, SampleSource, unquoted
+from bench.detection_sources import GO_TEXT, NO_SECRET, Row, SampleSource, is_of_half, unquoted
 
 _EACH = 12
 _SPLIT = "held-out, unseen"
@@ -67,19 +67,25 @@ def _detect_secrets(folder: Path) -> Iterator[Row]:
                 yield text, ("",) if flagged.value else (), "vendor" if flagged.value else "look-alike"
 
 
-def _scalibr(folder: Path) -> Iterator[Row]:
-    """Cases of its detectors: an input made of literals and constants, and whether something is wanted."""
+def _scalibr(half: int) -> Callable[[Path], Iterator[Row]]:
+    """Cases of its detectors: an input made of literals and constants; of a half of the detectors."""
     part = rf"(?:{GO_TEXT}|\w+)"
     case = re.compile(rf"input:\s*({part}(?:\s*\+\s*{part})*),\n\s*(?:want|secret|wantSecrets?):\s*([^\n]*)")
-    for path in sorted(folder.glob("veles/secrets/*/**/detector_test.go")):
-        code = path.read_text(errors="replace")
-        known = {name: unquoted(text) for name, text in re.findall(rf"\b(\w+)\s*:?=\s*({GO_TEXT})\n", code)}
-        for said, wanted in case.findall(code):
-            parts = [unquoted(one) if one[0] in '`"' else known.get(one) for one in re.findall(part, said)]
-            if None in parts:
+
+    def read(folder: Path) -> Iterator[Row]:
+        for path in sorted(folder.glob("veles/secrets/*/**/*detector_test.go")):
+            if not is_of_half(path.parent.name + path.stem, half):
                 continue
-            nothing = wanted.startswith("nil") or wanted.rstrip(",").endswith("{}")
-            yield "".join(map(str, parts)), () if nothing else ("",), "look-alike" if nothing else "vendor"
+            code = path.read_text(errors="replace")
+            known = {name: unquoted(text) for name, text in re.findall(rf"\b(\w+)\s*:?=\s*({GO_TEXT})\n", code)}
+            for said, wanted in case.findall(code):
+                parts = [unquoted(one) if one[0] in '`"' else known.get(one) for one in re.findall(part, said)]
+                if None in parts:
+                    continue
+                nothing = wanted.startswith("nil") or wanted.rstrip(",").endswith("{}")
+                yield "".join(map(str, parts)), () if nothing else ("",), "look-alike" if nothing else "vendor"
+
+    return read
 
 
 def _two_ms(folder: Path) -> Iterator[Row]:
@@ -164,7 +170,7 @@ def _numbers(folder: Path) -> Iterator[Row]:
                 yield next(said).format(written), (written,), f"telephone, {form.lower()}"
 
 
-_LOCALES = "en_US en_GB de_DE fr_FR es_ES it_IT nl_NL pl_PL pt_BR sv_SE da_DK fi_FI no_NO ja_JP ko_KR zh_CN".split()
+_LOCALES = "en_US en_GB de_DE fr_FR es_ES it_IT nl_NL pl_PL pt_BR sv_SE da_DK fi_FI no_NO ja_JP ko_KR zh_CN"
 _MADE = (
     ("email", "Write to {} please."),
     ("phone_number", "Phone: {}"),
@@ -182,7 +188,7 @@ def _faker(folder: Path) -> Iterator[Row]:
         faker = importlib.import_module("faker").Faker
     except ImportError:
         return
-    for place, locale in enumerate(_LOCALES):
+    for place, locale in enumerate(_LOCALES.split()):
         maker = faker(locale)
         maker.seed_instance(place)
         for kind, said in _MADE:
@@ -197,16 +203,16 @@ def _faker(folder: Path) -> Iterator[Row]:
 
 UNSEEN = (
     SampleSource("Yelp+detect-secrets", "secrets", _SPLIT, _detect_secrets),
-    SampleSource("google+osv-scalibr", "secrets", _SPLIT, _scalibr),
+    # One half of its detectors serves to improve the rules.
+    SampleSource("google+osv-scalibr", "secrets", "tuning", _scalibr(0)),
+    SampleSource("google+osv-scalibr", "secrets", _SPLIT, _scalibr(1)),
     SampleSource("Checkmarx+2ms", "secrets", _SPLIT, _two_ms),
     SampleSource("LeapBeyond+scrubadub", "secrets", _SPLIT, _scrubadub("credentials")),
     SampleSource(
         "LeapBeyond+scrubadub",
         "pii_detection",
         _SPLIT,
-        _scrubadub(
-            "credit_card", "date_of_birth", "emails", "en_GB_nino", "en_GB_trn", "en_US_social_security_number"
-        ),
+        _scrubadub("credit_card", "date_of_birth", "emails", "en_GB_nino", "en_GB_trn", "en_US_social_security_number"),
     ),
     SampleSource("DataFog+datafog-python", "pii_detection", _SPLIT, _datafog),
     SampleSource("daviddrysdale+python-phonenumbers", "pii_detection", _SPLIT, _numbers),

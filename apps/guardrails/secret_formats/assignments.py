@@ -97,6 +97,11 @@ def is_something_else(text: str) -> bool:
     )
 
 
+def is_hash(text: str) -> bool:
+    """Tell whether a value is what a function for passwords made of one."""
+    return bool(_HASH.search(text))
+
+
 def is_harmless_name(before: bytes) -> bool:
     """Tell whether what stands before a value names a token that opens nothing."""
     return bool(_NO_SECRET.search(before))
@@ -188,7 +193,8 @@ PATTERNS = (
     CandidatePattern(
         "bearer_token",
         "SECRET",
-        r"(?i)\b(?:bearer|authorization[\"']? ?[:=] ?[\"']?token) +([A-Z0-9._~+/-]{16,400}=*)",
+        r"(?i)\b(?:bearer|authorization[\"']? ?[:=] ?[\"']?"
+        r"(?:token|ntlm|negotiate|apikey|api-key|key|sso-key|pat)) +([A-Z0-9._~+/-]{16,400}=*)",
         _bearer,
     ),
     CandidatePattern(

@@ -19,7 +19,8 @@ from apps.guardrails.secret_formats.entropy import is_random
 
 _LABEL = "SECRET"
 ENOUGH, ENOUGH_HEX = 3.2, 2.7
-_ENOUGH_TO_BEGIN = 12
+_ENOUGH_TO_BEGIN, _ENOUGH_OF_ITS_OWN = 12, 4
+_DISCORD_REST = 34
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
@@ -30,8 +31,17 @@ def _is_whole(candidate: CandidateMatch) -> bool:
 
 
 def random_check(least: float = ENOUGH, prefix: int = 0) -> Check:
-    """Return the check of a token that is random from its `prefix`th character on."""
-    return lambda candidate: candidate if _is_whole(candidate) and is_random(candidate.text[prefix:], least) else None
+    """Return the check of a token that is random from its `prefix`th character on.
+
+    What begins with letters and a sign of its own counts whatever is written right behind it.
+    """
+
+    def is_random_and_whole(candidate: CandidateMatch) -> CandidateMatch | None:
+        text, before = candidate.text, candidate.before(1)
+        begins = prefix >= _ENOUGH_OF_ITS_OWN and text[prefix - 1] in "_-." and not (before and before[0] in _TAIL)
+        return candidate if (begins or _is_whole(candidate)) and is_random(text[prefix:], least) else None
+
+    return is_random_and_whole
 
 
 def _github(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -51,13 +61,14 @@ def _base62(number: int) -> str:
 
 
 def _discord(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a token whose first part is the number of an account."""
-    first = candidate.text.partition(".")[0]
+    """Accept a token whose first part is the number of an account, or whose parts are as random as tokens' are."""
+    first, _, rest = candidate.text.partition(".")
     try:
         account = base64.urlsafe_b64decode(first + "=" * (-len(first) % 4))
     except (binascii.Error, ValueError):
-        return None
-    return candidate if account.isdigit() and _is_whole(candidate) else None
+        account = b""
+    made = len(rest) == _DISCORD_REST and is_random(rest, 4.0) and any(map(str.isdigit, first + rest))
+    return candidate if (account.isdigit() or made) and _is_whole(candidate) else None
 
 
 # Name, pattern, length of what all tokens of the form begin with, least entropy of the rest.
