@@ -21,7 +21,8 @@ _LEAST_BODY = 40
 _BODY = compile_re2(r"(?:[0-9A-Za-z+/=\s]|\\[nr]|\"|,|[A-Z][A-Za-z-]+: [^\n\\]{0,80}(?:\n|\\n))*")
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]{16,}")
 _PRIVATE_LINES = compile_re2(r"\nPrivate-Lines: \d{1,3}\r?\n")
-_PUTTY_REST = compile_re2(r"[0-9A-Za-z+/=\s]*(?:Private-(?:MAC|Hash): [0-9a-f]{40,64})?")
+_PUTTY_BODY = compile_re2(r"[0-9A-Za-z+/=\s]*")
+_PUTTY_SUM = compile_re2(r"[0-9A-Za-z+/=\s]*?Private-(?:MAC|Hash): [0-9a-f]{40,64}")
 _CUT_OFF = compile_re2(r"(?:\\{1,4}[nr])*[\"'`]{0,3}[\s;,+\\]{0,8}$")
 _ENCODED = compile_re2(r"[0-9A-Za-z+/]*={0,2}")
 # Beside a private member of a JSON Web Key stands of what type it is.
@@ -54,7 +55,8 @@ def _putty(candidate: CandidateMatch) -> CandidateMatch | None:
     private = _PRIVATE_LINES.search(utf8, candidate.end, limit)
     if private is None:
         return None
-    rest = _PUTTY_REST.match(utf8, private.end(), limit)
+    start = private.end()
+    rest = _PUTTY_SUM.match(utf8, start, limit) or _PUTTY_BODY.match(utf8, start, limit)
     return CandidateMatch(utf8, candidate.start, rest.end())
 
 

@@ -137,13 +137,15 @@ PATTERNS = (
     # Misspelt and shortened names, which nothing else is.
     _password(
         r"\b[a-z0-9_]{0,24}(?:pa?ss?wo?r?d|passwo[a-z]{1,3}d)\d?[\"']?\s{0,2}(?::=|[:=!]=?)\s{0,2}"
-        r"[\"'`]?([^\s\"'`<>;,]{6,100})",
+        r"[\"'`]?([^\s\"'`<>;,=$%{][^\s\"'`<>;,]{5,99})",
         accept_mixed,
         gate=r"(?i)(?:pa?ss?wo?r?d|passwo[a-z]+d)\d?[\"']?\s*[:=!]",
         overlapping=True,
     ),
     _password(
-        r"(?-i:\b[A-Z0-9_]{2,24}PASS)\d? ?[:=] ?[\"'`]?([^\s\"'`<>;,]{6,100})", accept_mixed, gate=r"PASS\d? ?[:=]"
+        r"(?-i:\b[A-Z0-9_]{2,24}PASS)\d? ?[:=] ?[\"'`]?([^\s\"'`<>;,=$%{][^\s\"'`<>;,]{5,99})",
+        accept_mixed,
+        gate=r"PASS\d? ?[:=]",
     ),
     _password(
         r"(?-i:(?m)^[ \t]*#?[ \t]*(?:export )?[A-Z][A-Z0-9_]{3,40}_PASS(?:WORD)?) ?= ?"
