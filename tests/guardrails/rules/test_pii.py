@@ -129,7 +129,7 @@ def test_further_national_numbers_count_beside_their_names_with_a_right_check(
         ("My phone number is 010 - 123 45 61.", "PHONE", "010 - 123 45 61"),
         ("Ask for her at (187) 456-7812.", "PHONE", "(187) 456-7812"),
         ("Ask for her at (187).456.7812.", "PHONE", "(187).456.7812"),
-        ("To reach him dial 011-82-10-1234-5671.", "PHONE", "011-82-10-1234-5671"),
+        ("They wrote 011-82-10-1234-5671 on it.", "PHONE", "011-82-10-1234-5671"),
         ("They are not answering at 78 651 452", "PHONE", "78 651 452"),
         ("Please stop sending messages to 0489 25 37 21", "PHONE", "0489 25 37 21"),
         ("球会所：13604779661", "PHONE", "13604779661"),

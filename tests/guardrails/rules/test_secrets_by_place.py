@@ -38,7 +38,7 @@ HEAD = "-----BEGIN RSA " + "PRIVATE KEY-----"
         (r"ConvertTo-SecureString \"karo4sieben\"", "karo4sieben"),
         ("CREATE ROLE shop WITH LOGIN PASSWORD karo4sieben;", "karo4sieben"),
         (r"psexec \\10.1.2.3 -u anja -p regen_schirm cmd", "regen_schirm"),
-        ('easy_setopt(curl, CURLOPT_PASSWORD, "k!~ORq8ed72x3eg@w8z");', "k!~ORq8ed72x3eg@w8z"),
+        ('easy_setopt(curl, CURLOPT_PASSWORD, ")d!~ORq8ed72x3eg@w8(z)");', ")d!~ORq8ed72x3eg@w8(z)"),
         ("token = 'k7wq2zr9mx4v'", "k7wq2zr9mx4v"),
         (f'apiKey: "{LETTERS}"', LETTERS),
         (f"shop-token-{HEX}", HEX),
@@ -124,7 +124,7 @@ def test_a_token_inside_base64_is_found() -> None:
         ("", "v2.local." + MIXED * 4, ""),
         ("-D", HEX + "9f3e1b7c", ""),
         ("git clone https://", HEX + "9f3e1b7c", "@git.acme.io/a/b"),
-        ("<secret>{", "AQAAABAAAAAQ" + MIXED * 2, "}</secret>"),
+        ("<encrypted>{", "AQAAABAAAAAQ" + MIXED * 2, "}</encrypted>"),
     ],
 )
 def test_keys_of_further_issuers_are_found(before: str, value: str, after: str) -> None:
