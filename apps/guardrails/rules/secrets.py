@@ -13,6 +13,7 @@ from apps.guardrails.secret_formats import (
     chosen_passwords,
     encoded_keys,
     keys,
+    login_pairs,
     logins,
     named_values,
     passwords_by_place,
@@ -41,6 +42,7 @@ _SEARCH = PatternSearch(
         *named_values.PATTERNS,
         *encoded_keys.PATTERNS,
         *chosen_passwords.PATTERNS,
+        *login_pairs.PATTERNS,
         *passwords_by_place.PATTERNS,
     )
 )

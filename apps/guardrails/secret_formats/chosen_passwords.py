@@ -183,7 +183,7 @@ PATTERNS = (
     CandidatePattern(
         "chosen_password",
         _LABEL,
-        r"(?i)\bconvertto-securestring\s+(?:-[a-z]+\s+){0,3}[\"']?([^\s\"'$-][^\s\"']{3,100})",
+        r"(?i)\bconvertto-securestring\s+(?:-[a-z]+\s+){0,3}\\{0,3}[\"']?([^\s\"'$\\-][^\s\"'\\]{3,100})",
         accept_given,
     ),
     CandidatePattern(

@@ -1,4 +1,4 @@
-"""Passwords in places that leave no doubt: directives, defaults, statements, logins in two lines, attributes.
+"""Passwords in places that leave no doubt: directives, defaults, statements, flags.
 
 Knows the forms of C, build files, shells, Terraform, SQL, XML and notes in which a value belongs to the name of a
 password though no sign of equality stands between them. What stands for a value passes, as in `chosen_passwords`.
@@ -16,7 +16,6 @@ from apps.guardrails.secret_formats.chosen_passwords import (
     accept_mixed,
     is_other_name,
     is_stand_in,
-    is_word_for_password,
 )
 from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
@@ -25,6 +24,7 @@ from apps.guardrails.secret_formats.entropy import (
     is_random,
     reads_like_words,
 )
+from apps.guardrails.secret_formats.login_pairs import accept_argument
 
 _LABEL = "PASSWORD"
 # Also as people shorten and misspell it.
@@ -32,11 +32,8 @@ _NAMES_ALONE = rf"(?:{NAMES_OF_PASSWORDS})"
 _NAMES = rf"(?:{NAMES_OF_PASSWORDS}|pa?ss?wo?r?d|secret|credentials?)"
 _TOKENS = r"(?:secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|credentials?)"
 _QUOTED = r"\\{0,3}[\"'`]([^\s\"'`<>\\]{5,100})\\{0,3}[\"'`]"
-_USERS = r"(?:user[ _-]?(?:name|id)?|login|log-in|e-?mail(?: address)?|account)"
 _LEAST_STRONG = 12
 _KEY_BEFORE = compile_re2(r"(?i)key|azure|storage|cosmos|secret")
-# Between a name and its value: a sign, a quote before it, also as they are written inside a string.
-_IS = r"\s*\\{0,3}[\"']?\s*[=:]>?\s*\\{0,3}[\"']"
 
 
 def _strong(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -74,14 +71,6 @@ def _hex(candidate: CandidateMatch) -> CandidateMatch | None:
     after = candidate.after(2)
     named = after[:1] == b"." and after[1:].isalpha()
     return None if named or not is_random(candidate.text, 2.8) else candidate
-
-
-def _argument(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what a program is given behind a flag for passwords, unless it is a variable."""
-    text = candidate.text.rstrip(".,;)")
-    if len(text) < 4 or text[0] in "$%<{[-(" or is_word_for_password(text):
-        return None
-    return candidate.truncated(len(text.encode()))
 
 
 def _encoded(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -153,27 +142,15 @@ PATTERNS = (
         accept_given,
         gate=r"_PASS(?:WORD)? ?=",
     ),
-    # A login in a note or a program: user and password, one behind the other.
-    _password(
-        rf"\b{_USERS}[\"']? ?(?:[:=]|is) ?[\"']?[^\s\"',;:=]{{2,64}}[\"']?[\s,;/|]{{1,6}}(?:(?:and|und|with)\s)?"
-        rf"(?:(?:the|my|his|her) )?(?:{_NAMES_ALONE}|pass|pw)[\"']? ?(?:[:=]|is) ?[\"']?([^\s\"'<>]{{4,100}})",
-        _argument,
-        gate=rf"(?i)\b{_USERS}[\"']? ?(?:[:=]|is) ?",
-    ),
-    _password(
-        rf"\b{_USERS}{_IS}[^\"'\n\\]{{2,60}}\\{{0,3}}[\"'][^\n]{{0,60}}?{_NAMES_ALONE}{_IS}"
-        r"([^\s\"'\\]{4,60})\\{0,3}[\"']",
-        _argument,
-        gate=rf"(?i)\b{_USERS}{_IS}",
-    ),
     # A quoted line of any signs, blanks excepted.
     _password(rf"{_LINE}\"([^\s]{{12,160}})\"{_LINE_END}", _strong, gate=_LINE_GATE),
     _password(rf"{_LINE}'([^\s]{{12,160}})'{_LINE_END}", _strong, gate=_LINE_GATE),
     _password(rf"{_NAMES_ALONE}\s?,\s?\"([^\s\"]{{12,100}})\"", _strong),
     # Flags and statements.
     _password(r"\s--?passphrase[ =][\"']?([^\s\"']{5,100})", accept_mixed),
-    _password(r"convertto-securestring\s+\\{0,3}[\"']([^\s\"'\\$][^\s\"'\\]{4,100})", accept_given),
-    _password(r"\bpsexec(?:64)?(?:\.exe)?\b[^\n]{1,100}? -p ([^\s\"'$%<]{4,60})", _argument, gate=r"(?i)\bpsexec"),
+    _password(
+        r"\bpsexec(?:64)?(?:\.exe)?\b[^\n]{1,100}? -p ([^\s\"'$%<]{4,60})", accept_argument, gate=r"(?i)\bpsexec"
+    ),
     _password(
         r"\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,100}?\bpassword\s*=?\s*([0-9A-Za-z][^\s\"';]{5,100})",
         accept_mixed,

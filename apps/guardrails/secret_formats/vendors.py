@@ -160,7 +160,6 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
     ("bitbucket", r"\bATBB[0-9A-Za-z]{24}[0-9A-F]{8}", 4, ENOUGH),
     ("circleci", r"\bCCIPAT_[0-9A-Za-z]{20,24}_[0-9a-f]{40}", 7, ENOUGH),
     ("openshift", r"\bsha256~[0-9A-Za-z_-]{43}", 7, ENOUGH),
-    ("planetscale", r"\bpscale_(?:tkn|pw|oauth)_[0-9A-Za-z_.-]{32,64}", 11, ENOUGH),
 )
 
 
