@@ -22,6 +22,7 @@ _PRIVATE_MEMBER = compile_re2(
     r"\"private_key\"\s*:\s*\"-----BEGIN|\"keyMaterialType\"\s*:\s*\"(?:SYMMETRIC|ASYMMETRIC_PRIVATE)"
     r"|\"kty\"\s*:\s*\"[^{}]{0,400}?\"[dk]\"\s*:\s*\"[0-9A-Za-z_-]{16}|\"d\"\s*:\s*\"[0-9A-Za-z_-]{20,400}\"[^{}]{0,400}?\"kty\""
 )
+_WEB_TOKEN = compile_re2(r"eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}")
 _BYTES = r"(?:0x[0-9a-f]{1,2}|\d{1,3})"
 
 
@@ -49,6 +50,15 @@ def _encoded_json(candidate: CandidateMatch) -> CandidateMatch | None:
     return CandidateMatch(candidate.utf8, candidate.start, run.end()) if _PRIVATE_MEMBER.search(said) else None
 
 
+def _encoded_web_token(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a signed token (JWT) in base64: three parts, each of them base64 once more."""
+    try:
+        said = base64.b64decode(candidate.text[: len(candidate.text) // 4 * 4])
+    except binascii.Error:
+        return None
+    return candidate if _WEB_TOKEN.match(said) else None
+
+
 def _encoded_token(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if entropy(candidate.text) >= 3.6 else None
 
@@ -66,6 +76,9 @@ PATTERNS = (
         r"\b(?:ey[AIJ]|ew(?:og|oJ|0K)|W3s|Ww(?:og|oJ|0K))[0-9A-Za-z+/]{60}",
         _encoded_json,
         wide_context=True,
+    ),
+    CandidatePattern(
+        "encoded_token", "SECRET", r"\bZXlK[0-9A-Za-z+/]{60,900}={0,2}", _encoded_web_token, gate=r"\bZXlK"
     ),
     CandidatePattern(
         "encoded_token", "SECRET", r"\bZ2(?:h[1vwyz]X|l0aHViX3BhdF)[0-9A-Za-z+/]{44,200}={0,2}", _encoded_token

@@ -147,7 +147,6 @@ PATTERNS = (
     _password(rf"{_LINE}'([^\s]{{12,160}})'{_LINE_END}", _strong, gate=_LINE_GATE),
     _password(rf"{_NAMES_ALONE}\s?,\s?\"([^\s\"]{{12,100}})\"", _strong),
     # Flags and statements.
-    _password(r"\s--?passphrase[ =][\"']?([^\s\"']{5,100})", accept_mixed),
     _password(
         r"\bpsexec(?:64)?(?:\.exe)?\b[^\n]{1,100}? -p ([^\s\"'$%<]{4,60})", accept_argument, gate=r"(?i)\bpsexec"
     ),
@@ -166,6 +165,12 @@ PATTERNS = (
         rf"(?:{_TOKENS}|key|passw(?:or)?d)[\"'\])]{{0,3}}\s{{0,2}}(?:[:=]|:=|=>|,)\s{{0,2}}[\"']?(?:bearer )?"
         r"([a-z]{20,100})\b",
         _letters,
+    ),
+    # "`…` is the token".
+    _key(
+        r"[\"'`]([0-9a-z_.+/=-]{16,200})[\"'`] is (?:the|my|our|your) (?:\w{1,16} ){0,2}(?:token|key|secret|password)",
+        _encoded,
+        gate=r"(?i)[\"'`] is (?:the|my|our|your) ",
     ),
     # Behind a hyphen or a point, in an address inside an address, and HashiCorp's pair of role and secret.
     _key(r"(?:api_?key|token|secret(?:_key)?|access|private)[-.]([0-9a-f]{32,64})\b", _hex),

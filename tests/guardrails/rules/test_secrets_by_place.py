@@ -102,6 +102,42 @@ def test_what_only_looks_like_one_passes(text: str) -> None:
     assert found_in(text) == []
 
 
+def basic(said: str) -> str:
+    """Return what a header of basic authentication carries."""
+    return base64.b64encode(said.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("before", "value", "after"),
+    [
+        ("Authorization: Basic ", basic("anja:karo4"), ""),
+        ('{"auths": {"hub.acme.io": {"auth": "', basic('_json_key:{\n  "type": "service_account"\n}'), '"}}}'),
+        ("curl -u ", MIXED, ": https://acme.io/"),
+        ("curl --user '", MIXED, "' https://acme.io/"),
+        ("Cookie: lang=de; session_id=", MIXED, "; x=1"),
+        ("Set-Cookie: sid=", HEX, "; Path=/"),
+        ("anja:", "{SHA}" + SIXTY_FOUR[:27] + "=", ""),
+        ("`", MIXED, "` is the API token"),
+        ("data: ", basic(f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhbmphIn0.{MIXED}{MIXED}"), ""),
+    ],
+)
+def test_what_headers_cookies_and_files_of_logins_carry_is_found(before: str, value: str, after: str) -> None:
+    assert found_in(before + value + after) == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Basic " + basic("user:password"),
+        "Cookie: lang=de; theme=dark-and-quiet-colours-12",
+        "curl -u anja https://acme.io/",
+        "`get_user_by_session_id` is the key function",
+    ],
+)
+def test_headers_cookies_and_commands_without_a_secret_pass(text: str) -> None:
+    assert found_in(text) == []
+
+
 @pytest.mark.parametrize("end", ["", "\n", '\\n"', "`"])
 def test_the_head_of_a_private_key_counts_where_the_text_ends(end: str) -> None:
     assert found_in(f"key = {HEAD}{end}") == [HEAD]
