@@ -16,7 +16,8 @@ from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digi
 
 _BYTE = compile_re2(r"0[xX][0-9a-fA-F]{1,2}|\d{1,3}")
 _FEWEST_BYTES, _FEWEST_DIFFERENT = 8, 6
-_LONGEST_RUN = 16_384
+# How long such a run may be, and how much of it is read: its members stand at its beginning.
+_LONGEST_RUN, _LONGEST_READ = 16_384, 2048
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]*")
 _PRIVATE_MEMBER = compile_re2(
     r"\"private_key\"\s*:\s*\"-----BEGIN|\"keyMaterialType\"\s*:\s*\"(?:SYMMETRIC|ASYMMETRIC_PRIVATE)"
@@ -42,7 +43,7 @@ def _der(candidate: CandidateMatch) -> CandidateMatch | None:
 def _encoded_json(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept JSON in base64 that names a member which only private keys have."""
     run = _BASE64.match(candidate.utf8, candidate.start, candidate.start + _LONGEST_RUN)
-    text = candidate.utf8[candidate.start : run.end()]
+    text = candidate.utf8[candidate.start : min(run.end(), candidate.start + _LONGEST_READ)]
     try:
         said = base64.b64decode(text[: len(text) // 4 * 4])
     except binascii.Error:

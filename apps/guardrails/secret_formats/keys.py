@@ -15,7 +15,7 @@ from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.entropy import is_random
 
 _LABEL = "PRIVATE_KEY"
-_LONGEST_KEY = 16_384
+_LONGEST_KEY, _LONGEST_PUBLIC = 16_384, 4096
 _LEAST_BODY = 40
 # What a key's block holds, real or as it is written inside a string: base64, line ends, and its headers.
 _BODY = compile_re2(r"(?:[0-9A-Za-z+/=\s]|\\[nr]|\"|,|[A-Z][A-Za-z-]+: [^\n\\]{0,80}(?:\n|\\n))*")
@@ -52,7 +52,7 @@ def _armoured(candidate: CandidateMatch) -> CandidateMatch | None:
 def _putty(candidate: CandidateMatch) -> CandidateMatch | None:
     """Take PuTTY's block to its sum, or as far as its private lines go where the sum is missing."""
     utf8, limit = candidate.utf8, min(len(candidate.utf8), candidate.end + _LONGEST_KEY)
-    private = _PRIVATE_LINES.search(utf8, candidate.end, limit)
+    private = _PRIVATE_LINES.search(utf8, candidate.end, min(limit, candidate.end + _LONGEST_PUBLIC))
     if private is None:
         return None
     start = private.end()
