@@ -20,7 +20,7 @@ from apps.guardrails.secret_formats.entropy import is_random
 _LABEL = "SECRET"
 ENOUGH, ENOUGH_HEX = 3.2, 2.7
 _ENOUGH_TO_BEGIN, _ENOUGH_OF_ITS_OWN = 12, 4
-_DISCORD_REST = 34
+_DISCORD_LEAST = 34
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
@@ -67,7 +67,7 @@ def _discord(candidate: CandidateMatch) -> CandidateMatch | None:
         account = base64.urlsafe_b64decode(first + "=" * (-len(first) % 4))
     except (binascii.Error, ValueError):
         account = b""
-    made = len(rest) == _DISCORD_REST and is_random(rest, 4.0) and any(map(str.isdigit, first + rest))
+    made = len(rest) >= _DISCORD_LEAST and is_random(rest, 4.0) and any(map(str.isdigit, first + rest))
     return candidate if (account.isdigit() or made) and _is_whole(candidate) else None
 
 
@@ -118,7 +118,7 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
     ("perplexity", r"\bpplx-[0-9A-Za-z]{48}", 5, ENOUGH),
     ("replicate", r"\br8_[0-9A-Za-z]{37}", 3, ENOUGH),
     ("databricks", r"\bdapi[0-9a-f]{32}(?:-\d)?", 4, ENOUGH_HEX),
-    ("linear", r"\blin_(?:api|oauth)_[0-9A-Za-z]{40}", 8, ENOUGH),
+    ("linear", r"\blin_(?:api|oauth)_[0-9A-Za-z]{40,64}", 8, ENOUGH),
     ("notion", r"\b(?:ntn_[0-9A-Za-z]{46}|secret_[0-9A-Za-z]{43})", 7, ENOUGH),
     ("grafana", r"\bglsa_[0-9A-Za-z]{32}_[0-9a-f]{8}", 5, ENOUGH),
     ("new_relic", r"\bNRAK-[A-Z0-9]{27}", 5, 3.0),
@@ -158,7 +158,7 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
     ("elevenlabs", r"\bsk_[0-9a-f]{48}", 3, ENOUGH_HEX),
     ("mapbox", r"\bsk\.eyJ1[0-9A-Za-z_-]{40,200}\.[0-9A-Za-z_-]{20,24}", 7, ENOUGH),
     ("bitbucket", r"\bATBB[0-9A-Za-z]{24}[0-9A-F]{8}", 4, ENOUGH),
-    ("circleci", r"\bCCIPAT_[0-9A-Za-z]{20,24}_[0-9a-f]{40}", 7, ENOUGH),
+    ("circleci", r"\bCCIP(?:AT|RJ)_[0-9A-Za-z]{20,24}_[0-9a-f]{40}", 7, ENOUGH),
     ("openshift", r"\bsha256~[0-9A-Za-z_-]{43}", 7, ENOUGH),
 )
 

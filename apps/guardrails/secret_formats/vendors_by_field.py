@@ -164,7 +164,7 @@ _BUSINESS: tuple[tuple[str, str, int, float], ...] = (
     ("paypal", r"\baccess_token\$production\$[0-9a-z]{13,20}\$[0-9a-f]{32}", 24, ENOUGH_HEX),
     ("plaid", rf"\baccess-production-{_UUID}", 18, ENOUGH_HEX),
     ("razorpay", r"\brzp_live_[0-9A-Za-z]{10,40}", 9, 3.0),
-    ("flutterwave", r"\bFLWSECK-[0-9A-Za-z]{32}-X", 8, ENOUGH_HEX),
+    ("flutterwave", r"\bFLWSECK(?:_LIVE)?-[0-9A-Za-z]{32}-X", 8, ENOUGH_HEX),
     ("duffel", r"\bduffel_live_[0-9A-Za-z_=-]{43}", 12, ENOUGH),
     ("easypost", r"\bEZAK[0-9A-Za-z]{54}", 4, ENOUGH),
     ("shopify", r"(?i)\bshp(?:tka|ua|it|rt)_[0-9a-f]{32}", 6, ENOUGH_HEX),

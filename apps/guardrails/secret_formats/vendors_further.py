@@ -13,7 +13,6 @@ from apps.guardrails.secret_formats.vendors import ENOUGH, ENOUGH_HEX, random_ch
 _LABEL = "SECRET"
 # Name, pattern, length of what all tokens of the form begin with, least entropy of the rest.
 _TOKENS: tuple[tuple[str, str, int, float], ...] = (
-    ("linear", r"\blin_oauth_[0-9a-f]{64}", 10, ENOUGH_HEX),
     ("lob", r"\blive_(?:pub_)?[0-9a-f]{31,35}", 5, ENOUGH_HEX),
     ("cursor", r"\bkey_[0-9a-f]{64}", 4, ENOUGH_HEX),
     ("elastic_cloud", r"\bessu_[0-9A-Za-z+/_-]{40,120}={0,2}", 5, ENOUGH),
@@ -23,12 +22,10 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
     ("salesforce_refresh", r"\b5Aep861[0-9A-Za-z._]{40,120}", 7, ENOUGH),
     ("onepassword", r"\b1PRK(?:-[A-Z0-9]{4}){13}", 5, ENOUGH),
     ("artifactory", r"\bAP[0-9A-F][0-9A-Za-z]{70,75}", 3, ENOUGH),
-    ("circleci", r"\bCCIPRJ_[0-9A-Za-z]{20,24}_[0-9a-f]{40}", 7, ENOUGH),
     ("runpod", r"\brpa_[0-9A-Z]{40}[0-9A-Za-z]{2,8}", 4, ENOUGH),
     ("mailersend", r"\bmlsn\.[0-9a-f]{64}", 5, ENOUGH_HEX),
     ("vault", r"\bhvr\.[0-9A-Za-z_-]{24,400}", 4, ENOUGH),
     ("paseto", r"\bv[1-4]\.local\.[0-9A-Za-z_-]{60,1000}", 9, ENOUGH),
-    ("dockerhub", r"\bdckr_[opr]at_[0-9A-Za-z_-]{24,40}", 9, ENOUGH),
     ("new_relic", r"\b(?:eu01x{1,2}[0-9a-f]{28,36}|[0-9a-f]{36})NRAL", 0, ENOUGH_HEX),
     ("aws_mws", r"\bamzn\.mws\.[0-9a-z]{8}-(?:[0-9a-z]{4}-){3}[0-9a-z]{12}", 9, ENOUGH),
     ("aws_bedrock", r"\bbedrock-api-key-[0-9A-Za-z+/=]{28,1000}", 16, ENOUGH),
@@ -38,7 +35,7 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
     ("llama", r"\bllx-[0-9A-Za-z_-]{40,60}", 4, 3.6),
     ("launchdarkly", r"\b(?:api|sdk)-[0-9a-z]{8}-(?:[0-9a-z]{4}-){3}[0-9a-z]{12}", 4, 3.0),
     ("zapier_webhook", r"\bhooks\.zapier\.com/hooks/catch/[0-9A-Za-z]{12,24}", 20, ENOUGH),
-    ("litellm", r"\bsk-[0-9a-f]{32}", 3, ENOUGH_HEX),
+    ("litellm", r"\bsk-(?:[a-z]{2,8}-)?[0-9A-Za-z]{32,80}", 3, ENOUGH_HEX),
 )
 _WITH_NAME = (
     (
@@ -91,6 +88,26 @@ _WITH_NAME = (
         r"(?i)\b(?:artif\w*|jfrog|x-jfrog-art-api)[^\n]{0,24}?[\s\"'=:](?-i:(A(?:KC|P[0-9A-F])[0-9A-Za-z]{10,80}))",
         ENOUGH_HEX,
         r"(?i)artif|jfrog",
+    ),
+    # Pairs, of which the first part says what the second one is: the point of a curve and its key, an id and its secret.
+    (
+        "vapid",
+        r"\bB[A-P][0-9A-Za-z_-]{85}[^0-9A-Za-z_-][^\n]{0,40}?\n?\n?[^\n]{0,40}?\b([0-9A-Za-z_-]{43})"
+        r"(?:[^0-9A-Za-z_-]|$)",
+        3.8,
+        r"(?i)vapid|public|\bB[A-P][0-9A-Za-z_-]{60}",
+    ),
+    (
+        "bitwarden",
+        r"\buser\.[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b[^\n]{0,40}?\n?[^\n]{0,40}?\b([0-9A-Za-z]{30})\b",
+        3.6,
+        r"\buser\.[0-9a-f]",
+    ),
+    (
+        "salesforce",
+        r"\b3MVG9[0-9A-Za-z._]{60,120}[^\n]{0,40}?\n?[^\n]{0,40}?\b([0-9A-F]{64}|\d{15,19})\b",
+        2.6,
+        "3MVG9",
     ),
     # A token in the place of the user, as `git clone` takes it.
     (
