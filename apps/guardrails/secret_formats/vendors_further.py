@@ -89,13 +89,13 @@ _WITH_NAME = (
         ENOUGH_HEX,
         r"(?i)artif|jfrog",
     ),
-    # Pairs, of which the first part says what the second one is: the point of a curve and its key, an id and its secret.
+    # Pairs, of which the first says what the second is: the point of a curve and its key, an id and its secret.
     (
         "vapid",
         r"\bB[A-P][0-9A-Za-z_-]{85}[^0-9A-Za-z_-][^\n]{0,40}?\n?\n?[^\n]{0,40}?\b([0-9A-Za-z_-]{43})"
         r"(?:[^0-9A-Za-z_-]|$)",
         3.8,
-        r"(?i)vapid|public|\bB[A-P][0-9A-Za-z_-]{60}",
+        r"\bB[A-P][0-9A-Za-z_-]{12}",
     ),
     (
         "bitwarden",
