@@ -49,6 +49,7 @@ _TEMPLATE = compile_re2(
     r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^[a-z0-9]+(?:[_-][a-z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,"
 )
 _SECRET = compile_re2(r"(?i)secret\W{1,8}$")
+_STATEMENT = compile_re2(r"(?i)\b(?:create|alter|modify|grant|replace)\s[^\n;]{0,120}$")
 _SIGNS = frozenset("!@#$%^&*+=~?|;")
 _OTHER_NAME = compile_re2(
     r"(?i)(?:regexp?|pattern|field|label|name|hint|type|id|file|path|ur[il]|env|var|key|min|max|length|policy|"
@@ -115,6 +116,12 @@ def accept_mixed(candidate: CandidateMatch) -> CandidateMatch | None:
 def accept_given(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands where nothing but a password can: any word that does not stand for one."""
     return None if is_stand_in(candidate.text) else candidate
+
+
+def _identified(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what SQL identifies a user by: quoted, or within its statement. Prose identifies things as well."""
+    quoted = candidate.before(1) in (b"'", b'"')
+    return accept_given(candidate) if quoted or _STATEMENT.search(candidate.before(160)) else None
 
 
 def _long_key(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -198,7 +205,7 @@ PATTERNS = (
         "chosen_password",
         _LABEL,
         r"(?i)\bidentified(?: with [\w'\"]{1,40})? (?:by|as)(?: password| values)?\s*[\"']?([^\s\"';,()]{4,100})",
-        accept_given,
+        _identified,
     ),
     CandidatePattern(
         "chosen_password",

@@ -238,7 +238,7 @@ PATTERNS = (
         "telegram_hook", _LABEL, r"api\.telegram\.org/bot(\d{5,12}:[0-9A-Za-z_-]{30,40})", random_check(3.0, 8)
     ),
     CandidatePattern(
-        "npm_auth", _LABEL, r"_(?:authToken|auth|password) ?= ?\"?([0-9A-Za-z+/_=-]{16,200})", random_check(3.0)
+        "npm_auth", _LABEL, r"_(?:authToken|auth|password) ?= ?\"?([0-9A-Za-z+/_=-]{16,200})", _made(3.0, 0)
     ),
     CandidatePattern("account_json", _LABEL, r"\"private_key_id\": ?\"([0-9a-f]{40})\"", random_check(ENOUGH_HEX)),
     CandidatePattern("atlassian_server", _LABEL, r"\b([MNO][A-Za-z0-9+/]{43})(?:[^A-Za-z0-9+/=]|$)", _atlassian),
