@@ -125,6 +125,7 @@ def test_further_national_numbers_count_beside_their_names_with_a_right_check(
     ("text", "kind", "number"),
     [
         ("My phone number is (+31) (12) 3456781.", "PHONE", "(+31) (12) 3456781"),
+        ("My phone number is(+45)12-34-56-71.", "PHONE", "(+45)12-34-56-71"),
         ("My phone number is ( 19 ) 38294421.", "PHONE", "( 19 ) 38294421"),
         ("My phone number is 010 - 123 45 61.", "PHONE", "010 - 123 45 61"),
         ("Ask for her at (187) 456-7812.", "PHONE", "(187) 456-7812"),
