@@ -2,7 +2,8 @@
 
 Recall on texts that hold something, and how many of the texts without are flagged, by source and family, with 95 %
 Wilson intervals; beside it the same of detect-secrets and of presidio's expressions where they are installed.
-`DIR` holds copies of the repositories in `detection_sources`, `detection_personal` and `detection_clean`.
+`DIR` holds copies of the repositories in `detection_sources`, `detection_personal`, `detection_unseen` and
+`detection_clean`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bench.detection_clean import CLEAN
 from bench.detection_peers import peers_of
 from bench.detection_personal import PERSONAL
 from bench.detection_sources import SECRETS, Sample, read_samples
+from bench.detection_unseen import UNSEEN
 
 Finder = Callable[[str], list[str]]
 _Z = 1.96
@@ -47,12 +49,13 @@ def ours(rule: str) -> Finder:
 def is_found(sample: Sample, found: list[str]) -> bool:
     """Tell whether one of the wanted values was found, at least its greater part; an empty one is anything.
 
-    Some projects write a key and its number, or its host, as one value: of these, the key is enough.
+    Some projects write a key and its number, or its host, as one value: of these, the key is enough. Others write down
+    what is wanted in small letters.
     """
     return any(
         value in one or (one in value and (len(one) * 2 >= len(value) or len(one) >= _ENOUGH))
-        for value in sample.wanted
-        for one in found
+        for value in map(str.lower, sample.wanted)
+        for one in map(str.lower, found)
     )
 
 
@@ -72,7 +75,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("corpora", type=Path)
     parser.add_argument("--rules", nargs="*", default=["secrets", "pii_detection"])
-    parser.add_argument("--splits", nargs="*", default=["tuning", "held-out"])
+    parser.add_argument("--splits", nargs="*", default=["tuning", "held-out", "held-out, unseen"])
     parser.add_argument("--failures", type=Path, help="write what was missed or mistaken of the tuning sources there")
     chosen = parser.parse_args()
     failures = []
@@ -81,7 +84,7 @@ def main() -> None:
         for split in chosen.splits:
             samples = [
                 sample
-                for source in (*SECRETS, *PERSONAL)
+                for source in (*SECRETS, *PERSONAL, *UNSEEN)
                 if (source.rule, source.split) == (rule, split)
                 for sample in read_samples(chosen.corpora, source)
             ]

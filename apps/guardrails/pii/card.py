@@ -7,7 +7,7 @@ testing count: by their form they are cards.
 from __future__ import annotations
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
-from apps.guardrails.pii.keyword_number import digits_of
+from apps.guardrails.pii.keyword_number import digits_of, pattern_after_keyword
 from apps.guardrails.regex.re2_patterns import compile_re2
 
 # First digits and length.
@@ -60,7 +60,20 @@ def _passes_luhn_check(digits: str) -> bool:
     return (sum(map(int, digits[::-2])) + sum(map(_DOUBLED.__getitem__, digits[-2::-2]))) % 10 == 0
 
 
+_NAMED = (
+    r"(?i:\bcards?\b|\bcc\b|\bkreditkarten?\w*|\bkartennummer|\bcarte (?:bancaire|bleue|de cr[ée]dit)|\btarjeta\b|"
+    r"\bcart[aã]o\b|\bcarta di credito|\bvisa\b|\bmastercard\b|\bjcb\b|\bdiners\b|\bmaestro\b|\bpan\b)"
+)
+
+
+def _check_named(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept whatever the check digit confirms beside the word; issuers' ranges come and go."""
+    digits = digits_of(candidate.text)
+    return candidate if _passes_luhn_check(digits) and len(set(digits)) > 2 else None
+
+
 PATTERNS = (
+    pattern_after_keyword("credit_card", "CREDIT_CARD", _NAMED, r"\d(?:[ -]?\d){11,18}", _check_named),
     CandidatePattern(
         "credit_card",
         "CREDIT_CARD",

@@ -41,6 +41,7 @@ def _check_spelled(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if candidate.stands_alone() else None
 
 
+_ENDS = "com|org|net|edu|gov|io|info|me|de|fr|es|it|nl|pl|eu|ch|at|uk|co|in|jp|cn|br|ca|au|us"
 PATTERNS = (
     CandidatePattern(
         "email",
@@ -56,6 +57,22 @@ PATTERNS = (
         r"@) ?[\])}>] ?[A-Z0-9-]{1,63}"
         r"(?: ?(?:\.|[\[({<] ?(?:dot|\.) ?[\])}>]) ?[A-Z0-9-]{1,63}){0,3} ?(?:\.|[\[({<] ?(?:dot|"
         r"\.) ?[\])}>]) ?[A-Z]{2,24}\b",
+        _check_spelled,
+    ),
+    # Spelled out in words: "jane at firm dot com"; with a point only behind a word that says what it is.
+    CandidatePattern(
+        "email_spelled",
+        "EMAIL",
+        rf"(?i)\b[A-Z0-9][A-Z0-9._+-]{{0,63}}(?: dot [A-Z0-9_+-]{{1,63}}){{0,3}} at [A-Z0-9-]{{2,63}}"
+        rf"(?: dot [A-Z0-9-]{{1,63}}){{0,2}} dot (?:{_ENDS})\b",
+        _check_spelled,
+        gate=r"(?i) at [A-Z0-9-]{2,63} dot ",
+    ),
+    CandidatePattern(
+        "email_spelled",
+        "EMAIL",
+        rf"(?i)\b(?:e-?mail|mail)(?: address| id)?(?: is|:| me| him| her| us| to){{0,2}} "
+        rf"([A-Z0-9][A-Z0-9._+-]{{1,63}} at [A-Z0-9-]{{2,63}}(?:\.[A-Z0-9-]{{1,63}}){{0,2}}\.(?:{_ENDS}))\b",
         _check_spelled,
     ),
 )

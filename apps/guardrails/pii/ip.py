@@ -14,6 +14,8 @@ from apps.guardrails.regex.re2_patterns import compile_re2
 
 # Four numbers below this are rather a version.
 _SMALL = 20
+# So many groups of an address of version 6 have three digits or four.
+_MOSTLY_LONG = 5
 _LONGEST_4 = len("255.255.255.255")
 _RESOLVERS = frozenset({"8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9", "208.67.222.222", "208.67.220.220"})
 _RESOLVERS_6 = frozenset(
@@ -78,7 +80,14 @@ def _check_6(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if address.is_global and not block and address.compressed not in _RESOLVERS_6 else None
 
 
+def _check_whole_6(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept eight written groups, most of them long; short ones are a fingerprint's or a clock's."""
+    long = sum(len(group) >= 3 for group in candidate.text.split(":"))
+    return _check_6(candidate) if long >= _MOSTLY_LONG else None
+
+
 PATTERNS = (
     CandidatePattern("ip_address", "IP_ADDRESS", rf"\b{_PUBLIC}(?:\.\d{{1,3}}){{2,}}\b", _check_4),
     CandidatePattern("ip_address", "IP_ADDRESS", r"(?i)\b[23][0-9A-F]{3}(?::[0-9A-F]{0,4}){2,7}", _check_6),
+    CandidatePattern("ip_address", "IP_ADDRESS", r"(?i)\b[0-9A-F]{1,4}(?::[0-9A-F]{1,4}){7}\b", _check_whole_6),
 )

@@ -31,7 +31,11 @@ def pattern_after_keyword(
     """Return what finds `number` behind one of `words`, `gap` between them (patterns), and the rest of a list."""
 
     def check_with_name(candidate: CandidateMatch) -> CandidateMatch | None:
-        if not candidate.stands_alone() or _OTHER.search(candidate.before(28)):
+        # Right behind a word may stand a bracket, as in "is(+45)".
+        opening = len(candidate.text) - len(candidate.text.lstrip("(+ "))
+        if not candidate._replace(start=candidate.start + opening).stands_alone() or _OTHER.search(
+            candidate.before(28)
+        ):
             return None
         return check(candidate)
 

@@ -133,6 +133,7 @@ _NAMES = (
         r"\d\d ?\d{3} ?\d{3} ?\d{3}",
         idnr.is_valid,
     ),
+    NumberName("es_nie", r"(?i:\bnie\b)", r"(?i:[XYZ])[- ]?\d{7}[- ]?(?i:[A-Z])", nie.is_valid),
     NumberName(
         "nl_bsn",
         r"(?i:\bbsn\b|burgerservicenummer|sofinummer)",
@@ -154,8 +155,8 @@ _NAMES = (
     NumberName("in_pan", r"(?i:\bpan (?:card|no|number)\b|\bpan:)", r"(?i:[A-Z]{5})\d{4}(?i:[A-Z])", pan.is_valid),
     NumberName(
         "se_personnummer",
-        r"(?i:personnummer|samordningsnummer|\bpnr\b)",
-        r"(?:19|20)?\d{6}[-+]?\d{4}",
+        r"(?i:personnummer|samordningsnummer|\bpnr\b|\bpersonal identity (?:code|number)|\bswedish id\b)",
+        r"(?:18|19|20)?\d{6}[-+]?\d{4}",
         personnummer.is_valid,
     ),
     NumberName(
@@ -182,10 +183,15 @@ _NAMES = (
         r"\d{6} ?\d{4} ?\d{3}",
         south_african.is_valid,
     ),
-    NumberName("tr_tckimlik", r"(?i:\bt\.?c\.? ?(?:kimlik|no)|kimlik|\btckn\b)", r"[1-9]\d{10}", tckimlik.is_valid),
+    NumberName(
+        "tr_tckimlik",
+        r"(?i:\bt\.?c\.? ?(?:kimlik|no)|kimlik|\btckn\b|\bturkish id\b)",
+        r"[1-9]\d{10}",
+        tckimlik.is_valid,
+    ),
     NumberName("il_id", r"(?i:teudat zehut|israeli id)|תעודת זהות", r"\d{8,9}", teudat.is_valid),
     NumberName("ro_cnp", r"(?i:\bcnp\b)", r"[1-9]\d{12}", cnp.is_valid),
-    NumberName("cz_rc", r"(?i:rodn[ée] [čc][íi]slo)", r"\d{6}/?\d{3,4}", rc.is_valid),
+    NumberName("cz_rc", r"(?i:rodn[ée] [čc][íi]slo)|\bR[ČC]\b", r"\d{6}/?\d{3,4}", rc.is_valid),
     NumberName("bg_egn", r"(?i:\begn\b)|(?i:\bЕГН)|ЕГН", r"\d{10}", egn.is_valid),  # noqa: RUF001 - these letters are meant
     NumberName("ru_snils", r"(?i:снилс|\bsnils\b)", r"\d{3}[- ]?\d{3}[- ]?\d{3}[- ]?\d\d", _is_snils),
     NumberName("ru_inn", r"(?i:\binn\b)|ИНН", r"\d{12}", inn.is_valid),

@@ -33,7 +33,10 @@ _CALLING = (
     r"\btlf\b|\btelepono\b|\b(?:no\.?|nomor) (?:hp|telp)\b|\bpuhelin\w*|\btel[ée]fonn\w+|"
     r"\bkontakttelefon\b|\b(?:text|reach|ring) (?:me|us|him|her|them)\b|\bcallback number\b|\btelefon\w*|"
     r"\bhandy\w*|\bmobie?l\w*|\brufnummer\b|\bt[ée]l[ée]phone\b|\bt[ée]l\b|\bportable\b|\btel[ée]fono\b|"
-    r"\bcelular\b|\bm[óo]vil\b|\btelefone\b|\bcellulare\b|\btelefoon\w*)|电话|手机|電話|携帯|手機|전화|휴대폰|"
+    r"\banswer(?:ing|ed|s)? at\b|\bmessages? (?:to|at|on)\b|\bregistered (?:mobile|phone|contact)\b|\bmy registered\b|"
+    r"\bcall(?:ed|ing)? you\b|\breach(?:ed|able)? (?:at|on|under)\b|"
+    r"\bcelular\b|\bm[óo]vil\b|\btelefone\b|\bcellulare\b|\btelefoon\w*)|"
+    r"电话|手机|電話|携帯|手機|전화|휴대폰|"
     r"(?i:телефон|тел\.|моб\.|τηλ)|फोन|मोबाइल|هاتف|جوال"
 )
 # The way on from a firm's number to a person's: "x123", "ext. 12", "#4".
@@ -47,7 +50,8 @@ _NEVER = frozenset({"2147483647", "4294967295", "9223372036854775807", "12345678
 
 def _international(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a country code with as many groups behind it as make a number."""
-    if (before := candidate.before(1)) and (before.isalnum() or before in b"+._"):
+    before, grouped = candidate.before(1), " " in candidate.text
+    if before and ((before.isalnum() and not (before.isalpha() and grouped)) or before in b"+._"):
         return None
     if candidate.text[0] == "0" and _has_numbers_beside(candidate):
         return None  # a group of a longer number
@@ -63,8 +67,8 @@ def _international(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def _is_international(text: str) -> bool:
     digits = digits_of(text)
-    if digits.startswith("00"):
-        digits = digits[2:]
+    if digits.startswith(("00", "011")) and text[0] == "0":
+        digits = digits[2:] if digits.startswith("00") else digits[3:]
         if "." in text and "-" in text:
             return False
     known = any(digits[:length] in _COUNTRIES for length in (1, 2, 3))
@@ -81,16 +85,21 @@ def _north_american(candidate: CandidateMatch) -> CandidateMatch | None:
     digits = digits_of(candidate.text)[-10:]
     if (
         not candidate.stands_alone()
-        or digits[0] in "01"
+        # Nothing else is written with its first three digits in brackets.
+        or (digits[0] in "01" and ")" not in candidate.text)
         or digits[1:3] == "11"
         or candidate.before(1) in (b"+", b"$", b"#")
     ):
         return None
     if candidate.after(1) == b"-" and candidate.after(2)[1:].isalpha():
         return None
-    if "." in candidate.text and "-" in candidate.text:
+    if "." in candidate.text and "-" in candidate.text and ")" not in candidate.text:
         return None  # two kinds of separator: a clause of a code of law
-    if candidate.text[0] != "(" and "-" not in candidate.text and (digits[3] in "01" or _has_numbers_beside(candidate)):
+    if (
+        ")" not in candidate.text
+        and "-" not in candidate.text
+        and (digits[3] in "01" or _has_numbers_beside(candidate))
+    ):
         return None
     return candidate
 
@@ -152,11 +161,16 @@ def _looks_like_date(text: str) -> bool:
     return bool(compile_re2(r"(?:19|20)\d\d[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.]\d\d?[-/.](?:19|20)\d\d").fullmatch(text))
 
 
-_NUMBER = r"\+?\(?\d(?:[ .()/-]{0,2}\d){6,14}"
+_NUMBER = r"(?:\( ?\+?|\+\(? ?)?\d(?:[ .()/-]{0,3}\d){6,14}"
 _FORMS: tuple[tuple[str, Check, bool], ...] = (
     (r"\+[1-9](?:[ .()/-]{0,3}\d){6,16}", _international, False),
     (r"\b00[1-9]\d{0,2}[ .()/-]{1,2}\d(?:[ .()/-]{0,3}\d){5,14}", _international, False),
-    (r"(?:\b1[-. ])?(?:\([2-9]\d\d\)[ -]?|\b[2-9]\d\d[-. ])\d{3}[-. ]\d{4}(?:\b|XX)", _north_american, True),
+    (r"\b011[ -][1-9]\d{0,2}(?:[ .-]\d{1,4}){2,4}\b", _international, False),
+    (
+        r"(?:\b1[-. ])?(?:\(\d{3}\)[ .-]?|\b[2-9]\d\d[-. ]|\b\d{3}\)[ .-]?)\d{3}[-. ]\d{4}(?:\b|XX)",
+        _north_american,
+        True,
+    ),
     (
         r"\b0[1-9](?:[ .-]\d\d){4}\b|\b06[- ]\d{8}\b|\b0\d{4} \d{5,6}\b|\b0\d{3} \d{3} \d{3,4}\b|\b0\d\d \d{4} \d{4}\b|"
         r"\b04\d\d \d{3} \d{3}\b|"
@@ -168,7 +182,26 @@ _FORMS: tuple[tuple[str, Check, bool], ...] = (
     ),
 )
 
+# Numbers of orders, parcels and entries.
+_CHINESE_OTHER = compile_re2(r"(?:订单|单号|编号|运单|快递|流水|序号|訂單|編號|账号|帐号)[^0-9\n]{0,6}$")
+_CHINESE = r"1[3-9]\d{9}"
+
+
+def _chinese(candidate: CandidateMatch) -> CandidateMatch | None:
+    if candidate.after(1).isalnum() or _CHINESE_OTHER.search(candidate.before(40)):
+        return None
+    return candidate if len(set(candidate.text)) >= 4 else None
+
+
 PATTERNS = (
+    # Mobile numbers of China in a Chinese sentence, which puts no blank before them.
+    CandidatePattern(
+        "phone",
+        "PHONE",
+        rf"[\p{{Han}}\x{{ff08}}\x{{ff0c}}\x{{ff1a}}]({_CHINESE})",
+        _chinese,
+        follow=rf"[ ,;/或和\x{{3001}}\x{{ff0c}}\x{{ff1b}}]{{1,3}}({_CHINESE})",
+    ),
     # An extension makes a telephone number of anything that could be one.
     CandidatePattern(
         "phone",

@@ -13,11 +13,14 @@ from apps.guardrails.secret_formats import (
     chosen_passwords,
     encoded_keys,
     keys,
+    login_pairs,
     logins,
     named_values,
+    passwords_by_place,
     urls,
     vendors,
     vendors_by_field,
+    vendors_further,
 )
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -32,12 +35,15 @@ _SEARCH = PatternSearch(
         *keys.PATTERNS,
         *vendors.PATTERNS,
         *vendors_by_field.PATTERNS,
+        *vendors_further.PATTERNS,
         *urls.PATTERNS,
         *logins.PATTERNS,
         *assignments.PATTERNS,
         *named_values.PATTERNS,
         *encoded_keys.PATTERNS,
         *chosen_passwords.PATTERNS,
+        *login_pairs.PATTERNS,
+        *passwords_by_place.PATTERNS,
     )
 )
 

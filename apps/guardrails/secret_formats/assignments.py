@@ -58,7 +58,7 @@ _COMMON = compile_re2(
 # Names of tokens that open nothing.
 _NO_SECRET = compile_re2(
     r"(?i)(?:next|page|csrf|xsrf|continuation|cursor|sync|pagination|change|idempotency|cache|"
-    r"public)[_-]?(?:page)?[_-]?(?:token|key)\W{0,6}$|secretsmanager:[^\s]*:secret:$"
+    r"public)[_-]?(?:page)?[_-]?(?:token|key)\W{0,6}$|authorization\W{1,4}basic $|secretsmanager:[^\s]*:secret:$"
 )
 # Keys of test modes, and keys that are meant to be seen.
 _OPEN = compile_re2(r"^(?:[prs]k_test_|pk_live_|sandbox[-_]|test[-_])")
@@ -95,6 +95,11 @@ def is_something_else(text: str) -> bool:
     return bool(_CODE.search(text) or _HASH.search(text) or _NAME.match(text) or _DATE.match(text)) or is_placeholder(
         text
     )
+
+
+def is_hash(text: str) -> bool:
+    """Tell whether a value is what a function for passwords made of one."""
+    return bool(_HASH.search(text))
 
 
 def is_harmless_name(before: bytes) -> bool:
@@ -188,7 +193,8 @@ PATTERNS = (
     CandidatePattern(
         "bearer_token",
         "SECRET",
-        r"(?i)\b(?:bearer|authorization[\"']? ?[:=] ?[\"']?token) +([A-Z0-9._~+/-]{16,400}=*)",
+        r"(?i)\b(?:bearer|authorization[\"']? ?[:=] ?[\"']?"
+        r"(?:token|ntlm|negotiate|apikey|api-key|key|sso-key|pat)) +([A-Z0-9._~+/-]{16,400}=*)",
         _bearer,
     ),
     CandidatePattern(
@@ -213,7 +219,11 @@ PATTERNS = (
         _short,
     ),
     CandidatePattern(
-        "password", "PASSWORD", rf"(?i)--?(?:password|pass|pwd)[= ][\"']?({_VALUE})", accept_password, overlapping=True
+        "password",
+        "PASSWORD",
+        rf"(?i)--?(?:password|passphrase|pass|pwd)[= ][\"']?({_VALUE})",
+        accept_password,
+        overlapping=True,
     ),
     CandidatePattern("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _prose_password, overlapping=True),
     CandidatePattern(

@@ -43,11 +43,13 @@ _STANDS_FOR = compile_re2(
     r"db|new|old|abc|xyz|aaa|xxx|the|any|set|get|env|use|no|min|max)(?:[-_ ]?[a-z]+)*[-_]?\d{0,3}$|^n/a$"
 )
 _TEMPLATE = compile_re2(
-    r"^[{\[(<%$].*[}\])>%]$|\{[\w.: -]*\}|\$\{|\$\(|%[sdv]|%\(|\{\{|^\$\w+$|^[a-z_]\w*\(|\w\(\)|\)$|^:[a-z]|#\{"
-    r"|^[$@&%][A-Za-z_]\w*$|"
+    r"^[{\[(<%$].*[}\])>%]$|\{[\w.: -]*\}|\$\{|\$\(|%[sdv]|%\(|\{\{|^\$\w+$|^[a-z_]\w*\(|\w\(\)|^[^(]*\)$|"
+    r"\w\([^()]*\)$|^:[a-z]|#\{|^[$@&%][A-Za-z_]\w*$|"
     r"^[\w$]+(?:\.[A-Za-z_$][\w$]*)+$|^[a-z]+://|^[./~]|^\w+(?:/[\w.-]+)+/?$|^\d+(?:\.\d+)+|^\d{4}-\d\d-\d\d|^#[\w-]+$|"
-    r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^[a-z0-9]+(?:[_-][a-z0-9]+)+$|^\[|^--?[a-z]|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,"
+    r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^[a-z0-9]+(?:[_-][a-z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,"
 )
+_SECRET = compile_re2(r"(?i)secret\W{1,8}$")
+_STATEMENT = compile_re2(r"(?i)\b(?:create|alter|modify|grant|replace)\s[^\n;]{0,120}$")
 _SIGNS = frozenset("!@#$%^&*+=~?|;")
 _OTHER_NAME = compile_re2(
     r"(?i)(?:regexp?|pattern|field|label|name|hint|type|id|file|path|ur[il]|env|var|key|min|max|length|policy|"
@@ -58,7 +60,7 @@ _OTHER_NAME = compile_re2(
 _USER = compile_re2(
     r"(?i)(?:\b|_)(?:user|login|usr|uid|username|user[_ -]?name|user[_ -]?id|dbuser|account"
     r"|benutzer)[\"'`\]\\)]{0,4}\s{0,3}(?:[:=,>]{1,3}|=>)\s{0,3}"
-    r"[$@bruf]{0,2}[\"'`]?[A-Za-z0-9]"
+    r"[$@bruf]{0,2}\\{0,3}[\"'`]?[A-Za-z0-9]"
 )
 
 
@@ -70,6 +72,16 @@ def is_stand_in(text: str) -> bool:
         or is_placeholder(text)
         or len(set(text)) < 3
     )
+
+
+def is_other_name(before: bytes) -> bool:
+    """Tell whether what stands before a value only begins with the name of a password: `password_regex`."""
+    return bool(_OTHER_NAME.search(before))
+
+
+def is_word_for_password(text: str) -> bool:
+    """Tell whether a literal names a password instead of being one, wherever it stands."""
+    return text.lower() in _WORDS or bool(_STANDS_FOR.search(text)) or is_placeholder(text)
 
 
 def _is_mixed(text: str) -> bool:
@@ -84,24 +96,32 @@ def _is_mixed(text: str) -> bool:
 def _chosen(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a literal that is mixed; a word only where its user is named beside it."""
     text = candidate.text
-    if is_stand_in(text) or _OTHER_NAME.search(candidate.before(48)):
+    if is_stand_in(text) or is_other_name(candidate.before(48)):
         return None
     if _is_mixed(text):
         return candidate
-    if not text.isalnum():
+    # A secret may be anything that nobody knows.
+    if not text.isalnum() or _SECRET.search(candidate.before(24)):
         return None
     around = candidate.before(_USER_BESIDE) + b"\n" + candidate.after(_USER_BESIDE)
     return candidate if _USER.search(around) else None
 
 
-def _mixed(candidate: CandidateMatch) -> CandidateMatch | None:
+def accept_mixed(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a literal that is mixed and stands for nothing else."""
     text = candidate.text
     return candidate if _is_mixed(text) and not is_stand_in(text) else None
 
 
-def _given(candidate: CandidateMatch) -> CandidateMatch | None:
+def accept_given(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands where nothing but a password can: any word that does not stand for one."""
     return None if is_stand_in(candidate.text) else candidate
+
+
+def _identified(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what SQL identifies a user by: quoted, or within its statement. Prose identifies things as well."""
+    quoted = candidate.before(1) in (b"'", b'"')
+    return accept_given(candidate) if quoted or _STATEMENT.search(candidate.before(160)) else None
 
 
 def _long_key(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -130,22 +150,25 @@ PATTERNS = (
         r"(?im)^[ \t#/;*>-]{0,12}(?:export |set |env )?[a-z0-9_.-]{0,40}(?:password|passwd|pwd|passphrase"
         r"|_pass)\d?[\"']? ?[:=] ?"
         r"[\"']?([^\s\"'`<>;]{5,100})[\"']?[,;]?[ \t\r]*$",
-        _mixed,
+        accept_mixed,
+        gate=r"(?i)(?:password|passwd|pwd|passphrase|_pass)\d?[\"']? ?[:=]",
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?m)^[ \t]*(?:export )?[A-Z][A-Z0-9_]{3,40}_PASS(?:WORD)? ?= ?[\"']?([^\s\"'`<>$]{6,100})[\"']?[ \t\r]*$",
-        _given,
+        accept_given,
     ),
-    CandidatePattern("chosen_password", _LABEL, r"(?i)[?&](?:password|passwd|pwd|pass)=([^&\s\"'<>]{5,100})", _mixed),
+    CandidatePattern(
+        "chosen_password", _LABEL, r"(?i)[?&](?:password|passwd|pwd|pass)=([^&\s\"'<>]{5,100})", accept_mixed
+    ),
     # Strings for connections, whichever comes first.
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?i)\b(?:user(?: ?id|name)?|uid)\s*=\s*[^;\n]{1,80};[^\n]{0,60}?\b(?:password|pwd)\s*=\s*"
         r"([^;\s\"'<>]{3,100})",
-        _given,
+        accept_given,
         gate=r"(?i)\b(?:password|pwd)\s*=",
     ),
     CandidatePattern(
@@ -153,7 +176,7 @@ PATTERNS = (
         _LABEL,
         r"(?i)\b(?:password|pwd)\s*=\s*([^;\s\"'<>]{3,100})\s*;[^\n]{0,60}?\b(?:user(?: ?id|name)?|uid|server"
         r"|database)\s*=",
-        _given,
+        accept_given,
         gate=r"(?i)\b(?:password|pwd)\s*=",
     ),
     CandidatePattern(
@@ -161,20 +184,20 @@ PATTERNS = (
         _LABEL,
         r"(?i)\b(?:psexec(?:64)?(?:\.exe)?\b[^\n]{1,100}? -p |connect-viserver\b[^\n]{1,120}? -password )\s*[\"']?"
         r"([^\s\"']{4,60})",
-        _given,
+        accept_given,
         gate=r"(?i)\b(?:psexec|connect-viserver)",
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
-        r"(?i)\bconvertto-securestring\s+(?:-[a-z]+\s+){0,3}[\"']?([^\s\"'$-][^\s\"']{3,100})",
-        _given,
+        r"(?i)\bconvertto-securestring\s+(?:-[a-z]+\s+){0,3}\\{0,3}[\"']?([^\s\"'$\\-][^\s\"'\\]{3,100})",
+        accept_given,
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?i)\bcurl\b[^\n]{0,200}? (?:-u|--user|-U|--proxy-user)[ =]?[\"']?[^\s:\"']{1,60}:([^\s\"'@$]{4,100})",
-        _given,
+        accept_given,
         gate=r"(?i)\bcurl\b",
     ),
     # SQL's statements about users.
@@ -182,54 +205,55 @@ PATTERNS = (
         "chosen_password",
         _LABEL,
         r"(?i)\bidentified(?: with [\w'\"]{1,40})? (?:by|as)(?: password| values)?\s*[\"']?([^\s\"';,()]{4,100})",
-        _given,
+        _identified,
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b[^\n;]{1,100}?\bpassword\s*=?\s*N?[\"']([^\s\"']{4,100})",
-        _given,
+        accept_given,
         gate=r"(?i)\b(?:create|alter)\s+(?:user|role|login)\b",
     ),
-    CandidatePattern("chosen_password", _LABEL, r"(?i)\bpassword\([\"']([^\s\"']{4,100})[\"']\)", _given),
+    CandidatePattern("chosen_password", _LABEL, r"(?i)\bpassword\([\"']([^\s\"']{4,100})[\"']\)", accept_given),
     # Blocks of build files and files of logins.
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?i)\bcredentials\s{0,3}\{[^{}]{0,120}?\bpassword\s*[=( ]\s*[\"']([^\"'\s]{3,60})[\"']",
-        _given,
+        accept_given,
         gate=r"(?i)\bcredentials\s{0,3}\{",
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?i)\bmachine\s+[^\s]{1,100}\s+login\s+[^\s]{1,64}\s+password\s+([^\s]{4,100})",
-        _given,
+        accept_given,
         gate=r"(?i)\bmachine\s",
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?m)^[\w.*-]{1,100}:(?:\d{4,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:([^:\s]{4,100})$",
-        _given,
+        accept_given,
+        gate=r":(?:\d{4,5}|\*):[^:\s]+:[^:\s]+:",
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?i)\bpassword (?:is|was):? ?[\"'`]([^\s\"'`<>]{4,60})[\"'`]",
-        _given,
+        accept_given,
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?i)\bfollowing password\b[^\n:]{0,60}:\s{1,8}([^\s\"'<>]{6,60})",
-        _mixed,
+        accept_mixed,
     ),
     CandidatePattern(
         "chosen_password",
         _LABEL,
         r"(?i)\bDirectoryEntry\s*\(\s*\"[^\"\n]{3,100}\"\s*,\s*\"[^\"\n]{2,50}\"\s*,\s*\"([^\"\s]{3,50})\"",
-        _given,
+        accept_given,
     ),
     # Keys that frameworks sign with: any characters, also blanks and brackets.
     CandidatePattern(

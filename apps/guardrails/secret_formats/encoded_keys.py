@@ -1,10 +1,13 @@
-"""Keys in the form that programs hold them: lists of bytes, bare DER in base64, seeds.
+"""Keys in the form that programs hold them: lists of bytes, bare DER in base64, seeds, and tokens inside base64.
 
-Knows ASN.1's heads of private keys (RFC 5208, 5915, 8017, 8410) as base64 writes them, and how languages list bytes.
+Knows ASN.1's heads of private keys (RFC 5208, 5915, 8017, 8410) as base64 writes them, how languages list bytes, and
+how JSON with a private key and GitHub's tokens look in base64. Other base64 is not decoded: most of it is pictures.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 from itertools import pairwise
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
@@ -13,6 +16,14 @@ from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digi
 
 _BYTE = compile_re2(r"0[xX][0-9a-fA-F]{1,2}|\d{1,3}")
 _FEWEST_BYTES, _FEWEST_DIFFERENT = 8, 6
+# How long such a run may be, and how much of it is read: its members stand at its beginning.
+_LONGEST_RUN, _LONGEST_READ = 16_384, 2048
+_BASE64 = compile_re2(r"[0-9A-Za-z+/]*")
+_PRIVATE_MEMBER = compile_re2(
+    r"\"private_key\"\s*:\s*\"-----BEGIN|\"keyMaterialType\"\s*:\s*\"(?:SYMMETRIC|ASYMMETRIC_PRIVATE)"
+    r"|\"kty\"\s*:\s*\"[^{}]{0,400}?\"[dk]\"\s*:\s*\"[0-9A-Za-z_-]{16}|\"d\"\s*:\s*\"[0-9A-Za-z_-]{20,400}\"[^{}]{0,400}?\"kty\""
+)
+_WEB_TOKEN = compile_re2(r"eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}")
 _BYTES = r"(?:0x[0-9a-f]{1,2}|\d{1,3})"
 
 
@@ -29,6 +40,30 @@ def _der(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate if entropy(candidate.text) >= 4.0 else None
 
 
+def _encoded_json(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept JSON in base64 that names a member which only private keys have."""
+    run = _BASE64.match(candidate.utf8, candidate.start, candidate.start + _LONGEST_RUN)
+    text = candidate.utf8[candidate.start : min(run.end(), candidate.start + _LONGEST_READ)]
+    try:
+        said = base64.b64decode(text[: len(text) // 4 * 4])
+    except binascii.Error:
+        return None
+    return CandidateMatch(candidate.utf8, candidate.start, run.end()) if _PRIVATE_MEMBER.search(said) else None
+
+
+def _encoded_web_token(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a signed token (JWT) in base64: three parts, each of them base64 once more."""
+    try:
+        said = base64.b64decode(candidate.text[: len(candidate.text) // 4 * 4])
+    except binascii.Error:
+        return None
+    return candidate if _WEB_TOKEN.match(said) else None
+
+
+def _encoded_token(candidate: CandidateMatch) -> CandidateMatch | None:
+    return candidate if entropy(candidate.text) >= 3.6 else None
+
+
 def _salt(candidate: CandidateMatch) -> CandidateMatch | None:
     text = candidate.text
     made = has_letters_and_digits(text) and entropy(text) >= 2.8 and not reads_like_words(text)
@@ -36,6 +71,19 @@ def _salt(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 PATTERNS = (
+    CandidatePattern(
+        "encoded_key",
+        "PRIVATE_KEY",
+        r"\b(?:ey[AIJ]|ew(?:og|oJ|0K)|W3s|Ww(?:og|oJ|0K))[0-9A-Za-z+/]{60}",
+        _encoded_json,
+        wide_context=True,
+    ),
+    CandidatePattern(
+        "encoded_token", "SECRET", r"\bZXlK[0-9A-Za-z+/]{60,900}={0,2}", _encoded_web_token, gate=r"\bZXlK"
+    ),
+    CandidatePattern(
+        "encoded_token", "SECRET", r"\bZ2(?:h[1vwyz]X|l0aHViX3BhdF)[0-9A-Za-z+/]{44,200}={0,2}", _encoded_token
+    ),
     CandidatePattern(
         "key_bytes",
         "PRIVATE_KEY",
@@ -47,7 +95,7 @@ PATTERNS = (
     CandidatePattern(
         "private_key",
         "PRIVATE_KEY",
-        r"\b(?:MII[0-9A-Za-z+/]{2,4}(?:IBADANBgkqhkiG9w0BAQ|IBAAKC[AQ])|MIG[0-9A-Za-z+/]AgEAMB[MA]GByqGSM49AgEG"
+        r"\b(?:MII[0-9A-Za-z+/]{2,4}(?:IBADANBgkqhkiG9w0BAQ|IBAA(?:JB|KB|KC)A)|MIG[0-9A-Za-z+/]AgEAMB[MA]GByqGSM49AgEG"
         r"|MHcCAQEEI|MIGkAgEBBD|"
         r"MC4CAQAwBQYDK2V)[0-9A-Za-z+/]{30,1000}",
         _der,
@@ -57,7 +105,7 @@ PATTERNS = (
         "salt",
         "SECRET",
         r"(?i)(?:\b|_)(?:salt|nonce)\d{0,2}\\{0,3}[\"']?(?:\s?:\s?| = |=> ?)[bu]?\\{0,3}[\"']"
-        r"([^\s\"'<>\\]{12,128})\\{0,3}[\"']",
+        r"([^\s\"'<>]{12,128})[\"']",
         _salt,
     ),
 )

@@ -15,11 +15,15 @@ from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.entropy import is_random
 
 _LABEL = "PRIVATE_KEY"
-_LONGEST_KEY = 16_384
+_LONGEST_KEY, _LONGEST_PUBLIC = 16_384, 4096
 _LEAST_BODY = 40
 # What a key's block holds, real or as it is written inside a string: base64, line ends, and its headers.
 _BODY = compile_re2(r"(?:[0-9A-Za-z+/=\s]|\\[nr]|\"|,|[A-Z][A-Za-z-]+: [^\n\\]{0,80}(?:\n|\\n))*")
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]{16,}")
+_PRIVATE_LINES = compile_re2(r"\nPrivate-Lines: \d{1,3}\r?\n")
+_PUTTY_BODY = compile_re2(r"[0-9A-Za-z+/=\s]*")
+_PUTTY_SUM = compile_re2(r"[0-9A-Za-z+/=\s]*?Private-(?:MAC|Hash): [0-9a-f]{40,64}")
+_CUT_OFF = compile_re2(r"(?:\\{1,4}[nr])*[\"'`]{0,3}[\s;,+\\]{0,8}$")
 _ENCODED = compile_re2(r"[0-9A-Za-z+/]*={0,2}")
 # Beside a private member of a JSON Web Key stands of what type it is.
 _KEY_TYPE = compile_re2(r"\"kty\\?\" ?: ?\\?\"")
@@ -37,11 +41,23 @@ def _armoured(candidate: CandidateMatch) -> CandidateMatch | None:
     body_end = end if end >= 0 else _body_end(utf8, candidate.end, limit)
     body = b"".join(_BASE64.findall(utf8[candidate.end : body_end]))
     if len(body) < _LEAST_BODY or len(set(body)) < 12:
-        return None
+        # Nothing behind it: a text that was cut off there. Behind a head in a program or a document stands the rest.
+        return candidate if _CUT_OFF.match(utf8, candidate.end) else None
     if end < 0:
         return CandidateMatch(utf8, candidate.start, body_end)
     close = utf8.find(b"-----", end + 9, end + 60)
     return CandidateMatch(utf8, candidate.start, close + 5 if close >= 0 else body_end)
+
+
+def _putty(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Take PuTTY's block to its sum, or as far as its private lines go where the sum is missing."""
+    utf8, limit = candidate.utf8, min(len(candidate.utf8), candidate.end + _LONGEST_KEY)
+    private = _PRIVATE_LINES.search(utf8, candidate.end, min(limit, candidate.end + _LONGEST_PUBLIC))
+    if private is None:
+        return None
+    start = private.end()
+    rest = _PUTTY_SUM.match(utf8, start, limit) or _PUTTY_BODY.match(utf8, start, limit)
+    return CandidateMatch(utf8, candidate.start, rest.end())
 
 
 def _body_end(utf8: bytes, start: int, limit: int) -> int:
@@ -97,16 +113,11 @@ PATTERNS = (
     CandidatePattern(
         "private_key",
         _LABEL,
-        r"-----BEGIN (?:(?:RSA|DSA|EC|OPENSSH|ENCRYPTED|SSH2 ENCRYPTED|PGP|ANY) )?PRIVATE KEY(?: BLOCK)?-----",
+        r"-----BEGIN (?:[A-Z0-9]{2,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----",
         _armoured,
         wide_context=True,
     ),
-    CandidatePattern(
-        "private_key",
-        _LABEL,
-        r"PuTTY-User-Key-File-[23]: [^\n]{3,60}\n[\n -~]*?\nPrivate-MAC: [0-9a-f]{40,64}",
-        lambda candidate: candidate,
-    ),
+    CandidatePattern("private_key", _LABEL, r"PuTTY-User-Key-File-[23]: [^\n]{3,60}\n", _putty, wide_context=True),
     CandidatePattern(
         "private_key", _LABEL, r"\bLS0tLS1CRUdJTi[0-9A-Za-z+/]{60}", _encoded, r"\bLS0tLS1CRUdJTi", wide_context=True
     ),

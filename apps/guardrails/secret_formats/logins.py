@@ -10,23 +10,37 @@ import base64
 import binascii
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
+from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import is_code_or_common
+from apps.guardrails.secret_formats.chosen_passwords import is_word_for_password
 from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
     has_letters_and_digits,
     is_placeholder,
     is_random,
+    reads_like_words,
 )
+
+_LEAST, _LONGEST = 3, 16_384
+_BASE64 = compile_re2(r"[0-9A-Za-z+/]*={0,2}")
 
 
 def _basic(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what decodes to `user:password`."""
+    """Accept what decodes to `user:password`; a password may be a whole file of JSON, as registries take it."""
+    run = _BASE64.match(candidate.utf8, candidate.start, candidate.start + _LONGEST)
     try:
-        user, colon, password = base64.b64decode(candidate.text, validate=True).decode().partition(":")
+        user, colon, password = base64.b64decode(run.group(), validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         return None
-    printable = (user + password).isprintable()
-    return candidate if colon and printable and len(password) >= 6 and not is_placeholder(password) else None
+    printable = "".join((user + password).split()).isprintable()
+    if not colon or not printable or len(password) < _LEAST or is_word_for_password(password):
+        return None
+    return CandidateMatch(candidate.utf8, candidate.start, run.end())
+
+
+def _made(candidate: CandidateMatch) -> CandidateMatch | None:
+    text = candidate.text
+    return candidate if has_letters_and_digits(text) and is_random(text, 3.0) and not reads_like_words(text) else None
 
 
 def _login(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -42,11 +56,15 @@ def _login(candidate: CandidateMatch) -> CandidateMatch | None:
 
 PATTERNS = (
     CandidatePattern(
-        "basic_auth", "SECRET", r"(?i)authorization[\"']? ?[:=] ?[\"']?basic +([A-Z0-9+/]{8,400}={0,2})", _basic
+        "basic_auth",
+        "SECRET",
+        r"(?i)authorization[\"']? ?[:=] ?[\"']?basic +([A-Z0-9+/]{8})",
+        _basic,
+        wide_context=True,
     ),
     # What `docker login` keeps.
     CandidatePattern(
-        "basic_auth", "SECRET", r"\\{0,6}\"auth\\{0,6}\" ?: ?\\{0,6}\"([0-9A-Za-z+/]{12,400}={0,2})\\{0,6}\"", _basic
+        "basic_auth", "SECRET", r"\\{0,6}\"auth\\{0,6}\" ?: ?\\{0,6}\"([0-9A-Za-z+/]{8})", _basic, wide_context=True
     ),
     CandidatePattern(
         "login", "PASSWORD", r"(?:^|\s)(?:-u|--user)[ =]?[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,100})", _login
@@ -63,7 +81,30 @@ PATTERNS = (
         r"(?m)^[a-z_][\w.-]{0,31}:(\$(?:1|2[abxy]|5|6|y|apr1)\$[^:\s]{20,120})(?::|$)",
         lambda candidate: candidate,
     ),
-    CandidatePattern("login", "PASSWORD", r"\bsshpass +-p ?[\"']?([^\s\"']{6,100})", _login),
+    # Servers' files with digests that are broken at once.
+    CandidatePattern(
+        "password_hash",
+        "PASSWORD",
+        r"(?m)^[A-Za-z_][\w.@-]{0,31}:(\{S?SHA(?:256|512)?\}[0-9A-Za-z+/]{27,120}={0,2})$",
+        lambda candidate: candidate,
+        gate=r":\{S?SHA",
+    ),
+    # A key in the place of the user, without a password, and a session that somebody is signed in with.
+    CandidatePattern(
+        "login",
+        "SECRET",
+        r"(?i)\bcurl\b[^\n]{0,200}? (?:-u|--user)[ =]?[\"']?([0-9A-Z_-]{16,200})(?::|[\"' \n]|$)",
+        _made,
+        gate=r"(?i)\bcurl\b",
+    ),
+    CandidatePattern(
+        "session_cookie",
+        "SECRET",
+        r"(?i)\bcookie[\"']? ?: ?[\"']?[^\n]{0,200}?\b[a-z_.-]{0,12}(?:session|sess|sid|auth|token)[a-z_-]{0,8}="
+        r"([0-9A-Z%._~+/-]{20,400})",
+        _made,
+        gate=r"(?i)\bcookie[\"']? ?:",
+    ),
     # The programs that take a password behind a letter.
     CandidatePattern(
         "login",

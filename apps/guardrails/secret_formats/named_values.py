@@ -30,7 +30,8 @@ _LABEL = "SECRET"
 _CREDENTIAL = (
     r"(?:api|app|access|auth|secret|private|client|license|account|master|signing|encryption|service|server|write|read|"
     r"ingest|deploy|admin|user|rest|sdk|web)[ _.-]?(?:key|pat)|secret|token|credentials?|creds|apikey|passw(?:or)?d|"
-    r"auth[ _-]?(?:code|string)|bearer|\bdsn|\bpat\b"
+    r"auth[ _-]?(?:code|string)|bearer|\bdsn|\bpat\b|authori[sz]ation|authentication|"
+    r"oauth[_-](?:signature|verifier)|[a-z0-9]_(?:api|auth)\b"
 )
 # A name that ends with what it is, with a little behind that: `stripeToken1`, `api_key_prod`.
 _KEY = r"key(?:[_-][a-z0-9_-]{0,16}|s?\d{0,2})"

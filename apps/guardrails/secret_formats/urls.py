@@ -45,7 +45,9 @@ PATTERNS = (
     CandidatePattern(
         "address_password",
         "PASSWORD",
-        r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[^\s:@/?#\"'<>]{0,80}:([^\s@/\"'<>]{4,128})@[^\s@/\"'<>]{1,255}",
+        r"(?i)\b[a-z][a-z0-9+.-]{1,24}://[^\s:/?#\"'<>]{0,80}:([^\s@/\"'<>]{4,128})@[^\s@/\"'<>]{1,255}",
         _check,
+        # Without the lengths, which an automaton would have to count for every address of a text.
+        gate=r"(?i)[a-z0-9+.-]://[^\s/?#\"'<>]*:[^\s@/\"'<>]+@",
     ),
 )

@@ -19,7 +19,8 @@ from apps.guardrails.secret_formats.entropy import is_random
 
 _LABEL = "SECRET"
 ENOUGH, ENOUGH_HEX = 3.2, 2.7
-_ENOUGH_TO_BEGIN = 12
+_ENOUGH_TO_BEGIN, _ENOUGH_OF_ITS_OWN = 12, 4
+_DISCORD_LEAST = 34
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
@@ -30,8 +31,17 @@ def _is_whole(candidate: CandidateMatch) -> bool:
 
 
 def random_check(least: float = ENOUGH, prefix: int = 0) -> Check:
-    """Return the check of a token that is random from its `prefix`th character on."""
-    return lambda candidate: candidate if _is_whole(candidate) and is_random(candidate.text[prefix:], least) else None
+    """Return the check of a token that is random from its `prefix`th character on.
+
+    What begins with letters and a sign of its own counts whatever is written right behind it.
+    """
+
+    def is_random_and_whole(candidate: CandidateMatch) -> CandidateMatch | None:
+        text, before = candidate.text, candidate.before(1)
+        begins = prefix >= _ENOUGH_OF_ITS_OWN and text[prefix - 1] in "_-." and not (before and before[0] in _TAIL)
+        return candidate if (begins or _is_whole(candidate)) and is_random(text[prefix:], least) else None
+
+    return is_random_and_whole
 
 
 def _github(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -51,13 +61,14 @@ def _base62(number: int) -> str:
 
 
 def _discord(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a token whose first part is the number of an account."""
-    first = candidate.text.partition(".")[0]
+    """Accept a token whose first part is the number of an account, or whose parts are as random as tokens' are."""
+    first, _, rest = candidate.text.partition(".")
     try:
         account = base64.urlsafe_b64decode(first + "=" * (-len(first) % 4))
     except (binascii.Error, ValueError):
-        return None
-    return candidate if account.isdigit() and _is_whole(candidate) else None
+        account = b""
+    made = len(rest) >= _DISCORD_LEAST and is_random(rest, 4.0) and any(map(str.isdigit, first + rest))
+    return candidate if (account.isdigit() or made) and _is_whole(candidate) else None
 
 
 # Name, pattern, length of what all tokens of the form begin with, least entropy of the rest.
@@ -107,7 +118,7 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
     ("perplexity", r"\bpplx-[0-9A-Za-z]{48}", 5, ENOUGH),
     ("replicate", r"\br8_[0-9A-Za-z]{37}", 3, ENOUGH),
     ("databricks", r"\bdapi[0-9a-f]{32}(?:-\d)?", 4, ENOUGH_HEX),
-    ("linear", r"\blin_(?:api|oauth)_[0-9A-Za-z]{40}", 8, ENOUGH),
+    ("linear", r"\blin_(?:api|oauth)_[0-9A-Za-z]{40,64}", 8, ENOUGH),
     ("notion", r"\b(?:ntn_[0-9A-Za-z]{46}|secret_[0-9A-Za-z]{43})", 7, ENOUGH),
     ("grafana", r"\bglsa_[0-9A-Za-z]{32}_[0-9a-f]{8}", 5, ENOUGH),
     ("new_relic", r"\bNRAK-[A-Z0-9]{27}", 5, 3.0),
@@ -147,9 +158,8 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
     ("elevenlabs", r"\bsk_[0-9a-f]{48}", 3, ENOUGH_HEX),
     ("mapbox", r"\bsk\.eyJ1[0-9A-Za-z_-]{40,200}\.[0-9A-Za-z_-]{20,24}", 7, ENOUGH),
     ("bitbucket", r"\bATBB[0-9A-Za-z]{24}[0-9A-F]{8}", 4, ENOUGH),
-    ("circleci", r"\bCCIPAT_[0-9A-Za-z]{20,24}_[0-9a-f]{40}", 7, ENOUGH),
+    ("circleci", r"\bCCIP(?:AT|RJ)_[0-9A-Za-z]{20,24}_[0-9a-f]{40}", 7, ENOUGH),
     ("openshift", r"\bsha256~[0-9A-Za-z_-]{43}", 7, ENOUGH),
-    ("planetscale", r"\bpscale_(?:tkn|pw|oauth)_[0-9A-Za-z_.-]{32,64}", 11, ENOUGH),
 )
 
 

@@ -119,3 +119,52 @@ def test_further_national_numbers_count_beside_their_names_with_a_right_check(
 ) -> None:
     assert [text for _, text in found(RULE, f"{name}: {number}")] == [number]
     assert [text for _, text in found(RULE, f"{name}: {wrong}")] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "number"),
+    [
+        ("My phone number is (+31) (12) 3456781.", "PHONE", "(+31) (12) 3456781"),
+        ("My phone number is(+45)12-34-56-71.", "PHONE", "(+45)12-34-56-71"),
+        ("My phone number is ( 19 ) 38294421.", "PHONE", "( 19 ) 38294421"),
+        ("My phone number is 010 - 123 45 61.", "PHONE", "010 - 123 45 61"),
+        ("Ask for her at (187) 456-7812.", "PHONE", "(187) 456-7812"),
+        ("Ask for her at (187).456.7812.", "PHONE", "(187).456.7812"),
+        ("They wrote 011-82-10-1234-5671 on it.", "PHONE", "011-82-10-1234-5671"),
+        ("They are not answering at 78 651 452", "PHONE", "78 651 452"),
+        ("Please stop sending messages to 0489 25 37 21", "PHONE", "0489 25 37 21"),
+        ("球会所：13604779661", "PHONE", "13604779661"),
+        ("I lost my card 180016070420458.", "CREDIT_CARD", "180016070420458"),
+        ("Is it charged for the credit card 3598899323053410?", "CREDIT_CARD", "3598899323053410"),
+        (
+            "blocked for 6e40:4041:c617:e898:c11:40d2:c669:2eb4 again",
+            "IP_ADDRESS",
+            "6e40:4041:c617:e898:c11:40d2:c669:2eb4",
+        ),
+        ("Write to jane.roe at posteo dot net today", "EMAIL", "jane.roe at posteo dot net"),
+        ("My email is jane at posteo.net, write to me", "EMAIL", "jane at posteo.net"),
+        ("NIE: x-2482300w", "NATIONAL_ID", "x-2482300w"),
+    ],
+)
+def test_further_ways_of_writing_are_found(text: str, kind: str, number: str) -> None:
+    assert found(RULE, text) == [(kind, number)]
+
+
+def test_a_list_of_mobile_numbers_in_chinese_is_found_whole() -> None:
+    numbers = ["13604779661", "13604770962"]
+    assert found(RULE, f"球会所：{numbers[0]}或{numbers[1]}") == [("PHONE", number) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "订单号13812345671已发货",
+        "card 180016070420459 is not one",
+        "the fingerprint is 6e:40:40:41:c6:17:e8:98",
+        "We look at numbers dot by dot",
+        "You can log in at posteo.net",
+        "messages to 24 teams on 3 channels",
+    ],
+)
+def test_what_is_written_alike_passes(text: str) -> None:
+    assert found(RULE, text) == []
