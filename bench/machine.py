@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 from bench.subjects import Kind, Subject
 from tests.stack.product import descendants
