@@ -197,8 +197,6 @@ def _chart(
     return {
         "labels": [day.isoformat() for day in days],
         "unit": {"cost": "USD", "requests": "requests", "tokens": "tokens"}[measure],
-        "kind": "bar",
-        "stacked": True,
         "series": series,
     }
 
