@@ -16,26 +16,9 @@ MOST_SERIES: Final = 7
 OTHERS: Final = "others"
 
 
-def chart(
-    labels: Sequence[str],
-    series: Mapping[str, Sequence[Value]],
-    *,
-    unit: str = "",
-    kind: str = "bar",
-    stacked: bool = False,
-) -> dict[str, Any]:
-    """Return a chart for `parts/chart.html`: each series has a value a label; `unit` is USD or a word after numbers."""
-    return {
-        "labels": list(labels),
-        "unit": unit,
-        "kind": kind,
-        "stacked": stacked,
-        "series": [{"name": name, "values": [float(value) for value in values]} for name, values in series.items()],
-    }
-
-
 def stack_by_day(days: Sequence[date], values: Mapping[date, Mapping[str, Value]], *, unit: str = "") -> dict[str, Any]:
-    """Return stacked bars: a bar a day, its parts by name, the largest names first and what is beyond them together."""
+    """Return a chart for `parts/chart.html`: a bar a day, its parts by name, the largest names first and what is beyond
+    them together; `unit` is USD or a word after numbers."""
     totals: dict[str, Value] = {}
     for parts in values.values():
         for name, value in parts.items():
@@ -47,4 +30,8 @@ def stack_by_day(days: Sequence[date], values: Mapping[date, Mapping[str, Value]
     if len(shown) < len(largest):
         rest = largest[len(shown) :]
         series[OTHERS] = [sum(values.get(day, {}).get(name, 0) for name in rest) for day in days]
-    return chart([day.isoformat() for day in days], series, unit=unit, stacked=True)
+    return {
+        "labels": [day.isoformat() for day in days],
+        "unit": unit,
+        "series": [{"name": name, "values": [float(value) for value in values]} for name, values in series.items()],
+    }

@@ -30,6 +30,11 @@ Result = TypeVar("Result")
 # The hidden field that tells one sending of a form from another, and its most characters.
 ONCE: Final = "once"
 _MAX_ONCE: Final = 100
+# What `AUTH_PASSWORD_VALIDATORS` ask for, in a sentence instead of four.
+PASSWORD_RULES: Final = (
+    "At least 8 characters, not only digits, none that many people use, "  # noqa: S105 - a sentence about them
+    "and not much like your name or address."
+)
 # In the names of fields that are passwords or credentials.
 _SECRETS: Final = ("password", "token", "secret", "headers")
 # Seconds that the second click waits for what the first began, and between looks.

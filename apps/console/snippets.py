@@ -65,8 +65,9 @@ def _python(url: str, body: dict[str, Any]) -> str:
 def _openai(base_url: str, body: dict[str, Any]) -> str:
     return (
         "import os\nfrom openai import OpenAI\n\n"
-        f'client = OpenAI(base_url="{base_url}/v1", api_key=os.environ["GATEWAY_API_KEY"])\n'
-        f'answer = client.chat.completions.create(model="{body["model"]}", messages={body["messages"]!r})\n'
+        f'client = OpenAI(\n    base_url="{base_url}/v1",\n    api_key=os.environ["GATEWAY_API_KEY"],\n)\n'
+        "answer = client.chat.completions.create(\n"
+        f'    model="{body["model"]}",\n    messages={body["messages"]!r},\n)\n'
         "print(answer.choices[0].message.content)"
     )
 

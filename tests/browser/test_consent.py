@@ -72,6 +72,7 @@ def test_a_person_signs_a_program_in_and_out(world: World, live_server: Any, tmp
         browser.fill("[name=password]", PASSWORD)
         press(browser, "#sign-in [type=submit]")
         browser.wait("document.querySelector('[name=code]')")
+        shown(browser, "second-factor")
         browser.fill("[name=code]", app_code())
         press(browser, "#second-factor [type=submit]")
         browser.wait("document.body.innerText.includes('Allow Claude Code to use this gateway?')")

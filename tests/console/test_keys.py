@@ -12,6 +12,7 @@ from django.utils import timezone
 from apps.keys.actions import open_playground_key
 from apps.keys.models import ApiKey, IamRule
 from apps.keys.secrets import digest_of
+from apps.organizations.models import Organization, Plan
 from tests.support.cast import World, make_key, make_organization
 from tests.support.console_client import Visitor, page, words
 
@@ -224,3 +225,24 @@ def test_a_playgrounds_key_is_revoked_but_never_rotated(world: World) -> None:
     assert answer.status_code == 400
     assert "A playground's API key has no token to replace" in words(answer)
     assert ApiKey.objects.get().status == "active"
+
+
+def test_many_keys_are_listed_by_pages_newest_first_and_found_by_name_and_project(world: World) -> None:
+    Organization.objects.update(plan=Plan.ENTERPRISE)
+    crawler = world.acme.projects.create(name="Crawler")
+    for number in range(1, 121):
+        make_key(world.olivia, crawler if number == 7 else world.project, f"key number {number}")
+    path, olivia = page(world.acme, "keys"), Visitor(world.olivia)
+    first, last = olivia.open(path), olivia.open(path, page="3")
+    for shown, numbers in ((first, range(120, 70, -1)), (last, range(20, 0, -1))):
+        assert [one.description for one in shown.context["keys"]] == [f"key number {number}" for number in numbers]
+    assert "1 to 50 of 120" in words(first)
+    assert ("Older" in words(first), "Newer" in words(first)) == (True, False)
+    assert ("Older" in words(last), "Newer" in words(last)) == (False, True)
+    # What is no page is the first or the last one.
+    for asked, count in (("0", 20), ("99", 20), ("x", 50)):
+        assert len(olivia.open(path, page=asked).context["keys"]) == count, asked
+    for wanted, names in (("NUMBER 119", ["key number 119"]), ("crawl", ["key number 7"]), ("%", [])):
+        assert [one.description for one in olivia.open(path, q=wanted).context["keys"]] == names, wanted
+    assert len(olivia.open(path, q="\x00").context["keys"]) == 50
+    assert "No key is like this" in words(olivia.open(path, q="<script>"))

@@ -42,7 +42,7 @@ def test_sums_and_bars_are_of_this_organization_and_these_days_alone(world: Worl
         Decimal("0.25"),
     )
     chart = response.context["chart"]
-    assert (len(chart["labels"]), chart["unit"], chart["stacked"]) == (7, "USD", True)
+    assert (len(chart["labels"]), chart["unit"]) == (7, "USD")
     assert [(one["name"], one["values"]) for one in chart["series"]] == [
         ("gpt-5", [0, 0, 0, 0, 0, 0, 1.25]),
         ("gpt-5-mini", [0.25, 0, 0, 0, 0, 0, 0]),
@@ -106,3 +106,10 @@ def test_examples_say_address_key_and_model() -> None:
         assert "https://gateway.example/v1" in example["code"]
         assert "gw_live_x" in example["code"]
         assert '"auto"' in example["code"]
+
+
+def test_the_bars_show_requests_where_nothing_was_spent(world: World) -> None:
+    add_day(make_key(world.dana, world.project).key, "free", request_count=3)
+    dana = Visitor(world.dana)
+    assert dana.open(page(world.acme)).context["measure"] == "requests"
+    assert dana.open(page(world.acme), by="cost").context["measure"] == "cost"

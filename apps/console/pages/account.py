@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django.contrib import messages
-from django.contrib.auth.password_validation import password_validators_help_texts
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 
 from apps.console.browser_session import BrowserSession, begin
-from apps.console.forms import Form, attempt, read_form
+from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form
 from apps.console.rendering import show
 from apps.console.visit import signed_in_page
 from apps.kernel.errors import ApiError, InvalidRequest, NotFound
@@ -58,7 +57,7 @@ def account(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
         "form": form,
         "visitor": visitor.user,
         "is_verified": is_verified(visitor.user),
-        "password_rules": " ".join(password_validators_help_texts()),
+        "password_rules": PASSWORD_RULES,
         "sessions": sessions_of(visitor.user),
         "this_session": name_of(visitor.session),
         "second_factor_on": state_of(request, _holder(visitor))["second_factor_on"],

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
+from urllib.parse import urlencode
 
 from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
@@ -23,6 +26,9 @@ from apps.keys.serializers import KeyChangesShape, KeyLimitShape, NewKeyShape, R
 from apps.organizations.models import Project
 from apps.organizations.plans import limits_of
 
+# Keys on a page of the list; characters of a word that they are searched for.
+PER_PAGE: Final = 50
+MOST_WANTED: Final = 100
 PERIODS: Final = (("", "No such limit"), *((value, f"per {words.lower()}") for value, words in ApiKey.Period.choices))
 OVERLAPS: Final = (
     (0, "Now"),
@@ -35,11 +41,23 @@ OVERLAPS: Final = (
 
 @workspace_page()
 def keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
-    """List the visitor's keys, or everyone's for admins."""
+    """List the visitor's keys, or everyone's for admins: the newest first, a page at a time, those with a word."""
     everyones = workspace.is_admin and request.GET.get("show") != "mine"
     rows = access_keys(workspace.user, project_id=None, everyones=everyones).keys
-    rows = rows.filter(project__organization=workspace.organization).select_related("project")
-    context: dict[str, Any] = {"keys": rows, "everyones": everyones, "can_create": bool(_open_projects(workspace))}
+    rows = rows.filter(project__organization=workspace.organization).select_related("project").reverse()
+    wanted = request.GET.get("q", "").strip()[:MOST_WANTED].replace("\x00", "")
+    if wanted:
+        rows = rows.filter(Q(description__icontains=wanted) | Q(project__name__icontains=wanted))
+    shown = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    kept = {"show": "all" if everyones else "mine", **({"q": wanted} if wanted else {})}
+    context: dict[str, Any] = {
+        "keys": shown,
+        "form": Form(values={"q": wanted}),
+        "wanted": wanted,
+        "kept": urlencode(kept),
+        "everyones": everyones,
+        "can_create": bool(_open_projects(workspace)),
+    }
     return show(request, "keys", workspace, entry="keys", **context)
 
 

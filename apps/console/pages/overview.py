@@ -55,10 +55,13 @@ def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         return _show_first_steps(request, workspace, Form())
     wanted = request.GET.get("days", "")
     days = int(wanted) if wanted in {str(one) for one in RANGES} else RANGES[0]
-    measure = request.GET.get("by", "") if request.GET.get("by", "") in MEASURES else "cost"
     window = window_of(timezone.now(), days=days)
     scope = ActivityScope(frozenset({organization_id}))
     found = replica.read(lambda using: find_days(scope, window, using=using))
+    totals = _totals(found)
+    # Who asked free models only would look at no bars at all.
+    measure = request.GET.get("by", "cost" if totals["cost"] else "requests")
+    measure = measure if measure in MEASURES else "cost"
     words, unit, field = MEASURES[measure]
     context: dict[str, Any] = {
         "days": days,
@@ -67,7 +70,7 @@ def overview(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         "measures": [(name, one[0]) for name, one in MEASURES.items()],
         "chart": stack_by_day(_days_of(window), _by_model(found, field), unit=unit),
         "chart_title": f"{words} by model and day (UTC)",
-        "totals": _totals(found),
+        "totals": totals,
         "failures": _latest_failures(workspace),
     }
     return show(request, "overview", workspace, entry="overview", **context)
@@ -97,8 +100,7 @@ def first_request(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 
 
 def _show_first_steps(request: HttpRequest, workspace: Workspace, form: Form, token: str | None = None) -> HttpResponse:
-    catalog = catalog_cache.current()
-    model = _FREE_MODEL if _FREE_PROVIDER in catalog.providers else _ANY_MODEL
+    model = first_model()
     mine = access_keys(workspace.user, project_id=None, everyones=False).keys
     context: dict[str, Any] = {
         "form": form,
@@ -108,6 +110,11 @@ def _show_first_steps(request: HttpRequest, workspace: Workspace, form: Form, to
         "model": model,
     }
     return show(request, "first_steps", workspace, entry="overview", status=form.status, **context)
+
+
+def first_model() -> str:
+    """Return the model that a first request asks: one that is free, where there is one."""
+    return _FREE_MODEL if _FREE_PROVIDER in catalog_cache.current().providers else _ANY_MODEL
 
 
 def examples(base_url: str, key: str, model: str) -> list[dict[str, str]]:

@@ -6,12 +6,11 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.password_validation import password_validators_help_texts
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import path, reverse
 
 from apps.console.browser_session import BrowserSession, begin, end, find_browser_session
-from apps.console.forms import Form, attempt, read_form
+from apps.console.forms import PASSWORD_RULES, Form, attempt, read_form
 from apps.console.rendering import show
 from apps.console.visit import next_path, public_page, signed_in_page
 from apps.kernel.rest.address import address_of
@@ -64,7 +63,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
         "invited": invited,
         "closed": settings.SIGN_UP == invitations.CLOSED,
         "invitation_missing": settings.SIGN_UP == invitations.INVITE and not invited,
-        "password_rules": " ".join(password_validators_help_texts()),
+        "password_rules": PASSWORD_RULES,
     }
     response = show(request, "sign_up", status=form.status, **context)
     # The token of a link is told to nobody.

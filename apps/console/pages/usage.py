@@ -198,8 +198,6 @@ def _chart(
     return {
         "labels": [day.isoformat() for day in days],
         "unit": {"cost": "USD", "requests": "requests", "tokens": "tokens"}[measure],
-        "kind": "bar",
-        "stacked": True,
         "series": series,
     }
 

@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 
 from apps.console.browser_session import find_browser_session
 from apps.console.model_cards import current_cards
+from apps.console.pages.overview import first_model
 from apps.console.rendering import show
 from apps.console.snippets import snippets_for
 from apps.console.visit import public_page
@@ -26,6 +27,6 @@ def welcome(request: HttpRequest) -> HttpResponse:
         models=len(cards),
         providers=len({name for card in cards for name in card.providers}),
         base_url=settings.PUBLIC_URL,
-        snippets=snippets_for("chat", "auto", settings.PUBLIC_URL)[:2],
+        snippets=snippets_for("chat", first_model(), settings.PUBLIC_URL)[:2],
         takes_sign_ups=settings.SIGN_UP == "open",
     )

@@ -15,12 +15,14 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from apps.billing.models import Transaction
 from apps.console.forms import ONCE, Form
 from apps.kernel.money import plain
 from apps.kernel.number_markup import mark_numbers
 
 register = template.Library()
 _CENT = Decimal("0.01")
+_WORDS_OF_TRANSACTIONS = {"credit_topup": "Top-up", "credit_refund": "Refund", "credit_gift": "Gift"}
 # What stands where there is no value: an en dash.
 _NOTHING = "\N{EN DASH}"
 
@@ -73,6 +75,12 @@ def cents(value: Decimal | None) -> str:
 
 
 @register.filter
+def what_it_was(row: Transaction) -> str:
+    """Write in words what a transaction was."""
+    return _WORDS_OF_TRANSACTIONS.get(row.type) or row.get_type_display().capitalize()
+
+
+@register.filter
 def amount(value: Decimal | str | None) -> str:
     """Write an amount of USD as a field takes it: `12.5`."""
     return "" if value is None or isinstance(value, str) else plain(value)
@@ -94,6 +102,16 @@ def is_past(moment: datetime) -> bool:
 def number(value: int | float | None) -> str:
     """Write a whole number with separators of thousands."""
     return _NOTHING if value is None else mark_numbers(f"{value:,.0f}")
+
+
+@register.filter
+def figure(value: Any, unit: str = "") -> Any:
+    """Write a number with the digits that it has; nothing for None, and as it is what is no number."""
+    if value is None:
+        return _NOTHING
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return value
+    return mark_numbers(f"{Decimal(str(value)):,f}{unit}")
 
 
 @register.filter

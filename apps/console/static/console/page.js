@@ -12,12 +12,21 @@ function showMoments(root) {
   }
 }
 
+// Pages that are not served over HTTPS have no clipboard of their own, and a browser may refuse it: the older way is
+// tried then, and what it leaves is the text, selected.
 async function copy(button) {
   const source = document.getElementById(button.dataset.copy);
-  await navigator.clipboard.writeText(source.value ?? source.textContent);
-  const words = button.textContent;
-  button.textContent = "Copied";
-  setTimeout(() => { button.textContent = words; }, 1500);
+  let copied = true;
+  try {
+    await navigator.clipboard.writeText(source.value ?? source.textContent);
+  } catch {
+    if (source.select) source.select();
+    else getSelection().selectAllChildren(source);
+    copied = document.execCommand("copy");
+  }
+  button.dataset.words ??= button.textContent;
+  button.textContent = copied ? "Copied" : "Selected: press Ctrl+C";
+  setTimeout(() => { button.textContent = button.dataset.words; }, copied ? 1500 : 4000);
 }
 
 function switchTheme() {
