@@ -80,8 +80,8 @@ def _write_results(row: Batch) -> dict[str, int]:
     if row.output_lifetime is not None:
         expires_at = min(expires_at, now + timedelta(seconds=row.output_lifetime))
     write, is_openai = WRITERS[row.format], row.format == BatchFormat.OPENAI
-    output = _ResultFile(row, "output" if is_openai else "results", expires_at)
-    errors = _ResultFile(row, "error", expires_at) if is_openai else output
+    output = _ResultFile(row, "output" if is_openai else "results", now, expires_at)
+    errors = _ResultFile(row, "error", now, expires_at) if is_openai else output
     for line in _lines(row):
         counts[line.outcome] += 1
         (output if line.outcome == LineOutcome.SUCCEEDED else errors).add(write(line))
@@ -92,10 +92,10 @@ def _write_results(row: Batch) -> dict[str, int]:
 class _ResultFile:
     """A file of results, which is begun with its first line."""
 
-    def __init__(self, row: Batch, kind: str, expires_at: datetime) -> None:
+    def __init__(self, row: Batch, kind: str, now: datetime, expires_at: datetime) -> None:
         purpose = FilePurpose.BATCH_OUTPUT if row.format == BatchFormat.OPENAI else FilePurpose.MESSAGE_BATCH_RESULTS
         owner = FileOwner(row.organization_id, row.project_id)
-        self._writer = FileWriter(owner, f"{row.pk}_{kind}.jsonl", purpose, expires_at)
+        self._writer = FileWriter(owner, f"{row.pk}_{kind}.jsonl", purpose, now=now, expires_at=expires_at)
         self._is_begun = False
 
     def add(self, line: bytes) -> None:

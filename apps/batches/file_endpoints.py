@@ -120,7 +120,7 @@ def _store(policy: Policy, upload: Upload) -> StoredFile:
     if upload.lifetime is not None:
         expires_at = min(expires_at, now + timedelta(seconds=upload.lifetime))
     owner = FileOwner(policy.organization_id, policy.project_id)
-    writer = FileWriter(owner, upload.name, upload.purpose, expires_at)
+    writer = FileWriter(owner, upload.name, upload.purpose, now=now, expires_at=expires_at)
     writer.begin(len(upload.content))
     writer.add(upload.content)
     return writer.close()

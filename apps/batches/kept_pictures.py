@@ -64,9 +64,10 @@ class PictureStore:
         name = next((name for name, known in _MEDIA_TYPES.items() if known == media_type), None)
         if name is None:
             return data_url
-        expires_at = timezone.now() + timedelta(seconds=settings.IMAGE_LINK_SECONDS)
+        now = timezone.now()
+        expires_at = now + timedelta(seconds=settings.IMAGE_LINK_SECONDS)
         owner = FileOwner(policy.organization_id, policy.project_id)
-        writer = FileWriter(owner, name, FilePurpose.IMAGE_LINK, expires_at)
+        writer = FileWriter(owner, name, FilePurpose.IMAGE_LINK, now=now, expires_at=expires_at)
         writer.begin()
         writer.add(b64decode(data))
         row = writer.close()

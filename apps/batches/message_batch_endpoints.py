@@ -165,7 +165,7 @@ def _store(policy: Policy, lines: bytes) -> StoredFile:
     kept_until = database.read(partial(expiry_of, policy.organization_id, now))
     owner = FileOwner(policy.organization_id, policy.project_id)
     expires_at = min(kept_until, now + batch_rows.WINDOW + timedelta(hours=1))
-    writer = FileWriter(owner, "requests.jsonl", FilePurpose.MESSAGE_BATCH, expires_at)
+    writer = FileWriter(owner, "requests.jsonl", FilePurpose.MESSAGE_BATCH, now=now, expires_at=expires_at)
     writer.begin(len(lines))
     writer.add(lines)
     return writer.close()

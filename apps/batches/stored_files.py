@@ -43,14 +43,17 @@ class FileOwner(msgspec.Struct, frozen=True):
 class FileWriter:
     """Writes one file: `add` what there is, then `close`. Inside a transaction it is written in that, else as it comes.
 
-    Every method raises DatabaseError.
+    It was made at `now`, from when its life is counted, however long it takes to write. Every method raises
+    DatabaseError.
     """
 
-    def __init__(self, owner: FileOwner, name: str, purpose: FilePurpose, expires_at: datetime) -> None:
+    def __init__(
+        self, owner: FileOwner, name: str, purpose: FilePurpose, *, now: datetime, expires_at: datetime
+    ) -> None:
         identifier = f"file-{new_id().hex}{random_number():016x}"
         self.row = StoredFile(
             id=identifier,
-            created_at=timezone.now(),
+            created_at=now,
             expires_at=timezone.now() + _WRITING_LASTS,
             organization_id=owner.organization_id,
             project_id=owner.project_id,

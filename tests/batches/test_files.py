@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from datetime import timedelta
+import time
+from datetime import datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import openai as sdk
 import pytest
@@ -12,11 +14,12 @@ from django.test import override_settings
 from django.utils import timezone
 from openai import OpenAI
 
-from apps.batches import retention
+from apps.batches import file_endpoints, retention
 from apps.batches.models import FileChunk, StoredFile
 from apps.batches.stored_files import CHUNK
 from apps.keys.models import ApiKey
 from apps.organizations.models import RetentionLevel
+from apps.responses.retention import expiry_of
 from tests.responses.conftest import Clients, keep, neighbour, stranger
 from tests.support.upstream import Caller
 
@@ -47,6 +50,18 @@ def test_a_file_is_told_of_listed_read_and_deleted(openai: OpenAI) -> None:
     assert (StoredFile.objects.get().pk, FileChunk.objects.count()) == (other.id, 1)
     with pytest.raises(sdk.NotFoundError):
         openai.files.content(made.id)
+
+
+def test_a_life_is_counted_from_when_a_file_was_made_however_long_that_took(
+    openai: OpenAI, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowly(organization_id: UUID, now: datetime) -> datetime:
+        time.sleep(1.1)
+        return expiry_of(organization_id, now)
+
+    monkeypatch.setattr(file_endpoints, "expiry_of", slowly)
+    made = upload(openai, expires_after={"anchor": "created_at", "seconds": 3600})
+    assert (made.expires_at or 0) - made.created_at == 3600
 
 
 def test_a_large_file_lies_in_encrypted_chunks_and_comes_back_as_it_was(openai: OpenAI) -> None:
