@@ -18,6 +18,7 @@ from apps.organizations.plans import PLANS
 from gateway_project import data_directory, env, gc_tuning, metric_files
 from gateway_project.admin_site import navigation
 from gateway_project.cors_origins import CorsOrigins
+from gateway_project.database_settings import DatabaseSettings
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.log import logging_config
 from gateway_project.passkey_domain import PasskeyDomain
@@ -184,37 +185,8 @@ POLICY_MAX_STALE = env.integer("POLICY_MAX_STALE", 900, 0, 86_400)
 DATABASE_REPLICA_URLS = env.replica_urls("DATABASE_REPLICA_URL")
 DATABASE_REPLICA_MAX_LAG = env.integer("DATABASE_REPLICA_MAX_LAG", 5, 1, 3600)
 
-
-def _database(url: str, fewest: int) -> dict[str, object]:
-    """Return a database's description; `fewest` connections are kept open by a process that uses it."""
-    words = env.database(url)
-    options = {
-        **words.get("OPTIONS", {}),
-        "connect_timeout": DATABASE_CONNECT_TIMEOUT,
-        # A server that has vanished from the network is found out within half a minute, whoever waits for it.
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 20_000,
-    }
-    if DATABASE_POOL_SIZE and DATABASE_URL:
-        # A connection that cannot be made is not waited for: it is tried again when somebody needs one.
-        options["pool"] = {"min_size": fewest, "max_size": DATABASE_POOL_SIZE, "timeout": 10, "reconnect_timeout": 2}
-    return {
-        **words,
-        "ENGINE": "gateway_project.postgresql",
-        "CONN_MAX_AGE": 0,
-        "CONN_HEALTH_CHECKS": True,
-        # PgBouncer may carry out the next statement on another connection, where there is no such cursor.
-        "DISABLE_SERVER_SIDE_CURSORS": True,
-        "OPTIONS": options,
-    }
-
-
-DATABASES = {"default": _database(DATABASE_URL or "postgresql://postgres@no-database-is-running/gateway", 1)}
-REPLICA_ALIASES = [f"replica_{number}" for number in range(1, len(DATABASE_REPLICA_URLS) + 1)]
-for _alias, _url in zip(REPLICA_ALIASES, DATABASE_REPLICA_URLS, strict=True):
-    DATABASES[_alias] = {**_database(_url, 0), "TEST": {"MIRROR": "default"}}
+_databases = DatabaseSettings(DATABASE_URL, DATABASE_REPLICA_URLS, DATABASE_POOL_SIZE, DATABASE_CONNECT_TIMEOUT)
+DATABASES, REPLICA_ALIASES = _databases.databases(), _databases.replica_aliases
 
 # Bytes of the disk that each web worker takes when it starts, for records while the store takes none; and how many
 # there must be free for all to be well.
