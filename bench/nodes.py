@@ -1,0 +1,91 @@
+"""`script/bench nodes`: what a request costs on one of three web nodes alone, and on all three at once.
+
+The nodes have homes of their own and share PostgreSQL behind PgBouncer, Valkey and two settlers, as `script/chaos
+--fleet` has them. By turns, at the same rate for each node, and as fast as they can; everything shares all cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from bench.machine import cpu_seconds, load
+from bench.subjects import Subject, upstream
+from tests.chaos.fleet import Fleet
+from tests.stack.product import descendants, eventually
+
+_ROUNDS, _CONNECTIONS = 5, 16
+_CORES = os.sched_getaffinity(0)
+
+
+def main() -> None:
+    """Measure and show."""
+    parser = argparse.ArgumentParser(prog="script/bench nodes", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=5, help="seconds a measurement")
+    parser.add_argument("--rate", type=float, default=150, help="requests a second for each node")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="nodes-") as folder, upstream() as fixed:
+        Path(folder).chmod(0o711)
+        with _nodes(Path(folder), fixed) as nodes:
+            print("measuring by turns ", end="", flush=True)
+            ways = [(rate, many) for rate in (chosen.rate, None) for many in (nodes[:1], nodes)]
+            found: dict[tuple[float | None, int], list[tuple[float, float]]] = {}
+            # The first round is to get warm.
+            for number in range(_ROUNDS + 1):
+                for rate, many in ways:
+                    row = _measure(many, chosen.seconds, rate)
+                    found.setdefault((rate, len(many)), []).extend([row] if number else [])
+                    print(".", end="", flush=True)
+    print()
+    for (rate, count), rows in found.items():
+        per_second, cpu = (median(figures) for figures in zip(*rows, strict=True))
+        pace = f"at {rate:.0f}/s each" if rate else "as fast as can be"
+        told = f"{per_second:>7,.0f}/s  {cpu:.3f} ms of web CPU a request"
+        print(f"{count} node{'s' if count > 1 else ' '} {pace:20} {told}")
+
+
+@contextmanager
+def _nodes(folder: Path, fixed: Subject) -> Iterator[list[Subject]]:
+    fleet = Fleet(folder / "fleet", RATE_LIMIT_ENTERPRISE="0", SANDBOX_BASE_URL=f"http://127.0.0.1:{fixed.port}/v1")
+    try:
+        web = [node for node in fleet.nodes.all if node.role == "web"]
+        eventually(lambda: all(node.ready for node in web), patience=90)
+        fleet.manage("grant_credits", fleet.demo["organizationId"], "1000000")
+        headers = {"Authorization": f"Bearer {fleet.demo['apiKey']}"}
+        yield [
+            Subject(node.name, node.port, [node.pid, *descendants(node.pid)], "sandbox/echo-fast", headers)
+            for node in web
+            if node.pid is not None
+        ]
+    finally:
+        fleet.stop()
+
+
+def _measure(nodes: Sequence[Subject], seconds: float, rate: float | None) -> tuple[float, float]:
+    """Return requests a second of all nodes together, and milliseconds of their processes for each."""
+    # What was answered before is settled meanwhile.
+    time.sleep(2)
+    before = _cpu(nodes)
+    with ThreadPoolExecutor(len(nodes)) as threads:
+        rows = list(threads.map(lambda node: _load(node, seconds, rate), nodes))
+    requests = sum(row["requests"] for row in rows)
+    return sum(row["per_second"] for row in rows), (_cpu(nodes) - before) / requests * 1000
+
+
+def _load(node: Subject, seconds: float, rate: float | None) -> dict[str, float]:
+    return load(node, "plain", connections=_CONNECTIONS, seconds=seconds, rate=rate, cores=set(_CORES))
+
+
+def _cpu(nodes: Sequence[Subject]) -> float:
+    return sum(cpu_seconds(pid) for node in nodes for pid in node.workers)
+
+
+if __name__ == "__main__":
+    main()
