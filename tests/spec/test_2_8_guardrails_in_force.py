@@ -113,6 +113,6 @@ def test_nothing_passes_by_a_rule_that_cannot_be_put_in_force(caller: Caller) ->
     tag = uuid4().hex
     answer = caller.chat(asked(tag))
     assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal_error")
-    assert "have an administrator correct its rules" in answer.json()["message"]
+    assert "ask an administrator to correct its rules" in answer.json()["message"]
     assert caller.sent(tag) == []
     assert nothing_happened(caller)

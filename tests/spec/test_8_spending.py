@@ -56,7 +56,7 @@ def test_credits_must_cover_the_worst_case_and_no_more(caller: Caller, route: st
     words = (
         f"The organization's credits do not cover the request: it may cost up to {worst} USD and {worst - NANO} USD "
     )
-    message = words + "is left; lower max_tokens or raise what is left"
+    message = words + "is left; lower max_tokens or add credits"
     expected = error_of(route, 402, "billing_error", "insufficient_credits", message)
     assert (answer.status, answer.json()) == (402, expected)
     assert nothing_happened(caller)
@@ -73,7 +73,7 @@ def test_a_keys_limit_must_cover_the_worst_case_beside_what_was_spent(caller: Ca
     words = (
         f"The key's usage limit of {spent + worst - NANO} USD does not cover the request: it may cost up to {worst} "
     )
-    message = words + f"USD and {worst - NANO} USD is left; lower max_tokens or raise what is left"
+    message = words + f"USD and {worst - NANO} USD is left; lower max_tokens or raise the key's limit"
     expected = error_of(route, 402, "billing_error", "usage_limit_exceeded", message)
     assert (answer.status, answer.json()) == (402, expected)
     assert nothing_happened(caller)

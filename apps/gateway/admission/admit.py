@@ -117,12 +117,14 @@ def admit(
             )
         case ReservationOutcome.OVER_LIMIT:
             raise PaymentRequired(
-                f"The key's {_limit_of(policy)} does not cover the request: " + _shortfall(worst, answer.left_nanos),
+                f"The key's {_limit_of(policy)} does not cover the request: "
+                + _shortfall(worst, answer.left_nanos, "raise the key's limit"),
                 code="usage_limit_exceeded",
             )
         case ReservationOutcome.NO_CREDITS:
             raise PaymentRequired(
-                "The organization's credits do not cover the request: " + _shortfall(worst, answer.left_nanos)
+                "The organization's credits do not cover the request: "
+                + _shortfall(worst, answer.left_nanos, "add credits")
             )
         case ReservationOutcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
@@ -239,8 +241,8 @@ def _limit_of(policy: Policy) -> str:
     return f"usage limit of {plain(policy.usage_limit or Decimal(0))} USD"
 
 
-def _shortfall(worst: WorstCase, left_nanos: int) -> str:
+def _shortfall(worst: WorstCase, left_nanos: int, remedy: str) -> str:
     left = plain(max(Decimal(left_nanos) / NANO, Decimal(0)))
     if worst.least < worst.cost:
-        return f"even a short answer may cost {plain(worst.least)} USD and {left} USD is left; raise what is left"
-    return f"it may cost up to {plain(worst.cost)} USD and {left} USD is left; lower max_tokens or raise what is left"
+        return f"even a short answer may cost {plain(worst.least)} USD and {left} USD is left; {remedy}"
+    return f"it may cost up to {plain(worst.cost)} USD and {left} USD is left; lower max_tokens or {remedy}"

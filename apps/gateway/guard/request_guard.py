@@ -106,7 +106,7 @@ def blocked_error(finding: Finding, segments: Sequence[Segment], files: Sequence
     why = f" ({finding.reason})" if finding.reason else ""
     return InvalidRequest(
         f"Blocked by the guardrail {finding.rule_name!r}{f' in {place}' if place else ''}{why}: "
-        "take out what it stands against, or have an administrator of the organization change the rule",
+        "remove the matched text, or ask an administrator of the organization to change the rule",
         code=BLOCKED,
         param=place.partition("[")[0].partition(".")[0] or None,
     )

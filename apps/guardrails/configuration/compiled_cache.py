@@ -75,5 +75,5 @@ def _compile(organization_id: UUID, config: EngineConfig) -> CompiledGuardrails:
     except BadConfig as error:
         log.error("guardrails.not_in_force", organization=str(organization_id), error=str(error)[:200])
         raise InternalError(
-            "The guardrails of this organization cannot be put in force: have an administrator correct its rules"
+            "The guardrails of this organization cannot be put in force: ask an administrator to correct its rules"
         ) from error

@@ -83,7 +83,7 @@ def test_an_explicit_limit_of_a_plain_request_is_covered_or_refused(caller: Call
     credited(caller, CENT / 2)
     answer = post(caller, "chat", "hi", max_tokens=16_384)
     assert (answer.status, answer.json()["error"]["code"]) == (402, "insufficient_credits")
-    assert answer.json()["message"].endswith("is left; lower max_tokens or raise what is left")
+    assert answer.json()["message"].endswith("is left; lower max_tokens or add credits")
 
 
 def test_too_little_for_even_a_short_answer_is_refused(caller: Caller) -> None:
