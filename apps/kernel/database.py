@@ -253,8 +253,13 @@ def _ask(work: Callable[[], Found], *, brief: bool, repeats: int) -> Found:
 
 def release_connection() -> None:
     """Give the connection back to the pool before something that may take its time; inside a transaction it stays."""
-    if not connection.in_atomic_block:
+    if not is_in_transaction():
         connection.close()
+
+
+def is_in_transaction() -> bool:
+    """Tell whether a transaction of the primary is open: what follows has to see what was written in it."""
+    return bool(connection.in_atomic_block)
 
 
 def _refuse_while_open() -> None:

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 
 import structlog
 from django.conf import settings
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connection, connections
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 from prometheus_client import Counter
 
-from apps.kernel.database import DatabaseTimeouts, apply_timeouts
+from apps.kernel.database import DatabaseTimeouts, apply_timeouts, is_in_transaction
 
 log = structlog.get_logger(__name__)
 
@@ -139,7 +139,7 @@ def read(work: Callable[[str], Found]) -> Found:
     It may be done twice, for a replica that fails in the middle of it. Inside a transaction the primary is read from,
     since what was written there must be seen. The replica's connection is given back at once.
     """
-    if not REPLICAS or connection.in_atomic_block:
+    if not REPLICAS or is_in_transaction():
         return work(PRIMARY)
     return read_from(REPLICAS, work)
 
