@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin
 from bench.run import recorded
 from bench.subjects import Subject, gateway, upstream
 
-_ROUNDS, _CONNECTIONS = 5, 32
+_ROUNDS, _CONNECTIONS = 3, 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,13 @@ def _register_sink(subject: Subject, url: str) -> None:
     demo = subject.product.demo
     answer = requests.post(
         f"{subject.product.url}/log-sinks",
-        json={"organizationId": demo["organizationId"], "name": "bench", "kind": "webhook", "url": url},
+        json={
+            "organizationId": demo["organizationId"],
+            "name": "bench",
+            "kind": "webhook",
+            "url": url,
+            "secret": f"whsec_{b64encode(bytes(32)).decode()}",
+        },
         headers={"Authorization": f"Bearer {demo['sessionToken']}"},
         timeout=30,
     )
