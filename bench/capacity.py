@@ -24,7 +24,7 @@ import redis
 from bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin, resident_mb
 from bench.run import recorded
 from bench.subjects import Kind, Subject, gateway, upstream
-from tests.stack.product import Product
+from tests.stack.product import Product, eventually
 
 _CONNECTIONS = 32
 # By words of their command lines.
@@ -36,6 +36,8 @@ _SIZES = """
            sum(pg_total_relation_size(oid))::bigint
     FROM pg_class WHERE relkind IN ('r', 'm') AND relnamespace = 'public'::regnamespace GROUP BY 1
 """
+# Seconds in which a worker that has started loads something, if it still does.
+_STILL = 30
 # Milliseconds between two pieces of a stream that stays open.
 _STREAM = "[[sandbox gap=20000]]"
 
@@ -99,7 +101,7 @@ def _show_streams(product: Product, count: int) -> None:
     """Show what open streams take of a worker."""
     [worker] = product.processes("gunicorn")[-1:]
     product.chat("hi")
-    before = resident_mb(worker)
+    before = _settled_memory(worker)
     body = {"model": "sandbox/echo", "stream": True, "messages": [{"role": "user", "content": f"one two {_STREAM}"}]}
     data = json.dumps(body).encode()
     head = (
@@ -118,6 +120,19 @@ def _show_streams(product: Product, count: int) -> None:
     print(f"streams: {begun} open, {taken * 1024 / begun:,.1f} KB of the worker each; {before:,.0f} MB without them")
     for client in opened:
         client.close()
+
+
+def _settled_memory(pid: int) -> float:
+    """Return a worker's memory in MB once it has loaded what it loads after its start."""
+    sizes = [0.0]
+
+    def is_still() -> bool:
+        time.sleep(_STILL)
+        sizes.append(resident_mb(pid))
+        return abs(sizes[-1] - sizes[-2]) < 1
+
+    eventually(is_still, patience=300)
+    return sizes[-1]
 
 
 @contextmanager
