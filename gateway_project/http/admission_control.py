@@ -96,15 +96,17 @@ class AdmissionControl:
 
     def check(self, client: Hashable) -> None:
         """Raise Overloaded when a request of the client that came now would be shed: before its body is read."""
-        if self.in_progress + self.waiting >= self._most:
-            raise self._overloaded(client)
-        if not self.waiting:
+        waiting = len(self._queue)
+        full = self.in_progress + waiting >= self._most
+        if not waiting and not full:
             return
-        standing = self._clock() - self._waiting_since > _STANDING_AFTER
-        share = _STANDING_SHARE if standing else _BURST_SHARE
         ahead = self._queue.count_ahead_of(client)
-        if ahead > _ALWAYS_LET_IN and ahead / self._rate > self._longest_wait * share:
-            raise self._overloaded(client)
+        if not full:
+            standing = self._clock() - self._waiting_since > _STANDING_AFTER
+            share = _STANDING_SHARE if standing else _BURST_SHARE
+            full = ahead > _ALWAYS_LET_IN and ahead > self._rate * self._longest_wait * share
+        if full:
+            raise self._overloaded(ahead)
 
     def enter_at_once(self, client: Hashable) -> bool:
         """Let a client's request in if there is time for it now, and return whether there was; `leave` follows then."""
@@ -132,7 +134,7 @@ class AdmissionControl:
         finally:
             one.greenlet = None
         if one.late:
-            raise self._overloaded(client)
+            raise self._overloaded(self._queue.count_ahead_of(client))
         self.in_progress += 1
 
     def leave(self) -> None:
@@ -187,8 +189,8 @@ class AdmissionControl:
             self._rate_is_measured = True
             self._started, self._counted_since = 0, now
 
-    def _overloaded(self, client: Hashable) -> Overloaded:
+    def _overloaded(self, ahead: int) -> Overloaded:
         return Overloaded(
             "The gateway has more requests than it can work on right now; try again shortly",
-            retry_after=max(1, math.ceil(self._queue.count_ahead_of(client) / self._rate)),
+            retry_after=max(1, math.ceil(ahead / self._rate)),
         )

@@ -14,9 +14,9 @@ from typing import Any
 
 import gevent
 
-from apps.kernel.errors import ApiError, InternalError
+from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.green_socket import send_all, watch_readable
-from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal
+from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal, shed_answer
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import BadRequest, HeadLimits, Http2Preface, IncomingRequest, RequestParser
 from gateway_project.http.response_writer import ResponseWriter
@@ -66,9 +66,9 @@ class ClientConnection:
         self._readable = watch_readable(sock)
         self._stopping = stopping
         host, port = address[:2] if isinstance(address, tuple) else ("", "")
+        self._peer = host
         self._environ = {
             **terms.environ,
-            "REMOTE_ADDR": host,
             "REMOTE_PORT": str(port),
             "gunicorn.socket": sock,
         }
@@ -147,8 +147,7 @@ class ClientConnection:
     def _answer(self, request: IncomingRequest) -> bool:
         """Answer a request; return whether another may follow."""
         environ = request.environ
-        environ.update(self._environ)
-        environ["wsgi.url_scheme"] = self._scheme(environ)
+        environ["REMOTE_ADDR"] = self._peer
         try:
             leave = self._terms.intake.enter(self, request)
         except ApiError as error:
@@ -156,6 +155,9 @@ class ClientConnection:
         except OSError:
             self._terms.aborted()
             return False
+        # Not before: who is shed in a flood pays for nothing that only the application needs.
+        environ.update(self._environ)
+        environ["wsgi.url_scheme"] = self._scheme(environ)
         answer: ResponseWriter | None = None
         body: Iterable[bytes] = ()
         try:
@@ -198,19 +200,22 @@ class ClientConnection:
         """Answer what is not served; return whether another request may follow, which needs all of this one's body."""
         environ = {} if request is None else request.environ
         keep = request is not None and request.keep_alive and request.complete and not self._stopping()
-        status, headers, words = refusal(environ, error)
-        method, protocol = environ.get("REQUEST_METHOD", "GET"), environ.get("SERVER_PROTOCOL", "HTTP/1.1")
-        answer = ResponseWriter(self._send, method=method, protocol=protocol, keep_alive=keep)
-        answer.start(status, headers)
         try:
-            answer.send([words])
+            if type(error) is Overloaded and keep:
+                self._send(shed_answer(environ, error))
+            else:
+                status, headers, words = refusal(environ, error)
+                method, protocol = environ.get("REQUEST_METHOD", "GET"), environ.get("SERVER_PROTOCOL", "HTTP/1.1")
+                answer = ResponseWriter(self._send, method=method, protocol=protocol, keep_alive=keep)
+                answer.start(status, headers)
+                answer.send([words])
         except OSError:
             return False
         if request is None or not request.complete:
             self._drain_and_close()
             return False
         self._reader.requests.popleft()
-        return answer.keep_alive
+        return keep
 
     def _refuse_malformed(self, error: BadRequest) -> None:
         """Answer what cannot be read, and be done with the connection."""

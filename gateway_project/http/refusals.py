@@ -15,8 +15,9 @@ import msgspec
 
 from apps.kernel.errors import NO_RETRY, ApiError, Overloaded
 from apps.kernel.request_id import HEADER, request_id_of
-from apps.kernel.rest.envelopes import Family, body_of
+from apps.kernel.rest.envelopes import body_of
 from apps.kernel.rest.routes import family_of
+from gateway_project.http.response_writer import date_line
 
 # To a client that begins with HTTP/2: empty settings, and the end of the connection with the reason, for its library
 # (error HTTP_1_1_REQUIRED) and in words (RFC 9113, 6.5 and 6.8).
@@ -39,14 +40,14 @@ class MalformedRequest(ApiError):
 def refusal(environ: dict[str, Any], error: ApiError) -> tuple[str, list[tuple[str, str]], bytes]:
     """Return status line, headers and body that tell a client of the error."""
     family = family_of(environ.get("PATH_INFO", ""))
-    body = _overloaded(family, error.message) if type(error) is Overloaded else _written(family, error)
+    body = msgspec.json.encode(body_of(family, error))
     headers = [
         ("Content-Type", "application/json"),
         ("Content-Length", str(len(body))),
         (HEADER, request_id_of(environ.get("HTTP_X_REQUEST_ID"))),
     ]
     if error.retry_after is not None:
-        headers.append(("Retry-After", str(max(1, math.ceil(error.retry_after)))))
+        headers.append(("Retry-After", _seconds(error.retry_after)))
     if error.is_final:
         headers.append(NO_RETRY)
     if error.status == 401:
@@ -54,14 +55,30 @@ def refusal(environ: dict[str, Any], error: ApiError) -> tuple[str, list[tuple[s
     return _status_line(error.status), headers, body
 
 
-def _written(family: Family, error: ApiError) -> bytes:
-    return msgspec.json.encode(body_of(family, error))
+def shed_answer(environ: dict[str, Any], error: Overloaded) -> bytes:
+    """Return the whole answer to a request that is shed, behind which the connection takes another.
+
+    It says what `refusal` says. Most of it is written once: when there is too much to do, there is no time for more.
+    """
+    head, body = _shed(environ["PATH_INFO"], environ["REQUEST_METHOD"] == "HEAD", error.message)
+    request_id = request_id_of(environ.get("HTTP_X_REQUEST_ID"))
+    told = f"{HEADER}: {request_id}\r\nRetry-After: {_seconds(error.retry_after)}\r\n"
+    kept = b"" if environ["SERVER_PROTOCOL"] == "HTTP/1.1" else b"Connection: keep-alive\r\n"
+    return b"".join((head, told.encode("latin-1"), date_line(), kept, b"\r\n", body))
 
 
-@lru_cache(maxsize=32)
-def _overloaded(family: Family, message: str) -> bytes:
-    """Return the body for a gateway that has too much to do, which is when there is no time to write it each time."""
-    return _written(family, Overloaded(message))
+# Paths are the client's own words, of which so many are remembered.
+@lru_cache(maxsize=128)
+def _shed(path: str, head_only: bool, message: str) -> tuple[bytes, bytes]:
+    """Return status line and headers that are the same for all who are shed at a path, and the body."""
+    body = msgspec.json.encode(body_of(family_of(path), Overloaded(message)))
+    status = _status_line(Overloaded.status)
+    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+    return head.encode("latin-1"), b"" if head_only else body
+
+
+def _seconds(patience: float | None) -> str:
+    return str(max(1, math.ceil(patience or 0)))
 
 
 @cache

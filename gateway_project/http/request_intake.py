@@ -47,8 +47,9 @@ class RequestIntake:
         self._admission = admission
         self._throttle = AddressRateLimiter()
         self._memory = BodyMemory(limits.body_memory)
+        self._trusts = trusts
         # Peers come again, and to look one up among networks takes longer than to refuse it.
-        self._trusts = lru_cache(maxsize=4096)(trusts)
+        self._address_of_peer = lru_cache(maxsize=4096)(self._find_address)
         self._refused = refused
 
     def enter(self, source: BodySource, request: IncomingRequest) -> Callable[[], object]:
@@ -138,9 +139,12 @@ class RequestIntake:
     def _address_of(self, environ: dict[str, Any]) -> str | None:
         """Return the client's address; None when all that is known is a proxy's, which stands for many."""
         peer, proxies = environ["REMOTE_ADDR"], self._limits.proxies
-        if not peer or (not proxies and self._trusts(peer)):
-            return None
-        return believed_address(peer, environ.get("HTTP_X_FORWARDED_FOR", ""), proxies)
+        if not proxies:
+            return self._address_of_peer(peer)
+        return believed_address(peer, environ.get("HTTP_X_FORWARDED_FOR", ""), proxies) if peer else None
+
+    def _find_address(self, peer: str) -> str | None:
+        return None if not peer or self._trusts(peer) else believed_address(peer, "", 0)
 
 
 def _credential_of(environ: dict[str, Any]) -> str:

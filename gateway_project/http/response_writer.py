@@ -18,7 +18,7 @@ _PIECE = 256 * 1024
 _date = (0, b"")
 
 
-def _date_line() -> bytes:
+def date_line() -> bytes:
     """Return the Date header; it is the same for a second."""
     global _date
     now = int(time.time())
@@ -107,7 +107,7 @@ class ResponseWriter:
         text = "".join(lines)
         if text.count("\n") != len(lines) or text.count("\r") != len(lines):
             raise ValueError("A header of the answer holds a line break")
-        head = text.encode("latin-1") + _date_line()
+        head = text.encode("latin-1") + date_line()
         if self._left is None and self._status[:3] not in _BODILESS:
             if length is not None:
                 self._left = length

@@ -68,6 +68,56 @@ def test_who_is_shed_is_told_so_in_its_own_words(path: bytes, envelope: dict[str
             client.close()
 
 
+@pytest.mark.parametrize(
+    ("line", "more", "connection", "has_body"),
+    [
+        (b"GET /projects HTTP/1.1\r\n", b"", None, True),
+        (b"GET /projects HTTP/1.1\r\n", b"Connection: close\r\n", b"close", True),
+        (b"GET /projects HTTP/1.0\r\n", b"Connection: keep-alive\r\n", b"keep-alive", True),
+        (b"HEAD /projects HTTP/1.1\r\n", b"Connection: close\r\n", b"close", False),
+        (b"HEAD /projects HTTP/1.1\r\n", b"", None, False),
+    ],
+)
+def test_who_is_shed_is_answered_in_the_same_way_on_every_kind_of_connection(
+    line: bytes, more: bytes, connection: bytes | None, has_body: bool
+) -> None:
+    with serving(REQUESTS_IN_PROGRESS_LIMIT="1") as one, one.connect() as busy, one.connect() as client:
+        busy.sendall(get(b"/slow"))
+        assert status_of(one.ask(get(b"/metrics"))) == 200
+        client.sendall(line + HOST + b"x-request-id: mine-1\r\n" + more + b"\r\n")
+        head, _, body = read_head_and_rest(client).partition(b"\r\n\r\n")
+        status, *headers = head.split(b"\r\n")
+        told = dict(header.split(b": ", 1) for header in headers)
+        assert status == b"HTTP/1.1 503 Service Unavailable"
+        assert re.fullmatch(rb"\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT", told.pop(b"Date"))
+        expected = {
+            b"Content-Type": b"application/json",
+            b"Content-Length": b"%d" % len(json.dumps({"message": MESSAGE}, separators=(",", ":"))),
+            b"x-request-id": b"mine-1",
+            b"Retry-After": b"1",
+        }
+        assert told == expected | ({} if connection is None else {b"Connection": connection})
+        assert len(headers) == len(told) + 1
+        assert body == (json.dumps({"message": MESSAGE}, separators=(",", ":")).encode() if has_body else b"")
+        assert status_of(read_one(busy)) == 200
+        if connection != b"close":
+            client.sendall(get(b"/after"))
+            assert status_of(read_one(client)) == 200
+
+
+def read_head_and_rest(client: socket.socket) -> bytes:
+    """Return what comes until nothing has come for a while, or the end."""
+    data = b""
+    client.settimeout(0.3)
+    try:
+        while piece := client.recv(65_536):
+            data += piece
+    except TimeoutError:
+        pass
+    client.settimeout(None)
+    return data
+
+
 def test_a_body_is_not_read_of_a_request_that_would_be_shed() -> None:
     with serving(REQUESTS_IN_PROGRESS_LIMIT="1") as one, one.connect() as busy, one.connect() as client:
         busy.sendall(get(b"/slow"))
