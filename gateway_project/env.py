@@ -223,6 +223,13 @@ def celery_broker_url(redis_url: str, database: int) -> str:
     return urlunsplit(parts._replace(path=f"/{database}"))
 
 
+def shard_count(stated: int, redis_url: str) -> int:
+    """Return into how many shards the store is divided, which only a cluster can be. Raises ImproperlyConfigured."""
+    if stated > 1 and not is_cluster_url(redis_url):
+        return refuse(f"VALKEY_SHARDS is {stated}, and REDIS_URL is not a cluster: leave it out", 1)
+    return stated
+
+
 def _kept(path: Path, name: str, make: Callable[[], str]) -> str:
     """Return the secret kept under `name`; several processes may start at once, and all must agree."""
     import fcntl

@@ -24,7 +24,7 @@ from apps.gateway.metrics import buffer
 from apps.gateway.settlement import disk_space
 from apps.gateway.settlement.record_backlog import is_any_process_backlogged
 from apps.kernel.errors import Unauthenticated
-from apps.kernel.redis import server_of_money
+from apps.kernel.redis import servers_of_money
 from apps.kernel.rest.bearer import find_bearer
 from apps.log_sinks import metrics as log_sink_metrics
 from gateway_project import task_metrics
@@ -36,7 +36,8 @@ PATIENCE = 2.0
 
 
 def _ask_redis() -> None:
-    server_of_money().ping()
+    for server in servers_of_money():
+        server.ping()
 
 
 def _ask_database() -> None:

@@ -13,15 +13,17 @@ from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 from redis.exceptions import RedisError, ResponseError
 
+from apps.kernel import shard_count
 from apps.kernel.redis import client, servers
 from apps.kernel.redis_cluster_url import is_cluster_url
+from apps.kernel.store_keys import SHARD_COUNT
 
 _POLICY, _APPEND, _SNAPSHOTS = "maxmemory-policy", "appendonly", "save"
 
 
 def check_store(app_configs: Sequence[Any] | None = None, **options: Any) -> list[CheckMessage]:
     """Return what is wrong with the store that REDIS_URL names, as Django's system checks do."""
-    return find_misnamed_cluster() if settings.DEVELOPMENT else find_store_problems()
+    return [*find_misnamed_cluster(), *find_other_shards()] if settings.DEVELOPMENT else find_store_problems()
 
 
 def find_store_problems() -> list[CheckMessage]:
@@ -29,8 +31,8 @@ def find_store_problems() -> list[CheckMessage]:
     if not settings.REDIS_URL:
         return []
     try:
-        if misnamed := find_misnamed_cluster():
-            return misnamed
+        if misplaced := [*find_misnamed_cluster(), *find_other_shards()]:
+            return misplaced
         # Of a cluster each primary is asked, and what several have in common is told once.
         found = {one.id: one for server in servers() for one in _findings(_ask(server))}
     except RedisError:
@@ -55,6 +57,17 @@ def find_misnamed_cluster() -> list[CheckMessage]:
     problem = "The server of REDIS_URL is a node of a cluster, and the URL names a single server."
     hint = "Write redis+cluster://host:port or rediss+cluster://host:port, and set CELERY_BROKER_URL."
     return [Error(problem, hint=hint, id="gateway.E013")]
+
+
+def find_other_shards() -> list[CheckMessage]:
+    """Return that what a cluster keeps is divided otherwise; nothing where it does not say."""
+    try:
+        known = shard_count.claim()
+    except RedisError:
+        return []
+    if known == SHARD_COUNT:
+        return []
+    return [Error(shard_count.difference(known), hint=shard_count.REMEDY, id="gateway.E014")]
 
 
 def _ask(server: Any) -> dict[str, str]:

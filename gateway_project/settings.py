@@ -171,6 +171,9 @@ REDIS_URL = env.store_url(
     ("redis", "rediss", "unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"),
     _stores.get("redis_url", ""),
 )
+# In how many parts of a cluster, by organization, what admission and settlement touch is kept; a server has one part.
+_shards = env.integer("VALKEY_SHARDS", 16 if is_cluster_url(REDIS_URL) else 1, 1, 64)
+VALKEY_SHARDS = env.shard_count(_shards, REDIS_URL)
 # Whether an answer waits until the store has its record, and has it on the disk.
 RECORD_BEFORE_ANSWER = env.choice("VALKEY_SYNC", ("second", "always"), "second") == "always"
 # Connections of one process; 0 opens one per request instead.

@@ -40,7 +40,9 @@ if prepared_home.VARIABLE not in os.environ:
     os.environ[prepared_home.VARIABLE] = _run.enter_context(TemporaryDirectory(prefix="gateway-homes-"))
 _cluster = None
 if os.environ.get(ON_CLUSTER):
-    # The suite over a cluster (`script/test --cluster`); Celery keeps to the single server.
+    # The suite over a cluster (`script/test --cluster`); Celery keeps to the single server. Tests name what is in one
+    # shard; those that are about shards start processes of their own.
+    os.environ["VALKEY_SHARDS"] = "1"
     os.environ["CELERY_BROKER_URL"] = env.celery_broker_url(_stores.redis_url, database=1)
     _cluster = ValkeyCluster(_stores.home / "cluster")
     _run.callback(_cluster.close)

@@ -44,6 +44,7 @@ from apps.gateway.upstream.batch_exchange import BatchAnswer, BatchHandover, Han
 from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import ApiError, InternalError, Overloaded
+from apps.kernel.store_keys import shard_of
 from apps.responses.cancel_switch import CancelSwitch
 
 log = structlog.get_logger(__name__)
@@ -152,9 +153,9 @@ class LineJob:
 
         Without a note of that, in an outage of Valkey, it waits a little: nothing would cover it.
         """
-        worker, log_id = worker_name(), self.line.log_id
+        worker, log_id, shard = worker_name(), self.line.log_id, shard_of(self.line.batch.organization_id)
         try:
-            note = None if log_id is None else reservations.find_note(worker, log_id)
+            note = None if log_id is None else reservations.find_note(worker, log_id, shard)
         except RedisError:
             note = None
         if log_id is None or note is None:
@@ -163,7 +164,7 @@ class LineJob:
         database.write(partial(parked_lines.park, self.line, worker, asked, note))
         # Held by the ledger from here on; what is not released is the sweeper's, when this process ends.
         with suppress(RedisError):
-            reservations.release([(worker, log_id)])
+            reservations.release([(worker, log_id)], shard)
 
     def _put_off(self, response: ClientResponse, *, turned_away: bool) -> None:
         line = self.line

@@ -19,6 +19,7 @@ from apps.billing.balances import Balance, Scope
 from apps.billing.worker_leases import SUM_HOLDS_LUA
 from apps.kernel.ids import find_id
 from apps.kernel.redis import LuaScript, client
+from apps.kernel.store_keys import by_shard, money_pattern
 
 log = structlog.get_logger(__name__)
 
@@ -83,7 +84,7 @@ def resync() -> Resynced:
     began = None
     changed: list[DivergentCopy] = []
     if ledger_epoch.read_epoch_in_redis() > present:
-        began = present = ledger_epoch.begin_epoch("the store knew a later epoch", instead_of=present)
+        began = present = _begin_epoch("the store knew a later epoch", instead_of=present)
     for names in batches(scan_copy_keys()):
         strays = find_divergent_copies(names)
         if began is None and (ahead := [one for one in strays if one.is_ahead]):
@@ -97,7 +98,7 @@ def resync() -> Resynced:
         for names in batches(scan_copy_keys()):
             balances.publish_or_raise([one.true for one in find_divergent_copies(names)])
     balances.void_epochs_before(began or present)
-    holds = sum(int(_HOLD(names, [])) for names in batches(scan_copy_keys()))
+    holds = sum(int(_HOLD(some, [])) for names in batches(scan_copy_keys()) for some in by_shard(names, str).values())
     done = Resynced(compared, changed, holds, began)
     if changed or holds or began:
         log.warning("balances.resynced", compared=compared, changed=len(changed), holds=holds, epoch=began)
@@ -106,12 +107,12 @@ def resync() -> Resynced:
 
 def repair_copies(suspects: Iterable[Balance]) -> None:
     """Look into balances whose copies knew something newer, and make them copies again. Raises as `resync` does."""
-    names = [balances.key(one.scope, one.id) for one in suspects]
+    names = [one.name for one in suspects]
     if not names:
         return
     known, present = ledger_epoch.read_epoch_in_redis(), ledger_epoch.read_epoch()
     if known > present:
-        ledger_epoch.begin_epoch("the store knew a later epoch", instead_of=present)
+        _begin_epoch("the store knew a later epoch", instead_of=present)
     elif ahead := [one for one in find_divergent_copies(names) if one.is_ahead]:
         _begin_instead_of(ahead)
     for scope, identifiers in _by_scope(names).items():
@@ -122,7 +123,14 @@ def _begin_instead_of(ahead: Sequence[DivergentCopy]) -> int:
     worst = ahead[0]
     where = f"{worst.true.scope} {worst.true.id}"
     reason = f"{where}: the store knew version {worst.version}, the database {worst.true.version}"
-    return ledger_epoch.begin_epoch(reason, instead_of=worst.true.epoch)
+    return _begin_epoch(reason, instead_of=worst.true.epoch)
+
+
+def _begin_epoch(reason: str, *, instead_of: int) -> int:
+    """Begin another epoch, of which every shard is told at once; return the present one."""
+    present = ledger_epoch.begin_epoch(reason, instead_of=instead_of)
+    balances.void_epochs_before(present)
+    return present
 
 
 def find_divergent_copies(names: Sequence[str]) -> list[DivergentCopy]:
@@ -142,7 +150,7 @@ def find_divergent_copies(names: Sequence[str]) -> list[DivergentCopy]:
 
 def scan_copy_keys() -> Iterator[str]:
     """Yield the names of all copies. Raises RedisError."""
-    return (str(name) for name in client().scan_iter(match=f"{balances.COPIES}*", count=BATCH))
+    return (str(name) for name in client().scan_iter(match=money_pattern(balances.COPIES), count=BATCH))
 
 
 def batches(names: Iterable[str]) -> Iterator[list[str]]:
@@ -162,7 +170,7 @@ def read_fields(names: Sequence[str], *fields: str) -> list[list[str | None]]:
 
 def parse_copy_key(name: str) -> tuple[Scope, UUID | None]:
     """Return whose balance a copy is."""
-    scope, _, identifier = name.removeprefix(balances.COPIES).partition(":")
+    scope, _, identifier = name.partition(balances.COPIES)[2].partition(":")
     return ("organization" if scope == "organization" else "key"), find_id(identifier)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import lru_cache
-from typing import Literal
+from operator import attrgetter
+from typing import Final, Literal
 from uuid import UUID
 
 import structlog
@@ -20,16 +21,18 @@ from redis.exceptions import RedisError
 from apps.billing.worker_leases import SUM_HOLDS_LUA
 from apps.kernel.money import nanos_down, nanos_up
 from apps.kernel.redis import LuaScript
-from apps.kernel.store_keys import money_key
+from apps.kernel.shards import ask_each
+from apps.kernel.store_keys import SHARD_COUNT, by_shard, money_key, money_keys, shard_of
 
 log = structlog.get_logger(__name__)
 
 Scope = Literal["organization", "key"]
-# How the keys of balances begin, and those of credits and of what keys have used among them.
-COPIES = money_key("balance:")
+# How the keys of balances begin, behind their shard; and those of credits and of what keys have used among them.
+COPIES = "balance:"
 CREDITS, USAGE = f"{COPIES}organization:", f"{COPIES}key:"
-# The epoch that copies must be of to count, and the copies that moved last, newest first.
-EPOCH, MOVED = money_key("ledger:epoch"), money_key("ledger:moved")
+# By shard: the epoch that copies must be of to count, and the copies that moved last, newest first.
+EPOCH: Final = "ledger:epoch"
+EPOCHS, MOVED = money_keys(EPOCH), money_keys("ledger:moved")
 # Copies that are remembered as having moved last.
 MOST_MOVED = 500
 
@@ -82,13 +85,22 @@ _BEGIN = LuaScript(
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """An organization's credits or a key's usage in USD, as of the ledger's `version` in its `epoch`."""
+    """An organization's credits or a key's usage in USD, as of the ledger's `version` in its `epoch`.
+
+    `organization_id` is whose key it is.
+    """
 
     scope: Scope
     id: UUID
     amount: Decimal
     version: int
     epoch: int = field(default=0, compare=False)
+    organization_id: UUID | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The Redis key of its copy."""
+        return key(self.scope, self.id, self.organization_id)
 
     @property
     def nanos(self) -> int:
@@ -97,9 +109,20 @@ class Balance:
 
 
 @lru_cache(maxsize=8192)
-def key(scope: Scope, identifier: UUID) -> str:
-    """Return the Redis key of a balance's copy."""
-    return f"{COPIES}{scope}:{identifier}"
+def key(scope: Scope, identifier: UUID, organization_id: UUID | None = None) -> str:
+    """Return the Redis key of a balance's copy, which lies in the shard of its organization.
+
+    Of a key that is to be told wherever there are several. Raises ValueError.
+    """
+    owner = identifier if scope == "organization" else organization_id
+    if owner is None and SHARD_COUNT > 1:
+        raise ValueError("A key's balance lies in the shard of its organization, which was not told")
+    return money_key(f"{COPIES}{scope}:{identifier}", 0 if owner is None else shard_of(owner))
+
+
+def is_of_credits(name: str) -> bool:
+    """Return whether a copy, by its Redis key, is of an organization's credits, and not of what a key has used."""
+    return CREDITS in name
 
 
 def publish(balances: Sequence[Balance]) -> None:
@@ -116,7 +139,7 @@ def publish(balances: Sequence[Balance]) -> None:
 
 def void_epochs_before(epoch: int) -> None:
     """Let copies of earlier epochs count for nothing. Raises RedisError."""
-    _BEGIN([EPOCH], [epoch])
+    ask_each(lambda shard: _BEGIN([EPOCHS[shard]], [epoch]))
 
 
 def publish_or_raise(balances: Sequence[Balance]) -> list[Balance]:
@@ -125,10 +148,14 @@ def publish_or_raise(balances: Sequence[Balance]) -> list[Balance]:
     That is so where another was quicker, and where the database has forgotten what it told before: whoever can ask it
     finds out which (`balance_copies.mend`).
     """
-    if not balances:
-        return []
-    refused = _PUBLISH(
-        [EPOCH, MOVED, *(key(balance.scope, balance.id) for balance in balances)],
-        [text for balance in balances for text in (balance.nanos, balance.version, balance.epoch)],
-    )
-    return [balances[place] for place in refused]
+    refused: list[Balance] = []
+    for shard, some in by_shard(balances, _name_of).items():
+        places = _PUBLISH(
+            [EPOCHS[shard], MOVED[shard], *map(_name_of, some)],
+            [text for balance in some for text in (balance.nanos, balance.version, balance.epoch)],
+        )
+        refused += [some[place] for place in places]
+    return refused
+
+
+_name_of = attrgetter("name")

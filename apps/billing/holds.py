@@ -45,7 +45,7 @@ _EXTEND = LuaScript(
     for i = 2, #KEYS do
       local amount, held = balance(KEYS[i])
       if not amount then return {'unknown', KEYS[i]} end
-      if string.sub(KEYS[i], 1, #usage) == usage then amount = tonumber(ARGV[6]) - amount end
+      if string.find(KEYS[i], usage, 1, true) then amount = tonumber(ARGV[6]) - amount end
       local free = amount - held
       if free < least or free <= 0 then return {'short', KEYS[i]} end
       left = left and math.min(left, free) or free
@@ -78,7 +78,8 @@ class Note(msgspec.Struct):
 class Hold(msgspec.Struct, frozen=True):
     """A reservation that was made: an amount in 1e-9 USD, held on some balances (their Redis keys) for a worker.
 
-    `key_limit_nanos` is the limit of the key that one of the balances is of.
+    `shard` has its note and balances, and gets its record. `key_limit_nanos` is the limit of the key that one of the
+    balances is of.
     """
 
     id: str
@@ -87,6 +88,7 @@ class Hold(msgspec.Struct, frozen=True):
     balances: tuple[str, ...]
     flight: str
     key_limit_nanos: int | None = None
+    shard: int = 0
 
 
 class SettledHold(msgspec.Struct, frozen=True):
@@ -123,7 +125,7 @@ def extend(hold: Hold, want_nanos: int, part_nanos: int, least_nanos: int) -> Ho
     May be repeated with the same hold. One atomic round trip. Raises RedisError; then nobody knows whether it was done.
     """
     outcome, *rest = _EXTEND.run_batched(
-        [notes_key(hold.worker), *hold.balances],
+        [notes_key(hold.worker, hold.shard), *hold.balances],
         [
             hold.id,
             str(hold.amount_nanos),
@@ -146,7 +148,7 @@ def reduce_to_cost(hold: Hold, charge: Charge) -> SettledHold:
     kept: list[str] = []
     amounts: list[int] = []
     for name in hold.balances:
-        owed = credits if name.startswith(balances.CREDITS) else usage
+        owed = credits if balances.CREDITS in name else usage
         amounts.append(stays if owed else 0)
         if owed:
             kept.append(name)

@@ -30,6 +30,11 @@ _COLUMNS: dict[Scope, tuple[str, str]] = {
     "organization": ("organizations_organization", "credits"),
     "key": ("keys_apikey", "usage"),
 }
+# Whose it is: the shard of its copy.
+_OWNER: dict[Scope, str] = {
+    "organization": "organizations_organization.id",
+    "key": "(SELECT organization_id FROM organizations_project WHERE id = keys_apikey.project_id)",
+}
 # Read with a balance, in one statement: a balance is one of its epoch.
 _EPOCH = "(SELECT coalesce(max(number), 0) FROM billing_ledgerepoch)"
 
@@ -165,7 +170,8 @@ def balances_of(scope: Scope, ids: Iterable[UUID]) -> list[Balance]:
     table, column = _COLUMNS[scope]
     with connection.cursor() as cursor:
         cursor.execute(
-            f"SELECT id, {column}, {column}_version, {_EPOCH} FROM {table} WHERE id = ANY(%s)",  # noqa: S608 - ours
+            f"SELECT id, {column}, {column}_version, {_EPOCH}, {_OWNER[scope]} FROM {table} "  # noqa: S608 - ours
+            "WHERE id = ANY(%s)",
             [list(ids)],
         )
         return [Balance(scope, *row) for row in cursor.fetchall()]
@@ -237,7 +243,7 @@ def _add(scope: Scope, amounts: Mapping[UUID, Decimal]) -> list[Balance]:
                 {column} = least(greatest({column} + moved.amount, -%s::numeric), %s::numeric),
                 {column}_version = {column}_version + 1
             FROM unnest(%s::uuid[], %s::numeric[]) AS moved (id, amount)
-            WHERE {table}.id = moved.id RETURNING {table}.id, {column}, {column}_version, {_EPOCH}
+            WHERE {table}.id = moved.id RETURNING {table}.id, {column}, {column}_version, {_EPOCH}, {_OWNER[scope]}
             """,  # noqa: S608 - names are ours
             [LARGEST, LARGEST, list(amounts), list(amounts.values())],
         )

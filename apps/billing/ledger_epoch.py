@@ -13,10 +13,11 @@ import structlog
 from django.db import connection, transaction
 from django.db.models import Max
 
-from apps.billing.balances import EPOCH
+from apps.billing.balances import EPOCHS
 from apps.billing.models import LedgerEpoch
 from apps.kernel import generation
 from apps.kernel.redis import client
+from apps.kernel.shards import ask_each
 
 log = structlog.get_logger(__name__)
 
@@ -26,9 +27,14 @@ def read_epoch() -> int:
     return int(LedgerEpoch.objects.aggregate(latest=Max("number"))["latest"] or 0)
 
 
+def read_epochs_in_redis() -> list[int]:
+    """Return, by shard, the epoch that copies must be of; 0 where nothing was published. Raises RedisError."""
+    return ask_each(lambda shard: int(client().get(EPOCHS[shard]) or 0))
+
+
 def read_epoch_in_redis() -> int:
-    """Return the epoch that copies must be of; 0 where nothing was published. Raises RedisError."""
-    return int(client().get(EPOCH) or 0)
+    """Return the latest epoch of any shard. Raises RedisError."""
+    return max(read_epochs_in_redis())
 
 
 def begin_epoch(reason: str, *, instead_of: int) -> int:

@@ -14,6 +14,7 @@ import structlog
 from apps.billing import balance_copies, balances, ledger, ledger_epoch
 from apps.billing.balance_copies import Resynced
 from apps.kernel.redis import ServerState, client, read_server_state
+from apps.kernel.shards import ask_each
 
 log = structlog.get_logger(__name__)
 
@@ -43,12 +44,13 @@ class LedgerWatch:
         return done
 
     def _falls_back(self) -> bool:
-        if ledger_epoch.read_epoch_in_redis() != ledger_epoch.read_epoch():
+        if set(ledger_epoch.read_epochs_in_redis()) != {ledger_epoch.read_epoch()}:
             return True
-        latest = {str(name) for name in client().lrange(balances.MOVED, 0, _LATEST - 1)}
-        latest.update(balances.key(one.scope, one.id) for one in ledger.moved_last(_LATEST))
+        moved = ask_each(lambda shard: client().lrange(balances.MOVED[shard], 0, _LATEST - 1))
+        latest = {str(name) for names in moved for name in names}
+        latest.update(one.name for one in ledger.moved_last(_LATEST))
         strays = balance_copies.find_divergent_copies(sorted(latest))
         # Behind once is being settled; behind with the same version twice is what nobody will publish any more.
-        behind = {(balances.key(one.true.scope, one.true.id), one.version) for one in strays}
+        behind = {(one.true.name, one.version) for one in strays}
         stuck, self._behind = behind & self._behind, behind
         return bool(stuck) or any(one.is_ahead for one in strays)

@@ -7,6 +7,7 @@ was set back by. Knows Lua. Must never know what is admitted.
 from __future__ import annotations
 
 from apps.billing.balances import EPOCH
+from apps.kernel.store_keys import lua_key
 
 LIMITS_LUA = f"""
     -- When a bucket of a minute's requests, kept under a name, will be full again; never later than an empty one would.
@@ -30,7 +31,7 @@ LIMITS_LUA = f"""
     -- A balance's amount, nil when there is no copy, and what is held; a copy of another epoch of the ledger is none.
     local function balance(name)
       local b = redis.call('HMGET', name, 'amount', 'held', 'epoch')
-      if not b[1] or b[3] ~= redis.call('GET', '{EPOCH}') then return nil end
+      if not b[1] or b[3] ~= redis.call('GET', {lua_key(EPOCH)}) then return nil end
       return tonumber(b[1]), tonumber(b[2] or '0')
     end
 """

@@ -17,13 +17,14 @@ from uuid import UUID
 
 import msgspec
 
-from apps.billing import balance_copies, balances, ledger_audit
+from apps.billing import balance_copies, ledger_audit
 from apps.billing.balance_copies import BATCH, batches, parse_copy_key, read_fields
 from apps.billing.holds import Note
-from apps.billing.worker_leases import SUM_HOLDS_LUA, notes_key
+from apps.billing.worker_leases import NOTES, SUM_HOLDS_LUA
 from apps.kernel.ids import time_of
 from apps.kernel.money import NANO, plain
 from apps.kernel.redis import LuaScript, client
+from apps.kernel.store_keys import by_shard, money_pattern
 
 # Seconds after which a copy that still is behind was not published: settling takes milliseconds.
 PATIENCE = 3.0
@@ -67,7 +68,7 @@ def find_unrecorded_requests(before: datetime) -> Iterator[AmountMismatch]:
 
     A note goes when its request's row is in the log, so these are all there are. Raises RedisError.
     """
-    for name in client().scan_iter(match=notes_key("*"), count=BATCH):
+    for name in _scan_notes():
         for identifier, text in client().hscan_iter(name, count=BATCH):
             request = UUID(str(identifier))
             if time_of(request) < before:
@@ -82,7 +83,7 @@ def compare_holds() -> Iterator[AmountMismatch]:
     Suspects are found by reading around, and asked about in one step, so that nothing moves in between.
     """
     promised: defaultdict[str, int] = defaultdict(int)
-    for name in client().scan_iter(match=notes_key("*"), count=BATCH):
+    for name in _scan_notes():
         for _, text in client().hscan_iter(name, count=BATCH):
             note = msgspec.json.decode(text, type=Note)
             for balance in note.holds:
@@ -91,7 +92,7 @@ def compare_holds() -> Iterator[AmountMismatch]:
     for names in batches(balance_copies.scan_copy_keys()):
         amounts = read_fields(names, "held")
         suspects += [name for name, (amount,) in zip(names, amounts, strict=True) if int(amount or 0) != promised[name]]
-    for some in batches(suspects):
+    for some in (some for names in by_shard(suspects, str).values() for some in batches(names)):
         answers = _HELD(some, [])
         for name, (found, expected) in zip(some, answers, strict=True):
             scope, identifier = parse_copy_key(name)
@@ -106,22 +107,27 @@ def compare_copies() -> Iterator[AmountMismatch]:
     They are mended as well. Raises RedisError and DatabaseError.
     """
     suspects = {
-        (one.true.scope, one.true.id, one.version)
+        (one.true.name, one.version)
         for names in batches(balance_copies.scan_copy_keys())
         for one in balance_copies.find_divergent_copies(names)
     }
     if not suspects:
         return
     time.sleep(PATIENCE)
-    for names in batches(balances.key(scope, identifier) for scope, identifier, _ in suspects):
+    for names in batches(name for name, _ in suspects):
         again = balance_copies.find_divergent_copies(names)
         # One whose version has moved on is being settled this moment.
         for one in again:
             true, known = one.true, (one.amount, one.version)
-            if (true.scope, true.id, one.version) in suspects and known != (true.nanos, true.version):
+            if (true.name, one.version) in suspects and known != (true.nanos, true.version):
                 organization = true.id if true.scope == "organization" else None
                 yield AmountMismatch("copy", true.id, organization, _usd(true.nanos), _usd(one.amount))
         balance_copies.repair_copies([one.true for one in again])
+
+
+def _scan_notes() -> Iterator[str]:
+    """Yield the names of all workers' notes. Raises RedisError."""
+    return (str(name) for name in client().scan_iter(match=money_pattern(NOTES), count=BATCH))
 
 
 def _organization_of(note: Note) -> UUID | None:

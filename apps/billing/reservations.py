@@ -20,7 +20,7 @@ from apps.billing.limit_scripts import LIMITS_LUA
 from apps.billing.worker_leases import WORKERS, notes_key
 from apps.kernel import generation, ids
 from apps.kernel.redis import LuaScript, client
-from apps.kernel.store_keys import money_key
+from apps.kernel.store_keys import SHARD_COUNT, money_key, shard_of
 
 _RESERVE = LuaScript(
     LIMITS_LUA
@@ -94,7 +94,7 @@ _RESERVE = LuaScript(
 
 _RELEASE = LuaScript(
     """
-    -- KEYS: per reservation the worker's notes; ARGV: per reservation its id
+    -- KEYS: per reservation the worker's notes, all of one shard; ARGV: per reservation its id
     local released = 0
     for i = 1, #KEYS do
       local text = redis.call('HGET', KEYS[i], ARGV[i])
@@ -193,19 +193,20 @@ class ReservationRequest(msgspec.Struct, frozen=True):
 @lru_cache(maxsize=8192)
 def flight_key(organization_id: UUID) -> str:
     """Return the Redis key of an organization's requests in flight."""
-    return money_key(f"flight:{organization_id}")
+    return money_key(f"flight:{organization_id}", shard_of(organization_id))
 
 
-def rate_key(rate: RateLimit) -> str:
+def rate_key(rate: RateLimit, shard: int) -> str:
     """Return the Redis key of a rate limit's bucket."""
-    return money_key(f"rate:{rate.bucket}")
+    return money_key(f"rate:{rate.bucket}", shard)
 
 
 def reserve(request: ReservationRequest) -> ReservationResult:
     """Hold the amount, or a part of it, or say why not; one atomic round trip. Raises RedisError."""
     identifier = ids.text_of(request.id)
     organization = balances.key("organization", request.organization_id)
-    api_key = balances.key("key", request.api_key_id)
+    api_key = balances.key("key", request.api_key_id, request.organization_id)
+    shard = shard_of(request.organization_id)
     holds = ((organization,) if request.from_credits else ()) + (() if request.key_limit_nanos is None else (api_key,))
     flight = flight_key(request.organization_id)
     counted = "" if request.most_in_flight is None else flight
@@ -213,17 +214,17 @@ def reserve(request: ReservationRequest) -> ReservationResult:
     note = Note("0", holds, request.payload, counted)
     answer = _RESERVE.run_batched(
         [
-            generation.key(generation.CATALOG),
+            generation.keys_of(generation.CATALOG)[shard],
             generation.key(generation.organization(request.organization_id)),
             organization,
             api_key,
-            notes_key(request.worker),
+            notes_key(request.worker, shard),
             flight,
-            WORKERS,
-            *(rate_key(rate) for rate in request.rates),
+            WORKERS[shard],
+            *(rate_key(rate, shard) for rate in request.rates),
         ],
         [
-            request.catalog_token,
+            request.catalog_token if SHARD_COUNT == 1 else generation.part_of(request.catalog_token, shard),
             request.organization_token,
             # Not the request's id: it may be asked for again after the store has lost what it knew.
             generation.new_generation_token(),
@@ -241,14 +242,15 @@ def reserve(request: ReservationRequest) -> ReservationResult:
         ],
     )
     if answer[0] == ReservationOutcome.HELD:
-        hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos)
+        hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos, shard)
         lefts = [int(text) if text else None for text in answer[2:4]]
         rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
         return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, *lefts)
     outcome = ReservationOutcome(answer[0])
     match outcome:
         case ReservationOutcome.STALE:
-            return ReservationResult(outcome, generation_tokens=(answer[1], answer[2]))
+            catalog_token = generation.whole_of(answer[1], request.catalog_token, shard)
+            return ReservationResult(outcome, generation_tokens=(catalog_token, answer[2]))
         case ReservationOutcome.UNKNOWN:
             return ReservationResult(outcome, unknown=answer[1])
         case ReservationOutcome.OVER_LIMIT | ReservationOutcome.NO_CREDITS:
@@ -261,21 +263,24 @@ def reserve(request: ReservationRequest) -> ReservationResult:
             return ReservationResult(outcome)
 
 
-def release(reservations: Sequence[tuple[str, UUID]]) -> int:
-    """Give back what (worker, id) pairs hold, once each; return how many were still held. Raises RedisError."""
+def release(reservations: Sequence[tuple[str, UUID]], shard: int) -> int:
+    """Give back what (worker, id) pairs hold in a shard, once each; return how many were still held.
+
+    Raises RedisError.
+    """
     if not reservations:
         return 0
-    keys = [notes_key(worker) for worker, _ in reservations]
+    keys = [notes_key(worker, shard) for worker, _ in reservations]
     return int(_RELEASE(keys, [str(identifier) for _, identifier in reservations]))
 
 
-def find_note(worker: str, identifier: UUID) -> Note | None:
+def find_note(worker: str, identifier: UUID, shard: int) -> Note | None:
     """Return a reservation's note, None where there is none. Raises RedisError."""
-    text = client().hget(notes_key(worker), ids.text_of(identifier))
+    text = client().hget(notes_key(worker, shard), ids.text_of(identifier))
     return None if text is None else msgspec.json.decode(text, type=Note)
 
 
-def notes_of(worker: str) -> dict[UUID, Note]:
-    """Return what a worker left behind. Raises RedisError."""
-    notes = client().hgetall(notes_key(worker))
+def notes_of(worker: str, shard: int) -> dict[UUID, Note]:
+    """Return what a worker left behind in a shard. Raises RedisError."""
+    notes = client().hgetall(notes_key(worker, shard))
     return {UUID(str(identifier)): msgspec.json.decode(text, type=Note) for identifier, text in notes.items()}

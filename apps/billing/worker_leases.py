@@ -10,24 +10,27 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache, partial
 
-from apps.kernel.redis import LuaScript, client, server_of_money
-from apps.kernel.store_keys import money_key
+from apps.kernel.redis import LuaScript, client, server_of_shard
+from apps.kernel.shards import ask_each
+from apps.kernel.store_keys import SHARDS, lua_key, money_key, money_keys
 
-WORKERS = money_key("workers")
-_NOTES = money_key("notes:")
+# By shard: a worker has a lease, and notes, in each.
+WORKERS = money_keys("workers")
+NOTES = "notes:"
 # A worker that has not been heard of for so long (seconds, by Redis' clock) is dead.
 LEASE_SECONDS = 20.0
 # Seconds by which the store's clock and this process's may drift apart between two looks; more, and one was set.
 MOST_DRIFT = 5.0
 
-# For scripts that ask what open reservations hold on a balance, or on each: `promised(name)` and `promised()`.
+# For scripts that ask what open reservations hold on a balance, or on each of a shard: `promised(name)`, `promised()`.
 SUM_HOLDS_LUA = f"""
     local function promised(name)
       local sums = {{}}
-      for _, worker in ipairs(redis.call('ZRANGE', '{WORKERS}', 0, -1)) do
-        for _, text in ipairs(redis.call('HVALS', '{_NOTES}' .. worker)) do
+      local notes = {lua_key(NOTES)}
+      for _, worker in ipairs(redis.call('ZRANGE', {lua_key("workers")}, 0, -1)) do
+        for _, text in ipairs(redis.call('HVALS', notes .. worker)) do
           if not name or string.find(text, name, 1, true) then
             local note = cjson.decode(text)
             for _, one in ipairs(note.holds) do sums[one] = (sums[one] or 0) + tonumber(note.amount) end
@@ -64,36 +67,41 @@ def worker_name() -> str:
 os.register_at_fork(after_in_child=worker_name.cache_clear)
 
 
-def notes_key(worker: str) -> str:
-    """Return the Redis key of a worker's notes."""
-    return f"{_NOTES}{worker}"
+@lru_cache(maxsize=1024)
+def notes_key(worker: str, shard: int) -> str:
+    """Return the Redis key of a worker's notes in a shard."""
+    return money_key(NOTES + worker, shard)
 
 
 def send_heartbeat(worker: str) -> None:
-    """Tell that a worker lives. Raises RedisError."""
-    client().zadd(WORKERS, {worker: store_time()})
+    """Tell that a worker lives, in each shard; where one is away the others hear it. Raises RedisError."""
+    # Each by the clock that its leases are measured by.
+    ask_each(lambda shard: client().zadd(WORKERS[shard], {worker: store_time(shard)}))
 
 
 def expire_lease(worker: str) -> None:
     """Let the sweeper take over what the worker may have left, at once. Raises RedisError."""
-    client().zadd(WORKERS, {worker: 0})
+    ask_each(lambda shard: client().zadd(WORKERS[shard], {worker: 0}))
 
 
-def find_expired_workers() -> list[str]:
-    """Return the workers whose lease ran out. Raises RedisError."""
-    return [str(name) for name in _DEAD([WORKERS], [str(LEASE_SECONDS)])]
+def find_expired_workers(shard: int) -> list[str]:
+    """Return the workers whose lease ran out in a shard. Raises RedisError."""
+    return [str(name) for name in _DEAD([WORKERS[shard]], [str(LEASE_SECONDS)])]
 
 
-def remove_worker(worker: str) -> bool:
-    """Strike a dead worker off once all its notes are released; return whether it was. Raises RedisError."""
-    return bool(_FORGET([notes_key(worker), WORKERS], [worker]))
+def remove_worker(worker: str, shard: int) -> bool:
+    """Strike a dead worker off a shard once all its notes there are released; return whether it was.
+
+    Raises RedisError.
+    """
+    return bool(_FORGET([notes_key(worker, shard), WORKERS[shard]], [worker]))
 
 
 class StoreClock:
-    """The store's clock as one process watches it: set forward, it makes every living worker look dead."""
+    """A shard's clock as one process watches it: set forward, it makes every living worker look dead."""
 
-    def __init__(self, read_time: Callable[[], float] | None = None) -> None:
-        self._read_time = read_time or store_time
+    def __init__(self, read_time: Callable[[], float] = lambda: store_time(0)) -> None:
+        self._read_time = read_time
         self._ahead: float | None = None
 
     def was_set(self) -> bool:
@@ -103,7 +111,19 @@ class StoreClock:
         return before is not None and abs(ahead - before) > MOST_DRIFT
 
 
-def store_time() -> float:
-    """Return the store's own time in seconds: the one clock that all hosts share."""
-    seconds, microseconds = server_of_money().time()
+class StoreClocks:
+    """The clocks of all shards, as one process watches them."""
+
+    def __init__(self) -> None:
+        self._clocks = [StoreClock(partial(store_time, shard)) for shard in SHARDS]
+
+    def was_set(self) -> bool:
+        """Return whether any was set since the last look. Raises RedisError."""
+        looks = [clock.was_set() for clock in self._clocks]
+        return any(looks)
+
+
+def store_time(shard: int = 0) -> float:
+    """Return a shard's own time in seconds: the one clock that all hosts share there. Raises RedisError."""
+    seconds, microseconds = server_of_shard(shard).time()
     return float(seconds) + float(microseconds) / 1e6

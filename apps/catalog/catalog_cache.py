@@ -68,12 +68,12 @@ class CatalogCache:
         """
         asked_at = time.monotonic()
         catalog = self._catalog
-        if catalog is not None and catalog.generation == token:
+        if catalog is not None and generation.covers(catalog.generation, token):
             return catalog
         with self._lock:
             # Others may have waited for the lock too: the first has read, or tried to, for all of them.
             catalog = self._catalog
-            if catalog is not None and (catalog.generation == token or asked_at < self._failed_until):
+            if catalog is not None and (generation.covers(catalog.generation, token) or asked_at < self._failed_until):
                 return catalog
             return self._renew()
 

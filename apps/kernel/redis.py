@@ -19,7 +19,7 @@ from apps.kernel.redis_cluster import Cluster
 from apps.kernel.redis_cluster_multiplexer import ClusterMultiplexer
 from apps.kernel.redis_multiplexer import RedisMultiplexer
 from apps.kernel.redis_sentinel import follows_failover
-from apps.kernel.store_keys import money_key
+from apps.kernel.store_keys import money_key, money_keys
 
 # Of all scripts there are.
 _SOURCES: list[str] = []
@@ -46,28 +46,42 @@ def _multiplexer() -> RedisMultiplexer | ClusterMultiplexer:
 
 
 class ServerState(NamedTuple):
-    """What changes when the server loses data: which run of which server answers, and how many keys it has evicted."""
+    """What changes when data is lost: which runs of which servers answer, and how many keys they have evicted."""
 
     run: str
     evicted_keys: int
 
 
 def read_server_state() -> ServerState:
-    """Return what the server says of itself; always the same of one that does not let us ask. Raises RedisError."""
-    asked = server_of_money()
-    try:
-        server, stats = asked.info("server"), asked.info("stats")
-    except ResponseError:
-        # Some who offer Valkey refuse the command.
-        return ServerState("", 0)
-    return ServerState(str(server.get("run_id", "")), int(stats.get("evicted_keys", 0)))
+    """Return what the servers that have shards say of themselves; nothing of one that does not let us ask.
+
+    Raises RedisError.
+    """
+    runs, evicted = set(), 0
+    for asked in servers_of_money():
+        try:
+            server, stats = asked.info("server"), asked.info("stats")
+        except ResponseError:
+            # Some who offer Valkey refuse the command.
+            continue
+        runs.add(str(server.get("run_id", "")))
+        evicted += int(stats.get("evicted_keys", 0))
+    return ServerState(" ".join(sorted(runs)), evicted)
 
 
-def server_of_money() -> Any:
-    """Return a client of the server that keeps what admission and settlement touch: of a cluster one primary, whose
-    clock is the one that they go by. Raises RedisError."""
+def server_of_shard(shard: int) -> Any:
+    """Return a client of the server that keeps what admission and settlement touch in a shard, and whose clock is the
+    one that they go by there. Raises RedisError."""
     known: Any = client()
-    return known.server_of(money_key("")) if isinstance(known, Cluster) else known
+    return known.server_of(money_key("", shard)) if isinstance(known, Cluster) else known
+
+
+def servers_of_money() -> list[Any]:
+    """Return a client of each server that has any of the shards. Raises RedisError."""
+    known: Any = client()
+    if not isinstance(known, Cluster):
+        return [known]
+    return known.servers_of(money_keys(""))
 
 
 def servers() -> list[Any]:

@@ -6,7 +6,7 @@ Knows how a cluster is reached. Must never know what is stored, nor which keys b
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from threading import Lock
 from typing import Any, Final, ParamSpec, TypeVar
@@ -93,6 +93,12 @@ class Cluster(RedisCluster):
         """Return a client of the primary that has a key. Raises RedisError."""
         return _AskedServer(self, _told_as_away(self.get_node_from_key)(key))
 
+    def servers_of(self, keys: Iterable[str]) -> list[Any]:
+        """Return a client of each primary that has any of the keys. Raises RedisError."""
+        find = _told_as_away(self.get_node_from_key)
+        nodes = {node.name: node for node in map(find, keys)}
+        return [_AskedServer(self, node) for node in nodes.values()]
+
     def primaries(self) -> list[Any]:
         """Return a client of each primary."""
         return [_AskedServer(self, node) for node in self.get_primaries()]  # type: ignore[no-untyped-call] # the library's
@@ -111,6 +117,7 @@ class _AskedServer:
 
     def __init__(self, cluster: Cluster, node: ClusterNode) -> None:
         self._cluster, self._node = cluster, node
+        self.name: str = node.name
 
     def ping(self) -> Any:
         """Return whether it answers. Raises RedisError."""

@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from redis.exceptions import ResponseError
 
-from apps.kernel.redis import server_of_money
+from apps.kernel.redis import servers_of_money
 from gateway_project.doctor.database import clock
 from gateway_project.doctor.diagnosis import Diagnosis, doubtful, well, wrong
 from gateway_project.redis_checks import find_store_problems
@@ -27,7 +27,15 @@ def server() -> Iterator[Diagnosis]:
     if not settings.REDIS_URL:
         yield wrong("valkey", "none is running on this home", "start the server, or set REDIS_URL")
         return
-    connected: Any = server_of_money()
+    for one in servers_of_money():
+        yield from _examine(one)
+    for problem in find_store_problems():
+        make = wrong if problem.is_serious() else doubtful
+        yield make("valkey", problem.msg, problem.hint or "")
+
+
+def _examine(connected: Any) -> Iterator[Diagnosis]:
+    """Yield what is to be said of one server."""
     connected.ping()
     try:
         told: dict[str, Any] = connected.info()
@@ -38,9 +46,6 @@ def server() -> Iterator[Diagnosis]:
     yield well("valkey", f"{'Valkey' if 'valkey_version' in told else 'Redis'} {version} answers")
     if told.get("role", "master") != "master":
         yield wrong("valkey", "it is a replica, which takes no writes", "set REDIS_URL to the primary")
-    for problem in find_store_problems():
-        make = wrong if problem.is_serious() else doubtful
-        yield make("valkey", problem.msg, problem.hint or "")
     yield from _memory(told)
     seconds, microseconds = connected.time()
     yield clock("clock", "Valkey's", datetime.fromtimestamp(int(seconds) + int(microseconds) / 1e6, UTC))

@@ -279,7 +279,7 @@ class TestCatalog:
 
 
 def test_broken_records_go_back_to_the_queue(operator: Client) -> None:
-    store().delete(dead_letters.STREAM, outbox.STREAM)
+    store().delete(dead_letters.STREAMS[0], outbox.STREAMS[0])
     dead_letters.add(OutboxMessage("1-0", "worker-1", "{"))
     path = reverse("admin:gateway_reconciliation_replay_broken")
     page = operator.get(path)
@@ -288,6 +288,6 @@ def test_broken_records_go_back_to_the_queue(operator: Client) -> None:
     for _ in range(2):
         assert operator.post(path, answers).status_code == 302
     assert dead_letters.count() == 0
-    [(_, fields)] = store().xrange(outbox.STREAM) or []
+    [(_, fields)] = store().xrange(outbox.STREAMS[0]) or []
     assert fields == {"worker": "worker-1", "record": "{"}
-    store().delete(outbox.STREAM)
+    store().delete(outbox.STREAMS[0])

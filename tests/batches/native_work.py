@@ -87,7 +87,7 @@ def nothing_is_held(caller: Caller) -> bool:
     assert {one.reference: -one.credits for one in held} == {one.reference: one.credits for one in released}
     organization = Organization.objects.get(pk=caller.organization_id)
     in_valkey = valkey().hget(balances.key("organization", caller.organization_id), "held")
-    return (organization.credits, in_valkey, reservations.notes_of(worker_name())) == (100 - spent, "0", {})
+    return (organization.credits, in_valkey, reservations.notes_of(worker_name(), 0)) == (100 - spent, "0", {})
 
 
 def api_calls(caller: Caller, path: str) -> list[str]:

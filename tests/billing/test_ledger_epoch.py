@@ -252,7 +252,7 @@ def test_an_older_copy_behind_the_same_name_is_noticed_by_the_latest_entries(wor
     watch.look()
     name = balances.key("organization", world.acme.id)
     valkey().hset(name, mapping={"amount": 500 * NANO, "version": 0})
-    valkey().delete(balances.MOVED)
+    valkey().delete(balances.MOVED[0])
     assert watch.look() is None, "behind once may be on its way"
     done = watch.look()
     assert done is not None
@@ -260,7 +260,7 @@ def test_an_older_copy_behind_the_same_name_is_noticed_by_the_latest_entries(wor
 
 
 def test_a_store_that_forgot_the_epoch_is_told_again(known: UUID) -> None:
-    valkey().delete(balances.EPOCH)
+    valkey().delete(balances.EPOCHS[0])
     assert reserve(known, NANO).outcome is ReservationOutcome.UNKNOWN
     balance_copies.resync()
     assert reserve(known, NANO).outcome is ReservationOutcome.HELD
@@ -273,7 +273,7 @@ def test_an_epoch_that_nobody_published_is_told_and_then_it_is_quiet(world: Worl
     watch.look()
     assert ledger_epoch.read_epoch_in_redis() == ledger_epoch.read_epoch() == epoch
     assert watch.look() is None
-    valkey().delete(balances.EPOCH)
+    valkey().delete(balances.EPOCHS[0])
     assert watch.look() is not None
     assert watch.look() is None
     balances.void_epochs_before(1)
@@ -290,16 +290,16 @@ def test_a_copy_that_was_evicted_comes_back_with_what_is_held_on_it(known: UUID)
     balances.publish_or_raise(ledger.balances_of("organization", [known]))
     answer = reserve(known, 6 * NANO)
     assert (answer.outcome, answer.left_nanos) == (ReservationOutcome.NO_CREDITS, 4 * NANO)
-    (identifier,) = reservations.notes_of(worker_name())
-    assert reservations.release([(worker_name(), identifier)]) == 1
+    (identifier,) = reservations.notes_of(worker_name(), 0)
+    assert reservations.release([(worker_name(), identifier)], 0) == 1
     assert valkey().hget(balances.key("organization", known), "held") == "0"
 
 
 def test_what_was_given_back_to_an_evicted_copy_is_not_spent_twice(known: UUID) -> None:
     assert reserve(known, 6 * NANO).outcome is ReservationOutcome.HELD
-    (identifier,) = reservations.notes_of(worker_name())
+    (identifier,) = reservations.notes_of(worker_name(), 0)
     valkey().delete(balances.key("organization", known))
-    reservations.release([(worker_name(), identifier)])
+    reservations.release([(worker_name(), identifier)], 0)
     assert valkey().hget(balances.key("organization", known), "held") == str(-6 * NANO)
     balances.publish_or_raise(ledger.balances_of("organization", [known]))
     assert valkey().hget(balances.key("organization", known), "held") == "0"
@@ -308,12 +308,12 @@ def test_what_was_given_back_to_an_evicted_copy_is_not_spent_twice(known: UUID) 
 
 def test_what_is_held_for_notes_that_are_lost_is_given_back_by_a_resync(known: UUID) -> None:
     assert reserve(known, 6 * NANO).outcome is reserve(known, 3 * NANO).outcome is ReservationOutcome.HELD
-    lost, kept = sorted(reservations.notes_of(worker_name()).items(), key=lambda one: -int(one[1].amount))
-    valkey().hdel(reservations.notes_key(worker_name()), str(lost[0]))
+    lost, kept = sorted(reservations.notes_of(worker_name(), 0).items(), key=lambda one: -int(one[1].amount))
+    valkey().hdel(reservations.notes_key(worker_name(), 0), str(lost[0]))
     assert said("resync_balances") == "compared 1 copies, changed 0, corrected what is held on 1\n"
     assert valkey().hget(balances.key("organization", known), "held") == str(3 * NANO)
     # A release that comes late finds nothing to give back.
-    assert reservations.release([(worker_name(), lost[0]), (worker_name(), kept[0])]) == 1
+    assert reservations.release([(worker_name(), lost[0]), (worker_name(), kept[0])], 0) == 1
     assert valkey().hget(balances.key("organization", known), "held") == "0"
 
 
@@ -323,7 +323,7 @@ def test_what_is_held_for_notes_that_were_evicted_is_given_back_by_the_next_look
     watch.look()
     assert reserve(known, 6 * NANO).outcome is ReservationOutcome.HELD
     assert watch.look() is None
-    valkey().delete(reservations.notes_key(worker_name()))
+    valkey().delete(reservations.notes_key(worker_name(), 0))
     state = ServerState("a server", 1)
     done = watch.look()
     assert done is not None

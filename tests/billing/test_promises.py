@@ -208,17 +208,17 @@ class Promises(RuleBasedStateMachine):
         """The settler's second step, which it may repeat after its own death."""
         request = self.charged.pop(list(self.charged)[which % len(self.charged)])
         pairs = [(request.worker, request.id)]
-        assert [reservations.release(pairs), reservations.release(pairs)] == [1, 0]
+        assert [reservations.release(pairs, 0), reservations.release(pairs, 0)] == [1, 0]
 
     @precondition(lambda self: self.open)
     @rule(worker=st.sampled_from((0, 1)))
     def sweep(self, worker: int) -> None:
         """A worker has died: what it left is found by its notes, and given back."""
         name = self.workers[worker]
-        notes = reservations.notes_of(name)
+        notes = reservations.notes_of(name, 0)
         mine = {one.id for one in [*self.open.values(), *self.charged.values()] if one.worker == name}
         assert set(notes) == mine
-        assert reservations.release([(name, identifier) for identifier in notes]) == len(mine)
+        assert reservations.release([(name, identifier) for identifier in notes], 0) == len(mine)
         for identifier in mine:
             self.open.pop(identifier, None)
             self.charged.pop(identifier, None)
@@ -235,7 +235,7 @@ class Promises(RuleBasedStateMachine):
         for key in self.limits:
             assert self.held("key", key) == self.promised(key)
         every = {**self.open, **self.charged}
-        assert {identifier for worker in self.workers for identifier in reservations.notes_of(worker)} == set(every)
+        assert {identifier for worker in self.workers for identifier in reservations.notes_of(worker, 0)} == set(every)
         assert client().zcard(flight_key(self.organization)) == len(every.keys() - self.landed)
 
 

@@ -58,13 +58,13 @@ def test_a_minutes_requests_are_let_in_at_once_and_no_more(organization: UUID) -
 def test_a_refusal_holds_nothing_and_uses_nothing_up(organization: UUID) -> None:
     rate = RateLimit("acme", 1)
     reservations.reserve(request(organization, rate, amount=5))
-    full = client().get(money_key("rate:acme"))
+    full = client().get(money_key("rate:acme", 0))
     refused = request(organization, rate, RateLimit("other", 10), amount=5)
     assert reservations.reserve(refused).outcome is ReservationOutcome.TOO_FAST
-    assert client().get(money_key("rate:acme")) == full
-    assert client().get(money_key("rate:other")) is None
+    assert client().get(money_key("rate:acme", 0)) == full
+    assert client().get(money_key("rate:other", 0)) is None
     assert client().hget(balances.key("organization", organization), "held") == "5"
-    assert refused.id not in reservations.notes_of("worker-1")
+    assert refused.id not in reservations.notes_of("worker-1", 0)
 
 
 def test_a_bucket_fills_evenly(organization: UUID) -> None:
@@ -73,8 +73,8 @@ def test_a_bucket_fills_evenly(organization: UUID) -> None:
         reservations.reserve(request(organization, rate))
     assert reservations.reserve(request(organization, rate)).outcome is ReservationOutcome.TOO_FAST
     # As if two seconds had gone by.
-    full = float(client().get(money_key("rate:acme")) or 0)
-    client().set(money_key("rate:acme"), full - 2)
+    full = float(client().get(money_key("rate:acme", 0)) or 0)
+    client().set(money_key("rate:acme", 0), full - 2)
     outcomes = [reservations.reserve(request(organization, rate)).outcome for _ in range(3)]
     assert outcomes == [ReservationOutcome.HELD, ReservationOutcome.HELD, ReservationOutcome.TOO_FAST]
 
@@ -91,7 +91,7 @@ def test_the_tightest_rate_is_told(organization: UUID) -> None:
 def test_what_credits_refuse_uses_up_no_rate(organization: UUID) -> None:
     refused = request(organization, RateLimit("acme", 5), most=5, amount=2 * 10**9)
     assert reservations.reserve(refused).outcome is ReservationOutcome.NO_CREDITS
-    assert client().get(money_key("rate:acme")) is None
+    assert client().get(money_key("rate:acme", 0)) is None
     assert client().zcard(flight_key(organization)) == 0
 
 
@@ -101,8 +101,8 @@ def test_so_many_at_a_time(organization: UUID) -> None:
     assert reservations.reserve(second).outcome is ReservationOutcome.HELD
     third = request(organization, most=2)
     assert reservations.reserve(third).outcome is ReservationOutcome.TOO_MANY
-    assert third.id not in reservations.notes_of("worker-1")
-    reservations.release([("worker-1", first.id)])
+    assert third.id not in reservations.notes_of("worker-1", 0)
+    reservations.release([("worker-1", first.id)], 0)
     assert reservations.reserve(third).outcome is ReservationOutcome.HELD
 
 

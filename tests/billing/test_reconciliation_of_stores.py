@@ -64,7 +64,7 @@ def test_a_request_that_was_never_recorded(world: World, reserved: UUID) -> None
     assert Difference.objects.get().organization_id == world.acme.id
     # One that may still be answered is nobody's loss.
     assert nightly.reconcile(NOW - timedelta(hours=4)).counts["open"] == 0
-    reservations.release([(worker_name(), reserved)])
+    reservations.release([(worker_name(), reserved)], 0)
     assert nightly.reconcile(NOW).counts == NOTHING
 
 
@@ -76,7 +76,7 @@ def test_what_is_held_by_nobody(world: World, reserved: UUID) -> None:
     ]
     valkey().hincrby(name, "held", -3)
     assert list(reconciliation.compare_holds()) == []
-    valkey().delete(reservations.notes_key(worker_name()))
+    valkey().delete(reservations.notes_key(worker_name(), 0))
     assert list(reconciliation.compare_holds()) == [
         reconciliation.AmountMismatch("held", world.acme.id, world.acme.id, "0", "0.5")
     ]
@@ -125,12 +125,12 @@ def test_a_copy_that_moved_meanwhile_is_being_settled(
 def test_records_that_wait_and_records_that_nobody_can_read(
     world: World, key: ApiKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    valkey().xadd(outbox.STREAM, {"worker": "w", "record": "not a record"}, id="1000-0")
+    valkey().xadd(outbox.STREAMS[0], {"worker": "w", "record": "not a record"}, id="1000-0")
     ((kind, _, expected, told),) = found(nightly.reconcile(NOW))
     assert (kind, expected, told.startswith("1 records, the oldest for ")) == ("waiting", "0 records", True)
     settle(outbox.read_batch("test", 10, 1))
     assert found(nightly.reconcile(NOW)) == [("unreadable", None, "0 records", "1 records")]
-    assert valkey().xlen(dead_letters.STREAM) == 1
+    assert valkey().xlen(dead_letters.STREAMS[0]) == 1
 
 
 # --- all of it

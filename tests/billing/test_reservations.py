@@ -53,7 +53,7 @@ def test_a_reservation_holds_the_amount_and_leaves_a_note(organization: UUID) ->
     one = request(organization, amount=400_000_000)
     assert reservations.reserve(one).outcome is ReservationOutcome.HELD
     assert held("organization", organization) == "400000000"
-    note = reservations.notes_of("worker-1")[one.id]
+    note = reservations.notes_of("worker-1", 0)[one.id]
     assert (note.amount, note.holds, note.payload) == (
         "400000000",
         (balances.key("organization", organization),),
@@ -66,7 +66,7 @@ def test_what_is_held_cannot_be_promised_again(organization: UUID) -> None:
     answer = reservations.reserve(request(organization, amount=600_000_000))
     assert (answer.outcome, answer.left_nanos) == (ReservationOutcome.NO_CREDITS, 400_000_000)
     assert held("organization", organization) == "600000000"
-    assert len(reservations.notes_of("worker-1")) == 1
+    assert len(reservations.notes_of("worker-1", 0)) == 1
 
 
 def test_a_key_over_its_limit_is_refused_and_nothing_is_held(organization: UUID) -> None:
@@ -76,7 +76,7 @@ def test_a_key_over_its_limit_is_refused_and_nothing_is_held(organization: UUID)
     assert (answer.outcome, answer.left_nanos) == (ReservationOutcome.OVER_LIMIT, 200_000_000)
     assert held("organization", organization) is None
     assert held("key", key) is None
-    assert reservations.notes_of("worker-1") == {}
+    assert reservations.notes_of("worker-1", 0) == {}
 
 
 def test_release_gives_back_once(organization: UUID) -> None:
@@ -85,24 +85,24 @@ def test_release_gives_back_once(organization: UUID) -> None:
     one = request(organization, key=key, amount=250_000_000, limit=DOLLAR)
     other = request(organization, key=key, amount=100_000_000, limit=DOLLAR)
     assert reservations.reserve(one).outcome is reservations.reserve(other).outcome is ReservationOutcome.HELD
-    assert reservations.release([("worker-1", one.id)]) == 1
-    assert reservations.release([("worker-1", one.id), ("worker-1", new_id())]) == 0
+    assert reservations.release([("worker-1", one.id)], 0) == 1
+    assert reservations.release([("worker-1", one.id), ("worker-1", new_id())], 0) == 0
     assert held("organization", organization) == held("key", key) == "100000000"
-    assert list(reservations.notes_of("worker-1")) == [other.id]
+    assert list(reservations.notes_of("worker-1", 0)) == [other.id]
 
 
 def test_a_reservation_asked_for_twice_is_held_once(organization: UUID) -> None:
     one = request(organization, amount=250_000_000)
     assert reservations.reserve(one).outcome is reservations.reserve(one).outcome is ReservationOutcome.HELD
     assert held("organization", organization) == "250000000"
-    assert reservations.release([("worker-1", one.id)]) == 1
+    assert reservations.release([("worker-1", one.id)], 0) == 1
     assert held("organization", organization) == "0"
 
 
 def test_a_free_request_holds_nothing_and_still_leaves_its_note(organization: UUID) -> None:
     one = request(organization, amount=0)
     assert reservations.reserve(one).outcome is ReservationOutcome.HELD
-    assert reservations.release([("worker-1", one.id)]) == 1
+    assert reservations.release([("worker-1", one.id)], 0) == 1
     assert held("organization", organization) == "0"
 
 
@@ -146,35 +146,35 @@ def test_balances_round_to_the_side_that_spends_less() -> None:
 def test_workers_that_fall_silent_are_dead_and_forgotten_when_nothing_is_left(organization: UUID) -> None:
     worker_leases.send_heartbeat("worker-1")
     worker_leases.send_heartbeat("worker-2")
-    assert worker_leases.find_expired_workers() == []
+    assert worker_leases.find_expired_workers(0) == []
     one = request(organization)
     reservations.reserve(one)
     worker_leases.expire_lease("worker-1")
-    assert worker_leases.find_expired_workers() == ["worker-1"]
-    assert worker_leases.remove_worker("worker-1") is False
-    reservations.release([("worker-1", one.id)])
-    assert worker_leases.remove_worker("worker-1") is True
-    assert worker_leases.find_expired_workers() == []
+    assert worker_leases.find_expired_workers(0) == ["worker-1"]
+    assert worker_leases.remove_worker("worker-1", 0) is False
+    reservations.release([("worker-1", one.id)], 0)
+    assert worker_leases.remove_worker("worker-1", 0) is True
+    assert worker_leases.find_expired_workers(0) == []
 
 
 def test_the_notes_of_a_worker_that_died_before_its_first_heartbeat_are_found(organization: UUID) -> None:
     one = request(organization)
     reservations.reserve(one)
-    assert worker_leases.find_expired_workers() == []
-    (first,) = client().zrange(worker_leases.WORKERS, 0, -1, withscores=True)
+    assert worker_leases.find_expired_workers(0) == []
+    (first,) = client().zrange(worker_leases.WORKERS[0], 0, -1, withscores=True)
     # A later one does not make it live longer: that is for its heartbeat.
     reservations.reserve(request(organization, amount=0))
-    assert client().zrange(worker_leases.WORKERS, 0, -1, withscores=True) == [first]
-    client().zadd(worker_leases.WORKERS, {"worker-1": first[1] - worker_leases.LEASE_SECONDS})
-    assert worker_leases.find_expired_workers() == ["worker-1"]
-    assert next(iter(reservations.notes_of("worker-1"))) == one.id
+    assert client().zrange(worker_leases.WORKERS[0], 0, -1, withscores=True) == [first]
+    client().zadd(worker_leases.WORKERS[0], {"worker-1": first[1] - worker_leases.LEASE_SECONDS})
+    assert worker_leases.find_expired_workers(0) == ["worker-1"]
+    assert next(iter(reservations.notes_of("worker-1", 0))) == one.id
 
 
 def test_one_that_was_forgotten_and_lives_on_is_known_again_by_its_next_reservation(organization: UUID) -> None:
     worker_leases.send_heartbeat("worker-1")
-    assert worker_leases.remove_worker("worker-1") is True
-    assert client().zcard(worker_leases.WORKERS) == 0
+    assert worker_leases.remove_worker("worker-1", 0) is True
+    assert client().zcard(worker_leases.WORKERS[0]) == 0
     reservations.reserve(request(organization))
-    assert client().zrange(worker_leases.WORKERS, 0, -1) == ["worker-1"]
-    assert worker_leases.remove_worker("worker-1") is False
-    assert client().zrange(worker_leases.WORKERS, 0, -1) == ["worker-1"]
+    assert client().zrange(worker_leases.WORKERS[0], 0, -1) == ["worker-1"]
+    assert worker_leases.remove_worker("worker-1", 0) is False
+    assert client().zrange(worker_leases.WORKERS[0], 0, -1) == ["worker-1"]

@@ -167,8 +167,10 @@ class Scene:
     def _nothing_waits(self) -> bool:
         with suppress(RedisError):
             store = self.valkey
-            notes = sum(store.hlen(name) for name in store.keys("notes:*"))
-            return not notes and not store.xlen("outbox")
+            # Behind a tag where they are of a shard of a cluster.
+            notes = sum(store.hlen(name) for pattern in ("notes:*", "{*}:notes:*") for name in store.keys(pattern))
+            waiting = sum(store.xlen(name) for pattern in ("outbox", "{*}:outbox") for name in store.keys(pattern))
+            return not notes and not waiting
         return False
 
     # --- processes

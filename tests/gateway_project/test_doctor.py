@@ -56,7 +56,7 @@ def test_what_is_wrong_is_told_with_what_mends_it(db: None, settings: Any) -> No
     organization = Organization.objects.create(name="Acme")
     Organization.objects.filter(pk=organization.pk).update(credits=5)
     outbox.prepare()
-    client().xadd(outbox.STREAM, {"worker": "w", "record": "{}"}, id="1700000000000-0")
+    client().xadd(outbox.STREAMS[0], {"worker": "w", "record": "{}"}, id="1700000000000-0")
     client().xadd("outbox:broken", {"worker": "w", "record": "nonsense"})
     settings.DISK_FREE_ALARM = 2**62
     found = examined()

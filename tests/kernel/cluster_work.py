@@ -17,7 +17,7 @@ from collections import defaultdict  # noqa: E402 - after the patches
 from decimal import Decimal  # noqa: E402 - after the patches
 from hashlib import sha1  # noqa: E402 - after the patches
 from typing import Any  # noqa: E402 - after the patches
-from uuid import uuid4  # noqa: E402 - after the patches
+from uuid import UUID, uuid4  # noqa: E402 - after the patches
 
 import django  # noqa: E402 - after the patches
 
@@ -31,9 +31,10 @@ from redis.exceptions import RedisError  # noqa: E402 - after the settings
 from apps.billing import balance_copies, balances, holds, reconciliation, reservations, worker_leases  # noqa: E402 - so
 from apps.billing.ledger import Charge  # noqa: E402 - after the settings
 from apps.gateway.settlement import outbox  # noqa: E402 - after the settings
-from apps.kernel import generation  # noqa: E402 - after the settings
+from apps.kernel import generation, shard_count  # noqa: E402 - after the settings
 from apps.kernel import redis as kernel_redis  # noqa: E402 - after the settings
 from apps.kernel.redis import LuaScript, client  # noqa: E402 - after the settings
+from apps.kernel.store_keys import SHARDS, shard_of  # noqa: E402 - after the settings
 from apps.logs import refusals  # noqa: E402 - after the settings
 from apps.mcp.protocol import sessions, stream_log  # noqa: E402 - after the settings
 from apps.organizations import attempt_rate_limiter  # noqa: E402 - after the settings
@@ -42,20 +43,60 @@ PORTS: list[int] = json.loads(os.environ.get("CLUSTER_PORTS", "[]"))
 
 
 def run_every_script() -> Any:
-    """Run all there are, by what their modules offer; return the slots of each one's keys, and those that did not."""
-    slots: defaultdict[str, set[int]] = defaultdict(set)
+    """Run all there are, by what their modules offer, for organizations of several shards; return the slots of the keys
+    of each call, by script, and the scripts that did not run."""
+    calls: defaultdict[str, set[tuple[int, ...]]] = defaultdict(set)
     run = LuaScript._run
 
     def watched(script: LuaScript, execute: Any, keys: list[str], args: list[str | int | bytes]) -> Any:
-        slots[script._digest].update(key_slot(key.encode()) for key in keys)
+        calls[script._digest].add(tuple(sorted({key_slot(key.encode()) for key in keys})))
         return run(script, execute, keys, args)
 
     LuaScript._run = watched  # type: ignore[method-assign] # this process does nothing else
-    organization, key = uuid4(), uuid4()
-    tokens = [generation.read_generation_token(scope) for scope in ("catalog", generation.organization(organization))]
+    shard_count.require()
     balances.void_epochs_before(1)
-    copies = [balances.Balance("organization", organization, Decimal(1), 1, 1)]
-    balances.publish_or_raise(copies)
+    organizations = [organization_of_shard(shard) for shard in SHARDS[::6]]
+    for organization in organizations:
+        _spend(organization)
+    assert [worker_leases.find_expired_workers(shard) for shard in SHARDS] == [[]] * len(SHARDS)
+    names = sorted(balance_copies.scan_copy_keys())
+    assert names == sorted(balances.key("organization", one) for one in organizations)
+    for name in names:
+        assert balance_copies._HOLD([name], []) == 0
+        assert reconciliation._HELD([name], []) == [["0", "0"]]
+    organization, key = organizations[0], uuid4()
+    refusals.count(organization, key, 429, "rate_limit_exceeded")
+    refusals.flush()
+    assert len(refusals._TAKE([refusals._COUNTS, refusals._LAST], [])[0]) == 2
+    sign_in, address = attempt_rate_limiter.SIGN_IN_PER_ACCOUNT, attempt_rate_limiter.SIGN_IN_PER_ADDRESS
+    attempt_rate_limiter.count_attempt((sign_in, "one"), (address, "two"))
+    session_id = sessions.open_session(f"key:{key}", "all", "1")
+    session = sessions.find_session(session_id, f"key:{key}", "all")
+    assert session is not None
+    log = stream_log.StreamLog(session, 1)
+    assert log.begin()
+    log.end()
+    assert not log.is_broken
+    every = {sha1(source.encode(), usedforsecurity=False).hexdigest() for source in kernel_redis._SOURCES}
+    own = {_READ._digest, _KEEP._digest}
+    return {
+        "calls": {name: sorted(found) for name, found in calls.items()},
+        "reserved_in": sorted(calls[reservations._RESERVE._digest]),
+        "never_run": sorted(every - own - calls.keys()),
+        "scripts": len(every - own),
+    }
+
+
+def organization_of_shard(shard: int) -> UUID:
+    """Return the id of an organization that lies in a shard."""
+    return next(one for one in iter(uuid4, None) if shard_of(one) == shard)
+
+
+def _spend(organization: UUID) -> None:
+    """Have an organization make a reservation, extend it, and give it back, with all that is in its shard."""
+    key, shard = uuid4(), shard_of(organization)
+    tokens = [generation.read_generation_token(scope) for scope in ("catalog", generation.organization(organization))]
+    balances.publish_or_raise([balances.Balance("organization", organization, Decimal(1), 1, 1)])
     request = reservations.ReservationRequest(
         id=uuid4(),
         worker="one",
@@ -72,36 +113,17 @@ def run_every_script() -> Any:
     )
     result = reservations.reserve(request)
     assert result.hold is not None, result
+    assert result.hold.shard == shard
     extended: Any = holds.extend(result.hold, 3, 3, 3)
     assert extended.growth == "held"
     charge = Charge(organization, key, request.id, Decimal(-1), Decimal(0))
     outbox.push("one", b"{}", holds.reduce_to_cost(extended.hold, charge))
-    assert reservations.release([("one", request.id)]) == 1
-    assert worker_leases.find_expired_workers() == []
-    worker_leases.remove_worker("one")
-    names = list(balance_copies.scan_copy_keys())
-    assert names == [balances.key("organization", organization)]
-    assert balance_copies._HOLD(names, []) == 0
-    assert reconciliation._HELD(names, []) == [["0", "0"]]
-    refusals.count(organization, key, 429, "rate_limit_exceeded")
-    refusals.flush()
-    assert len(refusals._TAKE([refusals._COUNTS, refusals._LAST], [])[0]) == 2
-    sign_in, address = attempt_rate_limiter.SIGN_IN_PER_ACCOUNT, attempt_rate_limiter.SIGN_IN_PER_ADDRESS
-    attempt_rate_limiter.count_attempt((sign_in, "one"), (address, "two"))
-    session_id = sessions.open_session(f"key:{key}", "all", "1")
-    session = sessions.find_session(session_id, f"key:{key}", "all")
-    assert session is not None
-    log = stream_log.StreamLog(session, 1)
-    assert log.begin()
-    log.end()
-    assert not log.is_broken
-    every = {sha1(source.encode(), usedforsecurity=False).hexdigest() for source in kernel_redis._SOURCES}
-    own = {_READ._digest, _KEEP._digest}
-    return {
-        "slots": {name: sorted(found) for name, found in slots.items()},
-        "never_run": sorted(every - own - slots.keys()),
-        "scripts": len(every - own),
-    }
+    outbox.prepare_shard(shard)
+    outbox.acknowledge(outbox.read_batch("reader", 1, 0, shard=shard))
+    assert client().xlen(outbox.STREAMS[shard]) == 0
+    assert reservations.release([("one", request.id)], shard) == 1
+    worker_leases.find_expired_workers(shard)
+    assert worker_leases.remove_worker("one", shard)
 
 
 def read_several() -> Any:
@@ -132,7 +154,7 @@ def move_slot() -> Any:
     nodes: dict[int, Any] = {port: Redis(port=port, decode_responses=True) for port in PORTS}
     primaries = {port: node for port, node in nodes.items() if node.role()[0] == "master"}
     ids = {port: node.execute_command("CLUSTER", "MYID") for port, node in primaries.items()}
-    source = next(port for port, node in primaries.items() if _has(node, slot, port))
+    source = next(port for port, node in primaries.items() if has_slot(node, slot, port))
     target = next(port for port in primaries if port != source)
     nodes[target].execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", ids[source])
     nodes[source].execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", ids[target])
@@ -146,7 +168,8 @@ def move_slot() -> Any:
     return found
 
 
-def _has(node: Any, slot: int, port: int) -> bool:
+def has_slot(node: Any, slot: int, port: int) -> bool:
+    """Tell whether a slot is of the primary on a port, as it tells itself."""
     return any(
         first <= slot <= last and int(primary[1]) == port
         for first, last, primary, *_ in node.execute_command("CLUSTER", "SLOTS")

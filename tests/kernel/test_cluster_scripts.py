@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ValkeyCluster]
 def ask(cluster: ValkeyCluster, work: str, tmp_path: Path) -> Any:
     """Return what a function of `tests/kernel/cluster_work.py` found in a process on the cluster."""
     told = {**os.environ, "REDIS_URL": cluster.url, "CELERY_BROKER_URL": "redis://127.0.0.1:1/0"}
-    told.update(GATEWAY_HOME=str(tmp_path), CLUSTER_PORTS=json.dumps(cluster.ports))
+    told.update(GATEWAY_HOME=str(tmp_path), CLUSTER_PORTS=json.dumps(cluster.ports), VALKEY_SHARDS="16")
     command = [sys.executable, "-m", "tests.kernel.cluster_work", work]
     done = subprocess.run(command, cwd=PROJECT, env=told, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
@@ -46,9 +46,10 @@ class TestOnTheCluster:
         # Those of modules that nobody has loaded there are missed by nobody else.
         written = [path.read_text().count("= LuaScript(") for path in (PROJECT / "apps").rglob("*.py")]
         assert found["scripts"] == sum(written)
-        assert {name: slots for name, slots in found["slots"].items() if len(slots) != 1} == {}
-        # One slot for money, others for what is no part of it.
-        assert len({slots[0] for slots in found["slots"].values()}) >= 4
+        assert {name: calls for name, calls in found["calls"].items() if any(len(slots) != 1 for slots in calls)} == {}
+        # A slot for the money of each shard, others for what is no part of it.
+        assert len(found["reserved_in"]) == 3
+        assert len({tuple(slots) for calls in found["calls"].values() for slots in calls}) >= 3 + 3
 
     def test_what_is_read_of_several_slots_at_once_comes_back_in_order(
         self, cluster: ValkeyCluster, tmp_path: Path

@@ -90,7 +90,7 @@ def test_a_blocked_request_holds_no_money_and_counts_against_the_rate(caller: Ca
     answers = [caller.chat(f"tell me of {TERM}", max_tokens=1000) for _ in range(3)]
     assert [answer.status_code for answer in answers] == [400, 400, 429]
     assert settle_all() == 2
-    assert reservations.notes_of(worker_name()) == {}
+    assert reservations.notes_of(worker_name(), 0) == {}
     assert valkey().hget(f"balance:organization:{caller.organization_id}", "held") in {None, "0"}
     assert Organization.objects.get(pk=caller.organization_id).credits == Decimal(100)
     assert RequestLog.objects.count() == 2

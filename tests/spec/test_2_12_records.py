@@ -126,8 +126,8 @@ def test_an_empty_answer_is_free(caller: Caller) -> None:
 def test_an_admitted_request_that_is_never_answered_has_one_row_that_says_so(caller: Caller) -> None:
     unread = caller.chat("x", stream=True)
     lost = "worker-that-died"
-    notes = reservations.notes_key(worker_name())
-    valkey().rename(notes, reservations.notes_key(lost))
+    notes = reservations.notes_key(worker_name(), 0)
+    valkey().rename(notes, reservations.notes_key(lost, 0))
     worker_leases.expire_lease(lost)
     assert sweep() == 1
     assert sweep() == 1

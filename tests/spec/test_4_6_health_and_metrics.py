@@ -34,7 +34,7 @@ def redis_at(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def point(port: int) -> None:
         client = Redis(host="127.0.0.1", port=port, socket_timeout=4, retry=Retry(NoBackoff(), 0))
-        monkeypatch.setattr(health, "server_of_money", lambda: client)
+        monkeypatch.setattr(health, "servers_of_money", lambda: [client])
 
     return point
 

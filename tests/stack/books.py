@@ -31,7 +31,8 @@ def left():
     found = {{name: int(store.hget(name, "held") or 0) for name in store.keys("*balance:*")}}
     found |= {{name: store.hlen(name) for name in store.keys("*notes:*")}}
     found |= {{name: store.zcard(name) for name in store.keys("*flight:*")}}
-    found |= {{"records waiting": store.xlen("outbox"), "records put aside": store.xlen("outbox:broken")}}
+    streams = "outbox", "{{*}}:outbox", "outbox:broken", "{{*}}:outbox:broken"
+    found |= {{name: store.xlen(name) for pattern in streams for name in store.keys(pattern)}}
     found |= {{path.name: 1 for path in Path(settings.GATEWAY_HOME, "spool").glob("*")}}
     return {{name: amount for name, amount in found.items() if amount}}
 

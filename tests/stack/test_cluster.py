@@ -27,7 +27,7 @@ def product(tmp_path: Path, cluster: ValkeyCluster) -> Iterator[Product]:
     # Celery's queues are on a server by itself.
     with embedded.throw_away() as stores:
         broker = env.celery_broker_url(stores.redis_url, database=1)
-        made = Product(tmp_path / "home", REDIS_URL=cluster.url, CELERY_BROKER_URL=broker)
+        made = Product(tmp_path / "home", REDIS_URL=cluster.url, CELERY_BROKER_URL=broker, VALKEY_SHARDS="16")
         yield made
         made.stop()
 
@@ -35,7 +35,8 @@ def product(tmp_path: Path, cluster: ValkeyCluster) -> Iterator[Product]:
 def test_answers_are_logged_and_charged_once_whoever_is_the_primary(product: Product, cluster: ValkeyCluster) -> None:
     answered = [f"before-{number}" for number in range(20)]
     assert [product.chat("Hello", one).status_code for one in answered] == [200] * 20
-    money = "{gateway}:balance"
+    money = cluster.busiest_by(f"{{*}}:balance:organization:{product.demo['organizationId']}")
+    assert money.startswith("{shard-")
     lost = cluster.primary_of(money)
     cluster.kill(lost)
     # Served within the allowance, or refused, until a replica takes over.

@@ -56,7 +56,7 @@ def forbid(caller: Caller, *terms: str, action: str = "block", **columns: Any) -
 
 def waiting() -> str:
     """Return what waits to be settled, and what is noted of requests under way."""
-    stored = [valkey().xrange(outbox.STREAM), *(_value_of(key) for key in valkey().keys("*"))]
+    stored = [valkey().xrange(outbox.STREAMS[0]), *(_value_of(key) for key in valkey().keys("*"))]
     return json.dumps(stored, default=str)
 
 

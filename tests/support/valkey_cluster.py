@@ -61,6 +61,18 @@ class ValkeyCluster:
                         return int(primary[1])
         raise LookupError("no primary has the key")
 
+    def busiest_by(self, pattern: str) -> str:
+        """Return a key of the living primary that has most of those that match."""
+        found: list[list[str]] = [[]]
+        for port in self.living():
+            with suppress(RedisError), self.node(port) as node:
+                if node.role()[0] == "master":
+                    found.append(sorted(node.keys(pattern)))
+        most = max(found, key=len)
+        if not most:
+            raise LookupError(f"no primary has {pattern}")
+        return most[0]
+
     def has_successor(self, key: str, lost: int) -> bool:
         """Tell whether another living primary has a key than the one on a port."""
         with suppress(LookupError):
@@ -70,6 +82,10 @@ class ValkeyCluster:
     def living(self) -> list[int]:
         """Return the ports of the nodes that run."""
         return [port for port, process in self._processes.items() if process.poll() is None]
+
+    def pid_of(self, port: int) -> int:
+        """Return the id of a node's process."""
+        return self._processes[port].pid
 
     def kill(self, port: int) -> None:
         """Kill a node (SIGKILL)."""

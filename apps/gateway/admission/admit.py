@@ -31,6 +31,7 @@ from apps.kernel import generation
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Gone, PaymentRequired, RateLimited
 from apps.kernel.money import NANO, nanos_up, plain
+from apps.kernel.store_keys import shard_of
 from apps.logs.entry import Entry
 
 # What is refused because of what others hold, and how many seconds they may take to give it back (docs/adr/0079).
@@ -158,7 +159,7 @@ def extend(
         extended = holds.extend(hold, *asked)
         for _ in range(2):
             if extended.growth is ExtensionOutcome.UNKNOWN:
-                of_credits = extended.balance.startswith(balances.CREDITS)
+                of_credits = balances.is_of_credits(extended.balance)
                 scope: balances.Scope = "organization" if of_credits else "key"
                 last_balances.publish(scope, policy.organization_id if of_credits else policy.api_key_id)
                 extended = holds.extend(hold, *asked)
@@ -214,7 +215,8 @@ def is_current(policy: Policy, catalog: Catalog, token: str) -> bool:
     Without Redis nobody can tell, and a refusal stands.
     """
     try:
-        catalog_token = generation.read_generation_token(generation.CATALOG)
+        shard = shard_of(policy.organization_id)
+        catalog_token = generation.check_token(generation.CATALOG, catalog.generation, shard)
         organization_token = generation.read_generation_token(generation.organization(policy.organization_id))
     except RedisError:
         return True

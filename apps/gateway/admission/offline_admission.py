@@ -17,7 +17,7 @@ import structlog
 from redis.exceptions import RedisError, ResponseError
 
 from apps.billing import reservations
-from apps.billing.balances import CREDITS, Scope
+from apps.billing.balances import Scope, is_of_credits
 from apps.billing.holds import ExtensionOutcome, Hold, HoldExtension
 from apps.billing.reservations import (
     RateLimit,
@@ -35,6 +35,7 @@ from apps.gateway.metrics.definitions import OFFLINE_DECISIONS, UNRESERVED
 from apps.kernel.cached_setting import CachedSetting
 from apps.kernel.errors import Overloaded
 from apps.kernel.money import NANO
+from apps.kernel.store_keys import shard_of
 from apps.organizations.models import OutagePolicy
 
 log = structlog.get_logger(__name__)
@@ -55,8 +56,8 @@ _REFUSALS: tuple[tuple[Scope, ReservationOutcome], ...] = (
 _accounts: dict[UUID, OfflineAccount] = defaultdict(OfflineAccount)
 # By bucket, when it will be full again; by the monotonic clock.
 _full_at: dict[str, float] = {}
-# Refused here, and perhaps reserved there: who asked, when, and what for.
-_unanswered: deque[tuple[float, str, UUID]] = deque(maxlen=_MOST_UNHEARD)
+# Refused here, and perhaps reserved there: when, in which shard, who asked, and what for.
+_unanswered: deque[tuple[float, int, str, UUID]] = deque(maxlen=_MOST_UNHEARD)
 
 
 def decide(
@@ -87,8 +88,9 @@ def on_heartbeat() -> None:
         _forget(kept={one: account for one, account in _accounts.items() if account.in_flight > 0})
     late = time.monotonic() - _LATEST_EXECUTION
     while _unanswered and _unanswered[0][0] <= late:
-        ready = [(worker, identifier) for at, worker, identifier in list(_unanswered)[:500] if at <= late]
-        reservations.release(ready)
+        ready = [one for one in list(_unanswered)[:500] if one[0] <= late]
+        for shard in {shard for _, shard, _, _ in ready}:
+            reservations.release([(worker, identifier) for _, of, worker, identifier in ready if of == shard], shard)
         for _ in ready:
             _unanswered.popleft()
 
@@ -164,7 +166,7 @@ def extend_reserved(
     closed = policy.outage_policy == OutagePolicy.CLOSED
     beside = OfflineHold(
         _accounts[policy.organization_id],
-        policy.organization_id if any(name.startswith(CREDITS) for name in hold.balances) else None,
+        policy.organization_id if any(is_of_credits(name) for name in hold.balances) else None,
         None if hold.key_limit_nanos is None else policy.api_key_id,
         hold.key_limit_nanos,
     )
@@ -247,7 +249,7 @@ def _count(request: ReservationRequest, error: RedisError, reason: str, decision
     OUTAGE.refused += 1
     # A store that said no has reserved nothing; one that said nothing may have.
     if not isinstance(error, ResponseError):
-        _unanswered.append((time.monotonic(), request.worker, request.id))
+        _unanswered.append((time.monotonic(), shard_of(request.organization_id), request.worker, request.id))
 
 
 def _refuse_unknown() -> NoReturn:

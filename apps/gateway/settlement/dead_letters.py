@@ -10,14 +10,16 @@ from typing import Any
 from apps.gateway.settlement import outbox
 from apps.gateway.settlement.outbox import OutboxMessage
 from apps.kernel.redis import client
-from apps.kernel.store_keys import money_key
+from apps.kernel.shards import ask_each
+from apps.kernel.store_keys import money_keys
 
-STREAM = money_key("outbox:broken")
+# A stream for each shard, whose records go back to its outbox.
+STREAMS = money_keys("outbox:broken")
 
 
 def add(message: OutboxMessage) -> None:
     """Keep a message that cannot be read. Raises RedisError."""
-    client().xadd(STREAM, {"worker": message.worker, "record": message.record})
+    client().xadd(STREAMS[message.shard], {"worker": message.worker, "record": message.record})
 
 
 def replay() -> int:
@@ -27,15 +29,16 @@ def replay() -> int:
     """
     store: Any = client()
     moved = 0
-    for identifier, fields in store.xrange(STREAM):
-        pipe = store.pipeline(transaction=True)
-        pipe.xadd(outbox.STREAM, fields)
-        pipe.xdel(STREAM, identifier)
-        pipe.execute()
-        moved += 1
+    for stream, broken in zip(outbox.STREAMS, STREAMS, strict=True):
+        for identifier, fields in store.xrange(broken):
+            pipe = store.pipeline(transaction=True)
+            pipe.xadd(stream, fields)
+            pipe.xdel(broken, identifier)
+            pipe.execute()
+            moved += 1
     return moved
 
 
 def count() -> int:
     """Return how many there are. Raises RedisError."""
-    return int(client().xlen(STREAM))
+    return sum(ask_each(lambda shard: int(client().xlen(STREAMS[shard]))))

@@ -23,14 +23,17 @@ from apps.billing.worker_leases import notes_key
 from apps.gateway.metrics.definitions import RECORDS_SPOOLED
 from apps.gateway.settlement import redelivery, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
+from apps.gateway.settlement.record_owner import shard_of_record
 from apps.gateway.settlement.retransmission_buffer import BUFFER
 from apps.kernel.cached_setting import CachedSetting
-from apps.kernel.redis import LuaScript, client, flush, server_of_money
-from apps.kernel.store_keys import money_key
+from apps.kernel.redis import LuaScript, client, flush, server_of_shard
+from apps.kernel.shards import ask_each
+from apps.kernel.store_keys import SHARD_COUNT, money_keys
 
 log = structlog.get_logger(__name__)
 
-STREAM, GROUP = money_key("outbox"), "settle"
+# A stream for each shard.
+STREAMS, GROUP = money_keys("outbox"), "settle"
 _PUSH = LuaScript(
     """
     -- KEYS: the stream, and for a request that holds a reservation: its worker's notes, the requests in flight, and the
@@ -50,6 +53,10 @@ _PUSH = LuaScript(
     redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
     """
 )
+# To learn where the command has its keys the client would ask some node of the cluster, which may be the one away.
+_READ = LuaScript(
+    "return redis.call('XREADGROUP', 'GROUP', ARGV[1], ARGV[2], 'COUNT', ARGV[3], 'STREAMS', KEYS[1], ARGV[4])"
+)
 # Who pushes what the store may not have got.
 _RETRIES = Group()
 _WAIT_FOR_STORE = CachedSetting("RECORD_BEFORE_ANSWER")
@@ -59,13 +66,18 @@ ABANDONED_AFTER = 10_000
 FORGOTTEN_AFTER = 86_400_000
 
 
+# A message as the store tells it: its id and its fields.
+Entry = tuple[str, dict[str, str]]
+
+
 @dataclass(frozen=True, slots=True)
 class OutboxMessage:
-    """A record on its way: its place in the stream, the worker that held its reservation, the record as JSON."""
+    """A record on its way: its place in a shard's stream, the worker that held its reservation, the record as JSON."""
 
     id: str
     worker: str
     record: str
+    shard: int = 0
 
 
 def enqueue(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
@@ -122,11 +134,12 @@ def _push_arguments(
     worker: str, record: bytes, shrunk: SettledHold | None
 ) -> tuple[list[str], list[str | int | bytes]]:
     """Return the keys and arguments of the push script."""
-    keys: list[str] = [STREAM]
+    shard = shard_of_record(record) if shrunk is None else shrunk.hold.shard
+    keys: list[str] = [STREAMS[shard]]
     args: list[str | int | bytes] = [worker, record]
     if shrunk is not None:
         hold = shrunk.hold
-        keys += (notes_key(hold.worker), hold.flight, *hold.balances)
+        keys += (notes_key(hold.worker, shard), hold.flight, *hold.balances)
         args += (hold.id, shrunk.note, *shrunk.stays)
     return keys, args
 
@@ -150,59 +163,84 @@ def _stream() -> Any:
 
 
 def prepare() -> None:
-    """Make the stream and its group. Raises RedisError."""
+    """Make the streams and their groups. Raises RedisError."""
+    ask_each(prepare_shard)
+
+
+def prepare_shard(shard: int) -> None:
+    """Make a shard's stream and its group. Raises RedisError."""
     try:
-        client().xgroup_create(STREAM, GROUP, id="0", mkstream=True)
+        client().xgroup_create(STREAMS[shard], GROUP, id="0", mkstream=True)
     except ResponseError as error:
         if "BUSYGROUP" not in str(error):
             raise
 
 
-def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True) -> list[OutboxMessage]:
-    """Return messages to settle: first those that this or a dead consumer `left` pending, then new ones.
+def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True, shard: int = 0) -> list[OutboxMessage]:
+    """Return messages of a shard to settle: first those that this or a dead consumer `left` pending, then new ones.
 
-    Raises RedisError.
+    With `wait_ms` of 0 nothing is waited for. Raises RedisError.
     """
-    found: list[tuple[str, dict[str, str]]] = []
+    stream = STREAMS[shard]
+    found: list[Entry] = []
     if left:
-        found = _stream().xautoclaim(STREAM, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
-        found = found or redelivery.claim_pending(STREAM, GROUP, reader, ABANDONED_AFTER / 1000)
-        found = found or _read(reader, "0", count)
-    found = found or _read(reader, ">", count, block=wait_ms)
-    return [OutboxMessage(identifier, fields["worker"], fields["record"]) for identifier, fields in found if fields]
+        found = _stream().xautoclaim(stream, GROUP, reader, ABANDONED_AFTER, "0-0", count=count)[1]
+        found = found or redelivery.claim_pending(stream, GROUP, reader, ABANDONED_AFTER / 1000)
+        found = found or _read(stream, reader, "0", count)
+    found = found or _read(stream, reader, ">", count, block=wait_ms or None)
+    return [
+        OutboxMessage(identifier, fields["worker"], fields["record"], shard) for identifier, fields in found if fields
+    ]
 
 
-def _read(reader: str, since: str, count: int, block: int | None = None) -> list[tuple[str, dict[str, str]]]:
-    """Return entries of the stream: the reader's own unfinished ones (`0`), or new ones (`>`)."""
-    answer = _stream().xreadgroup(GROUP, reader, {STREAM: since}, count=count, block=block)
+def _read(stream: str, reader: str, since: str, count: int, block: int | None = None) -> list[Entry]:
+    """Return entries of a stream: the reader's own unfinished ones (`0`), or new ones (`>`)."""
+    if block is None and SHARD_COUNT > 1:
+        told = _READ([stream], [GROUP, reader, count, since])
+        return [(identifier, _fields_of(texts or [])) for identifier, texts in told[0][1]] if told else []
+    answer = _stream().xreadgroup(GROUP, reader, {stream: since}, count=count, block=block)
     return answer[0][1] if answer else []
+
+
+def _fields_of(texts: list[str]) -> dict[str, str]:
+    return dict(zip(texts[::2], texts[1::2], strict=True))
 
 
 def forget_readers(silent_for: int = FORGOTTEN_AFTER) -> None:
     """Forget the consumers that have asked for nothing for so many milliseconds and have nothing. Raises RedisError."""
-    for one in _stream().xinfo_consumers(STREAM, GROUP):
-        if not one["pending"] and one["idle"] >= silent_for:
-            _stream().xgroup_delconsumer(STREAM, GROUP, one["name"])
+    for shard, stream in enumerate(STREAMS):
+        prepare_shard(shard)
+        for one in _stream().xinfo_consumers(stream, GROUP):
+            if not one["pending"] and one["idle"] >= silent_for:
+                _stream().xgroup_delconsumer(stream, GROUP, one["name"])
 
 
 def acknowledge(messages: Sequence[OutboxMessage]) -> None:
-    """Acknowledge settled messages and remove them from the stream. Raises RedisError."""
-    if messages:
-        identifiers = [message.id for message in messages]
+    """Acknowledge settled messages and remove them from their streams. Raises RedisError."""
+    identifiers: dict[int, list[str]] = {}
+    for message in messages:
+        identifiers.setdefault(message.shard, []).append(message.id)
+    for shard, some in identifiers.items():
         pipe = client().pipeline(transaction=True)
-        pipe.xack(STREAM, GROUP, *identifiers)
-        pipe.xdel(STREAM, *identifiers)
+        pipe.xack(STREAMS[shard], GROUP, *some)
+        pipe.xdel(STREAMS[shard], *some)
         pipe.execute()
 
 
 def depth() -> tuple[int, float]:
-    """Return how many records wait and the age of the oldest in seconds. Raises RedisError."""
+    """Return how many records wait and the age of the oldest in seconds, of all shards. Raises RedisError."""
+    depths = ask_each(depth_of)
+    return sum(waiting for waiting, _ in depths), max(age for _, age in depths)
+
+
+def depth_of(shard: int) -> tuple[int, float]:
+    """Return how many records wait in a shard and the age of the oldest in seconds. Raises RedisError."""
     stream = _stream()
-    first = stream.xrange(STREAM, count=1)
+    first = stream.xrange(STREAMS[shard], count=1)
     if not first:
         return 0, 0.0
     oldest = int(first[0][0].split("-")[0]) / 1000
-    return int(stream.xlen(STREAM)), max(float(server_of_money().time()[0]) - oldest, 0.0)
+    return int(stream.xlen(STREAMS[shard])), max(float(server_of_shard(shard).time()[0]) - oldest, 0.0)
 
 
 # --- the spool
@@ -214,7 +252,7 @@ def replay_spool() -> int:
 
     def add(worker: str, record: bytes) -> None:
         nonlocal moved
-        client().xadd(STREAM, {"worker": worker, "record": record})
+        client().xadd(STREAMS[shard_of_record(record)], {"worker": worker, "record": record})
         BUFFER.add(worker, record)
         moved += 1
 

@@ -8,14 +8,15 @@ what a message says.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from typing import Any
 
 from apps.kernel.redis import client
 
 # Messages that are looked at, the oldest first.
 _MOST = 20
-# By message, reader and how often it was handed out: when it was first seen there, on the monotonic clock.
-_seen: dict[tuple[str, str, int], float] = {}
+# By stream; by message, reader and how often it was handed out: when it was first seen there, on the monotonic clock.
+_seen_in: defaultdict[str, dict[tuple[str, str, int], float]] = defaultdict(dict)
 
 
 def claim_pending(stream: str, group: str, reader: str, after: float) -> list[tuple[str, dict[str, str]]]:
@@ -31,9 +32,10 @@ def claim_pending(stream: str, group: str, reader: str, after: float) -> list[tu
         for one in pending
         if one["consumer"] != reader
     }
-    for one in _seen.keys() - others:
-        del _seen[one]
+    seen = _seen_in[stream]
+    for one in seen.keys() - others:
+        del seen[one]
     for one in others:
-        _seen.setdefault(one, now)
-    stuck = sorted(one[0] for one, since in _seen.items() if now - since >= after)
+        seen.setdefault(one, now)
+    stuck = sorted(one[0] for one, since in seen.items() if now - since >= after)
     return list(store.xclaim(stream, group, reader, 0, stuck)) if stuck else []

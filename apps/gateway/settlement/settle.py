@@ -7,6 +7,7 @@ message. Everything after the commit may be repeated. Must never know HTTP.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 import msgspec
 import structlog
@@ -20,6 +21,7 @@ from apps.gateway.settlement.record import charge_of, encode
 from apps.guardrails import writer as violations
 from apps.guardrails.scanning.violations import ViolationDraft
 from apps.kernel.cpu_throttle import throttled
+from apps.kernel.shards import ask_each
 from apps.log_sinks import queue as log_sinks
 from apps.logs import writer
 from apps.logs.entry import Entry
@@ -42,7 +44,11 @@ def settle(messages: Sequence[OutboxMessage]) -> int:
     balance_copies.repair_copies(
         balances.publish_or_raise([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
     )
-    reservations.release([(message.worker, entry.id) for message, entry in entries])
+    held: dict[int, list[tuple[str, UUID]]] = {}
+    for message, entry in entries:
+        held.setdefault(message.shard, []).append((message.worker, entry.id))
+    for shard, ones in held.items():
+        reservations.release(ones, shard)
     outbox.acknowledge(messages)
     SETTLED.inc(len(written))
     return len(written)
@@ -61,14 +67,22 @@ def _balances_of(seen_before: Sequence[Entry]) -> list[balances.Balance]:
 def sweep() -> int:
     """Turn what dead workers left into records that say so; return how many. Raises RedisError.
 
+    Each shard is swept by itself, so that one that is away keeps nothing from the others.
+    """
+    return sum(ask_each(_sweep))
+
+
+def _sweep(shard: int) -> int:
+    """Sweep a shard; return how many records that made. Raises RedisError.
+
     The stream keeps order: a record that its worker did push is settled before the sweeper's. Notes and holds go when
     the record is settled, so a sweep that dies half-way is repeated harmlessly.
     """
     swept = 0
-    for worker in worker_leases.find_expired_workers():
+    for worker in worker_leases.find_expired_workers(shard):
         # Nobody adds to what a dead worker pushed: where nothing waits, all of it has been settled or put aside.
-        waiting, left = outbox.depth()[0], []
-        for identifier, note in reservations.notes_of(worker).items():
+        waiting, left = outbox.depth_of(shard)[0], []
+        for identifier, note in reservations.notes_of(worker, shard).items():
             if not note.payload:
                 # Its record is in the stream, or was.
                 left.append((worker, identifier))
@@ -77,8 +91,8 @@ def sweep() -> int:
             outbox.push(worker, encode(entry))
             swept += 1
         if not waiting:
-            reservations.release(left)
-        if not worker_leases.remove_worker(worker):
+            reservations.release(left, shard)
+        if not worker_leases.remove_worker(worker, shard):
             log.info("sweep.worker", worker=worker, requests=swept)
     SWEPT.inc(swept)
     return swept

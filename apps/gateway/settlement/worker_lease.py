@@ -20,6 +20,8 @@ from apps.gateway.routing import circuit_breaker
 from apps.gateway.settlement import disk_space, outbox, record_backlog, spool
 from apps.gateway.settlement.record_backlog import BACKLOG
 from apps.gateway.settlement.retransmission import RETRANSMISSION
+from apps.kernel import shard_count
+from apps.kernel.shard_count import OtherShards
 from apps.logs import refusals
 
 log = structlog.get_logger(__name__)
@@ -27,6 +29,8 @@ log = structlog.get_logger(__name__)
 BEAT_SECONDS, COUNT_SECONDS = 3.0, 1.0
 # Seconds that a process which ends waits for its records to have arrived, and for those that nobody took to be taken.
 _FLUSH_TIMEOUT, _BACKLOG_TIMEOUT = 5.0, 20.0
+# What the process ends with where it must not go on.
+_CANNOT_SERVE = 4
 _started = False
 
 
@@ -106,7 +110,12 @@ def _reserve_disk_space() -> None:
 
 def _beat() -> bool:
     try:
+        shard_count.require()
         worker_leases.send_heartbeat(worker_leases.worker_name())
+    except OtherShards as error:
+        # It would reserve beside the others. The web server's own code for an application that cannot serve.
+        log.critical("worker.other_shards", error=str(error))
+        os._exit(_CANNOT_SERVE)
     except RedisError as error:
         log.warning("worker.beat_missed", error=type(error).__name__)
         return False

@@ -59,7 +59,7 @@ def request(organization: UUID, *rates: RateLimit, most: int | None = None) -> R
 
 def test_a_bucket_kept_from_before_the_clock_was_set_back_is_an_empty_one_and_fills(organization: UUID) -> None:
     rate = RateLimit("acme", 60)
-    client().set(money_key("rate:acme"), f"{store_now() + HOUR:.6f}")
+    client().set(money_key("rate:acme", 0), f"{store_now() + HOUR:.6f}")
     answer = reservations.reserve(request(organization, rate))
     assert answer.outcome is ReservationOutcome.TOO_FAST
     assert answer.rate is not None
@@ -67,17 +67,17 @@ def test_a_bucket_kept_from_before_the_clock_was_set_back_is_an_empty_one_and_fi
     assert (answer.rate.per_minute, answer.rate.left) == (60, 0)
     assert answer.rate.retry_after == pytest.approx(1.0, abs=1e-4)
     assert answer.rate.reset == pytest.approx(60.0, abs=1e-4)
-    kept = float(client().get(money_key("rate:acme")) or 0)
+    kept = float(client().get(money_key("rate:acme", 0)) or 0)
     assert kept <= store_now() + 60
     # As if two seconds had gone by.
-    client().set(money_key("rate:acme"), f"{kept - 2:.6f}")
+    client().set(money_key("rate:acme", 0), f"{kept - 2:.6f}")
     outcomes = [reservations.reserve(request(organization, rate)).outcome for _ in range(3)]
     assert outcomes == [ReservationOutcome.HELD, ReservationOutcome.HELD, ReservationOutcome.TOO_FAST]
 
 
 def test_a_bucket_within_its_minute_is_left_as_it_is(organization: UUID) -> None:
     rate = RateLimit("acme", 60)
-    client().set(money_key("rate:acme"), f"{store_now() + 30:.6f}")
+    client().set(money_key("rate:acme", 0), f"{store_now() + 30:.6f}")
     answer = reservations.reserve(request(organization, rate))
     assert answer.outcome is ReservationOutcome.HELD
     assert answer.rate is not None
@@ -96,12 +96,12 @@ def test_requests_in_flight_from_before_are_forgotten_after_a_lease_and_not_an_h
 
 
 def test_a_dead_worker_that_was_heard_of_in_the_future_is_found_a_lease_later() -> None:
-    client().zadd(worker_leases.WORKERS, {"dead": store_now() + HOUR})
+    client().zadd(worker_leases.WORKERS[0], {"dead": store_now() + HOUR})
     worker_leases.send_heartbeat("alive")
-    assert worker_leases.find_expired_workers() == []
-    assert client().zscore(worker_leases.WORKERS, "dead") <= store_now()
-    client().zincrby(worker_leases.WORKERS, -worker_leases.LEASE_SECONDS, "dead")
-    assert worker_leases.find_expired_workers() == ["dead"]
+    assert worker_leases.find_expired_workers(0) == []
+    assert client().zscore(worker_leases.WORKERS[0], "dead") <= store_now()
+    client().zincrby(worker_leases.WORKERS[0], -worker_leases.LEASE_SECONDS, "dead")
+    assert worker_leases.find_expired_workers(0) == ["dead"]
 
 
 def test_it_is_noticed_that_the_stores_clock_was_set() -> None:
@@ -155,13 +155,15 @@ def test_a_record_of_a_vanished_settler_is_taken_over_whatever_the_store_thinks_
 ) -> None:
     """The store's own count of idle time stands still for as long as its clock was set back by."""
     outbox.prepare()
-    client().xadd(outbox.STREAM, {"worker": "w", "record": "{}"})
+    client().xadd(outbox.STREAMS[0], {"worker": "w", "record": "{}"})
     (taken,) = outbox.read_batch("dead", 10, 1)
     assert outbox.read_batch("alive", 10, 1) == []
     now = time.monotonic()
     monkeypatch.setattr(redelivery.time, "monotonic", lambda: now + outbox.ABANDONED_AFTER / 1000 + 1)
     assert outbox.read_batch("alive", 10, 1) == [taken]
     # It is this reader's own now, and nobody's else.
-    assert [one["consumer"] for one in client().xpending_range(outbox.STREAM, outbox.GROUP, "-", "+", 10)] == ["alive"]
+    assert [one["consumer"] for one in client().xpending_range(outbox.STREAMS[0], outbox.GROUP, "-", "+", 10)] == [
+        "alive"
+    ]
     outbox.acknowledge([taken])
     assert outbox.depth() == (0, 0.0)

@@ -60,7 +60,7 @@ def test_an_extension_whose_answer_was_lost_is_given_back(caller: Caller, monkey
     assert held(caller) == Decimal(102_400 * 600 + 3 * 150) / NANO or held(caller) < Decimal("0.07")
     settle_all()
     assert held(caller) == 0
-    assert reservations.notes_of(worker_name()) == {}
+    assert reservations.notes_of(worker_name(), 0) == {}
 
 
 def test_who_dies_after_an_extension_leaves_nothing_held(caller: Caller) -> None:
@@ -68,14 +68,14 @@ def test_who_dies_after_an_extension_leaves_nothing_held(caller: Caller) -> None
     stream = opened(caller, "hi [[sandbox kb=100 chunk=2000]]")
     for _ in range(30):
         next(stream)
-    (identifier,) = reservations.notes_of(worker_name())
-    note = reservations.notes_of(worker_name())[identifier]
+    (identifier,) = reservations.notes_of(worker_name(), 0)
+    note = reservations.notes_of(worker_name(), 0)[identifier]
     assert held(caller) * NANO == int(note.amount) > 8_192 * 600
     # The sweeper finds the note, with all that it has come to hold; the worker's own end finds nothing any more.
-    valkey().zadd(WORKERS, {worker_name(): 0})
+    valkey().zadd(WORKERS[0], {worker_name(): 0})
     assert settle.sweep() == 1
     settle_all()
-    assert (held(caller), reservations.notes_of(worker_name())) == (0, {})
+    assert (held(caller), reservations.notes_of(worker_name(), 0)) == (0, {})
     assert b"[DONE]" in b"".join(stream)
     settle_all()
     assert held(caller) == 0

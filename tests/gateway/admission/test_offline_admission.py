@@ -107,7 +107,7 @@ def in_order(caller: Caller) -> bool:
     name = balances.key("organization", caller.organization_id)
     (true,) = ledger.balances_of("organization", [caller.organization_id])
     said = valkey().hmget(name, "amount", "held")
-    return (said[0], int(said[1] or 0), reservations.notes_of(worker_name()), outbox.depth()) == (
+    return (said[0], int(said[1] or 0), reservations.notes_of(worker_name(), 0), outbox.depth()) == (
         str(true.nanos),
         0,
         {},

@@ -84,9 +84,9 @@ def test_what_it_did_not_cost_is_free_once_the_record_is_on_its_way(moved: Charg
     push(hold, moved)
     assert held() == expected
     assert client().zcard(flight_key(ORGANIZATION)) == 0
-    (note,) = reservations.notes_of("worker-1").values()
+    (note,) = reservations.notes_of("worker-1", 0).values()
     assert note.payload == note.flight == ""
-    assert reservations.release([("worker-1", UUID(hold.id))]) == 1
+    assert reservations.release([("worker-1", UUID(hold.id))], 0) == 1
     assert held() == (0, 0)
 
 
@@ -102,16 +102,16 @@ def test_a_record_pushed_twice_gives_back_once() -> None:
     push(hold, charge("0.002", "0.002"))
     push(hold, charge("0.002", "0.002"))
     assert held() == (2_000_000, 2_000_000)
-    assert client().xlen(outbox.STREAM) == 2
+    assert client().xlen(outbox.STREAMS[0]) == 2
 
 
 def test_what_was_released_in_between_stays_so() -> None:
     hold = reserved(400_000_000)
-    reservations.release([("worker-1", UUID(hold.id))])
+    reservations.release([("worker-1", UUID(hold.id))], 0)
     push(hold, charge("0.002", "0.002"))
     assert held() == (0, 0)
-    assert reservations.notes_of("worker-1") == {}
-    assert client().xlen(outbox.STREAM) == 1
+    assert reservations.notes_of("worker-1", 0) == {}
+    assert client().xlen(outbox.STREAMS[0]) == 1
 
 
 def test_a_key_without_a_limit_holds_nothing() -> None:
@@ -124,12 +124,12 @@ def test_a_dead_workers_request_that_was_recorded_is_not_swept() -> None:
     push(hold, charge("0", "0"))
     worker_leases.expire_lease("worker-1")
     assert settle.sweep() == 0
-    assert client().xlen(outbox.STREAM) == 1
+    assert client().xlen(outbox.STREAMS[0]) == 1
     # Its note is the settler's to release; until then the worker is remembered.
-    assert worker_leases.find_expired_workers() == ["worker-1"]
-    reservations.release([("worker-1", UUID(hold.id))])
+    assert worker_leases.find_expired_workers(0) == ["worker-1"]
+    reservations.release([("worker-1", UUID(hold.id))], 0)
     assert settle.sweep() == 0
-    assert worker_leases.find_expired_workers() == []
+    assert worker_leases.find_expired_workers(0) == []
 
 
 def test_what_a_dead_worker_holds_for_a_record_that_was_put_aside_is_given_back() -> None:
@@ -141,4 +141,4 @@ def test_what_a_dead_worker_holds_for_a_record_that_was_put_aside_is_given_back(
     outbox.acknowledge(outbox.read_batch("reader", 10, 10))
     settle.sweep()
     assert held() == (0, 0)
-    assert worker_leases.find_expired_workers() == []
+    assert worker_leases.find_expired_workers(0) == []

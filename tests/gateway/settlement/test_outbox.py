@@ -76,7 +76,7 @@ def test_readers_of_the_past_are_forgotten_unless_they_hold_something() -> None:
 
 def readers() -> set[str]:
     """Return the consumers that the stream knows."""
-    return {one["name"] for one in kernel_redis.client().xinfo_consumers(outbox.STREAM, outbox.GROUP)}
+    return {one["name"] for one in kernel_redis.client().xinfo_consumers(outbox.STREAMS[0], outbox.GROUP)}
 
 
 def test_depth_tells_how_many_wait_and_since_when() -> None:
@@ -115,7 +115,7 @@ def test_the_spool_of_a_dead_process_is_brought_in_by_any_other(spool: Path) -> 
     (spool / "abc.replay").write_bytes(b"worker-8\t{}\n")
     assert outbox.replay_spool() == 2
     assert sorted(taken()) == [("worker-8", "{}"), ("worker-9", "{}")]
-    assert kernel_redis.client().xlen(outbox.STREAM) == 2
+    assert kernel_redis.client().xlen(outbox.STREAMS[0]) == 2
 
 
 def test_without_room_on_the_disk_nothing_is_half_written(

@@ -62,7 +62,7 @@ def test_a_record_that_nobody_takes_is_kept_and_stored_once_when_somebody_does(f
     assert BACKLOG.retry() is True
     assert taken() == [("worker-1", '{"n":1}'), ("worker-1", '{"n":2}')]
     assert BACKLOG.retry() is True
-    assert outbox.client().xlen(outbox.STREAM) == 2
+    assert outbox.client().xlen(outbox.STREAMS[0]) == 2
 
 
 def test_a_record_goes_to_the_disk_where_only_that_has_room_again(
@@ -73,7 +73,7 @@ def test_a_record_goes_to_the_disk_where_only_that_has_room_again(
     with monkeypatch.context() as away:
         away.setattr(outbox, "_PUSH", Full())
         assert BACKLOG.retry() is True
-        assert outbox.client().xlen(outbox.STREAM) == 0
+        assert outbox.client().xlen(outbox.STREAMS[0]) == 0
     assert outbox.replay_spool() == 1
     assert taken() == [("worker-1", '{"n":1}')]
 

@@ -25,7 +25,7 @@ class Server:
 
     def evicts(self) -> None:
         """Lose all that waits to be settled."""
-        client().delete(outbox.STREAM)
+        client().delete(outbox.STREAMS[0])
         outbox.prepare()
         self.state = self.state._replace(evicted_keys=self.state.evicted_keys + 1)
 
@@ -53,7 +53,7 @@ def test_what_was_evicted_before_it_was_settled_is_charged_once(
     assert settle_all() == 0
     # What has its row is not pushed again.
     assert looks.look() == 2
-    assert client().xlen(outbox.STREAM) == 2
+    assert client().xlen(outbox.STREAMS[0]) == 2
     assert settle_all() == 2
     assert nothing_happened(caller)
     assert looks.look() == 0

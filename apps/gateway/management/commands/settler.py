@@ -13,16 +13,20 @@ from secrets import token_hex
 from typing import Any
 
 import structlog
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, InterfaceError, connection
 from redis.exceptions import RedisError
 
 from apps.billing.ledger_watch import LedgerWatch
-from apps.billing.worker_leases import StoreClock
+from apps.billing.worker_leases import StoreClocks
 from apps.gateway.metrics.definitions import QUEUE_AGE, QUEUE_DEPTH
 from apps.gateway.settlement import outbox
+from apps.gateway.settlement.outbox_reader import OutboxReader
 from apps.gateway.settlement.reconcile import update_metrics
 from apps.gateway.settlement.settle import settle, sweep
+from apps.kernel import shard_count
+from apps.kernel.shard_count import OtherShards
+from apps.kernel.store_keys import SHARD_COUNT
 
 log = structlog.get_logger(__name__)
 
@@ -34,7 +38,6 @@ PAUSE_SECONDS, MANY, GATHER_SECONDS = 0.05, 8, 0.5
 LOOK_SECONDS = 1.0
 # How often it is asked whether a store has come back older than it was.
 WATCH_SECONDS = 5.0
-SEARCH_SECONDS = 1.0
 SHOW_SECONDS = 60.0
 MAX_PAUSE = 5.0
 # After an outage the workers' heartbeats come back one by one, and one from before the store's clock was set forward is
@@ -50,21 +53,25 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until SIGTERM or SIGINT."""
         self._stopping = False
-        # When to look for what was left unfinished: at first, after a failure, and now and then.
-        self._next_search = 0.0
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         # Two containers may have one name and the same process id.
         reader = f"{socket.gethostname()}:{getpid()}:{token_hex(4)}"
         pause, next_look, next_show, next_watch, steady_since = 0.0, 0.0, 0.0, 0.0, time.monotonic()
-        clock, watch = StoreClock(), LedgerWatch()
+        clock, watch, outbox_reader = StoreClocks(), LedgerWatch(), OutboxReader(reader)
         log.info("settler.started", reader=reader)
         while not self._stopping:
             try:
+                missed: RedisError | None = None
                 if time.monotonic() >= next_watch:
-                    watch.look()
-                    next_watch = time.monotonic() + WATCH_SECONDS
-                time.sleep(gather_after(self._step(reader)))
+                    shard_count.require()
+                    missed = _look(watch)
+                    next_watch = 0.0 if missed else time.monotonic() + WATCH_SECONDS
+                if settled := _step(outbox_reader):
+                    pause = 0.0
+                if missed is not None:
+                    raise missed
+                time.sleep(gather_after(settled))
                 if time.monotonic() >= next_look:
                     _measure_queue()
                     if clock.was_set():
@@ -77,31 +84,43 @@ class Command(BaseCommand):
                     outbox.forget_readers()
                     next_show = time.monotonic() + SHOW_SECONDS
                 pause = 0.0
+            except OtherShards as error:
+                raise CommandError(str(error)) from error
             # OSError: neither the store nor the disk took what was swept, whose notes stay.
             except (RedisError, DatabaseError, InterfaceError, OSError) as error:
                 # What was taken stays ours in the stream and is taken again.
                 pause = min(max(pause * 2, 0.1), MAX_PAUSE)
                 log.warning("settler.waiting", error=type(error).__name__, seconds=pause)
                 connection.close()
-                self._next_search = 0.0
+                outbox_reader.search_again()
                 time.sleep(pause)
                 steady_since = time.monotonic()
         log.info("settler.stopped")
 
-    def _step(self, reader: str) -> int:
-        """Settle a batch; return of how many records."""
-        left = time.monotonic() >= self._next_search
-        if left:
-            outbox.prepare()
-        messages = outbox.read_batch(reader, BATCH, WAIT_MS, left=left)
-        if left and len(messages) < BATCH:
-            self._next_search = time.monotonic() + SEARCH_SECONDS
-        if messages:
-            settle(messages)
-        return len(messages)
-
     def _stop(self, number: int, frame: object) -> None:
         self._stopping = True
+
+
+def _look(watch: LedgerWatch) -> RedisError | None:
+    """Compare the store with the ledger; return what kept it from that where other shards can be settled meanwhile.
+
+    Raises DatabaseError, and RedisError where there are no others.
+    """
+    try:
+        watch.look()
+    except RedisError as error:
+        if SHARD_COUNT == 1:
+            raise
+        return error
+    return None
+
+
+def _step(reader: OutboxReader) -> int:
+    """Settle a batch; return of how many records."""
+    messages = reader.read(BATCH, WAIT_MS)
+    if messages:
+        settle(messages)
+    return len(messages)
 
 
 def gather_after(count: int) -> float:
