@@ -35,7 +35,7 @@ class ScannedText:
     @functools.cached_property
     def normalized_utf8(self) -> bytes:
         """`folded` in UTF-8."""
-        return self.normalized.encode("utf-8", "surrogatepass")
+        return self._normalized.utf8
 
     @functools.cached_property
     def ascii_folded(self) -> AsciiFoldedText:
@@ -56,7 +56,7 @@ class ScannedText:
 
     @functools.cached_property
     def _normalized(self) -> NormalizedText:
-        return NormalizedText(self.raw)
+        return NormalizedText(self.raw, self.utf8)
 
     @functools.cached_property
     def _characters(self) -> _CharacterOffsets:
