@@ -3,8 +3,8 @@
 Knows how to search for all patterns of a table at once. Must never know which attack a table is about, nor where a text
 comes from.
 
-One automaton looks for all heads of patterns in the whole text. Only where one is found are patterns tried, each on at
-most `_REACH` bytes: the time is linear in the length of any text, and a text with nothing in it costs one pass. Equal
+One automaton looks for all heads of patterns in the whole text. Only where one is found are its patterns tried, each on
+at most `_REACH` bytes: time is linear in the length of any text, and a text with nothing in it costs one pass. Equal
 surroundings are tried once; and where there are more heads than in any harmless text, the rest counts as found without
 being tried.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,8 @@ _BEHIND = 160
 _NEAR = 600
 # Heads and signals that are looked at in one text: this many, and one more for so many bytes.
 _LOOKED_AT, _BYTES_EACH = 1000, 128
+# Heads of one automaton: they have no gaps, so it stays small.
+_HEADS_EACH = 512
 _ENOUGH = 1.0 - 1e-9  # weights are sums of floats
 # How much less counts of what an operator tells a model: long instructions name the attacks that they warn of.
 _OPERATOR_BONUS = -1.0
@@ -67,17 +70,42 @@ class AttackSignal(msgspec.Struct, frozen=True):
     pattern: SignalPattern | None = None
 
 
+class _SameHead:
+    """The patterns of one head, by their indexes, and the automaton that tells which of them may match."""
+
+    def __init__(self) -> None:
+        self._indexes: list[int] = []
+        self._patterns: list[str] = []
+
+    def add(self, index: int, pattern: SignalPattern) -> None:
+        self._indexes.append(index)
+        self._patterns.append(pattern.ahead.pattern)
+
+    def candidates(self, ahead: bytes) -> Iterable[int]:
+        """Return the patterns that may match what begins with their head."""
+        return [self._indexes[place] for place in self._together.matching(ahead)]
+
+    @functools.cached_property
+    def _together(self) -> PatternSet:
+        return PatternSet(self._patterns, anchored=True)
+
+
 class _SignalFinder:
-    """Patterns that are looked for together: one automaton for their heads, one for what follows."""
+    """Patterns that are looked for together: one automaton for their heads, one that tells which head it is.
+
+    Only patterns of that head are tried, and all are compiled when they first are.
+    """
 
     def __init__(self, forms: Iterable[tuple[SignalPattern, str]]) -> None:
         self._patterns: list[SignalPattern] = []
-        heads: set[str] = set()
-        for pattern, head in forms:
-            heads.add(head)
+        by_head: defaultdict[str, _SameHead] = defaultdict(_SameHead)
+        for index, (pattern, head) in enumerate(forms):
+            by_head[head].add(index, pattern)
             self._patterns.append(pattern)
-        self._ahead = PatternSet([pattern.ahead.pattern for pattern in self._patterns], anchored=True)
-        self._heads = compile_re2("|".join(sorted(heads)))
+        heads = sorted(by_head)
+        self._groups = [by_head[head] for head in heads]
+        self._heads = compile_re2("|".join(heads))
+        self._which = PatternSet(heads, anchored=True, each=_HEADS_EACH)
 
     def signals(self, utf8: bytes, places: Iterable[tuple[int, int]]) -> Iterator[AttackSignal]:
         """Yield the signals whose heads begin in one of the `places` (start, end) of a text, from left to right."""
@@ -102,14 +130,16 @@ class _SignalFinder:
                     )
 
     def _match_at(self, at: int, utf8: bytes) -> Iterator[AttackSignal]:
-        for index in self._ahead.matching(utf8[at:]):
+        ahead = utf8[at:]
+        candidates = [index for head in self._which.matching(ahead) for index in self._groups[head].candidates(ahead)]
+        for index in sorted(candidates):
             signal = match_pattern(self._patterns[index], utf8, at)
             if signal is not None:
                 yield signal
 
 
 class SignalTable:
-    """Every pattern of a table, compiled once."""
+    """Every pattern of a table."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         forms = list(compile_table(table))
@@ -220,12 +250,12 @@ def find_by_speaker(table: SignalTable, text: ScannedText, role: str) -> list[Sp
 
 def match_pattern(pattern: SignalPattern, utf8: bytes, head: int) -> AttackSignal | None:
     """Return the signal whose head word stands there, None where the words around it do not fit."""
-    ahead = pattern.ahead.match(utf8, head, head + _REACH)
+    ahead = pattern.ahead.compiled.match(utf8, head, head + _REACH)
     if ahead is None:
         return None
     start = head
     if pattern.before is not None:
-        behind = pattern.before.search(utf8[max(0, head - _BEHIND) : head])
+        behind = pattern.before.compiled.search(utf8[max(0, head - _BEHIND) : head])
         if behind is None:
             return None
         start = max(0, head - _BEHIND) + behind.start()
