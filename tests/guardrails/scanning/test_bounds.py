@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
-from apps.guardrails.matching import attack_signals, mention_filter
+from apps.guardrails.matching import mention_filter, signal_finder
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, PatternSearch
 from apps.guardrails.regex.re2_patterns import compile_re2, find_last_end
 from apps.guardrails.rules import system_rules
@@ -182,7 +182,7 @@ def test_shapes_are_tried_at_few_places(raw: str, monkeypatch: pytest.MonkeyPatc
 
         return counted
 
-    monkeypatch.setattr(attack_signals, "match_pattern", counting(attack_signals.match_pattern, "tried"))
+    monkeypatch.setattr(signal_finder, "match_pattern", counting(signal_finder.match_pattern, "tried"))
     monkeypatch.setattr(mention_filter, "is_only_mentioned", counting(mention_filter.is_only_mentioned, "mentioned"))
     assert spans("prompt_injection", raw)
     assert tried <= 4 * MOST_JUDGED
