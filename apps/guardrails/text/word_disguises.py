@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import re2
 
@@ -193,10 +193,24 @@ def _between_letters(by: bytes, before: frozenset[int] = _LATIN) -> Callable[[re
     """Return what replaces signs, but only where they stand between two letters, or behind one of `before`."""
 
     def replace(signs: re2._Match[bytes]) -> bytes | None:
-        around = signs.string[max(0, signs.start() - 1) : signs.end() + 1]
+        start, end = signs.span()
+        around = signs.string[max(0, start - 1) : end + 1]
         return by if around[0] in before and around[-1] in _LATIN else None
 
     return replace
+
+
+def _words_in(run: bytes) -> Iterator[bytes]:
+    """Yield the known words of a run of letters, and the letters between them."""
+    done = 0
+    for word in _IN_RUN.finditer(run):
+        start, end = word.span()
+        if start > done:
+            yield run[done:start]
+        yield run[start:end]
+        done = end
+    if done < len(run):
+        yield run[done:]
 
 
 _UNDO: dict[str, tuple[re2._Regexp, Callable[[re2._Match[bytes]], bytes | None]]] = {
@@ -204,7 +218,7 @@ _UNDO: dict[str, tuple[re2._Regexp, Callable[[re2._Match[bytes]], bytes | None]]
     "split": (_BETWEEN, _between_letters(b"")),
     "separated": (_BETWEEN, _between_letters(b" ", _ENDS_OF_WORDS)),
     "joined": (_RUN_TOGETHER, lambda run: b" ".join(part[0] for part in _PART.finditer(run[0]))),
-    "run_together": (_RUN, lambda run: b" ".join(_IN_RUN.sub(rb" \g<0> ", run[0]).split())),
+    "run_together": (_RUN, lambda run: b" ".join(_words_in(run[0]))),
     "emphasized": (_EMPHASIS, lambda _: b""),
     "listed": (_ITEM, lambda _: b""),
 }
