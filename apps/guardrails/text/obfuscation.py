@@ -10,9 +10,9 @@ import re
 
 import re2
 
-from apps.guardrails.regex.re2_patterns import re2_options
+from apps.guardrails.regex.re2_patterns import LazyPattern, re2_options
 from apps.guardrails.text.ciphers import CIPHERS
-from apps.guardrails.text.word_disguises import DISGUISES
+from apps.guardrails.text.word_disguises import ACCENTED_WORDS, DISGUISES
 
 # Words that hardly any order to a model does without, and that are long enough to be no part of others.
 _TRACE_WORDS = """
@@ -53,17 +53,21 @@ _TRACES = (
         r"\b[a-z][a-z0-9]{0,3} ?\+ ?[a-z][a-z0-9]{0,3}\b|\b(?:join|concatenate|combine|joined|glue)\b|\bpart ?1\b",
     ),
 )
-# One pass for all of them.
-_ALL = (*_TRACES, *DISGUISES.items(), *CIPHERS.items())
+# One pass for all of them; for some, what is noticed must be looked at again.
+_ALL: list[tuple[str, str, LazyPattern | None]] = [
+    *((name, expression, None) for name, expression in (*_TRACES, *DISGUISES.items(), *CIPHERS.items())),
+    *(("accented", expression, exact) for expression, exact in ACCENTED_WORDS),
+]
 _GATE = re2.Set.SearchSet(re2_options())
-for _, _expression in _ALL:
-    _GATE.Add(_expression)
+for _row in _ALL:
+    _GATE.Add(_row[1])
 _GATE.Compile()
 
 
 def find_obfuscations(folded_utf8: bytes) -> set[str]:
     """Return the ways in which words of this text may be turned, disguised or taken apart, in one pass."""
-    return {_ALL[index][0] for index in _GATE.Match(folded_utf8) or ()}
+    noticed = (_ALL[index] for index in _GATE.Match(folded_utf8) or ())
+    return {name for name, _, exact in noticed if exact is None or exact.compiled.search(folded_utf8) is not None}
 
 
 def undo_leetspeak(folded: str, one: str) -> str:
