@@ -71,13 +71,12 @@ _has_mixed = presence_test(f"[a-z][{_LOOKALIKE}]|[{_LOOKALIKE}][a-z]")
 
 
 class NormalizedText:
-    """A normalized text, in UTF-8 as well, and the way back to what it was made of."""
+    """The way back from a normalized text to what it was made of."""
 
-    def __init__(self, raw: str, utf8: bytes) -> None:
-        """Take a text and its UTF-8."""
+    def __init__(self, raw: str, text: str) -> None:
+        """Take a text and what it was normalized to."""
         self._raw = raw
-        self.utf8 = _normalize(raw, utf8)
-        self.text = self.utf8.decode(*_UTF8)
+        self.text = text
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the smallest part of the raw text that holds all that became `text[start:end]`; empty if that is."""
@@ -126,7 +125,7 @@ class NormalizedText:
 
 def normalize(raw: str) -> str:
     """Return the normalized text."""
-    return _normalize(raw, raw.encode(*_UTF8)).decode(*_UTF8)
+    return normalize_utf8(raw, raw.encode(*_UTF8)).decode(*_UTF8)
 
 
 def normalized_forms(word: str) -> set[str]:
@@ -139,7 +138,8 @@ def normalize_keeping_case(raw: str) -> str:
     return collapse_whitespace(_composed(raw)).decode(*_UTF8)
 
 
-def _normalize(raw: str, utf8: bytes) -> bytes:
+def normalize_utf8(raw: str, utf8: bytes) -> bytes:
+    """Return the normalized text in UTF-8, made of a text and its UTF-8."""
     if raw.isascii():
         return collapse_whitespace(utf8.lower())
     composed = _compose_runs(utf8)

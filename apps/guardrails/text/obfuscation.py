@@ -66,7 +66,10 @@ _GATE.Compile()
 
 def find_obfuscations(folded_utf8: bytes) -> set[str]:
     """Return the ways in which words of this text may be turned, disguised or taken apart, in one pass."""
-    noticed = (_ALL[index] for index in _GATE.Match(folded_utf8) or ())
+    indexes = _GATE.Match(folded_utf8)
+    if indexes is None:
+        return set()
+    noticed = (_ALL[index] for index in indexes)
     return {name for name, _, exact in noticed if exact is None or exact.compiled.search(folded_utf8) is not None}
 
 
