@@ -6,7 +6,7 @@ Knows the engine of expressions. Must never know what is looked for.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import re2
 
@@ -77,11 +77,15 @@ class PatternSet:
             automaton.Compile()
             self._automata.append(automaton)
 
-    def matching(self, utf8: bytes) -> Iterator[int]:
-        """Yield the indexes of the patterns that match."""
-        for number, automaton in enumerate(self._automata):
-            for index in automaton.Match(utf8) or ():
-                yield number * self._each + index
+    def matching(self, utf8: bytes) -> Sequence[int]:
+        """Return the indexes of the patterns that match."""
+        if len(self._automata) == 1:
+            return self._automata[0].Match(utf8) or ()
+        return [
+            number * self._each + index
+            for number, automaton in enumerate(self._automata)
+            for index in automaton.Match(utf8) or ()
+        ]
 
 
 def find_last_end(pattern: re2._Regexp, utf8: bytes, match: re2._Match[bytes]) -> int:
