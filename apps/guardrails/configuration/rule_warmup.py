@@ -1,7 +1,7 @@
 """Warm-up of the system rules: loads each and runs it once, so that no request pays for building its automata.
 
-Knows every system rule. Must never know an organization. Loading takes most of a second, and a text that is the first
-of its kind ten times as long as the next.
+Knows every system rule. Must never know an organization. Loading takes half a second, and a text that is the first of
+its kind ten times as long as the next.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ caf\u00e9\u200b \u00a0\u2013 na\u00efve \U0001f600 &#104;&#101;&#108;&#108;&#111
 
 
 def warm_up_rules() -> None:
-    """Load every system rule and look through a sample with each. Takes about a second of computing, once a process."""
+    """Load every system rule and look through a sample with each: most of a second of computing, once a process."""
     states = {name: SystemRuleState(enabled=True, action="warn") for name in system_rules()}
     compiled = engine.compile_guardrails(EngineConfig(system_rules=states))
     engine.screen(

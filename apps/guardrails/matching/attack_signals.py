@@ -2,18 +2,13 @@
 
 Knows how to search for all patterns of a table at once. Must never know which attack a table is about, nor where a text
 comes from.
-
-One automaton looks for all heads of patterns in the whole text. Only where one is found are patterns tried, each on at
-most `_REACH` bytes: the time is linear in the length of any text, and a text with nothing in it costs one pass. Equal
-surroundings are tried once; and where there are more heads than in any harmless text, the rest counts as found without
-being tried.
 """
 
 from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +16,13 @@ import msgspec
 
 from apps.guardrails.findings.scan_types import OPERATOR_ROLES, UNFINISHED, Span
 from apps.guardrails.matching.mention_filter import MentionFilter
-from apps.guardrails.matching.signal_compiler import SignalPattern, compile_table
-from apps.guardrails.regex.re2_patterns import PatternSet, compile_re2, find_last_end
+from apps.guardrails.matching.signal_compiler import compile_table
+from apps.guardrails.matching.signal_finder import AttackSignal, SignalFinder
 from apps.guardrails.text.decoding import find_decoded_texts
 from apps.guardrails.text.scanned_text import ScannedText
 
-# How far, in bytes, a pattern reaches to either side of its head's beginning.
-_REACH = 320
-_BEHIND = 160
 # Signals at most this far apart, in bytes, count together.
 _NEAR = 600
-# Heads and signals that are looked at in one text: this many, and one more for so many bytes.
-_LOOKED_AT, _BYTES_EACH = 1000, 128
 _ENOUGH = 1.0 - 1e-9  # weights are sums of floats
 # How much less counts of what an operator tells a model: long instructions name the attacks that they warn of.
 _OPERATOR_BONUS = -1.0
@@ -55,61 +45,8 @@ _EVERYDAY = {
 }
 
 
-class AttackSignal(msgspec.Struct, frozen=True):
-    """One signal in a normalized text: `utf8[start:end]`, what it is a signal of, and its worth from 0 to 1."""
-
-    start: int
-    end: int
-    kind: str
-    weight: float
-    # Where its head stands: two signals with one head are one.
-    head: int = 0
-    pattern: SignalPattern | None = None
-
-
-class _SignalFinder:
-    """Patterns that are looked for together: one automaton for their heads, one for what follows."""
-
-    def __init__(self, forms: Iterable[tuple[SignalPattern, str]]) -> None:
-        self._patterns: list[SignalPattern] = []
-        heads: set[str] = set()
-        for pattern, head in forms:
-            heads.add(head)
-            self._patterns.append(pattern)
-        self._ahead = PatternSet([pattern.ahead.pattern for pattern in self._patterns], anchored=True)
-        self._heads = compile_re2("|".join(sorted(heads)))
-
-    def signals(self, utf8: bytes, places: Iterable[tuple[int, int]]) -> Iterator[AttackSignal]:
-        """Yield the signals whose heads begin in one of the `places` (start, end) of a text, from left to right."""
-        if not self._patterns:
-            return
-        known: dict[tuple[int, bytes], list[AttackSignal]] = {}
-        left = _LOOKED_AT + len(utf8) // _BYTES_EACH
-        for start, end in places:
-            while head := self._heads.search(utf8, start, end):
-                at = head.start()
-                if left <= 0:
-                    yield AttackSignal(at, find_last_end(self._heads, utf8, head), UNFINISHED, 1.0, at)
-                    return
-                start, first = at + 1, max(0, at - _BEHIND)
-                around = (at - first, utf8[first : at + _REACH])
-                if around not in known:
-                    known[around], left = list(self._match_at(*around)), left - 1
-                left -= 1 + len(known[around])
-                for signal in known[around]:
-                    yield AttackSignal(
-                        signal.start + first, signal.end + first, signal.kind, signal.weight, at, signal.pattern
-                    )
-
-    def _match_at(self, at: int, utf8: bytes) -> Iterator[AttackSignal]:
-        for index in self._ahead.matching(utf8[at:]):
-            signal = match_pattern(self._patterns[index], utf8, at)
-            if signal is not None:
-                yield signal
-
-
 class SignalTable:
-    """Every pattern of a table, compiled once."""
+    """Every pattern of a table."""
 
     def __init__(self, table: Mapping[str, Any]) -> None:
         forms = list(compile_table(table))
@@ -117,8 +54,8 @@ class SignalTable:
         self._orders = frozenset(table["orders"])
         # Those that are one by themselves where somebody says little else.
         self._brief_orders = frozenset(table.get("brief_orders", ()))
-        self._leading = _SignalFinder((pattern, head) for supports, pattern, head in forms if not supports)
-        self._supporting = _SignalFinder((pattern, head) for supports, pattern, head in forms if supports)
+        self._leading = SignalFinder((pattern, head) for supports, pattern, head in forms if not supports)
+        self._supporting = SignalFinder((pattern, head) for supports, pattern, head in forms if supports)
 
     def signals(self, utf8: bytes) -> list[AttackSignal]:
         """Return the signals in a normalized text, from left to right; those that only support, only near others."""
@@ -216,20 +153,6 @@ def find_by_speaker(table: SignalTable, text: ScannedText, role: str) -> list[Sp
     """Return what is found in a text by how much counts of it, for who says it and how briefly."""
     bonus = _OPERATOR_BONUS if role in OPERATOR_ROLES else 0.0
     return table.spans(text, bonus=bonus, brief=role == "user" and len(text.raw) <= _BRIEF)
-
-
-def match_pattern(pattern: SignalPattern, utf8: bytes, head: int) -> AttackSignal | None:
-    """Return the signal whose head word stands there, None where the words around it do not fit."""
-    ahead = pattern.ahead.match(utf8, head, head + _REACH)
-    if ahead is None:
-        return None
-    start = head
-    if pattern.before is not None:
-        behind = pattern.before.search(utf8[max(0, head - _BEHIND) : head])
-        if behind is None:
-            return None
-        start = max(0, head - _BEHIND) + behind.start()
-    return AttackSignal(start, ahead.end(), pattern.kind, pattern.weight, head, pattern)
 
 
 def _weigh_by_mention(signal: AttackSignal, mentions: MentionFilter) -> AttackSignal | None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from apps.guardrails.findings.scan_types import MAX_SPANS, UNFINISHED, Span
-from apps.guardrails.regex.re2_patterns import PatternSet, compile_re2, find_last_end
+from apps.guardrails.regex.re2_patterns import PatternSet, find_last_end, lazy_pattern
 from apps.guardrails.text.ascii_folding import AsciiFoldedText
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
@@ -91,8 +91,8 @@ class PatternSearch:
 
     def __init__(self, kinds: Sequence[CandidatePattern]) -> None:
         self._kinds = kinds
-        self._patterns = [compile_re2(kind.pattern) for kind in kinds]
-        self._follows = [compile_re2(kind.follow) if kind.follow else None for kind in kinds]
+        self._patterns = [lazy_pattern(kind.pattern) for kind in kinds]
+        self._follows = [lazy_pattern(kind.follow) if kind.follow else None for kind in kinds]
         self._gate = PatternSet([kind.gate or kind.pattern for kind in kinds])
 
     def find(self, plain: AsciiFoldedText) -> list[Span]:
@@ -114,7 +114,7 @@ class PatternSearch:
 
     def _find_kind(self, rank: int, checker: _CandidateChecker) -> Iterator[tuple[int, int, bool]]:
         """Yield (start, end, whether it was checked) of what is found of one kind."""
-        kind, pattern, utf8 = self._kinds[rank], self._patterns[rank], checker.utf8
+        kind, pattern, utf8 = self._kinds[rank], self._patterns[rank].compiled, checker.utf8
         group = min(pattern.groups, 1)
         at = chain = end = found = 0
         while match := pattern.search(utf8, at):
@@ -144,7 +144,8 @@ class PatternSearch:
     def _followers(
         self, rank: int, candidate: CandidateMatch | None, checker: _CandidateChecker
     ) -> Iterator[CandidateMatch]:
-        follow = self._follows[rank]
+        follows = self._follows[rank]
+        follow = None if follows is None else follows.compiled
         while follow and candidate and checker.left > 0 and (match := follow.match(candidate.utf8, candidate.end)):
             candidate = checker(rank, *match.span(1))
             if candidate:

@@ -6,6 +6,7 @@ between `<` and `>`. Must never know which attack a table is about.
 
 from __future__ import annotations
 
+import functools
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import product
@@ -13,9 +14,8 @@ from re import findall, match, search, split, sub
 from typing import Any
 
 import msgspec
-import re2
 
-from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.regex.re2_patterns import LazyPattern, lazy_pattern
 from apps.guardrails.text.normalization import normalize
 
 # What the table's gaps stand for, with and without spaces between words. A gap never leaves its sentence.
@@ -31,7 +31,7 @@ _WITHOUT_SPACES = {"zh", "ja", "th"}
 
 
 class SignalPattern(msgspec.Struct, frozen=True):
-    """One compiled form: what stands before its head, and its head with what follows."""
+    """One form: what stands before its head, and its head with what follows."""
 
     kind: str
     weight: float
@@ -39,8 +39,8 @@ class SignalPattern(msgspec.Struct, frozen=True):
     imperative: bool
     # It counts however it is spoken of.
     plain: bool
-    before: re2._Regexp | None
-    ahead: re2._Regexp
+    before: LazyPattern | None
+    ahead: LazyPattern
 
 
 def compile_table(table: Mapping[str, Any]) -> Iterator[tuple[bool, SignalPattern, str]]:
@@ -56,8 +56,8 @@ def _pattern_of(entry: Mapping[str, Any], before: str, head: str, after: str) ->
         weight=entry["weight"],
         imperative=entry.get("imperative", False),
         plain=entry.get("plain", False),
-        before=compile_re2(f"(?:{before})$") if before else None,
-        ahead=compile_re2(head + after),
+        before=lazy_pattern(f"(?:{before})$") if before else None,
+        ahead=lazy_pattern(head + after),
     )
 
 
@@ -84,6 +84,7 @@ def _read(part: str, meanings: Mapping[str, str]) -> str:
     return sub(r"\{([a-z_]\w*)\}", lambda name: f"(?:{meanings[name[1]]})", part)
 
 
+@functools.cache
 def _alternatives(written: str) -> str:
     """Return the words of a list as one expression: folded like texts, with and without their accents."""
     folded = normalize(written)
@@ -115,6 +116,8 @@ def _top_level(expression: str) -> Iterable[str]:
 
 def _without_accents(text: str) -> str:
     """Return Latin letters without their accents; other scripts stay as they are."""
+    if text.isascii():
+        return text
     return "".join(
         piece[0] if piece[0].isascii() and len(piece) > 1 else letter
         for letter in text

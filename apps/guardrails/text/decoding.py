@@ -35,6 +35,9 @@ _DEEPEST = 2
 _LONGEST_PIECES = 3000
 # Runs of one text that are read one by one; what parts those that are read together.
 _MOST_RUNS, _BETWEEN = 64, "\n.\n"
+# How much of base64 that said nothing is read again from its later lines on: so many times the text; then so many bytes
+# at each line.
+_READ_AGAIN, _LONGEST_AGAIN = 16, 2048
 # Ways in which a whole text is turned, and what it says when decoded.
 _MOST_TURNS = {1: 8, 2: 3}
 
@@ -136,7 +139,8 @@ class _EncodedRun(NamedTuple):
 
 
 def _find_runs(utf8: bytes) -> Iterator[_EncodedRun]:
-    done = 0
+    done = tried = 0
+    spare = _READ_AGAIN * len(utf8)
     runs = (
         (*run.span(), _ENCODINGS[index][0]) for index in _GATE.Match(utf8) or () for run in _RUNS[index].finditer(utf8)
     )
@@ -145,8 +149,12 @@ def _find_runs(utf8: bytes) -> Iterator[_EncodedRun]:
             continue
         if name == "base64":
             start += 0 if utf8[start : start + 1].isalnum() else 1
-            run = _BASE64_RUN.match(utf8, start)
+            # What says nothing as a whole may do so from a later line on: the whole rest, until that has cost enough.
+            is_whole = start >= tried or spare > 0
+            run = _BASE64_RUN.match(utf8, start, len(utf8) if is_whole else start + _LONGEST_AGAIN)
             end = run.end() if run else end
+            spare -= end - start if start < tried else 0
+            tried = max(tried, end)
         said = _decode(_DECODERS[name], utf8[start:end])
         if said is not None:
             done = end

@@ -6,8 +6,9 @@ they spell, for models read them), NFKC, case folding, look-alike letters become
 A Cyrillic or Greek letter is a look-alike only in company that gives it away: joined to a Latin letter, or in a text
 without one letter of those alphabets that looks like no other. So Russian and Greek stay what they are.
 
-Normalization is linear and runs no Python code for each character. Offsets of the raw text are computed in blocks, and
-only where they are asked for.
+Normalization is linear and runs no Python code for each character. Of most texts only a few characters do more than
+change their case: one pass finds these (`steady_characters`), and only they are composed. Offsets of the raw text are
+computed in blocks, and only where they are asked for.
 """
 
 from __future__ import annotations
@@ -16,85 +17,66 @@ import functools
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable
 from itertools import pairwise
 
-import re2
+from apps.guardrails.regex.re2_patterns import presence_test
+from apps.guardrails.text.steady_characters import UNSTEADY_RUN, has_unquiet, replace_fixed_forms
+from apps.guardrails.text.unicode_tables import HOMOGLYPHS, INVISIBLE, STYLED, class_of
+from apps.guardrails.text.white_space import collapse_whitespace, spaces_in_ascii
 
-_INVISIBLE = (
-    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e001f\U000e007f-\U000e0fff"
-)
-_HIDDEN = re.compile(f"[{_INVISIBLE}]+")
+_HIDDEN = re.compile(f"[{INVISIBLE}]+")
 TAG_CHARACTERS = {chr(code): chr(code - 0xE0000) for code in range(0xE0020, 0xE007F)}
 # White space and what is not there; the space of the tag characters is one too.
-_GAP = re.compile(rf"[\s{_INVISIBLE}\U000e0020]")
-_NOT_BLANK = re.compile(f"[{_INVISIBLE}]")
+_GAP = re.compile(rf"[\s{INVISIBLE}\U000e0020]")
+_NOT_BLANK = re.compile(f"[{INVISIBLE}]")
 _ASCII_PIECE = re.compile(r"\s+|\S")
-_HOMOGLYPHS = str.maketrans(
-    # Cyrillic, Greek, Armenian; also letters that only look alike in capitals, which folding has made small.
-    "авеѕіјкмнорстухһԁԛԝѵӏ" + "αβεζηικμνορτυχωγϲϳ" + "օսոհցզյ",
-    "abesijkmhopctyxhdqwvl" + "abeznikuvoptuxwycj" + "ounhgqj",
-)
-_LOOKALIKE = "".join(map(chr, _HOMOGLYPHS))
-# Forms of Latin letters that NFKC leaves alone, and that no language writes with.
-_STYLED = str.maketrans(
-    "ıɑɡɩᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘꞯʀꜱᴛᴜᴠᴡʏᴢ" + "".join(map(chr, (*range(0x1F150, 0x1F16A), *range(0x1F170, 0x1F18A)))),
-    "iagiabcdefghijklmnopqrstuvwyz" + "abcdefghijklmnopqrstuvwxyz" * 2,
-)
+_LOOKALIKE = "".join(map(chr, HOMOGLYPHS))
 _ALIKE = re.compile(f"[{_LOOKALIKE}]+")
-_FANCY = re.compile(f"[{''.join(map(chr, _STYLED))}]+")
+_FANCY = re.compile(f"[{''.join(map(chr, STYLED))}]+")
 # Letters of those alphabets that are taken for no Latin ones.
-_GENUINE = [chr(code) for code in (*range(0x370, 0x530), *range(0x531, 0x588)) if code not in _HOMOGLYPHS]
+_GENUINE = [chr(code) for code in (*range(0x370, 0x530), *range(0x531, 0x588)) if code not in HOMOGLYPHS]
 _MIXED = re.compile(f"(?<![a-z{_LOOKALIKE}])(?:[a-z]++[{_LOOKALIKE}]|[{_LOOKALIKE}]++[a-z])[a-z{_LOOKALIKE}]*+")
 # Marks that pile up on one letter: normalizing takes the square of their number, and nobody writes more (UAX 15, 13).
 _MOST_MARKS = 30
-_COMBINING = [chr(code) for code in range(0x300, 0x1E950) if unicodedata.combining(chr(code))]
-# The second halves of composed characters; with combining marks, what belongs to the character before it.
-_SECONDS = {
-    chr(int(halves[1], 16))
-    for halves in (unicodedata.decomposition(chr(code)).split() for code in range(0xC0, 0x17000))
-    if len(halves) == 2 and not halves[0].startswith("<")
-} | {chr(code) for code in (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))}
 _BLOCK = 512
+# One run of unsteady characters in so many bytes is composed by itself; where there are more, the whole text is.
+_BYTES_A_RUN = 1000
+_UTF8 = ("utf-8", "surrogatepass")
 
 
-def _class_of(characters: list[str]) -> str:
-    ranges: list[list[int]] = []
-    for code in map(ord, characters):
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1][1] = code
-        else:
-            ranges.append([code, code])
-    return "[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in ranges) + "]"
+@functools.cache
+def _piled_marks() -> re.Pattern[str]:
+    mark = class_of([chr(code) for code in range(0x300, 0x1E950) if unicodedata.combining(chr(code))])
+    return re.compile(f"({mark}{{{_MOST_MARKS}}}){mark}+")
 
 
-_PILED = re.compile(f"({_class_of(_COMBINING)}{{{_MOST_MARKS}}}){_class_of(_COMBINING)}+")
+@functools.cache
+def _second_halves() -> frozenset[str]:
+    """Return the second halves of composed characters; with combining marks, what belongs to the one before it."""
+    # Nothing composed of two stands among the ideographs and syllables of East Asia.
+    codes = (*range(0xC0, 0x3100), *range(0xF900, 0x17000))
+    decompositions = (unicodedata.decomposition(chr(code)).split() for code in codes)
+    halves = (halves[1] for halves in decompositions if len(halves) == 2 and not halves[0].startswith("<"))
+    jamo = (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3))
+    return frozenset({chr(int(half, 16)) for half in halves} | {chr(code) for code in jamo})
 
 
-def _presence_test(pattern: str) -> Callable[[str], bool]:
-    """Return what tells whether a text has any of it, some twenty times faster than `re` does."""
-    options = re2.Options()
-    options.log_errors = False
-    search = re2.compile(pattern, options).search
-    return lambda piece: search(piece.encode("utf-8", "surrogatepass")) is not None
-
-
-_has_piled = _presence_test(rf"\pM{{{_MOST_MARKS + 1}}}")
-_has_hidden = _presence_test(f"[{_INVISIBLE}]")
-_has_tag = _presence_test("[\U000e0020-\U000e007e]")
-_has_fancy = _presence_test(_class_of(sorted(map(chr, _STYLED))))
-_has_alike = _presence_test(_class_of(sorted(_LOOKALIKE)))
-_has_genuine = _presence_test(_class_of(_GENUINE))
-_has_mixed = _presence_test(f"[a-z][{_LOOKALIKE}]|[{_LOOKALIKE}][a-z]")
+_has_piled = presence_test(rf"\pM{{{_MOST_MARKS + 1}}}")
+_has_hidden = presence_test(f"[{INVISIBLE}]")
+_has_tag = presence_test("[\U000e0020-\U000e007e]")
+_has_fancy = presence_test(class_of(sorted(map(chr, STYLED))))
+_has_alike = presence_test(class_of(sorted(_LOOKALIKE)))
+_has_genuine = presence_test(class_of(_GENUINE))
+_has_mixed = presence_test(f"[a-z][{_LOOKALIKE}]|[{_LOOKALIKE}][a-z]")
 
 
 class NormalizedText:
-    """A normalized text, and the way back to what it was made of."""
+    """The way back from a normalized text to what it was made of."""
 
-    def __init__(self, raw: str) -> None:
+    def __init__(self, raw: str, text: str) -> None:
+        """Take a text and what it was normalized to."""
         self._raw = raw
-        self.text = normalize(raw)
+        self.text = text
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the smallest part of the raw text that holds all that became `text[start:end]`; empty if that is."""
@@ -143,62 +125,86 @@ class NormalizedText:
 
 def normalize(raw: str) -> str:
     """Return the normalized text."""
-    if raw.isascii():
-        return _collapse_whitespace(raw.lower())
-    return _map_homoglyphs(_normalize_except_lookalikes(raw))
+    return normalize_utf8(raw, raw.encode(*_UTF8)).decode(*_UTF8)
 
 
 def normalized_forms(word: str) -> set[str]:
     """Return the forms of a word in a normalized text: whether its look-alikes are mapped depends on its neighbors."""
-    return {_map_homoglyphs(_normalize_except_lookalikes(word)), _normalize_except_lookalikes(word)}
+    return {normalize(word), _normalize_except_lookalikes(word)}
 
 
 def normalize_keeping_case(raw: str) -> str:
     """Return the text normalized but for its case: what tells "US" from "us" wherever something hides in it."""
-    return _collapse_whitespace(unicodedata.normalize("NFKC", _strip_invisible(raw)))
+    return collapse_whitespace(_composed(raw)).decode(*_UTF8)
+
+
+def normalize_utf8(raw: str, utf8: bytes) -> bytes:
+    """Return the normalized text in UTF-8, made of a text and its UTF-8."""
+    if raw.isascii():
+        return collapse_whitespace(utf8.lower())
+    composed = _compose_runs(utf8)
+    if composed is None:
+        composed = _composed(raw)
+    if not has_unquiet(composed):
+        return collapse_whitespace(composed.lower())
+    return collapse_whitespace(_map_homoglyphs(composed.decode(*_UTF8).casefold().encode(*_UTF8)))
 
 
 def _normalize_except_lookalikes(piece: str) -> str:
     """Normalize all but look-alikes, whose mapping changes no length."""
-    return _collapse_whitespace(unicodedata.normalize("NFKC", _strip_invisible(piece)).casefold())
+    return collapse_whitespace(_composed(piece).decode(*_UTF8).casefold().encode(*_UTF8)).decode(*_UTF8)
+
+
+def _compose_runs(utf8: bytes) -> bytes | None:
+    """Do what `_composed` does, each run of unsteady characters by itself; None where there are many of them."""
+    utf8 = replace_fixed_forms(utf8)
+    pieces, done, left = [], 0, len(utf8) // _BYTES_A_RUN
+    for run in UNSTEADY_RUN.finditer(utf8):
+        if left < 0:
+            return None
+        pieces += [utf8[done : run.start()], _composed(run[0].decode(*_UTF8))]
+        done, left = run.end(), left - 1
+    return b"".join([*pieces, utf8[done:]]) if pieces else utf8
+
+
+def _composed(piece: str) -> bytes:
+    """Return NFKC without what is invisible, and without white space beyond ASCII."""
+    return spaces_in_ascii(unicodedata.normalize("NFKC", _strip_invisible(piece)).encode(*_UTF8))
 
 
 def _strip_invisible(piece: str) -> str:
     if piece.isascii():
         return piece
-    if _has_tag(piece):
+    utf8 = piece.encode(*_UTF8)
+    if _has_tag(utf8):
         # A table of just the characters there are: looking one up never fails, which would cost the most.
         piece = piece.translate({ord(one): TAG_CHARACTERS.get(one, one) for one in set(piece)})
-    if _has_hidden(piece):
+        utf8 = piece.encode(*_UTF8)
+    if _has_hidden(utf8):
         piece = _HIDDEN.sub("", piece)
-    return _PILED.sub(r"\1", piece) if _has_piled(piece) else piece
+        utf8 = piece.encode(*_UTF8)
+    return _piled_marks().sub(r"\1", piece) if _has_piled(utf8) else piece
 
 
-def _collapse_whitespace(piece: str) -> str:
-    joined = " ".join(piece.split())
-    if not joined:
-        return " " if piece else ""
-    return f"{' ' * piece[0].isspace()}{joined}{' ' * piece[-1].isspace()}"
-
-
-def _map_homoglyphs(piece: str) -> str:
-    if piece.isascii():
-        return piece
-    if _has_fancy(piece):
-        piece = _FANCY.sub(lambda run: run[0].translate(_STYLED), piece)
-    if not _has_alike(piece):
-        return piece
-    genuine = _has_genuine(piece)
-    if genuine and not _has_mixed(piece):
-        return piece
-    return (_MIXED if genuine else _ALIKE).sub(lambda run: run[0].translate(_HOMOGLYPHS), piece)
+def _map_homoglyphs(utf8: bytes) -> bytes:
+    if utf8.isascii():
+        return utf8
+    if _has_fancy(utf8):
+        utf8 = _FANCY.sub(lambda run: run[0].translate(STYLED), utf8.decode(*_UTF8)).encode(*_UTF8)
+    if not _has_alike(utf8):
+        return utf8
+    genuine = _has_genuine(utf8)
+    if genuine and not _has_mixed(utf8):
+        return utf8
+    pattern = _MIXED if genuine else _ALIKE
+    return pattern.sub(lambda run: run[0].translate(HOMOGLYPHS), utf8.decode(*_UTF8)).encode(*_UTF8)
 
 
 @functools.lru_cache(maxsize=8192)
 def _combines_with_previous(character: str) -> bool:
     """Tell whether a character may become one with the character before it."""
     first = unicodedata.normalize("NFKD", character)[0]
-    return unicodedata.combining(first) > 0 or first in _SECONDS
+    return unicodedata.combining(first) > 0 or first in _second_halves()
 
 
 @functools.lru_cache(maxsize=8192)

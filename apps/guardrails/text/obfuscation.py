@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import codecs
 import re
+from itertools import islice
 
 import re2
 
-from apps.guardrails.regex.re2_patterns import re2_options
+from apps.guardrails.regex.re2_patterns import LazyPattern, compile_re2, re2_options
 from apps.guardrails.text.ciphers import CIPHERS
-from apps.guardrails.text.word_disguises import DISGUISES
+from apps.guardrails.text.word_disguises import ACCENTED_WORDS, DISGUISES
 
 # Words that hardly any order to a model does without, and that are long enough to be no part of others.
 _TRACE_WORDS = """
@@ -53,17 +54,24 @@ _TRACES = (
         r"\b[a-z][a-z0-9]{0,3} ?\+ ?[a-z][a-z0-9]{0,3}\b|\b(?:join|concatenate|combine|joined|glue)\b|\bpart ?1\b",
     ),
 )
-# One pass for all of them.
-_ALL = (*_TRACES, *DISGUISES.items(), *CIPHERS.items())
+# One pass for all of them; for some, what is noticed must be looked at again.
+_ALL: list[tuple[str, str, LazyPattern | None]] = [
+    *((name, expression, None) for name, expression in (*_TRACES, *DISGUISES.items(), *CIPHERS.items())),
+    *(("accented", expression, exact) for expression, exact in ACCENTED_WORDS),
+]
 _GATE = re2.Set.SearchSet(re2_options())
-for _, _expression in _ALL:
-    _GATE.Add(_expression)
+for _row in _ALL:
+    _GATE.Add(_row[1])
 _GATE.Compile()
 
 
 def find_obfuscations(folded_utf8: bytes) -> set[str]:
     """Return the ways in which words of this text may be turned, disguised or taken apart, in one pass."""
-    return {_ALL[index][0] for index in _GATE.Match(folded_utf8) or ()}
+    indexes = _GATE.Match(folded_utf8)
+    if indexes is None:
+        return set()
+    noticed = (_ALL[index] for index in indexes)
+    return {name for name, _, exact in noticed if exact is None or exact.compiled.search(folded_utf8) is not None}
 
 
 def undo_leetspeak(folded: str, one: str) -> str:
@@ -72,6 +80,10 @@ def undo_leetspeak(folded: str, one: str) -> str:
 
 
 _LETTER_RUN = re.compile(r"(?<![^\W_])(?:[^\W\d_](?:[ ._*|/-]{1,3})){5,}[^\W\d_](?![^\W_])")
+# Any characters that stand apart, letters or not: this tells in a hundredth of the time where letters may. Where there
+# are many runs, the expression above reads the whole text.
+_CHARACTER_RUN = compile_re2(r"(?:[^ ._*|/-][ ._*|/-]{1,3}){5,}[^ ._*|/-]")
+_MOST_RUNS = 64
 _GAP = re.compile(r"[ ._*|/-]{2,3}")
 # Words that are recognized where nothing shows where words end.
 _VOCABULARY = """
@@ -84,7 +96,20 @@ _KNOWN = re.compile(f"({'|'.join(sorted(_VOCABULARY.split(), key=len, reverse=Tr
 
 def join_spaced_letters(raw: str) -> str:
     """Return the text with letters that stand apart put together again, and spaces where words end."""
-    return _LETTER_RUN.sub(_join, raw)
+    utf8 = raw.encode("utf-8", "surrogatepass")
+    runs = [run.span() for run in islice(_CHARACTER_RUN.finditer(utf8), _MOST_RUNS + 1)]
+    if len(runs) > _MOST_RUNS:
+        return _LETTER_RUN.sub(_join, raw)
+    pieces, read, done = [], 0, 0
+    for first, last in runs:
+        start = read + len(utf8[done:first].decode("utf-8", "surrogatepass"))
+        end = start + len(utf8[first:last].decode("utf-8", "surrogatepass"))
+        before = raw[max(0, start - 1) : start]
+        # With the characters around it, which say whether its first and last letters stand apart.
+        joined = _LETTER_RUN.sub(_join, before + raw[start : end + 1])
+        pieces += [raw[read:start], joined[len(before) : len(joined) - len(raw[end : end + 1])]]
+        read, done = end, last
+    return "".join([*pieces, raw[read:]])
 
 
 def _join(run: re.Match[str]) -> str:

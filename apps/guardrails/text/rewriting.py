@@ -5,8 +5,10 @@ Knows offsets. Must never know what is rewritten, or why.
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_right
 from collections.abc import Callable
+from itertools import accumulate, chain
 
 import re2
 
@@ -16,51 +18,44 @@ Origin = Callable[[int, int], tuple[int, int]]
 
 
 class Rewriting:
-    """A text rewritten: `text`, and the way back to the source."""
+    """A text rewritten: what came out, and the way back to the source."""
 
     def __init__(self, source: ScannedText) -> None:
         """Begin with a text of which nothing is rewritten; `replace` is called from left to right."""
         self._source = source.raw
-        self._pieces: list[str] = []
-        # Where pieces begin, in the source and in what came out; each piece as it stood, or what took its place.
-        self._from: list[int] = []
-        self._to: list[int] = []
-        self._kept: list[bool] = []
-        self._read = self._written = 0
+        # What is replaced: where it begins and ends in the source, and what takes its place.
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+        self._by: list[str] = []
 
     def replace(self, start: int, end: int, by: str) -> None:
         """Write `by` in the place of `source[start:end]`."""
-        self._keep(start)
-        self._add(start, by, kept=False)
-        self._read = end
-
-    def _keep(self, end: int) -> None:
-        if end > self._read:
-            self._add(self._read, self._source[self._read : end], kept=True)
-            self._read = end
-
-    def _add(self, start: int, piece: str, *, kept: bool) -> None:
-        self._pieces.append(piece)
-        self._from.append(start)
-        self._to.append(self._written)
-        self._kept.append(kept)
-        self._written += len(piece)
+        self._starts.append(start)
+        self._ends.append(end)
+        self._by.append(by)
 
     def finish(self) -> str:
         """Return the whole text; nothing is replaced after."""
-        self._keep(len(self._source))
-        return "".join(self._pieces)
+        source = self._source
+        kept = [source[start:end] for start, end in zip([0, *self._ends], [*self._starts, len(source)], strict=True)]
+        return "".join(chain.from_iterable(zip(kept, [*self._by, ""], strict=True)))
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Return the part of the source that became `text[start:end]`, which is not empty."""
         return self._character(start)[0], self._character(end - 1)[1]
 
+    @functools.cached_property
+    def _written(self) -> list[int]:
+        """Where what was replaced ends in what came out."""
+        grown = (len(by) - end + start for start, end, by in zip(self._starts, self._ends, self._by, strict=True))
+        return [end + by_now for end, by_now in zip(self._ends, accumulate(grown), strict=True)]
+
     def _character(self, at: int) -> tuple[int, int]:
-        piece = bisect_right(self._to, at) - 1
-        start = self._from[piece]
-        if self._kept[piece]:
-            return start + at - self._to[piece], start + at - self._to[piece] + 1
-        return start, self._from[piece + 1] if piece + 1 < len(self._from) else len(self._source)
+        piece = bisect_right(self._written, at)
+        if piece < len(self._by) and at >= self._written[piece] - len(self._by[piece]):
+            return self._starts[piece], self._ends[piece]
+        start = at - self._written[piece - 1] + self._ends[piece - 1] if piece else at
+        return start, start + 1
 
 
 def rewrite(
@@ -72,8 +67,12 @@ def rewrite(
     """
     rewriting = Rewriting(source)
     group = min(pattern.groups, 1)
+    in_ascii = source.raw.isascii()
     for match in pattern.finditer(source.utf8):
         replacement = by(match)
         if replacement is not None:
-            rewriting.replace(*source.byte_origin(*match.span(group)), replacement.decode("utf-8", "surrogatepass"))
+            start, end = match.span(group)
+            if not in_ascii:
+                start, end = source.byte_origin(start, end)
+            rewriting.replace(start, end, replacement.decode("utf-8", "surrogatepass"))
     return rewriting.finish(), rewriting.origin

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 
 from apps.guardrails.text.ascii_folding import AsciiFoldedText
-from apps.guardrails.text.normalization import NormalizedText
+from apps.guardrails.text.normalization import NormalizedText, normalize_utf8
 
 # Deleting these bytes from UTF-8 leaves one byte a character.
 _CONTINUATION = bytes(range(0x80, 0xC0))
@@ -30,12 +30,12 @@ class ScannedText:
     @functools.cached_property
     def normalized(self) -> str:
         """`raw` with everything gone that hides a word and that a model does not mind (see `folding`)."""
-        return self._normalized.text
+        return self.normalized_utf8.decode("utf-8", "surrogatepass")
 
     @functools.cached_property
     def normalized_utf8(self) -> bytes:
-        """`folded` in UTF-8."""
-        return self.normalized.encode("utf-8", "surrogatepass")
+        """`normalized` in UTF-8."""
+        return normalize_utf8(self.raw, self.utf8)
 
     @functools.cached_property
     def ascii_folded(self) -> AsciiFoldedText:
@@ -56,7 +56,7 @@ class ScannedText:
 
     @functools.cached_property
     def _normalized(self) -> NormalizedText:
-        return NormalizedText(self.raw)
+        return NormalizedText(self.raw, self.normalized)
 
     @functools.cached_property
     def _characters(self) -> _CharacterOffsets:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import random
 
 import pytest
 
 from apps.guardrails.findings.scan_types import RuleSettings
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.rules import prompt_injection
+from apps.guardrails.text import obfuscation
 from apps.guardrails.text.ciphers import decipher, from_morse
 from apps.guardrails.text.decoding import find_decoded_texts
 from apps.guardrails.text.obfuscation import find_obfuscations
@@ -134,3 +136,19 @@ def test_the_work_on_hostile_texts_grows_with_their_length() -> None:
     small, large = turned(4), turned(64)
     assert large / small == pytest.approx(16, rel=0.1)
     assert large < 40 * 64 * 300
+
+
+@pytest.mark.parametrize("apart", [" ", ". ", "-", "  "])
+def test_letters_are_joined_as_if_the_whole_text_was_read(apart: str) -> None:
+    chosen = random.Random(len(apart))
+    letters = ["i", "g", "n", "o", "é", "1", "ab", "x", "²", "\n", "日", "_"]
+    joined = 0
+    for _ in range(2000):
+        spaced = apart.join(chosen.choice(letters) for _ in range(chosen.randint(5, 20)))
+        raw = f"{chosen.choice(['', 'x', 'hello ', '1'])}{spaced}{chosen.choice(['', 'x', ' y', '!', '    z'])}"
+        whole = obfuscation._LETTER_RUN.sub(obfuscation._join, raw)
+        assert obfuscation.join_spaced_letters(raw) == whole
+        joined += whole != raw
+    assert joined > 100
+    many = f"{apart.join('ignore')}\n\n\n\n" * 100
+    assert obfuscation.join_spaced_letters(many) == obfuscation._LETTER_RUN.sub(obfuscation._join, many)

@@ -1,0 +1,86 @@
+"""Normalization of runs: what is composed by itself is what composing the whole text gives, and white space is one."""
+
+from __future__ import annotations
+
+import random
+import sys
+import unicodedata
+
+import pytest
+
+from apps.guardrails.text import normalization
+from apps.guardrails.text.normalization import NormalizedText, normalize
+from apps.guardrails.text.steady_characters import STEADY, is_quiet, replace_fixed_forms
+from apps.guardrails.text.white_space import collapse_whitespace, spaces_in_ascii
+
+UTF8 = ("utf-8", "surrogatepass")
+# What meets in texts that hide something: marks, what is invisible, other widths, halves of syllables, tags.
+ODD = [
+    *map(chr, (*range(0x80, 0x180), *range(0x300, 0x310), *range(0x370, 0x480), *range(0x2000, 0x2070))),
+    *map(chr, (*range(0x3000, 0x3010), *range(0xFE00, 0xFE10), *range(0xFF00, 0xFF40), *range(0xE0020, 0xE0030))),
+    *"\u0345\u09be\u09c7\u0e33\u0f77\u1100\u1161\u11a8\uac00\u1e9e\u2122\u3099\u30cf\ud800\U0001f150\U0001d400\U0001f600",
+]
+
+
+def whole(raw: str) -> str:
+    """Return the text composed at one go, in its case."""
+    hidden = normalization._strip_invisible(raw)
+    return spaces_in_ascii(unicodedata.normalize("NFKC", hidden).encode(*UTF8)).decode(*UTF8)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_runs_are_composed_as_the_whole_text_is(seed: int) -> None:
+    chosen = random.Random(seed)
+    pool = [*ODD, *"ab iI \n" * 20, *chosen.sample(STEADY, 40)]
+    for _ in range(2000):
+        # Long enough that single runs are few.
+        raw = "x" * 3000 + "".join(chosen.choice(pool) for _ in range(chosen.randint(1, 12)))
+        composed = normalization._compose_runs(raw.encode(*UTF8))
+        assert composed is None or composed.decode(*UTF8) == whole(raw)
+        mapped = normalization._map_homoglyphs(whole(raw).casefold().encode(*UTF8))
+        assert normalize(raw) == collapse_whitespace(mapped).decode(*UTF8)
+
+
+def test_a_text_of_many_runs_is_composed_at_one_go() -> None:
+    raw = "e\u0301x" * 2000
+    assert normalization._compose_runs(raw.encode()) is None
+    assert normalize(raw) == "\u00e9x" * 2000
+
+
+def test_steady_characters_never_become_one_with_what_stands_before_them() -> None:
+    assert not set(STEADY) & normalization._second_halves()
+    for character in STEADY:
+        assert unicodedata.is_normalized("NFKC", character)
+        assert unicodedata.combining(character) == 0
+        assert normalize(f"a{character}") == f"a{character}".casefold() or not is_quiet(character)
+
+
+def test_fixed_forms_are_those_of_compatibility_composition() -> None:
+    for character in "\u00a0\u2026\u3000\uff0c\uff08\uff09\uff1a\uff1b\uff1f\uff01":
+        written = f"a\uff00{character}".encode()
+        assert replace_fixed_forms(written).decode()[2:] == unicodedata.normalize("NFKC", character)
+    assert replace_fixed_forms("a\ufe0f".encode()) == b"a"
+
+
+@pytest.mark.parametrize("pool", ["ab \t\n", "a  \n\r\x1c\x1f\x0b", "a" * 40 + "  \n"])
+def test_white_space_is_one_space(pool: str) -> None:
+    chosen = random.Random(len(pool))
+    for _ in range(3000):
+        raw = "".join(chosen.choice(pool) for _ in range(chosen.randint(0, 60)))
+        words = raw.split()
+        expected = f"{' ' * raw[:1].isspace()}{' '.join(words)}{' ' * raw[-1:].isspace()}" if words else " " * bool(raw)
+        assert collapse_whitespace(raw.encode()).decode() == expected
+
+
+def test_every_white_space_becomes_a_space() -> None:
+    for code in range(sys.maxunicode + 1):
+        if chr(code).isspace():
+            assert normalize(f"a{chr(code)}{chr(code)}\u00b2b") == "a 2b"
+
+
+def test_offsets_lead_back_where_single_runs_were_composed() -> None:
+    raw = "x" * 5000 + "\ufb01re\u0301 \u00a0 end"
+    text = NormalizedText(raw, normalize(raw))
+    assert text.text == "x" * 5000 + "fir\u00e9 end"
+    assert text.origin(5000, 5004) == (5000, 5004)
+    assert text.origin(text.text.index("end"), len(text.text)) == (len(raw) - 3, len(raw))
