@@ -48,6 +48,12 @@ _GRACE = 5.0
 _SHUTDOWNS, _CONNECTION_EXCEPTION = frozenset({"57P01", "57P02", "57P03"}), "08"
 
 
+def statement_limit_option() -> str:
+    """Return what a web worker's connections ask of the server as they begin; nothing where there is no limit."""
+    limit = settings.DATABASE_STATEMENT_TIMEOUT
+    return f"-c statement_timeout={int(limit * 1000)}" if limit else ""
+
+
 class DatabaseAwayError(OperationalError):
     """The database is known not to answer, or there was no turn to ask it."""
 
@@ -59,6 +65,11 @@ class DatabaseTimeouts:
 
     def __init__(self, connection: float, silence: float) -> None:
         self.connection, self.silence = connection, silence
+
+    def is_over(self, seconds: float) -> bool:
+        """Take note that nothing came for so many seconds more; return whether it is no use to wait on."""
+        self.silence -= seconds
+        return self.silence <= 0
 
 
 _patience: ContextVar[DatabaseTimeouts | None] = ContextVar("database_patience", default=None)
@@ -91,8 +102,7 @@ class TimeoutConnection(psycopg.Connection[Any]):
     @classmethod
     def connect(cls, conninfo: str = "", **kwargs: Any) -> TimeoutConnection:
         """Connect. In a web worker the server ends statements that take longer than DATABASE_STATEMENT_TIMEOUT."""
-        if is_module_patched("socket") and settings.DATABASE_STATEMENT_TIMEOUT:
-            limit = f"-c statement_timeout={int(settings.DATABASE_STATEMENT_TIMEOUT * 1000)}"
+        if is_module_patched("socket") and (limit := statement_limit_option()):
             kwargs["options"] = f"{kwargs.get('options') or ''} {limit}".strip()
         made = super().connect(conninfo, **postgres_hosts.in_order(kwargs))
         postgres_hosts.note(kwargs, made.info.host, made.info.port)
@@ -125,10 +135,8 @@ def _until_silent(gen: PQGen[Found], limit: DatabaseTimeouts) -> Generator[Any, 
         wanted = next(gen)
         while True:
             ready = yield wanted
-            if ready == Ready.NONE:
-                limit.silence -= _LOOK
-                if limit.silence <= 0:
-                    raise psycopg.OperationalError("the database did not answer in time")
+            if ready == Ready.NONE and limit.is_over(_LOOK):
+                raise psycopg.OperationalError("the database did not answer in time")
             wanted = gen.send(ready)
     except StopIteration as end:
         found: Found = end.value
