@@ -34,7 +34,9 @@ def pooler(servers: ReplicatedPostgres, tmp_path_factory: pytest.TempPathFactory
 
 def lead_to(url: str) -> None:
     """Have the replica's connections lead there."""
-    connections.settings[COPY] = {**connections.settings[COPY], **env.database(url), "OPTIONS": {"connect_timeout": 2}}
+    usual = connections.settings[COPY]
+    options = {"connect_timeout": 2}
+    connections.settings[COPY] = {**usual, **env.database(url), "ENGINE": usual["ENGINE"], "OPTIONS": options}
     connections[COPY].close()
     del connections[COPY]
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.stack.product import PROJECT, Product, eventually
+from tests.support.pgbouncer import PROGRAM, pgbouncer
 from tests.support.replicated_postgres import ReplicatedPostgres
 
 pytestmark = pytest.mark.stack
@@ -82,3 +84,28 @@ def test_logs_are_read_from_a_replica_and_from_the_primary_while_it_is_unfit(
     eventually(lambda: product.get("/logs") and read_by(product, "replica") > now, patience=30)
     eventually(lambda: told_of_replica(product)[0] == "ok")
     assert product.get(f"/logs/{row['id']}")["log"]["requestId"] == "first"
+
+
+@pytest.mark.skipif(PROGRAM is None, reason="PgBouncer is not installed (Debian: apt install pgbouncer)")
+def test_behind_pgbouncer_a_replica_is_read_by_web_workers_and_left_when_it_stands_still(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, servers: ReplicatedPostgres
+) -> None:
+    folder = tmp_path_factory.mktemp("pooler") / "replica"
+    with pgbouncer(folder, servers.replica.url, "ignore_startup_parameters = options") as pooler:
+        product = Product(tmp_path / "home", DATABASE_URL=servers.primary.url, DATABASE_REPLICA_URL=pooler.url)
+        try:
+            assert product.chat("Hello", "first").status_code == 200
+            product.log_of("first")
+            servers.catch_up()
+            eventually(lambda: product.get("/logs") and read_by(product, "replica") > 0, patience=30)
+            assert told_of_replica(product)[0] == "ok"
+            before = read_by(product, "primary")
+            assert [one["requestId"] for one in product.get("/logs")["logs"]] == ["first"]
+            servers.replica.hang()
+            began = time.monotonic()
+            assert [one["requestId"] for one in product.get("/logs")["logs"]] == ["first"]
+            assert time.monotonic() - began < 6
+            assert read_by(product, "primary") == before + 1
+        finally:
+            servers.replica.go_on()
+            product.stop()
