@@ -20,7 +20,8 @@ from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 from prometheus_client import Counter
 
-from apps.kernel.database import DatabaseTimeouts, apply_timeouts, is_in_transaction
+from apps.kernel.database import is_in_transaction
+from apps.kernel.database_timeouts import DatabaseTimeouts, apply_timeouts
 
 log = structlog.get_logger(__name__)
 

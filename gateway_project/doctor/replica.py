@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 
-from apps.kernel.database import DatabaseTimeouts, apply_timeouts
+from apps.kernel.database_timeouts import DatabaseTimeouts, apply_timeouts
 from apps.kernel.replica import PRIMARY, Lag, Reason, find_reason, measure_lag
 from gateway_project.doctor.diagnosis import Diagnosis, doubtful, well
 from gateway_project.doctor.pooler import LIMIT_MEND, NO_LIMIT, refuses_statement_limit

@@ -1,4 +1,4 @@
-"""Alert rules in Prometheus' own hands, where promtool is installed: rows that have each of them fire, or stay silent."""
+"""Alert rules in Prometheus' own hands, where promtool is installed: rows that make each fire, or stay silent."""
 
 from __future__ import annotations
 

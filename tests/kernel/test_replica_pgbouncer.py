@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from apps.kernel.database import DatabaseTimeouts, apply_timeouts
+from apps.kernel.database_timeouts import DatabaseTimeouts, apply_timeouts
 from apps.kernel.replica import Reason, Replica, measure_lag
 from gateway_project import env
 from gateway_project.doctor.pooler import refuses_statement_limit
