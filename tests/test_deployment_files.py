@@ -180,6 +180,8 @@ def test_a_unit_runs_what_the_procfile_runs_without_rights(path: Path) -> None:
     assert without_schedule(command_of(unit["Service"]["ExecStart"])) == expected
     assert (unit["Service"]["User"], unit["Service"]["NoNewPrivileges"]) == ("model-gateway", "yes")
     assert (unit["Service"]["ProtectSystem"], unit["Service"]["CapabilityBoundingSet"]) == ("strict", "")
+    # Otherwise the journal has what a process says only once it has ended.
+    assert "PYTHONUNBUFFERED=1" in unit["Service"]["Environment"].split()
     assert unit["Service"].get("CPUSchedulingPolicy") == ("batch" if name in {"settler", "worker", "beat"} else None)
 
 

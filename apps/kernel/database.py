@@ -8,9 +8,8 @@ no request is the one that tries. Knows connections and patience. Must never kno
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from threading import BoundedSemaphore
 from typing import Any, TypeVar
 
@@ -24,6 +23,7 @@ from psycopg.abc import PQGen
 from psycopg.waiting import Ready
 
 from apps.kernel import postgres_hosts
+from apps.kernel.database_timeouts import DatabaseTimeouts, apply_timeouts, current_timeouts
 
 log = structlog.get_logger(__name__)
 
@@ -48,38 +48,14 @@ _GRACE = 5.0
 _SHUTDOWNS, _CONNECTION_EXCEPTION = frozenset({"57P01", "57P02", "57P03"}), "08"
 
 
+def statement_limit_option() -> str:
+    """Return what a web worker's connections ask of the server as they begin; nothing where there is no limit."""
+    limit = settings.DATABASE_STATEMENT_TIMEOUT
+    return f"-c statement_timeout={int(limit * 1000)}" if limit else ""
+
+
 class DatabaseAwayError(OperationalError):
     """The database is known not to answer, or there was no turn to ask it."""
-
-
-class DatabaseTimeouts:
-    """How long one piece of work may wait: seconds for a connection, and seconds of silence in all its statements."""
-
-    __slots__ = ("connection", "silence")
-
-    def __init__(self, connection: float, silence: float) -> None:
-        self.connection, self.silence = connection, silence
-
-
-_patience: ContextVar[DatabaseTimeouts | None] = ContextVar("database_patience", default=None)
-
-
-def current_timeouts() -> DatabaseTimeouts | None:
-    """Return what holds for the work at hand; None where nothing but the usual does."""
-    return _patience.get()
-
-
-@contextmanager
-def apply_timeouts(to: DatabaseTimeouts | None) -> Iterator[None]:
-    """Let database work within the block wait no longer than this; past it, it raises OperationalError.
-
-    With None the usual holds: for what is begun here and goes on afterwards, since greenlets inherit what holds.
-    """
-    token = _patience.set(to)
-    try:
-        yield
-    finally:
-        _patience.reset(token)
 
 
 class TimeoutConnection(psycopg.Connection[Any]):
@@ -91,8 +67,7 @@ class TimeoutConnection(psycopg.Connection[Any]):
     @classmethod
     def connect(cls, conninfo: str = "", **kwargs: Any) -> TimeoutConnection:
         """Connect. In a web worker the server ends statements that take longer than DATABASE_STATEMENT_TIMEOUT."""
-        if is_module_patched("socket") and settings.DATABASE_STATEMENT_TIMEOUT:
-            limit = f"-c statement_timeout={int(settings.DATABASE_STATEMENT_TIMEOUT * 1000)}"
+        if is_module_patched("socket") and (limit := statement_limit_option()):
             kwargs["options"] = f"{kwargs.get('options') or ''} {limit}".strip()
         made = super().connect(conninfo, **postgres_hosts.in_order(kwargs))
         postgres_hosts.note(kwargs, made.info.host, made.info.port)
@@ -100,7 +75,7 @@ class TimeoutConnection(psycopg.Connection[Any]):
 
     def wait(self, gen: PQGen[Found], interval: float = _LOOK, timeout: float | None = None) -> Found:
         """Wait for an answer. Raises psycopg.OperationalError when patience ends first."""
-        limit = _patience.get()
+        limit = current_timeouts()
         if limit is None:
             if not is_module_patched("socket") or not settings.DATABASE_STATEMENT_TIMEOUT:
                 return super().wait(gen, interval, timeout)
@@ -110,7 +85,7 @@ class TimeoutConnection(psycopg.Connection[Any]):
     def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
         """Execute. Nothing (`""`) is what the pool asks to learn whether the server is there: now or never."""
         if query == "":
-            limit = _patience.get()
+            limit = current_timeouts()
             with apply_timeouts(DatabaseTimeouts(0.0, (limit or _CHECK).connection)):
                 return super().execute(query, *args, **kwargs)
         return super().execute(query, *args, **kwargs)
@@ -125,10 +100,8 @@ def _until_silent(gen: PQGen[Found], limit: DatabaseTimeouts) -> Generator[Any, 
         wanted = next(gen)
         while True:
             ready = yield wanted
-            if ready == Ready.NONE:
-                limit.silence -= _LOOK
-                if limit.silence <= 0:
-                    raise psycopg.OperationalError("the database did not answer in time")
+            if ready == Ready.NONE and limit.is_over(_LOOK):
+                raise psycopg.OperationalError("the database did not answer in time")
             wanted = gen.send(ready)
     except StopIteration as end:
         found: Found = end.value

@@ -1,24 +1,27 @@
 """Read replicas: what may be some seconds old is read from one, and from the primary while none is fit.
 
 A replica is fit while it answers, is in recovery, and is not further behind than DATABASE_REPLICA_MAX_LAG. Whoever
-finds one unfit reads from the primary at once, and for some seconds nobody tries it. Money, keys, policies and whatever
+finds one unfit reads from the primary at once, and for some seconds nobody tries it. A read that waits asks by another
+connection whether the replica still answers: it may be slow, or stand still. Money, keys, policies and whatever
 a writer must see again are never read here. Must never know what is read.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 from django.conf import settings
 from django.db import DEFAULT_DB_ALIAS, DatabaseError, InterfaceError, connections
 from prometheus_client import Counter
 
-from apps.kernel.database import DatabaseTimeouts, apply_timeouts, is_in_transaction
+from apps.kernel.database import is_in_transaction
+from apps.kernel.database_timeouts import DatabaseTimeouts, apply_timeouts
 
 log = structlog.get_logger(__name__)
 
@@ -27,8 +30,10 @@ Found = TypeVar("Found")
 PRIMARY = DEFAULT_DB_ALIAS
 # Seconds between two looks at a replica that is fit, and for which one that is not is left alone.
 LOOK_EVERY, LEFT_ALONE = 1.0, 5.0
-# Seconds that a look may take, and of silence in one read before the primary is asked instead.
+# Seconds that a look may take, and of silence in one read before the primary is asked instead; and of silence, each
+# time, after which a read asks whether the replica still answers.
 _LOOK_TIMEOUT, _READ_TIMEOUT = 1.0, 10.0
+DOUBT_EVERY = 1.5
 # Seconds until a replica that seems behind is asked once more whether it has what the primary had then.
 _SECOND_LOOK = 0.05
 
@@ -62,6 +67,9 @@ class Replica:
         self.reason: Reason | None = Reason.AWAY
         self._next_look = 0.0
         self._looking = False
+        self._doubted = False
+        # Whether a read that waited found nobody there, since it was last fit.
+        self.hangs = False
 
     def is_fit(self) -> bool:
         """Tell whether it may be read from. Who finds the last look old looks; meanwhile others go to the primary."""
@@ -83,14 +91,51 @@ class Replica:
         """Take note that a read had no answer in time: the next one looks whether the replica is silent or was slow."""
         self._next_look = 0.0
 
+    def doubt(self) -> None:
+        """Ask whether it answers anybody, for a read that waits: by a connection that is new and of no pool, which slow
+        reads may have used up. One asks for all."""
+        if self.hangs or self._doubted:
+            return
+        self._doubted = True
+        try:
+            self.hangs = not self._answers()
+        finally:
+            self._doubted = False
+        if self.hangs:
+            self._note(Reason.AWAY)
+
+    def _answers(self) -> bool:
+        answered: list[bool] = []
+
+        def ask() -> None:
+            asking = connections[self.alias].copy()
+            asking.settings_dict["OPTIONS"].pop("pool", None)
+            try:
+                with apply_timeouts(DatabaseTimeouts(_LOOK_TIMEOUT, _LOOK_TIMEOUT)), asking.cursor() as cursor:
+                    cursor.execute("SELECT 1")
+                answered.append(True)
+            except (DatabaseError, InterfaceError):
+                pass
+            finally:
+                with suppress(DatabaseError, InterfaceError):
+                    asking.close()
+
+        # A greenlet in a web worker. To connect takes two seconds at least before it fails, which is not waited for.
+        asker = threading.Thread(target=ask, name="replica-doubt", daemon=True)
+        asker.start()
+        asker.join(_LOOK_TIMEOUT)
+        return bool(answered)
+
     def _note(self, reason: Reason | None) -> None:
         self._next_look = time.monotonic() + (LOOK_EVERY if reason is None else LEFT_ALONE)
         if reason is not None:
             UNFIT.labels(self.alias, reason).inc()
             if self.reason is None:
                 log.warning("replica.unfit", replica=self.alias, reason=reason)
-        elif self.reason is not None:
-            log.info("replica.fit", replica=self.alias)
+        else:
+            self.hangs = False
+            if self.reason is not None:
+                log.info("replica.fit", replica=self.alias)
         self.reason = reason
 
     def _look(self) -> Reason | None:
@@ -101,6 +146,25 @@ class Replica:
             return reason_of(error) or Reason.AWAY
         finally:
             _close(self.alias)
+
+
+class _ReadTimeouts(DatabaseTimeouts):
+    """How long a read waits: as long as a slow one may take, and no longer once the replica answers nobody."""
+
+    __slots__ = ("_doubt_at", "_replica")
+
+    def __init__(self, replica: Replica) -> None:
+        super().__init__(_LOOK_TIMEOUT, _READ_TIMEOUT)
+        self._replica, self._doubt_at = replica, _READ_TIMEOUT - DOUBT_EVERY
+
+    def is_over(self, seconds: float) -> bool:
+        """Take note of silence; once it is long, and each time it is that long again, ask whether anybody is there."""
+        if super().is_over(seconds):
+            return True
+        if self.silence <= self._doubt_at:
+            self._doubt_at = self.silence - DOUBT_EVERY
+            self._replica.doubt()
+        return self._replica.hangs
 
 
 def find_reason(alias: str, primary: str, max_lag: float) -> Reason | None:
@@ -133,6 +197,26 @@ _STATE = """
 """
 
 
+class Lag(NamedTuple):
+    """How far a replica is behind: bytes of the log that it has not replayed, and the age of what it replayed last."""
+
+    bytes_left: int
+    seconds: float | None
+
+
+def measure_lag(alias: str, primary: str) -> Lag:
+    """Ask a replica how far it is behind what its primary has written by now. Raises DatabaseError of either."""
+    (written,) = _one_row(primary, "SELECT pg_current_wal_lsn()::text")
+    left, age = _one_row(alias, _LAG, written)
+    return Lag(max(0, left), age)
+
+
+_LAG = """
+    SELECT pg_wal_lsn_diff(%s::pg_lsn, pg_last_wal_replay_lsn())::bigint,
+           extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp())::float
+"""
+
+
 def read(work: Callable[[str], Found]) -> Found:
     """Return what `work` reads by the name of a connection: a replica's while one is fit, else the primary's.
 
@@ -149,7 +233,7 @@ def read_from(replicas: Sequence[Replica], work: Callable[[str], Found], primary
     for replica in _in_turn(replicas):
         if not replica.is_fit():
             continue
-        timeouts = DatabaseTimeouts(_LOOK_TIMEOUT, _READ_TIMEOUT)
+        timeouts = _ReadTimeouts(replica)
         try:
             with apply_timeouts(timeouts):
                 found = work(replica.alias)
@@ -159,7 +243,7 @@ def read_from(replicas: Sequence[Replica], work: Callable[[str], Found], primary
                 raise
             if timeouts.silence <= 0:
                 replica.was_silent()
-            else:
+            elif not replica.hangs:
                 replica.failed(reason)
         else:
             READS.labels("replica").inc()

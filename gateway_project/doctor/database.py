@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connection, transaction
+from django.db import DEFAULT_DB_ALIAS, DatabaseError, connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 
@@ -19,6 +19,7 @@ from apps.billing.ledger_audit import find_mismatches
 from apps.catalog.models import Model, ModelProvider, Provider
 from apps.gateway.models import Reconciliation
 from gateway_project.doctor.diagnosis import Diagnosis, doubtful, well, wrong
+from gateway_project.doctor.pooler import LIMIT_MEND, NO_LIMIT, refuses_statement_limit
 
 # Milliseconds of a question.
 _STATEMENT_LIMIT = 5_000
@@ -54,6 +55,8 @@ def server() -> Iterator[Diagnosis]:
     for name, value in (("fsync", fsync), ("synchronous_commit", commit), ("full_page_writes", pages)):
         if value == "off":
             yield wrong("database", f"{name} is off: a power cut loses what was charged", f"set {name} to on")
+    if refuses_statement_limit(DEFAULT_DB_ALIAS):
+        yield wrong("database", NO_LIMIT, LIMIT_MEND)
     yield clock("clock", "PostgreSQL's", now)
 
 

@@ -12,7 +12,8 @@ from django.db.backends.postgresql import base
 from psycopg import IsolationLevel
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from apps.kernel.database import TimeoutConnection, apply_timeouts, current_timeouts
+from apps.kernel.database import TimeoutConnection
+from apps.kernel.database_timeouts import apply_timeouts, current_timeouts
 
 # Seconds by which a wait may end late before it is the worker that is slow, and not the database; and how often then.
 _LATE, _MOST_WAITS = 0.2, 4

@@ -15,7 +15,8 @@ import pytest
 from django.db import OperationalError, connection, transaction
 
 from apps.kernel import database
-from apps.kernel.database import DatabaseAwayError, DatabaseCircuitBreaker, DatabaseTimeouts
+from apps.kernel.database import DatabaseAwayError, DatabaseCircuitBreaker
+from apps.kernel.database_timeouts import DatabaseTimeouts, apply_timeouts
 from gateway_project.data_directory import PROJECT
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -56,7 +57,7 @@ def test_a_silent_server_is_given_up(silent: int) -> None:
     """Without a limit of ours this would wait as long as the server is silent."""
     begun = time.monotonic()
     with (
-        database.apply_timeouts(DatabaseTimeouts(0.3, 0.3)),
+        apply_timeouts(DatabaseTimeouts(0.3, 0.3)),
         pytest.raises(OperationalError, match="did not answer in time"),
     ):
         one()
@@ -116,7 +117,7 @@ def test_one_slow_answer_does_not_take_the_database_for_away() -> None:
     """Whose rows take long must not make everybody else's requests fail."""
 
     def slow() -> None:
-        with connection.cursor() as cursor, database.apply_timeouts(DatabaseTimeouts(1, 0.2)):
+        with connection.cursor() as cursor, apply_timeouts(DatabaseTimeouts(1, 0.2)):
             cursor.execute("SELECT pg_sleep(1)")
 
     with pytest.raises(OperationalError):

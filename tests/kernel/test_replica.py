@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from pytest_django import DjangoDbBlocker
 
 from apps.kernel import replica
 from apps.kernel.postgres_url import read_replicas
-from apps.kernel.replica import Reason, Replica, read_from
+from apps.kernel.replica import Reason, Replica, measure_lag, read_from
 from gateway_project import env
 from tests.stack.product import eventually
 from tests.support.replicated_postgres import ReplicatedPostgres
@@ -93,6 +94,20 @@ def test_a_replica_that_is_behind_is_left_until_it_has_caught_up(servers: Replic
     eventually(lambda: who_answers(replicas) == COPY)
 
 
+def test_lag_is_what_was_written_and_not_replayed(servers: ReplicatedPostgres) -> None:
+    assert measure_lag(COPY, PRIMARY).bytes_left == 0
+    servers.replica.run("SELECT pg_wal_replay_pause()")
+    eventually(lambda: servers.replica.run("SELECT pg_get_wal_replay_pause_state()") == [("paused",)])
+    ((before,),) = servers.replica.run("SELECT pg_last_wal_replay_lsn()::text")
+    servers.primary.run("INSERT INTO seen SELECT generate_series(1, 1000)")
+    time.sleep(0.5)
+    left, seconds = measure_lag(COPY, PRIMARY)
+    ((written,),) = servers.primary.run(f"SELECT (pg_current_wal_lsn() - '{before}'::pg_lsn)::bigint")
+    assert 50_000 < left <= written
+    assert seconds is not None
+    assert seconds > 0.5
+
+
 def test_a_replica_that_is_killed_is_left_at_once_and_read_when_it_is_back(servers: ReplicatedPostgres) -> None:
     replicas = [Replica(COPY, PRIMARY, max_lag=MAX_LAG)]
     assert who_answers(replicas) == COPY
@@ -113,6 +128,71 @@ def test_a_replica_that_hangs_is_left_within_its_time(servers: ReplicatedPostgre
     assert time.monotonic() - began < 10
     servers.replica.go_on()
     eventually(lambda: who_answers(replicas) == COPY)
+
+
+def read_slowly(replicas: list[Replica], seconds: float, asked: list[str]) -> str:
+    """Return who answered a read that takes a replica so long."""
+
+    def read(using: str) -> str:
+        asked.append(using)
+        with connections[using].cursor() as cursor:
+            cursor.execute("SELECT pg_sleep(%s)", [seconds if using == COPY else 0])
+        return using
+
+    return read_from(replicas, read, PRIMARY)
+
+
+def _has_asked(asked: list[str], times: int) -> bool:
+    return asked == [COPY] * times
+
+
+def test_a_replica_that_hangs_in_the_middle_of_reads_is_left_by_all_of_them(servers: ReplicatedPostgres) -> None:
+    replicas, before = [Replica(COPY, PRIMARY, max_lag=60)], unfit(Reason.AWAY)
+    asked: list[str] = []
+    found: list[tuple[str, float]] = []
+
+    def work() -> None:
+        began = time.monotonic()
+        found.append((read_slowly(replicas, 30, asked), time.monotonic() - began))
+        connections[PRIMARY].close()
+
+    assert who_answers(replicas) == COPY
+    readers = [threading.Thread(target=work) for _ in range(3)]
+    for number, reader in enumerate(readers, 1):
+        # While one looks how the replica does, others would go to the primary.
+        reader.start()
+        eventually(partial(_has_asked, asked, number))
+    time.sleep(0.3)
+    servers.replica.hang()
+    for reader in readers:
+        reader.join(20)
+    assert [who for who, _ in found] == [PRIMARY] * 3
+    # Silence of 1.5 s, and a second in which nobody answers; not the ten that a slow read may take.
+    assert max(seconds for _, seconds in found) < 6
+    assert (replicas[0].reason, unfit(Reason.AWAY)) == (Reason.AWAY, before + 1)
+    servers.replica.go_on()
+    eventually(lambda: who_answers(replicas) == COPY)
+    assert not replicas[0].hangs
+
+
+def test_a_slow_read_stays_with_a_replica_that_answers_others(
+    servers: ReplicatedPostgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replica, "DOUBT_EVERY", 0.3)
+    replicas, asked = [Replica(COPY, PRIMARY, max_lag=60)], list[str]()
+    doubts: list[bool] = []
+    answers = Replica._answers
+
+    def counted(doubted: Replica) -> bool:
+        doubts.append(answers(doubted))
+        return doubts[-1]
+
+    monkeypatch.setattr(Replica, "_answers", counted)
+    assert read_slowly(replicas, 2, asked) == COPY
+    assert asked == [COPY]
+    assert len(doubts) >= 3
+    assert set(doubts) == {True}
+    assert replicas[0].reason is None
 
 
 def test_a_replica_that_was_promoted_is_none_any_more(servers: ReplicatedPostgres) -> None:

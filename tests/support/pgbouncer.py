@@ -21,9 +21,12 @@ PROGRAM = shutil.which("pgbouncer", path=os.pathsep.join([os.environ["PATH"], "/
 
 
 class PgBouncer:
-    """One that runs before the database at `url`; connections to it are as many as clients like."""
+    """One that runs before the database at `url`; connections to it are as many as clients like.
 
-    def __init__(self, folder: Path, url: str) -> None:
+    `settings` are lines of its own file, beside those that all have.
+    """
+
+    def __init__(self, folder: Path, url: str, *settings: str) -> None:
         folder.mkdir(exist_ok=True)
         parts = urlsplit(url)
         host = parts.hostname or parse_qs(parts.query)["host"][0]
@@ -42,6 +45,7 @@ pool_mode = transaction
 max_client_conn = 1000
 default_pool_size = 20
 """
+            + "".join(f"{line}\n" for line in settings)
         )
         self._folder = Path(host)
         for path in (*folder.parents[:2], folder, self._settings):
@@ -53,7 +57,8 @@ default_pool_size = 20
         """Start it, and wait until it takes connections."""
         assert PROGRAM is not None
         # It refuses to run as root; whose the database's folder is may connect.
-        user = [f"--user={self._folder.owner()}"] if os.geteuid() == 0 else []
+        owner = self._folder.owner() if self._folder.is_absolute() else "nobody"
+        user = [f"--user={owner}"] if os.geteuid() == 0 else []
         self._process = subprocess.Popen(
             [PROGRAM, "--quiet", *user, str(self._settings)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -73,9 +78,9 @@ default_pool_size = 20
 
 
 @contextmanager
-def pgbouncer(folder: Path, url: str) -> Iterator[PgBouncer]:
+def pgbouncer(folder: Path, url: str, *settings: str) -> Iterator[PgBouncer]:
     """Run one until the block ends."""
-    running = PgBouncer(folder, url)
+    running = PgBouncer(folder, url, *settings)
     try:
         yield running
     finally:

@@ -10,44 +10,49 @@ from functools import lru_cache
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from apps.gateway.tracing.request_trace import AttributeValue, Callee, RequestTrace
+from apps.gateway.tracing.request_trace import Callee, RequestTrace
+from apps.gateway.tracing.span_attributes import constant, double, integer, text
 from apps.logs.entry import Entry
 from apps.logs.genai_names import finish_reason_of, operation_of, provider_name
 
 _NOTHING_KEPT = "none"
+_PARAMETERS = (
+    "gen_ai.request.temperature",
+    "gen_ai.request.top_p",
+    "gen_ai.request.max_tokens",
+    "gen_ai.request.frequency_penalty",
+    "gen_ai.request.presence_penalty",
+)
 _PORTS = {"http": 80, "https": 443}
 
 
 def describe(trace: RequestTrace, entry: Entry, task: str) -> None:
     """Give the spans of a recorded request their attributes, and those of providers their conventional names."""
-    operation = operation_of(task)
-    trace.root.stable += _of_request(entry)
-    trace.root.attributes = {"gateway.request_id": entry.request_id, "gateway.log_id": str(entry.id)}
-    if entry.cost is not None:
-        trace.root.attributes["gateway.cost_usd"] = float(entry.cost)
+    log_id = str(entry.id)
+    trace.root.attributes += _of_request(entry, log_id)
     for one in trace.calls:
-        one.span.name = f"{operation} {one.callee.model_name}"
-        one.span.stable = _of_call(one.callee, one.status, operation)
+        one.span.name, one.span.attributes = _of_call(one.callee, one.status, task)
     answering = trace.answering_call
     if answering is not None:
         # Counted there alone: who sums up spans would count tokens twice.
-        answering.span.attributes = _of_answer(entry)
+        answering.span.attributes += _of_answer(entry, log_id)
 
 
-def _of_request(entry: Entry) -> tuple[tuple[str, AttributeValue], ...]:
-    found: tuple[tuple[str, AttributeValue], ...] = (
-        ("http.response.status_code", entry.status_code or 0),
-        *_of_caller(entry.organization_id, entry.project_id, entry.api_key_id),
-        ("gateway.requested_model", entry.requested_model),
-        ("gateway.used_model", entry.used_model),
-        ("gateway.streamed", bool(entry.streamed)),
+def _of_request(entry: Entry, log_id: str) -> bytes:
+    found = (
+        _of_caller(entry.organization_id, entry.project_id, entry.api_key_id)
+        + _of_model(
+            entry.status_code or 0, entry.requested_model, entry.used_model, bool(entry.streamed), bool(entry.cached)
+        )
+        + text("gateway.request_id", entry.request_id)
+        + text("gateway.log_id", log_id)
     )
-    return (*found, ("gateway.cached", True)) if entry.cached else found
+    return found if entry.cost is None else found + double("gateway.cost_usd", float(entry.cost))
 
 
 @lru_cache(maxsize=1024)
-def _of_caller(organization_id: UUID, project_id: UUID, api_key_id: UUID) -> tuple[tuple[str, str], ...]:
-    return (
+def _of_caller(organization_id: UUID, project_id: UUID, api_key_id: UUID) -> bytes:
+    return constant(
         ("gateway.organization_id", str(organization_id)),
         ("gateway.project_id", str(project_id)),
         ("gateway.api_key_id", str(api_key_id)),
@@ -55,9 +60,22 @@ def _of_caller(organization_id: UUID, project_id: UUID, api_key_id: UUID) -> tup
 
 
 @lru_cache(maxsize=1024)
-def _of_call(callee: Callee, status: int | None, operation: str) -> tuple[tuple[str, AttributeValue], ...]:
+def _of_model(status: int, requested: str, used: str, streamed: bool, cached: bool) -> bytes:
+    return constant(
+        ("http.response.status_code", status),
+        ("gateway.requested_model", requested),
+        ("gateway.used_model", used),
+        ("gateway.streamed", streamed),
+        *((("gateway.cached", True),) if cached else ()),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _of_call(callee: Callee, status: int | None, task: str) -> tuple[str, bytes]:
+    """Return the name and the attributes of the span of a provider's call."""
     address, port = _server_of(callee.base_url)
-    return (
+    operation = operation_of(task)
+    return f"{operation} {callee.model_name}", constant(
         ("gen_ai.operation.name", operation),
         ("gen_ai.provider.name", provider_name(callee.provider_id)),
         ("gen_ai.request.model", callee.model_name),
@@ -66,36 +84,39 @@ def _of_call(callee: Callee, status: int | None, operation: str) -> tuple[tuple[
     )
 
 
-def _of_answer(entry: Entry) -> dict[str, AttributeValue]:
-    found: dict[str, AttributeValue] = {
-        "gen_ai.response.id": str(entry.id),
-        "gen_ai.response.model": entry.underlying_model,
-        "gen_ai.response.finish_reasons": (finish_reason_of(entry.finish_reason, entry.unified_finish_reason),),
-    }
-    for name, value in (
-        ("gen_ai.usage.input_tokens", entry.prompt_tokens),
-        ("gen_ai.usage.output_tokens", entry.completion_tokens),
-        ("gen_ai.usage.cache_read.input_tokens", entry.cached_tokens or None),
-        ("gen_ai.usage.cache_creation.input_tokens", entry.cache_write_tokens),
-        ("gen_ai.usage.reasoning.output_tokens", entry.reasoning_tokens),
-    ):
-        if value is not None:
-            found[name] = value  # noqa: PERF403 - most are there, and a dictionary of all of them is dearer
+def _of_answer(entry: Entry, log_id: str) -> bytes:
+    found = text("gen_ai.response.id", log_id) + _of_end(
+        entry.underlying_model, entry.finish_reason, entry.unified_finish_reason
+    )
+    if entry.prompt_tokens is not None:
+        found += integer("gen_ai.usage.input_tokens", entry.prompt_tokens)
+    if entry.completion_tokens is not None:
+        found += integer("gen_ai.usage.output_tokens", entry.completion_tokens)
+    if entry.cached_tokens:
+        found += integer("gen_ai.usage.cache_read.input_tokens", entry.cached_tokens)
+    if entry.cache_write_tokens is not None:
+        found += integer("gen_ai.usage.cache_creation.input_tokens", entry.cache_write_tokens)
+    if entry.reasoning_tokens is not None:
+        found += integer("gen_ai.usage.reasoning.output_tokens", entry.reasoning_tokens)
     if entry.retention_level != _NOTHING_KEPT:
-        found |= _parameters_of(entry)
+        found += _of_parameters(
+            entry.temperature, entry.top_p, entry.max_tokens, entry.frequency_penalty, entry.presence_penalty
+        )
     return found
 
 
-def _parameters_of(entry: Entry) -> dict[str, AttributeValue]:
-    """Return what retention keeps of the request's parameters."""
-    found = {
-        "gen_ai.request.temperature": entry.temperature,
-        "gen_ai.request.top_p": entry.top_p,
-        "gen_ai.request.max_tokens": entry.max_tokens,
-        "gen_ai.request.frequency_penalty": entry.frequency_penalty,
-        "gen_ai.request.presence_penalty": entry.presence_penalty,
-    }
-    return {name: value for name, value in found.items() if value is not None}
+@lru_cache(maxsize=1024)
+def _of_end(model: str, finish_reason: str | None, unified: str | None) -> bytes:
+    return constant(
+        ("gen_ai.response.model", model),
+        ("gen_ai.response.finish_reasons", (finish_reason_of(finish_reason, unified),)),
+    )
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _of_parameters(*values: float | None) -> bytes:
+    """Return what retention keeps of the request's parameters, in the order of their names."""
+    return constant(*((name, value) for name, value in zip(_PARAMETERS, values, strict=True) if value is not None))
 
 
 @lru_cache(maxsize=1024)

@@ -59,12 +59,6 @@ def attributes(field: int, values: Iterable[tuple[str, AttributeValue]]) -> byte
     return b"".join([wire.data(field, attribute(name, value)) for name, value in values])
 
 
-@lru_cache(maxsize=4096, typed=True)
-def stable_attributes(field: int, *values: tuple[str, AttributeValue]) -> bytes:
-    """Return attributes that are the same from request to request, encoded once."""
-    return attributes(field, values)
-
-
 @cache
 def resource() -> bytes:
     """Return what this process is, a `Resource`: service, version, instance, and what the operator adds."""
@@ -87,8 +81,15 @@ def scope() -> bytes:
 
 def export_request(scoped: Iterable[bytes]) -> bytes:
     """Return the whole message: a resource, a scope, and its spans or metrics, whose messages have the same numbers."""
-    of_scope = wire.data(1, scope()) + b"".join([wire.data(2, one) for one in scoped])
-    return wire.data(1, wire.data(1, resource()) + wire.data(2, of_scope))
+    return message([wire.data(2, one) for one in scoped])
+
+
+def message(fields: Sequence[bytes]) -> bytes:
+    """Return the whole message of spans or metrics that are fields of their scope already; they are copied once."""
+    of_scope, of_resource = wire.data(1, scope()), wire.data(1, resource())
+    size = len(of_scope) + sum(map(len, fields))
+    head = of_resource + wire.head(2, size) + of_scope
+    return b"".join([wire.head(1, len(of_resource) + len(wire.head(2, size)) + size), head, *fields])
 
 
 def deliver(

@@ -1,50 +1,56 @@
-"""OTLP spans: traces that have ended, as the message that a collector takes. Knows OTLP's numbers of fields."""
+"""OTLP spans: a trace that has ended as bytes, and many of them as the message that a collector takes.
+
+Knows OTLP's numbers of fields. A trace is encoded at its end, in one go: what waits is then a fifth of the size, and
+nothing that the garbage collector has to visit.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Any
+from struct import Struct
 
-from apps.gateway.tracing import otlp, wire
+from apps.gateway.tracing import otlp, span_attributes, wire
 from apps.gateway.tracing.request_trace import RequestTrace, SpanKind, TraceSpan
 
 _NANOSECONDS = 1_000_000_000
-# Traces that are encoded without a pause, within half a millisecond or so.
-_AT_ONCE = 16
-_ATTRIBUTES = 9
+# `ScopeSpans.spans`.
+_SPANS = 2
 # A `Status` of the code for errors.
 _FAILED = wire.data(15, wire.integer(3, 2))
+# What each span has, as all of it has its size: ids of trace and span, the parent's where there is one, start and end.
+_TRACE_ID, _SPAN_ID, _PARENT_ID = wire.head(1, 16), wire.head(2, 8), wire.head(4, 8)
+_START, _END = b"\x39", b"\x41"
+_ROOT, _CHILD = Struct("<20s8s1sQ1sQ").pack, Struct("<20s8s2s8s1sQ1sQ").pack
 
 
-def export_request(traces: Iterable[RequestTrace], between: Callable[[], Any] = lambda: None) -> bytes:
-    """Return the message of these traces; `between` is called now and then, for others to get on."""
-    spans: list[bytes] = []
-    for number, trace in enumerate(traces, start=1):
-        trace_id = wire.data(1, trace.trace_id) + (wire.text(3, trace.state) if trace.state else b"")
-        spans += [_span(trace_id, trace.anchor, one) for one in trace.spans]
-        if number % _AT_ONCE == 0:
-            between()
-    return otlp.export_request(spans)
-
-
-def _span(trace_id: bytes, anchor: int, span: TraceSpan) -> bytes:
-    end = span.start if span.end is None else span.end
-    parts = [
-        trace_id,
-        wire.data(2, span.span_id),
-        wire.data(4, span.parent_id),
-        _name(span.name, span.kind),
-        wire.fixed(7, anchor + int(span.start * _NANOSECONDS)),
-        wire.fixed(8, anchor + int(end * _NANOSECONDS)),
-    ]
-    if span.stable:
-        parts.append(otlp.stable_attributes(_ATTRIBUTES, *span.stable))
-    if span.attributes:
-        parts.append(otlp.attributes(_ATTRIBUTES, span.attributes.items()))
-    if span.error:
-        parts += [otlp.stable_attributes(_ATTRIBUTES, ("error.type", span.error)), _FAILED]
+def encode_trace(trace: RequestTrace) -> bytes:
+    """Return the spans of a trace that has ended, as fields of the message that carries them."""
+    ids = _TRACE_ID + trace.trace_id + _SPAN_ID
+    state = wire.text(3, trace.state) if trace.state else b""
+    anchor = trace.anchor
+    last = trace.root.start if trace.root.end is None else trace.root.end
+    parts: list[bytes] = []
+    for span in trace.spans:
+        start = anchor + int(span.start * _NANOSECONDS)
+        end = anchor + int((last if span.end is None else span.end) * _NANOSECONDS)
+        if span.parent_id:
+            fixed = _CHILD(ids, span.span_id, _PARENT_ID, span.parent_id, _START, start, _END, end)
+        else:
+            fixed = _ROOT(ids, span.span_id, _START, start, _END, end)
+        body = fixed + _name(span.name, span.kind) + span.attributes + state
+        if span.error:
+            body += _error(span)
+        parts += (wire.head(_SPANS, len(body)), body)
     return b"".join(parts)
+
+
+def export_request(traces: list[bytes]) -> bytes:
+    """Return the message of these traces, as `encode_trace` returned them."""
+    return otlp.message(traces)
+
+
+def _error(span: TraceSpan) -> bytes:
+    return span_attributes.constant(("error.type", span.error)) + _FAILED
 
 
 @lru_cache(maxsize=1024)

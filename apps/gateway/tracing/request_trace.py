@@ -31,7 +31,7 @@ class SpanKind(IntEnum):
     CLIENT = 3
 
 
-class TraceSpan(msgspec.Struct, eq=False):
+class TraceSpan(msgspec.Struct, eq=False, gc=False):
     """One step of a request; times are monotonic seconds, `end` is None while it lasts, `error` a class of errors."""
 
     name: str
@@ -41,9 +41,8 @@ class TraceSpan(msgspec.Struct, eq=False):
     start: float
     end: float | None = None
     error: str = ""
-    # Those that are the same from request to request, which are encoded once; and this request's own.
-    stable: tuple[tuple[str, AttributeValue], ...] = ()
-    attributes: dict[str, AttributeValue] = {}
+    # As `span_attributes.py` encodes them.
+    attributes: bytes = b""
 
     def finish(self, error: str = "", at: float | None = None) -> None:
         """End it, now or at a time, in an error where one is named; once more does nothing."""
@@ -127,16 +126,15 @@ class RequestTrace(msgspec.Struct, eq=False):
 
     def end_attempts(self, at: float) -> None:
         """End the attempts that last: that of the answer, and of the loser of a race."""
-        for span in self.spans[1:]:
-            span.finish(at=at)
+        for span in self.spans:
+            if span.end is None and span is not self.root:
+                span.end = at
 
     def finish(self, error: str = "") -> None:
-        """End the request and every step that lasts; hand the trace over. Once more does nothing."""
+        """End the request, and with it every step that lasts; hand the trace over. Once more does nothing."""
         if self.is_over:
             return
         self.is_over = True
-        for span in self.spans[1:]:
-            span.finish()
         self.root.finish(error)
         self.ended(self)
 

@@ -17,13 +17,14 @@ import structlog
 from apps.gateway.metrics.buffer import add
 from apps.gateway.metrics.definitions import TRACES_DROPPED, TRACES_EXPORTED
 from apps.gateway.tracing.otlp import deliver
-from apps.gateway.tracing.otlp_spans import export_request
+from apps.gateway.tracing.otlp_spans import encode_trace, export_request
 from apps.gateway.tracing.request_trace import RequestTrace
 
 log = structlog.get_logger(__name__)
 
-# Traces that wait at most, and in one message; seconds from one message to the next.
-MOST_WAITING, _BATCH, _EVERY = 2048, 256, 2.0
+# Bytes of traces that wait at most (some six thousand traces), and of one message but for its last trace; seconds from
+# one message to the next.
+MOST_WAITING, _BATCH, _EVERY = 8 << 20, 1 << 20, 2.0
 
 
 class SpanExporter:
@@ -31,7 +32,8 @@ class SpanExporter:
 
     def __init__(self, path: str = "/v1/traces", every: float = _EVERY) -> None:
         self._path, self._every = path, every
-        self._waiting: deque[RequestTrace] = deque()
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
         self._process = 0
         self._session = requests.Session()
         # Of proxies and .netrc nobody has said anything.
@@ -39,10 +41,12 @@ class SpanExporter:
 
     def add(self, trace: RequestTrace) -> None:
         """Take a trace that has ended; it is dropped where too many wait."""
-        if len(self._waiting) >= MOST_WAITING:
+        if self._size >= MOST_WAITING:
             add(TRACES_DROPPED)
             return
-        self._waiting.append(trace)
+        encoded = encode_trace(trace)
+        self._waiting.append(encoded)
+        self._size += len(encoded)
         if self._process != os.getpid():
             # The first of this process: threads do not pass a fork.
             self._process = os.getpid()
@@ -51,10 +55,18 @@ class SpanExporter:
     def flush(self) -> None:
         """Send all that wait, in batches."""
         while self._waiting:
-            batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
-            # A pause of nothing lets the requests of this worker go on.
-            taken = deliver(self._session, self._path, export_request(batch, lambda: time.sleep(0)))
+            batch = self._take()
+            taken = deliver(self._session, self._path, export_request(batch))
             add(TRACES_EXPORTED if taken else TRACES_DROPPED, len(batch))
+
+    def _take(self) -> list[bytes]:
+        batch: list[bytes] = []
+        size = 0
+        while self._waiting and size < _BATCH:
+            batch.append(self._waiting.popleft())
+            size += len(batch[-1])
+        self._size -= size
+        return batch
 
     def _run(self) -> None:
         while True:

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _SAMPLED = 0x01
+# An id is no secret; looked up once.
+_random_bits = random.getrandbits
 # Characters of a `tracestate` that are passed on.
 _LONGEST_STATE = 512
 
@@ -43,12 +45,12 @@ def write_traceparent(trace_id: bytes, span_id: bytes) -> str:
 
 def new_trace_id() -> bytes:
     """Return the id of a new trace; never zero."""
-    return (random.getrandbits(127) + 1).to_bytes(16, "big")
+    return (_random_bits(127) + 1).to_bytes(16, "big")
 
 
 def new_span_id() -> bytes:
     """Return the id of a new span; never zero."""
-    return (random.getrandbits(63) + 1).to_bytes(8, "big")
+    return (_random_bits(63) + 1).to_bytes(8, "big")
 
 
 def is_sampled(parent: TraceContext | None, share: float) -> bool:

@@ -5,7 +5,7 @@ Off, which is the usual thing, a request costs one look at a setting. Knows the 
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 import structlog
 
@@ -13,6 +13,7 @@ from apps.gateway.canonical.chat import Chat
 from apps.gateway.tracing.content import content_attributes
 from apps.gateway.tracing.genai_attributes import describe
 from apps.gateway.tracing.request_trace import RequestTrace
+from apps.gateway.tracing.span_attributes import constant
 from apps.gateway.tracing.span_exporter import SpanExporter
 from apps.gateway.tracing.trace_context import is_sampled, read_traceparent
 from apps.kernel.cached_setting import CachedSetting
@@ -43,16 +44,22 @@ def begin_trace(
     parent = read_traceparent(traceparent, tracestate)
     if not is_sampled(parent, _TELEMETRY.value.sample):
         return None
-    method, path = route.method or "POST", f"/{route.path}"
-    trace = RequestTrace.begin(f"{method} {path}", started_at, parent, exporter().add)
-    trace.root.stable = (("http.request.method", method), ("http.route", path))
+    name, attributes = _of_route(route.method or "POST", route.path)
+    trace = RequestTrace.begin(name, started_at, parent, exporter().add)
+    trace.root.attributes = attributes
     return trace
+
+
+@lru_cache(maxsize=256)
+def _of_route(method: str, path: str) -> tuple[str, bytes]:
+    """Return the name and the attributes of the span of a request."""
+    return f"{method} /{path}", constant(("http.request.method", method), ("http.route", f"/{path}"))
 
 
 def refuse(trace: RequestTrace, error: ApiError) -> None:
     """End the trace of a request that was refused before it had a record; one that has ended stays as it is."""
     if not trace.is_over:
-        trace.root.stable += (("http.response.status_code", error.status),)
+        trace.root.attributes += constant(("http.response.status_code", error.status))
         trace.finish(_error_of(error.status, error.code or error.type))
 
 
@@ -64,7 +71,7 @@ def end_trace(trace: RequestTrace, entry: Entry, chat: Chat, settling_at: float)
         describe(trace, entry, chat.task)
         answering = trace.answering_call
         if _TELEMETRY.value.content and answering is not None:
-            answering.span.attributes |= content_attributes(entry, chat)
+            answering.span.attributes += constant(*content_attributes(entry, chat).items())
         details = entry.error_details or {}
         trace.finish(_error_of(entry.status_code or 500, details.get("code") or details.get("type")))
     except Exception:

@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 
 from apps.gateway.metrics.buffer import flush_to_prometheus
 from apps.gateway.tracing import otlp, span_exporter
+from apps.gateway.tracing.otlp_spans import encode_trace
 from apps.gateway.tracing.request_trace import Callee, RequestTrace
 from apps.gateway.tracing.span_exporter import SpanExporter
 from gateway_project.telemetry_settings import TelemetrySettings
@@ -65,13 +66,38 @@ def test_without_a_collector_traces_are_dropped_and_counted(settings: Any, monke
 
 
 def test_no_more_traces_wait_than_there_is_room_for(collected: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(span_exporter, "MOST_WAITING", 2)
+    monkeypatch.setattr(span_exporter, "MOST_WAITING", 2 * len(encode_trace(ended_trace())))
     exporter, before = SpanExporter(every=3600), counted("gateway_traces_dropped_total")
     for _ in range(5):
         exporter.add(ended_trace())
     exporter.flush()
     assert len(collected.spans) == 4
     assert counted("gateway_traces_dropped_total") == before + 3
+
+
+def test_a_message_has_so_many_bytes_and_room_is_free_again_once_it_is_taken(
+    collected: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(encode_trace(ended_trace()))
+    monkeypatch.setattr(span_exporter, "_BATCH", 2 * size)
+    monkeypatch.setattr(span_exporter, "MOST_WAITING", 5 * size)
+    exporter = SpanExporter(every=3600)
+    for _ in range(2):
+        for _ in range(5):
+            exporter.add(ended_trace())
+        exporter.flush()
+    assert len(collected.spans) == 20
+    # Two traces, two, and one; twice.
+    assert len(collected.headers) == 6
+
+
+def test_a_step_that_lasts_ends_with_its_request(collected: Collector) -> None:
+    exporter = SpanExporter(every=3600)
+    exporter.add(ended_trace())
+    exporter.flush()
+    request, attempt = collected.spans
+    assert (request.parent_id, attempt.parent_id, attempt.end) == ("", request.span_id, request.end)
+    assert abs(request.end - time.time_ns()) < 60 * 10**9
 
 
 def test_the_thread_sends_what_waits(collected: Collector) -> None:
