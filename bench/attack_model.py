@@ -8,6 +8,9 @@ the same bytes.
 The threshold is where `FALSE_POSITIVES` of the harmless texts of others lie above it, each scored by a model that has
 seen nothing of its source. The project's own were written to look like attacks: of these, more do. The table printed
 says so for every source. `--write` renews the weights of the product.
+
+Where a program keeps something from its users, the threshold is lower: there `GUARDED_FALSE_POSITIVES` lie above it of
+the harmless texts in the sources marked `threshold = true`, which no model is trained with.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from apps.guardrails.attacks import word_model
 from apps.guardrails.attacks.word_model import LONGEST, SCALE, WordModel, features_of
 from apps.guardrails.text.scanned_text import ScannedText
 
-FALSE_POSITIVES = 0.003
+FALSE_POSITIVES, GUARDED_FALSE_POSITIVES = 0.003, 0.02
 _CORPORA = Path(__file__).with_name("attack_corpora.toml")
 # Texts of the project that are no longer unseen: what is ordinary, and the attacks that rules were made with.
 _OWN_TEXTS = Path(__file__).parents[1] / "tests" / "guardrails" / "corpus"
@@ -48,12 +51,13 @@ class Example(NamedTuple):
     share: float
 
 
-def read_examples(folder: Path) -> list[Example]:
-    """Return what users say in the sources that may be trained on."""
+def read_examples(folder: Path, mark: str = "trained") -> list[Example]:
+    """Return what users say in the sources with this mark; the project's own are among those that are trained on."""
     sources = tomllib.loads(_CORPORA.read_text(encoding="utf-8"))["source"]
-    names = sorted(source["name"] for source in sources if source.get("trained"))
+    names = sorted(source["name"] for source in sources if source.get(mark))
     read = [(name, folder / f"{name}.jsonl") for name in names]
-    read += [(_PROJECT, _OWN_TEXTS / f"{name}.jsonl") for name in _OWN]
+    if mark == "trained":
+        read += [(_PROJECT, _OWN_TEXTS / f"{name}.jsonl") for name in _OWN]
     return [
         _example_of(name, row["attack"], row["text"])
         for name, path in read
@@ -133,16 +137,20 @@ def score_unseen(examples: Sequence[Example]) -> list[float]:
         model = train([example for example in examples if fold_of[example.source] != fold])
         for index, example in enumerate(examples):
             if fold_of[example.source] == fold:
-                total = sum(model.weights.get(feature, 0) for feature in example.features)
-                scores[index] = model.bias + total * example.share
+                scores[index] = score_example(model, example)
     return scores
 
 
-def threshold_of(examples: Sequence[Example], scores: Sequence[float]) -> int:
-    """Return the score that only `FALSE_POSITIVES` of the harmless texts of others have or surpass."""
+def score_example(model: WordModel, example: Example) -> float:
+    """Return the score of a text whose features are known."""
+    return model.bias + sum(model.weights.get(feature, 0) for feature in example.features) * example.share
+
+
+def threshold_of(examples: Sequence[Example], scores: Sequence[float], share: float = FALSE_POSITIVES) -> int:
+    """Return the score that only this share of the harmless texts of others have or surpass."""
     scored = zip(examples, scores, strict=True)
     harmless = [score for example, score in scored if not example.attack and example.source != _PROJECT]
-    return math.ceil(sorted(harmless, reverse=True)[int(FALSE_POSITIVES * len(harmless))])
+    return math.ceil(sorted(harmless, reverse=True)[int(share * len(harmless))])
 
 
 def _print_found(examples: Sequence[Example], scores: Sequence[float], threshold: int) -> None:
@@ -163,8 +171,11 @@ def main() -> None:
     scores = score_unseen(examples)
     threshold = threshold_of(examples, scores)
     _print_found(examples, scores, threshold)
-    model = train(examples)._replace(threshold=threshold)
-    print(f"{len(examples)} texts, {len(model.weights)} weights, threshold {threshold / SCALE}")
+    model = train(examples)
+    unseen = read_examples(chosen.folder / "tuning", "threshold")
+    guarded = threshold_of(unseen, [score_example(model, one) for one in unseen], GUARDED_FALSE_POSITIVES)
+    model = model._replace(threshold=threshold, guarded=guarded)
+    print(f"{len(examples)} texts, {len(model.weights)} weights, thresholds {threshold / SCALE}, {guarded / SCALE}")
     if chosen.write:
         _WEIGHTS.write_text(model.written(), encoding="utf-8")
 

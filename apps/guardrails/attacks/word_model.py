@@ -20,15 +20,19 @@ LONGEST = 1500
 SCALE = 100
 _WORD = re.compile(r"[^\W_]+|[^\w\s]")
 _PATH = Path(__file__).with_suffix(".tsv")
-_BIAS, _THRESHOLD = "<bias>", "<threshold>"
+_BIAS, _THRESHOLD, _GUARDED = "<bias>", "<threshold>", "<guarded>"
 
 
 class WordModel(NamedTuple):
-    """Weights in hundredths; a text whose score is above the threshold reads like an attack."""
+    """Weights in hundredths; a text whose score is above the threshold reads like an attack.
+
+    `guarded` is the threshold where a program keeps something from its users: attacks are likelier there.
+    """
 
     weights: Mapping[str, int]
     bias: int
     threshold: int
+    guarded: int = 0
 
     def score(self, normalized: str) -> float:
         """Return the score of a normalized text, in hundredths; 0 for a text without words."""
@@ -38,13 +42,13 @@ class WordModel(NamedTuple):
         weight_of = self.weights.get
         return self.bias + sum(weight_of(feature, 0) for feature in features) / math.sqrt(len(features))
 
-    def is_attack(self, normalized: str) -> bool:
-        """Tell whether a normalized text reads like an attack."""
-        return self.score(normalized) > self.threshold
+    def is_attack(self, normalized: str, *, guarded: bool = False) -> bool:
+        """Tell whether a normalized text reads like an attack, in general or where something is kept from users."""
+        return self.score(normalized) > (self.guarded if guarded else self.threshold)
 
     def written(self) -> str:
         """Return the model as its file holds it."""
-        lines = [f"{_BIAS}\t{self.bias}", f"{_THRESHOLD}\t{self.threshold}"]
+        lines = [f"{_BIAS}\t{self.bias}", f"{_THRESHOLD}\t{self.threshold}", f"{_GUARDED}\t{self.guarded}"]
         lines += [f"{feature}\t{weight}" for feature, weight in sorted(self.weights.items()) if weight]
         return "\n".join(lines) + "\n"
 
@@ -60,4 +64,5 @@ def word_model() -> WordModel:
     """Return the model of the product."""
     lines = (line.split("\t") for line in _PATH.read_text(encoding="utf-8").splitlines())
     weights = {feature: int(weight) for feature, weight in lines}
-    return WordModel(bias=weights.pop(_BIAS), threshold=weights.pop(_THRESHOLD), weights=weights)
+    numbers = {"bias": _BIAS, "threshold": _THRESHOLD, "guarded": _GUARDED}
+    return WordModel(weights, **{field: weights.pop(name) for field, name in numbers.items()})

@@ -1,7 +1,8 @@
 """Attack model: what users say that reads like an attack, by a small model of words.
 
 Knows a model that was trained on texts of others. Finds attacks in words that no table has, and cannot say why: so it
-only observes, until an organization has seen what it would block.
+only observes, until an organization has seen what it would block. Where the program that asks keeps something from its
+users, less is needed: what reads a little like an attack is likelier to be one there.
 """
 
 from __future__ import annotations
@@ -28,5 +29,5 @@ def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     return [
         Span(*text.origin(start, end), "attack_words")
         for start, end in places
-        if _MODEL.is_attack(text.normalized[start:end])
+        if _MODEL.is_attack(text.normalized[start:end], guarded=bool(settings.kept))
     ]
