@@ -16,10 +16,12 @@ from apps.guardrails.secret_formats import (
     login_pairs,
     logins,
     named_values,
+    passwords_by_form,
     passwords_by_place,
     urls,
     vendors,
     vendors_by_field,
+    vendors_by_prefix,
     vendors_further,
 )
 from apps.guardrails.text.scanned_text import ScannedText
@@ -36,6 +38,7 @@ _SEARCH = PatternSearch(
         *vendors.PATTERNS,
         *vendors_by_field.PATTERNS,
         *vendors_further.PATTERNS,
+        *vendors_by_prefix.PATTERNS,
         *urls.PATTERNS,
         *logins.PATTERNS,
         *assignments.PATTERNS,
@@ -44,6 +47,7 @@ _SEARCH = PatternSearch(
         *chosen_passwords.PATTERNS,
         *login_pairs.PATTERNS,
         *passwords_by_place.PATTERNS,
+        *passwords_by_form.PATTERNS,
     )
 )
 

@@ -20,7 +20,8 @@ NAMES_OF_PASSWORDS = (
     r"pass(?:word|wd|phrase|wort)|(?:\b|_)pass(?:code)?|(?:\b|_)pw|pwd|kennwort|contrase[nñ]a|senha|"
     r"mot[_ ]de[_ ]passe|wachtwoord|парол[ья]|has[lł]o|heslo|l[öo]senord|passord|adgangskode|kodeord|salasana|"
     r"jelsz[oó]|[sş]ifre(?:si|niz|m)?|parola|mật khẩu|kata sandi|κωδικός|पासवर्ड|סיסמה|كلمة (?:المرور|السر)|"
-    r"رمز عبور"
+    r"رمز عبور|(?:user|root|admin|db|sql|smtp|ftp|ssh|mail|bind|sudo|key|store|wifi)(?:pass|pw)\b|requirepass|"
+    r"\bpsk\b|_psk\b"
 )
 _TOKENS = (
     r"api[_-]?(?:key|token|secret)|(?:access|auth|refresh|bearer|bot|personal)[_-]?(?:access[_-]?)?(?:key|token)|"
@@ -32,7 +33,7 @@ _TOKENS = (
 # What may follow a name: "API_KEY_PROD", "secret_key_base".
 _SUFFIX = r"s?(?:[_-](?:base|value|string|prod(?:uction)?|live|dev|staging|main|default|root|admin))?[0-9]?"
 _QUOTE = r"(?:\\?[\"'`])"
-_IS = rf"{_QUOTE}? ?(?::=|=>|==?|:) ?"
+_IS = rf"{_QUOTE}? ?(?::=|=>|==?|\?=|:) ?"
 # How a value begins; the check takes the rest of it, which costs less than having the pattern do so.
 _VALUE = r"[^\s\"'`<>]{6}"
 _LONGEST_REST = 250

@@ -37,8 +37,11 @@ _CREDENTIAL = (
 _KEY = r"key(?:[_-][a-z0-9_-]{0,16}|s?\d{0,2})"
 _NAME = rf"(?:(?:{_CREDENTIAL}|[a-z0-9_-]pat)[a-z0-9_-]{{0,24}}|{_KEY}|(?:private|access)[_-]?)"
 # What closes a name: a quote, a bracket of a subscript, a type.
-_CLOSE = r"[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??| {1,2}(?:string|String|str))?"
-_OPERATOR = r"\s{0,3}(?::{1,3}=|={1,3}>?|->|[?.+|]{1,2}=|\|\||:|,|>)\s{0,20}"
+_CLOSE = (
+    r"[\"'`*\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??| {1,2}(?:as )?(?:string|String|str)"
+    r"| \{ ?get;[^{}\n]{0,20}\}|\{['\"]?\w{1,16}['\"]?\})?"
+)
+_OPERATOR = r"\s{0,3}(?::{1,3}=|={1,3}>?|->|<-|[?.+|]{1,2}=|\|{1,2}|:\*{0,2}|,|>|\(|\.equals\()\s{0,20}"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:[a-z]{1,12}:)?(?:value|val|string|content|default|data)\\?[\"']?\s?[:=>]\s?"
 _OPEN = r"(?:str)?\(?(?:[@$bruf]{0,2}[\"'`\\]{1,4})?[\\{(\[<]{0,4}(?:[|>][-+]?\s{1,40})?"
 # How a value begins; the check takes the rest of it, so that no search reads on to the end of a text.
@@ -51,7 +54,8 @@ _FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
 _OTHER_NAME = compile_re2(
     r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|dict|cache|index|lookup|registry|"
     r"idempotency|translation|i18n|storage|data|node|query|event|message|group|issue|project|host|known|site)[_-]?"
-    r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token[^a-z0-9]{1,20}value\W{0,4}$"
+    r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token"
+    r"[^a-z0-9]{1,20}value\W{0,4}$"
 )
 _DIGEST = compile_re2(
     r"(?i)(?:sha-?(?:1|224|256|384|512)?|md5|h1|hash|digest|checksum|integrity|etag|commit|revision|fingerprint|uuid|"
@@ -143,10 +147,28 @@ PATTERNS = (
         rf"(?i)(?:^|\s)--?[a-z0-9_.-]{{0,30}}(?:key|token|secret|auth|credential)s?[ =]{{1,2}}[\"']?{_VALUE}",
         _beside_name,
     ),
+    # A blank between the two: a directive of a shell or a build file, a quoted value, a column.
+    CandidatePattern(
+        "named_key",
+        _LABEL,
+        rf"(?i){_NAME}(?:[ \t]{{1,4}}[\"'`]|\t){_VALUE}",
+        _beside_name,
+        overlapping=True,
+    ),
+    CandidatePattern(
+        "named_key",
+        _LABEL,
+        rf"(?i)\b(?:env|arg|setx|setenv|set|define|export)(?: -[a-z]{{1,3}})?[ \t]{{1,4}}"
+        rf"[a-z0-9_.-]{{0,24}}{_NAME}[ \t]{{1,4}}"
+        rf"{_VALUE}",
+        _beside_name,
+        gate=rf"(?i)\b(?:env|arg|setx|setenv|set|define|export)(?: -[a-z]+)?[ \t]+[a-z0-9_.-]*{_NAME}[ \t]",
+    ),
     CandidatePattern(
         "named_password",
         "PASSWORD",
-        rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_-]{{0,12}}{_CLOSE}(?:\s{{0,3}}(?:[:?.+|]{{1,3}}=|={{1,3}}>?|->|:|,|\(|>)\s{{0,3}}|"
+        rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_-]{{0,12}}{_CLOSE}(?:\s{{0,3}}(?:"
+        rf"[:?.+|]{{1,3}}=|={{1,3}}>?|->|:|,|\(|>)\s{{0,3}}|"
         rf"{_PAIRED})[$@bruf]{{0,2}}[\"'`]([^\s\"'`<>]{{6}})",
         accept_password,
         overlapping=True,

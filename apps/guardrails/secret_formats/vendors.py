@@ -163,7 +163,7 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
 )
 
 
-def _beginning(pattern: str) -> str:
+def beginning_of(pattern: str) -> str:
     """Return a pattern for how a token begins, which costs less to look for than the whole."""
     if pattern.startswith(("[", r"\b[")):
         return pattern
@@ -179,7 +179,7 @@ def token_patterns(
 ) -> Iterator[CandidatePattern]:
     """Yield what finds the tokens of a table: name, pattern, length of the constant beginning, least entropy behind."""
     for name, pattern, prefix, least in tokens:
-        yield CandidatePattern(name, _LABEL, pattern, make(least, prefix), _beginning(pattern))
+        yield CandidatePattern(name, _LABEL, pattern, make(least, prefix), beginning_of(pattern))
 
 
 PATTERNS = (
