@@ -120,7 +120,7 @@ PATTERNS = (
     CandidatePattern(
         "private_key",
         _LABEL,
-        r"-----BEGIN (?:[A-Z0-9]{2,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----",
+        r"-{4,5} ?BEGIN (?:[A-Z0-9]{2,12} ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}",
         _armoured,
         wide_context=True,
     ),

@@ -48,7 +48,7 @@ _OPEN = r"(?:str)?\(?(?:[@$bruf]{0,2}[\"'`\\]{1,4})?[\\{(\[<]{0,4}(?:[|>][-+]?\s
 _VALUE = r"([a-z0-9+/_-][a-z0-9_.=/+%~:|!@#$^&*-]{11})"
 _LONGEST_VALUE = 400
 _REST = compile_re2(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]*")
-_LEAST, _LEAST_FAR = 14, 20
+_LEAST_QUOTED, _LEAST, _LEAST_FAR = 12, 14, 20
 _FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
 # Names of other things that end in the same words, and what is random but shown to everybody.
 _OTHER_NAME = compile_re2(
@@ -126,7 +126,8 @@ def _of_service(candidate: CandidateMatch) -> CandidateMatch | None:
     text, before = value.text, candidate.before(48)
     if _DIGEST.search(before[-20:]) or _OTHER_NAME.search(before) or is_harmless_name(before) or _ABOUT.search(before):
         return None
-    if not _is_made(text, _LEAST_FAR if before[-1:] in b" -," else _LEAST):
+    least = _LEAST_FAR if before[-1:] in b" -," else _LEAST_QUOTED if before[-1:] in b"\"'" else _LEAST
+    if not _is_made(text, least):
         return None
     if "/" in text and before[-1:] not in b"\"'`=":
         return None

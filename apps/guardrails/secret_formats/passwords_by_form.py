@@ -113,6 +113,15 @@ PATTERNS = (
         _literal,
         rf"{_NAMES}[a-z0-9_]*[\"']?\s?(?:>|</)",
     ),
+    # Lists: `passwords: ["…", "…"]`, and one to a line.
+    CandidatePattern(
+        "chosen_password",
+        _LABEL,
+        rf"(?i){_NAMES}s?[\"']?\s{{0,2}}[:=]\s{{0,3}}(?:[\[(]\s{{0,12}}[\"']|\n[ \t]*- [\"']?){_VALUE}",
+        _literal,
+        gate=rf"(?i){_NAMES}s?[\"']?\s?\s?[:=]\s*[\[(-]",
+        follow=rf"[\"']?\s{{0,3}},?\s{{1,12}}(?:- )?[\"']?{_VALUE}",
+    ),
     # A variable of a container, in YAML: its name on one line, its value on the next.
     _form(
         rf"{_NAMES}[a-z0-9_]{{0,12}}[\"']?,?\s{{1,24}}\"?(?:default_?)?value\"?\s?[:=]\s{{0,3}}[\"']?{_VALUE}",
