@@ -1,5 +1,6 @@
-"""Test material of which nobody has looked at a text to improve a rule; read as `detection_sources` reads the others.
+"""Test material of further detectors, read as `detection_sources` reads the others.
 
+What was missed of secrets was read on 2026-11-25, once; of personal data nobody looked at a text to improve a rule.
 Knows the forms in which further projects keep their tests, and how numbers of people are made up. Must never know a
 rule. What is made up needs the libraries that make it (Faker, phonenumbers); where they are not installed, it is left
 out.
@@ -20,6 +21,7 @@ from bench.detection_sources import GO_TEXT, NO_SECRET, Row, SampleSource, is_of
 
 _EACH = 12
 _SPLIT = "held-out, unseen"
+_READ = "held-out"
 
 
 def _known(tree: ast.AST) -> dict[str, str]:
@@ -207,12 +209,12 @@ def _faker(folder: Path) -> Iterator[Row]:
 
 
 UNSEEN = (
-    SampleSource("Yelp+detect-secrets", "secrets", _SPLIT, _detect_secrets),
+    SampleSource("Yelp+detect-secrets", "secrets", _READ, _detect_secrets),
     # One half of its detectors serves to improve the rules.
     SampleSource("google+osv-scalibr", "secrets", "tuning", _scalibr(0)),
-    SampleSource("google+osv-scalibr", "secrets", _SPLIT, _scalibr(1)),
-    SampleSource("Checkmarx+2ms", "secrets", _SPLIT, _two_ms),
-    SampleSource("LeapBeyond+scrubadub", "secrets", _SPLIT, _scrubadub("credentials")),
+    SampleSource("google+osv-scalibr", "secrets", _READ, _scalibr(1)),
+    SampleSource("Checkmarx+2ms", "secrets", _READ, _two_ms),
+    SampleSource("LeapBeyond+scrubadub", "secrets", _READ, _scrubadub("credentials")),
     SampleSource(
         "LeapBeyond+scrubadub",
         "pii_detection",

@@ -18,6 +18,7 @@ from apps.guardrails.secret_formats import (
     named_values,
     passwords_by_form,
     passwords_by_place,
+    passwords_in_calls,
     urls,
     vendors,
     vendors_by_field,
@@ -48,6 +49,7 @@ _SEARCH = PatternSearch(
         *login_pairs.PATTERNS,
         *passwords_by_place.PATTERNS,
         *passwords_by_form.PATTERNS,
+        *passwords_in_calls.PATTERNS,
     )
 )
 

@@ -57,12 +57,9 @@ PATTERNS = (
     ),
     # With a line or two of something else between the two.
     _pair(
-        rf"(?m:^)[ \t]*{_USER}{_SIGN}{_WORD}[\"']?[ \t]*\r?\n(?:[^\n]{{0,60}}\n){{1,2}}[ \t]*[\w.-]{{0,32}}?{_PASS}{_SIGN}{_VALUE}",
+        rf"(?m:^)[ \t]*{_USER}{_SIGN}{_WORD}[\"']?[ \t]*\r?\n(?:[^\n]{{0,60}}\n){{1,2}}"
+        rf"[ \t]*[\w.-]{{0,32}}?{_PASS}{_SIGN}([^\s\"'<>&,;]{{4,40}})",
         _PASS_IS,
-    ),
-    _pair(
-        rf"\b(?:login|credentials|account|access)(?: is| are|:)[ \t]{{1,2}}[^\s/:\"']{{2,64}} ?[/:] ?{_VALUE}",
-        r"(?:login|credentials|account|access)(?: is| are|:)[ \t]",
     ),
     # Oracle's thin driver puts both before the sign of the host.
     _pair(r"\bjdbc:oracle:\w{3,4}:[^\s/@:]{1,60}/([^\s/@:\"']{4,60})@", "jdbc:oracle:"),

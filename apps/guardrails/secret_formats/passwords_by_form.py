@@ -1,8 +1,8 @@
-"""Passwords in markup, settings and calls: Markdown, XML, variables of containers, flags, comparisons, arguments.
+"""Passwords in markup and settings: Markdown, XML, lists, variables of containers, flags, literals, comparisons.
 
-Knows the forms that join the name of a password to its value without a plain sign of equality, and calls in which only
-the place of an argument says that it is a password or the key of a signature. The value must look chosen; a word counts
-only where nothing but a password can stand. What stands for a value passes, as in `chosen_passwords`.
+Knows the forms that join the name of a password to its value without a plain sign of equality. The value must look
+chosen; a word counts where a program gives it, quoted, to a password, and in variables of environments. What stands for
+a value passes, as in `chosen_passwords`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from apps.guardrails.secret_formats.login_pairs import accept_argument
 _LABEL = "PASSWORD"
 _NAMES = rf"(?:{NAMES_OF_PASSWORDS})"
 _NAME = rf"[a-z0-9_.-]{{0,24}}{_NAMES}[a-z0-9_]{{0,12}}"
-_VALUE = r"([^\s\"'`<>,;|&(){}\[\]]{5,100})"
-_LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]([^\s\"'`<>\\]{5,100})\\{0,3}[\"'`]"
-_STRING = r"[$@bruf]{0,2}[\"'`][^\"'`\n]{0,120}[\"'`]"
-_LEAST_OF_PROSE, _LEAST_KEY = 7, 6
+# How a value begins where nothing need follow it; the check takes the rest, which costs less than the pattern would.
+_VALUE = r"([^\s\"'`<>,;|&(){}\[\]]{5})"
+_REST, _LONGEST_REST = compile_re2(r"[^\s\"'`<>,;|&(){}\[\]]*"), 100
+_LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]([^\s\"'`<>\\]{5,60})\\{0,3}[\"'`]"
+_LEAST = 7
 # What values of documents are, beside the name of a password: methods, sizes, versions.
-_ABOUT = compile_re2(
+ABOUT = compile_re2(
     r"(?i)^(?:sha-?\d|md5|base-?\d\d|utf-?\d|pbkdf|hmac|argon|bcrypt|scrypt|oauth|ntlm|2fa|u2f|rfc-?\d|v?\d+[.x+-]"
     r"|\d+\w{0,5}$|int\d|varchar|uint|http|char)"
 )
@@ -42,11 +43,17 @@ _LABELLED = compile_re2(r"(?::|=>|,)\s{0,3}[\"'`]$")
 _ENDS_SENTENCE = ".,;:)*_"
 
 
+def _whole(candidate: CandidateMatch) -> CandidateMatch:
+    rest = _REST.match(candidate.utf8, candidate.end, candidate.end + _LONGEST_REST)
+    return CandidateMatch(candidate.utf8, candidate.start, rest.end())
+
+
 def _written(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what is mixed and neither a method nor code, without the signs that end a sentence."""
+    candidate = _whole(candidate)
     text = candidate.text.rstrip(_ENDS_SENTENCE)
     value = candidate.truncated(len(text.encode()))
-    if len(text) < _LEAST_OF_PROSE or _ABOUT.search(text) or is_something_else(text):
+    if len(text) < _LEAST or ABOUT.search(text) or is_something_else(text):
         return None
     if is_other_name(candidate.before(48)):
         return None
@@ -55,11 +62,12 @@ def _written(candidate: CandidateMatch) -> CandidateMatch | None:
 
 def _literal(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a quoted value that is mixed, unless the name only begins with that of a password."""
-    return None if is_other_name(candidate.before(48)) or _ABOUT.search(candidate.text) else accept_mixed(candidate)
+    candidate = _whole(candidate)
+    return None if is_other_name(candidate.before(48)) or ABOUT.search(candidate.text) else accept_mixed(candidate)
 
 
 def _compared(candidate: CandidateMatch) -> CandidateMatch | None:
-    return None if _ABOUT.search(candidate.text) else accept_mixed(candidate)
+    return None if ABOUT.search(candidate.text) else accept_mixed(candidate)
 
 
 def _word(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -73,28 +81,8 @@ def _word(candidate: CandidateMatch) -> CandidateMatch | None:
     return None if text[0].isupper() and text[1:].islower() and _LABELLED.search(before) else candidate
 
 
-def _network(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what a router keeps: a digest that is broken at once, its own cipher, or the password itself."""
-    text = candidate.text
-    return candidate if any(map(str.isdigit, text)) and not is_stand_in(text.lstrip("$")) else None
-
-
-def _community(candidate: CandidateMatch) -> CandidateMatch | None:
-    return None if candidate.text.lower() in ("public", "private") else accept_argument(candidate)
-
-
-def _signing(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept what a signature is made with: any literal that does not name a key, a method or a setting."""
-    text = candidate.text
-    return None if len(text) < _LEAST_KEY or _ABOUT.search(text) or is_stand_in(text) else candidate
-
-
 def _form(pattern: str, check: Check, gate: str = "", *, overlapping: bool = False) -> CandidatePattern:
     return CandidatePattern("chosen_password", _LABEL, f"(?i){pattern}", check, gate and f"(?i){gate}", overlapping)
-
-
-def _key(pattern: str, gate: str) -> CandidatePattern:
-    return CandidatePattern("signing_key", "SECRET", pattern, _signing, gate)
 
 
 PATTERNS = (
@@ -108,7 +96,7 @@ PATTERNS = (
     # Elements of XML and property lists, on one line or more.
     _form(
         rf"{_NAMES}[a-z0-9_]{{0,12}}[\"']?\s?(?:</(?:key|name)>\s{{0,24}}<(?:string|value)|)>\s{{0,24}}"
-        rf"(?:<!\[CDATA\[)?([^\s\"'`<>]{{5,100}}?)"
+        rf"(?:<!\[CDATA\[)?([^\s\"'`<>]{{5,60}}?)"
         r"(?:\]\]>)?\s{0,24}</",
         _literal,
         rf"{_NAMES}[a-z0-9_]*[\"']?\s?(?:>|</)",
@@ -147,7 +135,7 @@ PATTERNS = (
     # Flags: `--db-password …`.
     _form(
         rf"(?:^|\s)--?[a-z0-9_.-]{{0,24}}(?:{NAMES_OF_PASSWORDS}|pass)[a-z0-9_-]{{0,12}}[ =]{{1,2}}[\"']?"
-        rf"([^\s\"'`<>;|&]{{5,100}})",
+        rf"([^\s\"'`<>;|&]{{5}})",
         _literal,
         rf"-(?:[a-z0-9_.-]*)(?:{NAMES_OF_PASSWORDS}|pass)[a-z0-9_-]*[ =]",
     ),
@@ -168,48 +156,29 @@ PATTERNS = (
         r"(?:password|passwd|pwd|passphrase|_?secret|secret_?key)\d?[\"'`\])]*(?: ?: ?(?:str|string|&str)\b)?\s*"
         r"[:=!|?]+\s*[bru]?[\"'`]",
     ),
+    _form(
+        r"\b(?:login|credentials|account)(?: is| are|:)[ \t]{1,2}[^\s/:\"']{2,40} ?[/:] ?([^\s\"'`<>,;|&(){}\[\]]{5})",
+        _written,
+        r"(?:login|credentials|account)(?: is| are|:)[ \t]",
+    ),
     # Variables of environments in capitals, in whatever file lists them.
     _form(
         r"(?-i:(?m)^[ \t-]*(?:export |ENV |set |- )?[A-Z][A-Z0-9_]{2,40}_PASS(?:WORD|WD)?) ?[:=] ?[\"']?"
-        r"([^\s\"'`<>$]{5,100})[\"']?[ \t\r]*$",
+        r"([^\s\"'`<>$]{5,60})[\"']?[ \t\r]*$",
         accept_given,
         r"_PASS(?:WORD|WD)? ?[:=]",
     ),
     _form(
         r"(?-i:(?m)^[ \t-]*(?:export |ENV |set )?[A-Z][A-Z0-9_]{1,40}_(?:SECRET|TOKEN|SECRET_KEY|API_?KEY)) ?[:=] ?"
-        r"[\"']?([^\s\"'`<>$]{8,100})[\"']?[ \t\r]*$",
+        r"[\"']?([^\s\"'`<>$]{8,60})[\"']?[ \t\r]*$",
         _written,
         r"_(?:SECRET|TOKEN|SECRET_KEY|API_?KEY) ?[:=]",
     ),
     _form(
-        r"\bdefine\(\s?[\"'][a-z_]{0,24}pass(?:word|wd)?[\"'],\s?[\"']([^\s\"'<>]{5,100})[\"']\s?\)",
+        r"\bdefine\(\s?[\"'][a-z_]{0,24}pass(?:word|wd)?[\"'],\s?[\"']([^\s\"'<>]{5,60})[\"']\s?\)",
         accept_given,
         r"\bdefine\(",
     ),
-    # Programs that take a password or a login, and what keeps it on switches and routers.
-    _form(r"\bsqlplus (?:-\w+ )?[\w.]{1,40}/([^\s\"'@/]{4,60})@", accept_argument, r"\bsqlplus "),
-    _form(
-        r"\becho (?:-n )?[\"']?[\w.-]{1,40}:([^\s\"':|]{4,60})[\"']? ?\| ?(?:sudo )?chpasswd",
-        accept_argument,
-        "chpasswd",
-    ),
-    _form(
-        r"\b(?:[xw]freerdp|rdesktop|mstsc)\b[^\n]{1,120}? (?:/p:|-p )[\"']?([^\s\"']{4,60})",
-        accept_argument,
-        r"freerdp|rdesktop|mstsc",
-    ),
-    _form(
-        r"\bhttps? (?:[^\n|;&]{0,80} )?(?:-a|--auth)[ =][^\s:]{1,60}:([^\s\"'@$]{4,60})",
-        accept_argument,
-        r" (?:-a|--auth)[ =]",
-    ),
-    _form(r"\bssh-keygen\b[^\n|;&]{0,120}? -[NP] ?[\"']?([^\s\"']{5,60})", accept_argument, r"\bssh-keygen\b"),
-    _form(
-        r"\b(?:enable|username [^\s]{1,40}(?: privilege \d{1,2})?) (?:secret|password) (?:[0579] )?([^\s\"']{6,100})",
-        _network,
-        r"(?:enable|username) [^\n]*(?:secret|password) ",
-    ),
-    _form(r"\bsnmp-server community ([^\s\"']{4,40})", _community),
     # Comparisons, either way round.
     _form(
         rf"{_NAMES}[a-z0-9_]{{0,12}}(?:\(\))?\.(?:equals(?:IgnoreCase)?|eql\?|compareTo"
@@ -225,55 +194,9 @@ PATTERNS = (
     # A sentence about a name that is put together: "the db_password is …".
     _form(
         rf"[a-z0-9]_?(?:{NAMES_OF_PASSWORDS})[a-z0-9_]{{0,8}}[\"'`]? (?:is|was)(?: set to)? [\"'`]?"
-        rf"([^\s\"'`<>,;|]{{7,100}})",
+        rf"([^\s\"'`<>,;|]{{5}})",
         _written,
         rf"[a-z0-9]_?(?:{NAMES_OF_PASSWORDS})[a-z0-9_]*[\"'`]? (?:is|was) ",
-    ),
-    # Calls that take a user and a password by their place. Where only these two can stand, words count.
-    _form(
-        rf"\b(?:networkcredential|usernamepassword\w{{0,24}}|passwordauthentication|set_?basic_?auth\w{{0,8}}"
-        rf"|httpbasicauth"
-        rf"|basic_?auth|basiccredentials|simple_bind(?:_s)?)\s?\(\s{{0,3}}(?:{_STRING}|"
-        rf"[\w.]{{1,40}}),\s{{0,3}}{_LITERAL}",
-        accept_given,
-        r"(?:credential|password|auth|bind)\w*\s?\(",
-    ),
-    _form(
-        rf"\b(?:smtp|ftp|imap|mail|server|session)\w{{0,12}}\.login\s?\(\s{{0,3}}(?:{_STRING}|"
-        rf"[\w.]{{1,40}}),\s{{0,3}}{_LITERAL}\s?\)",
-        accept_given,
-        r"\.login\s?\(",
-    ),
-    _form(
-        rf"\b(?:getconnection|pdo|mysqli(?:_connect)?|mysql_connect|connect|\w{{0,24}}connection|createuser"
-        rf"|login|log_in"
-        rf"|sign_?in|authenticate)\s?\(\s{{0,3}}(?:(?:{_STRING}|[\w.]{{1,40}}),\s{{0,3}}){{1,2}}{_LITERAL}\s?[,)]",
-        accept_mixed,
-        r"(?:connect|connection|pdo|mysqli|createuser|log_?in|sign_?in|authenticate)\s?\(",
-    ),
-    # What signatures, ciphers and sessions are made with.
-    _key(
-        r"(?i)\bjwt\.(?:sign|verify|encode|decode)\([^\n]{1,120}?,\s{0,3}[bru]{0,2}[\"'`]([^\s\"'`<>]{6,120})[\"'`]",
-        r"(?i)\bjwt\.(?:sign|verify|encode|decode)\(",
-    ),
-    _key(
-        r"(?i)\b(?:create_?hmac|signwith|createcipher(?:iv)?|createdecipher(?:iv)?|hmac\."
-        r"(?:new|hexdigest|digest)|hash_hmac"
-        r"|openssl_(?:en|de)crypt)\s?\((?:[^()\"'\n]{0,40}[\"'][^\"'\n]{0,80}[\"'],|[\w.:]{1,40}"
-        r"(?:\([^()\n]{0,40}\))?,)?"
-        r"\s{0,3}[bru]{0,2}[\"']([^\s\"'<>]{6,120})[\"']",
-        r"(?i)(?:hmac|signwith|cipher(?:iv)?|hexdigest|crypt|new|digest)\s?\(",
-    ),
-    _key(
-        r"(?i)\b(?:session|cookiesession|expressjwt|jwt|\w{0,20}strategy)\s?\(\s{0,8}\{[^{}]{0,240}?"
-        r"\b(?:secret|secretOrKey|secretOrPrivateKey|clientSecret)[\"']?\s?:\s?[\"'`]([^\s\"'`<>]{6,120})[\"'`]",
-        r"(?i)(?:session|jwt|strategy)\s?\(\s*\{",
-    ),
-    _key(
-        r"(?:HMAC(?:256|384|512)|hmacShaKeyFor|SymmetricSecurityKey|SecretKeySpec|setSigningKey|SigningKey|NewCipher"
-        r"|AES\.new|Fernet|cookieParser|CookieStore|NewCookieStore|TimestampSigner|URLSafeTimedSerializer)\s?\("
-        r"(?:(?:\w{1,20}\.){0,3}\w{0,20}\(|\[\]byte\(){0,2}\s{0,3}[bru]{0,2}[\"'`]([^\s\"'`<>]{6,120})[\"'`]",
-        r"(?:HMAC\d+|KeyFor|Key|KeySpec|Cipher|AES\.new|Fernet|Parser|Store|Signer|Serializer)\s?\(",
     ),
     # Logins of notes: the user's line, then the password's, without a sign or with one letter for each name.
     _form(

@@ -22,7 +22,7 @@ _GROUPED = r"[0-9A-Za-z]{8}-(?:[0-9A-Za-z-]{4}-){3}[0-9A-Za-z-]{12}"
 
 # Name, pattern, length of what all tokens of the form begin with, least entropy of the rest.
 _CLOUD: tuple[tuple[str, str, int, float], ...] = (
-    ("onepassword", r"\bops_eyJ[0-9A-Za-z+/_-]{100,1000}={0,3}", 7, ENOUGH),
+    ("onepassword", r"\bops_eyJ[0-9A-Za-z+/_-]{100,}={0,3}", 7, ENOUGH),
     ("onepassword", r"\bA3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}", 3, ENOUGH),
     ("aws_bedrock", r"\bABSK[0-9A-Za-z+/]{109,269}={0,2}", 4, ENOUGH),
     ("alibaba", r"\bLTAI[0-9A-Za-z]{12,20}", 4, ENOUGH_HEX),
@@ -33,7 +33,7 @@ _CLOUD: tuple[tuple[str, str, int, float], ...] = (
     ("azure_storage", r"\b[0-9A-Za-z+/]{76}\+ASt[0-9A-Za-z+/]{6}==", 0, ENOUGH),
     ("artifactory", r"\bAKC[a-zA-Z0-9]{8,90}", 4, ENOUGH),
     ("artifactory", r"\bcmVmd[0-9A-Za-z]{40,70}", 5, ENOUGH),
-    ("fly", r"\bfm[12][ar]?_[0-9A-Za-z+/]{80,1000}={0,3}", 4, ENOUGH),
+    ("fly", r"\bfm[12][ar]?_[0-9A-Za-z+/]{80,}={0,3}", 4, ENOUGH),
     ("scalingo", r"\btk-us-[0-9A-Za-z_-]{48}", 6, ENOUGH),
     ("clickhouse", r"\b4b1d[0-9A-Za-z]{38}", 4, ENOUGH),
     ("neon", r"\bnapi_[0-9a-z]{60,70}", 5, ENOUGH),
@@ -66,7 +66,7 @@ _BUILDING: tuple[tuple[str, str, int, float], ...] = (
     ("clojars", r"\bCLOJARS_[0-9a-zA-Z]{60}", 8, ENOUGH_HEX),
     ("crates_io", r"\bcio[0-9A-Za-z]{32}", 3, ENOUGH),
     ("nuget", r"\boy2[0-9a-z]{43}", 3, ENOUGH),
-    ("pypi", r"\bpypi-[0-9A-Za-z_-]{85,1000}", 5, ENOUGH),
+    ("pypi", r"\bpypi-[0-9A-Za-z_-]{85,}", 5, ENOUGH),
     ("atlassian", r"\bAT[ACS]TT3[0-9A-Za-z_=-]{60,250}", 6, ENOUGH),
     ("trello", r"\bATTA[0-9a-f]{64}[0-9A-F]{8}", 4, ENOUGH_HEX),
     ("harness", r"\b[ps]at\.[0-9A-Za-z_-]{22}\.[0-9A-Za-z]{24}\.[0-9A-Za-z]{20}", 4, ENOUGH),
@@ -138,7 +138,7 @@ _BUSINESS: tuple[tuple[str, str, int, float], ...] = (
     ("instagram", r"\bIGQ[A-Za-z0-9_-]{60,400}", 3, ENOUGH),
     ("mailchimp", r"\b[0-9a-f]{32}-us\d{1,2}", 0, ENOUGH_HEX),
     ("mandrill", r"\bmd-[0-9A-Za-z_-]{22}", 3, ENOUGH),
-    ("dropbox", r"\bsl\.(?:u\.)?[0-9A-Za-z_-]{60,1000}", 3, ENOUGH),
+    ("dropbox", r"\bsl\.(?:u\.)?[0-9A-Za-z_-]{60,}", 3, ENOUGH),
     ("dropbox", r"\b[0-9A-Za-z]{11}AAAAAAAAAA[0-9A-Za-z_=-]{43}", 0, 3.0),
     ("slack", r"\bxox[a-z]-(?:\d-)?[0-9A-Za-z-]{20,400}", 5, 2.6),
     ("slack", r"\bxoxe\.xox[bp]-\d-[0-9A-Za-z]{100,400}", 12, ENOUGH),
