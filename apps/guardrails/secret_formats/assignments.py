@@ -12,6 +12,7 @@ from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
     entropy,
     has_letters_and_digits,
+    is_made_of_letters,
     is_placeholder,
     is_random,
 )
@@ -43,7 +44,7 @@ _PROSE_WORDS = rf"\b(?:{NAMES_OF_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROS
 _CODE = compile_re2(
     r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
     r"secrets|vault)[.\[]"
-    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z]\w*)+$|^https?://|^(?:~|\.{1,2})/|"
+    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z][A-Za-z_]*\d?)+$|^https?://|^(?:~|\.{1,2})/|"
     r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
     r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$|"
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$"
@@ -183,7 +184,7 @@ def _quoted(candidate: CandidateMatch) -> CandidateMatch | None:
 def _bearer(candidate: CandidateMatch) -> CandidateMatch | None:
     return (
         candidate
-        if has_letters_and_digits(candidate.text)
+        if (has_letters_and_digits(candidate.text) or is_made_of_letters(candidate.text))
         and is_random(candidate.text, 3.0)
         and not _CODE.search(candidate.text)
         else None

@@ -21,6 +21,8 @@ from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
     entropy,
     has_letters_and_digits,
+    is_made_of_letters,
+    is_placeholder,
     is_random,
     reads_like_words,
 )
@@ -49,6 +51,7 @@ _VALUE = r"([a-z0-9+/_-][a-z0-9_.=/+%~:|!@#$^&*-]{11})"
 _LONGEST_VALUE = 400
 _REST = compile_re2(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]*")
 _LEAST_QUOTED, _LEAST, _LEAST_FAR = 12, 14, 20
+_LEAST_NUMBER, _NUMBER_BITS = 20, 2.6
 _FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
 # Names of other things that end in the same words, and what is random but shown to everybody.
 _OTHER_NAME = compile_re2(
@@ -85,7 +88,12 @@ def _whole(candidate: CandidateMatch) -> CandidateMatch:
 
 def _is_made(text: str, least: int) -> bool:
     """Tell whether a value could only have been made by a program that gives out keys."""
-    if len(text) < least or not has_letters_and_digits(text) or is_something_else(text) or is_test_key(text):
+    if len(text) < least or is_test_key(text):
+        return False
+    if not has_letters_and_digits(text):
+        number = text.isdigit() and len(text) >= _LEAST_NUMBER and entropy(text) >= _NUMBER_BITS
+        return (number or is_made_of_letters(text)) and not is_placeholder(text)
+    if is_something_else(text):
         return False
     if text.startswith("eyJ") and text.count(".") == 2:
         return False  # a signed token, which its own pattern judges

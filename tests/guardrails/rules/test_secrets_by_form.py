@@ -110,6 +110,37 @@ def test_a_token_is_found_in_every_form_that_names_it(text: str) -> None:
     assert found_in(text) == [MIXED]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'shopToken = "{}"',
+        'apiKey: "{}"',
+        "SHOP_API_KEY={}",
+        "<shopToken>{}</shopToken>",
+        "https://acme.io/v1?access_token={}",
+    ],
+)
+@pytest.mark.parametrize(
+    "value", ["XqLrTzWbKPmVhGdNsJcRfYkT", "qzkvxwjmtbgrpdhnfcslqwzxvkjh", "60210628263064570884093939025160"]
+)
+def test_a_token_of_letters_or_digits_alone_is_found_beside_its_name(text: str, value: str) -> None:
+    assert found_in(text.format(value)) == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'key: "theQuickConnectionOfXMLDocuments"',
+        'token = "authenticationrequiredforaccess"',
+        'app_key = "362106282630645"',
+        'secretName: "ShopDatabaseCredentialsHTTP"',
+        "key=thisisalongidentifierofaprogram",
+    ],
+)
+def test_names_and_short_numbers_beside_the_name_of_a_token_pass(text: str) -> None:
+    assert found_in(text) == []
+
+
 @pytest.mark.parametrize("text", ["DB: ${DB_PASSWORD:-karo4sieben}", "pw=${env:DB_PASSWORD, 'karo4sieben'}"])
 def test_what_an_empty_variable_stands_for_is_found(text: str) -> None:
     assert ["karo4sieben" in one for one in found_in(text)] == [True]
