@@ -7,6 +7,7 @@ lines of switches and routers. A word counts where nothing but a password can st
 from __future__ import annotations
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
+from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.chosen_passwords import accept_given, accept_mixed, is_stand_in
 from apps.guardrails.secret_formats.login_pairs import accept_argument
 from apps.guardrails.secret_formats.passwords_by_form import ABOUT
@@ -14,12 +15,18 @@ from apps.guardrails.secret_formats.passwords_by_form import ABOUT
 _LITERAL = r"[$@bruf]{0,2}\\{0,3}[\"'`]([^\s\"'`<>\\]{5,60})\\{0,3}[\"'`]"
 _STRING = r"[$@bruf]{0,2}[\"'`][^\"'`\n]{0,60}[\"'`]"
 _LEAST_KEY = 6
+_NUMBERED = compile_re2(r"^[A-Za-z_-]+\d{1,2}$")
 
 
 def _network(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what a router keeps: a digest that is broken at once, its own cipher, or the password itself."""
     text = candidate.text
     return candidate if any(map(str.isdigit, text)) and not is_stand_in(text.lstrip("$")) else None
+
+
+def _second(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept what is mixed and no numbered part, which programs connect as well: `component2`."""
+    return None if _NUMBERED.match(candidate.text) else accept_mixed(candidate)
 
 
 def _community(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -82,9 +89,8 @@ PATTERNS = (
     ),
     _form(
         rf"\b(?:getconnection|pdo|mysqli(?:_connect)?|mysql_connect|connect|\w{{0,24}}connection|createuser"
-        rf"|login|log_in"
-        rf"|sign_?in|authenticate)\s?\(\s{{0,3}}(?:(?:{_STRING}|[\w.]{{1,40}}),\s{{0,3}}){{1,2}}{_LITERAL}\s?[,)]",
-        accept_mixed,
+        rf"|login|log_in|sign_?in|authenticate)\s?\(\s{{0,3}}(?:(?:{_STRING}|[\w.]{{1,40}}),\s{{0,3}}){{1,2}}{_LITERAL}\s?[,)]",
+        _second,
         r"(?:connect|connection|pdo|mysqli|createuser|log_?in|sign_?in|authenticate)\s?\(",
     ),
     # What signatures, ciphers and sessions are made with.

@@ -215,6 +215,7 @@ def test_only_the_shown_claims_make_a_signed_token_an_example() -> None:
         'const passwordInput = "eingabe";',
         'password = hash.sha256("karo4sieben")',
         "connect('db1', 'anja', password)",
+        "line.connect('part1', 'part2')",
         'jwt.sign({ id: 7 }, "HS256")',
         'createHmac("sha256", secret)',
         "SECRET_KEY = os.environ['SHOP']",
