@@ -128,6 +128,14 @@ def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
     return value if digits >= 2 and entropy(text) >= (3.6 if mixed else 3.3) else None
 
 
+def _on_next_line(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a line that is nothing but a made value, unless the line before speaks of a digest."""
+    digits = sum(map(str.isdigit, candidate.text))
+    if _FILE_DIGEST.search(candidate.before(96)) or digits <= 1:
+        return None
+    return candidate if _is_made(candidate.text, _LEAST_FAR) else None
+
+
 def _of_service(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands right beside the name of a service: mixed, and no digest, version or address."""
     value = _whole(candidate)
@@ -172,6 +180,15 @@ PATTERNS = (
         rf"{_VALUE}",
         _beside_name,
         gate=rf"(?i)\b(?:env|arg|setx|setenv|set|define|export)(?: -[a-z]+)?[ \t]+[a-z0-9_.-]*{_NAME}[ \t]",
+    ),
+    # A line that says what the next one is.
+    CandidatePattern(
+        "named_key",
+        _LABEL,
+        r"(?im)^[^\n]{0,60}?\b(?:password|secret|token|(?:api|access|private|secret) key)[^\n]{0,20}\n[ \t]*"
+        r"([0-9a-z+/_-]{20,200}={0,2})[ \t\r]*$",
+        _on_next_line,
+        gate=r"(?i)\b(?:password|secret|token|(?:api|access|private|secret) key)[^\n]*\n[ \t]*[0-9a-z+/_-]{20}",
     ),
     CandidatePattern(
         "named_password",

@@ -174,8 +174,14 @@ PATTERNS = (
         _written,
         r"_(?:SECRET|TOKEN|SECRET_KEY|API_?KEY) ?[:=]",
     ),
+    # What stands in for a variable of the environment that is not set.
     _form(
-        r"\bdefine\(\s?[\"'][a-z_]{0,24}pass(?:word|wd)?[\"'],\s?[\"']([^\s\"'<>]{5,60})[\"']\s?\)",
+        rf"{_NAMES}[^\n]{{0,40}}?(?:get)?env[^\n]{{0,80}}?[)\]] ?(?::|\|\||\?\?|\bor\b) ?{_LITERAL}",
+        _literal,
+        rf"{_NAMES}[^\n]*env[^\n]*[)\]] ?(?::|\|\||\?\?|or) ?[\"'`]",
+    ),
+    _form(
+        r"\bdefine\(\s{0,8}[\"'][a-z_]{0,24}pass(?:word|wd)?[\"'],\s{0,16}[\"']([^\s\"'<>]{5,60})[\"']\s?\)",
         accept_given,
         r"\bdefine\(",
     ),

@@ -74,10 +74,10 @@ PATTERNS = (
     _form(r"\bsnmp-server community ([^\s\"']{4,40})", _community),
     # Calls that take a user and a password by their place. Where only these two can stand, words count.
     _form(
-        rf"\b(?:networkcredential|usernamepassword\w{{0,24}}|passwordauthentication|set_?basic_?auth\w{{0,8}}"
+        rf"\b(?:\w{{0,16}}credential|usernamepassword\w{{0,24}}|passwordauthentication|set_?basic_?auth\w{{0,8}}"
         rf"|httpbasicauth"
         rf"|basic_?auth|basiccredentials|simple_bind(?:_s)?)\s?\(\s{{0,3}}(?:{_STRING}|"
-        rf"[\w.]{{1,40}}),\s{{0,3}}{_LITERAL}",
+        rf"[\w.]{{1,40}})\s{{0,3}},\s{{0,3}}{_LITERAL}",
         accept_given,
         r"(?:credential|password|auth|bind)\w*\s?\(",
     ),

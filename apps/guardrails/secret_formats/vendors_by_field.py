@@ -11,7 +11,7 @@ import base64
 import binascii
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
-from apps.guardrails.secret_formats.entropy import reads_like_words
+from apps.guardrails.secret_formats.entropy import is_placeholder, reads_like_words
 from apps.guardrails.secret_formats.vendors import ENOUGH, ENOUGH_HEX, random_check, token_patterns
 
 _LABEL = "SECRET"
@@ -236,6 +236,13 @@ PATTERNS = (
     # Behind a slash, where the tokens of a chat's hooks stand.
     CandidatePattern(
         "telegram_hook", _LABEL, r"api\.telegram\.org/bot(\d{5,12}:[0-9A-Za-z_-]{30,40})", random_check(3.0, 8)
+    ),
+    CandidatePattern(
+        "npm_auth",
+        "PASSWORD",
+        r"(?m)^//[^\s:]{4,200}:_(?:auth|password|authToken) ?= ?\"?([^\s\"'$<>{}]{6,200})\"?[ \t\r]*$",
+        lambda candidate: None if is_placeholder(candidate.text) else candidate,
+        gate=r":_(?:auth|password|authToken) ?=",
     ),
     CandidatePattern(
         "npm_auth", _LABEL, r"_(?:authToken|auth|password) ?= ?\"?([0-9A-Za-z+/_=-]{16,200})", _made(3.0, 0)

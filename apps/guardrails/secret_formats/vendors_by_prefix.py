@@ -105,7 +105,7 @@ _BY_MIDDLE = (
 # addresses and files, so that fewer kinds count behind it.
 _OWN_FORM = (
     r"\b[a-z][a-z0-9]{1,15}_(?:[a-z0-9]{1,10}_){0,2}?(?:live|prod|production|sk|pat|sat|oat|api|apikey|secret"
-    r"|token|key)_"
+    r"|token|key|v\d)_"
     r"[0-9A-Za-z]{20,200}(?:_[0-9A-Za-z]{3,64})?"
     r"|\b[a-z][a-z0-9]{1,15}-(?:[a-z0-9]{1,10}-)?(?:live|prod|sk|pat|apikey|secret|token)-[0-9A-Za-z]{24,200}"
 )
@@ -120,7 +120,12 @@ _LEAST, _LEAST_DIGITS, _HEX_DIGEST = 3.0, 2, compile_re2(r"^(?:[0-9a-f]{32}|[0-9
 def _made(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands alone, is random, and is put together from no words."""
     text, before, after = candidate.text, candidate.before(1), candidate.after(2)
-    if (before and before[0] in _TAIL) or before == b"." or (after and after[0] in _TAIL):
+    if (
+        (before and before[0] in _TAIL)
+        or before in (b".", b"/", b"+")
+        or after[:1] in (b"/", b"+")
+        or (after and after[0] in _TAIL)
+    ):
         return None
     if after[:1] == b"." and after[1:].isalpha():
         return None  # the name of a file
@@ -158,7 +163,7 @@ PATTERNS = (
         _LABEL,
         _OWN_FORM,
         _own_form,
-        gate=r"[a-z0-9][_-](?:live|prod|production|sk|pat|sat|oat|api|apikey|secret|token|key)[_-][0-9A-Za-z]{20}",
+        gate=r"[a-z0-9][_-](?:live|prod|production|sk|pat|sat|oat|api|apikey|secret|token|key|v\d)[_-][0-9A-Za-z]{20}",
     ),
     CandidatePattern(
         "private_key",

@@ -77,6 +77,11 @@ def test_a_password_is_found_in_every_form_that_names_it(text: str, secret: str)
         ('Algorithm.HMAC256("regenschirm")', "regenschirm"),
         ('AES.new(b"regenschirmregen", AES.MODE_GCM)', "regenschirmregen"),
         ("session({ secret: 'regenschirm', resave: false })", "regenschirm"),
+        ('new SqlCredential ( "anja" , "regenschirm" )', "regenschirm"),
+        ("npm login -u anja -p karo4Sieben9", "karo4Sieben9"),
+        ("define(  'DB_PASSWORD',   'regenschirm' );", "regenschirm"),
+        ('password = getenv("PW") != null ? getenv("PW") : "karo4sieben"', "karo4sieben"),
+        ("//npm.acme.io/shop/:_password=regenschirm", "regenschirm"),
         ("sqlplus anja/regenschirm@orcl", "regenschirm"),
         ('echo "anja:regenschirm" | chpasswd', "regenschirm"),
         ("xfreerdp /u:anja /p:karo4sieben /v:srv", "karo4sieben"),
@@ -162,12 +167,30 @@ def test_what_an_empty_variable_stands_for_is_found(text: str) -> None:
         f"{MIXED}{MIXED[:9]}+ASbk7Wq2=",
         f"{HEX[:24]}:{HEX}{HEX}",
         f"acme_live_{MIXED}",
+        f"acme_v1_{MIXED}",
         f"acme_org_pat_{MIXED}",
         f"acme-pat-{MIXED}",
     ],
 )
 def test_keys_are_found_by_what_they_begin_with(value: str) -> None:
     assert found_in(f"see {value} there") == [value]
+
+
+@pytest.mark.parametrize(
+    "digest",
+    [
+        f"$5$rounds=535000$k7Wq2zR9$bi7o{MIXED[:20]}{MIXED[:19]}",
+        f"$sha1$480000$k7Wq2zR9${MIXED}x9f3",
+        f"$apr1$k7Wq2zR9${MIXED[:22]}",
+    ],
+)
+def test_what_a_system_keeps_of_a_password_is_found(digest: str) -> None:
+    assert found_in(f"anja is {digest} there") == [digest]
+
+
+def test_a_line_that_says_what_the_next_one_is() -> None:
+    assert found_in(f"# the secret of the shop\n{MIXED}\n") == [MIXED]
+    assert found_in(f"# sha256 of the secret file\n{HEX}{HEX}\n") == []
 
 
 def test_the_words_of_a_wallet_are_found() -> None:
