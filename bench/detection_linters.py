@@ -25,6 +25,8 @@ from bench.detection_unseen import detect_secrets_rows
 _GroupedRow = tuple[str, str, tuple[str, ...], str]
 # Results that are no value: what stands for one, and a piece of a template.
 _PLACEHOLDER = re.compile(r"^<.*>$|^\W*\w+\W*$(?<![0-9])(?<!\w{12})|\(")
+# A line under a comment may only use what another one holds.
+_LITERAL = re.compile(r"[\"'`][^\"'`\s]{6,}[\"'`]")
 _LONGEST, _MOST_LINES = 20_000, 12
 # Forms that each further issuer's key is written in.
 _FORMS_EACH = 3
@@ -84,7 +86,11 @@ def _bearer(folder: Path) -> Iterator[_GroupedRow]:
     for path in sorted(folder.glob("tests/*/*/*/testdata/*")):
         text = _text_of(path) if path.is_file() else None
         for said, below in _annotated(text or "", sign):
-            if said and re.search(r"hardcoded_\w*(?:secret|password)|secrets_secrets|weak_secret_key", said):
+            if (
+                said
+                and re.search(r"hardcoded_\w*(?:secret|password)|secrets_secrets|weak_secret_key", said)
+                and _LITERAL.search(below)
+            ):
                 yield path.parents[1].name, below, ("",), "literal in a program"
 
 

@@ -33,7 +33,7 @@ _COMMON_PAIRS = frozenset(
     oc fa ef cu rn sc gi da yo cr cl du
     """.split()  # noqa: SIM905 - as words are written
 )
-_ENOUGH_PAIRS, _LIKE_WORDS, _LIKE_WORDS_MIXED, _LIKE_NAMES = 4, 0.5, 0.6, 0.42
+_ENOUGH_PAIRS, _LIKE_WORDS, _LIKE_WORDS_MIXED, _LIKE_NAMES, _MIXED_DIGITS = 4, 0.5, 0.6, 0.42, 2
 _LEAST_LETTERS, _LEAST_OF_ONE_CASE, _LEAST_CHANGES, _LETTERS_BITS = 20, 24, 3, 3.3
 _HEX = compile_re2(r"^[0-9a-fA-F-]+$")
 
@@ -73,7 +73,7 @@ def reads_like_words(text: str, share: float = _LIKE_WORDS) -> bool:
     if _HEX.match(text):
         return False
     lower = text.lower()
-    if share == _LIKE_WORDS and count_character_classes(text) >= 3 and sum(map(str.isdigit, text)) >= 2:
+    if share == _LIKE_WORDS and text not in (lower, text.upper()) and sum(map(str.isdigit, text)) >= _MIXED_DIGITS:
         share = _LIKE_WORDS_MIXED
     pairs = [pair for pair in map("".join, pairwise(lower)) if pair.isalpha()]
     return len(pairs) >= _ENOUGH_PAIRS and sum(pair in _COMMON_PAIRS for pair in pairs) / len(pairs) > share

@@ -177,6 +177,36 @@ def test_keys_are_found_by_what_they_begin_with(value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        'final String password = "{}";',
+        'readonly dbPassword: string = "{}";',
+        "{{'smtp_password': '{}'}}",
+        "SHOP_PASSWORD={}",
+        "spring.datasource.password: {}",
+    ],
+)
+@pytest.mark.parametrize("value", ["c2D+8uv&v}Th)o.--:<c*b3", "6H(6pZ0w<e)9bbL[Iy$@Xb3"])
+def test_a_password_of_any_signs_is_found_whole(text: str, value: str) -> None:
+    assert found_in(text.format(value)) == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'password = "{{ Vault.shop4.Password }}"',
+        'password: "${DB_Pass4}!"',
+        'password = "^(?=.*[A-Z])(?=.*[0-9]).{8,}$"',
+        "password: \"//*[@id='Pass4']\"",
+        'password = "Must have 8 characters, 1 number & 1 sign!"',
+        'password="%(Shop4)s:%s@"',
+    ],
+)
+def test_templates_and_expressions_are_no_passwords_of_signs(text: str) -> None:
+    assert found_in(text) == []
+
+
+@pytest.mark.parametrize(
     "digest",
     [
         f"$5$rounds=535000$k7Wq2zR9$bi7o{MIXED[:20]}{MIXED[:19]}",
@@ -186,6 +216,12 @@ def test_keys_are_found_by_what_they_begin_with(value: str) -> None:
 )
 def test_what_a_system_keeps_of_a_password_is_found(digest: str) -> None:
     assert found_in(f"anja is {digest} there") == [digest]
+
+
+def test_a_long_word_in_an_address_counts_on_a_local_host() -> None:
+    assert found_in("redis://anja:regenschirm@localhost:6379/0") == ["regenschirm"]
+    assert found_in("redis://anja:mypassword@localhost:6379/0") == []
+    assert found_in("redis://anja:secret@localhost:6379/0") == []
 
 
 def test_a_line_that_says_what_the_next_one_is() -> None:
