@@ -61,6 +61,8 @@ PATTERNS = (
         rf"[ \t]*[\w.-]{{0,32}}?{_PASS}{_SIGN}([^\s\"'<>&,;]{{4,40}})",
         _PASS_IS,
     ),
+    # Go's driver names the network before the host.
+    _pair(r"[\"'`]?[\w.-]{1,40}:([^\s\"'`@:/]{4,60})@(?:tcp6?|unix)\(", r"@(?:tcp6?|unix)\("),
     # Oracle's thin driver puts both before the sign of the host.
     _pair(r"\bjdbc:oracle:\w{3,4}:[^\s/@:]{1,60}/([^\s/@:\"']{4,60})@", "jdbc:oracle:"),
     _argument(

@@ -161,7 +161,7 @@ _BUSINESS: tuple[tuple[str, str, int, float], ...] = (
     ("google_refresh", r"\b1//0[0-9A-Za-z_-]{40,200}", 4, ENOUGH),
     ("square", r"\bsq0[a-z]{3}-[0-9A-Za-z_-]{22,60}", 7, ENOUGH),
     ("stripe", r"\b(?:sk|rk)_prod_[0-9A-Za-z]{16,250}", 8, 3.0),
-    ("paypal", r"\baccess_token\$production\$[0-9a-z]{13,20}\$[0-9a-f]{32}", 24, ENOUGH_HEX),
+    ("paypal", r"\baccess_token\$production\$[0-9a-z]{13,20}\$[0-9a-z]{32}", 24, ENOUGH_HEX),
     ("plaid", rf"\baccess-production-{_UUID}", 18, ENOUGH_HEX),
     ("razorpay", r"\brzp_live_[0-9A-Za-z]{10,40}", 9, 3.0),
     ("flutterwave", r"\bFLWSECK(?:_LIVE)?-[0-9A-Za-z]{32}-X", 8, ENOUGH_HEX),

@@ -197,7 +197,6 @@ def test_a_password_of_any_signs_is_found_whole(text: str, value: str) -> None:
         'password = "{{ Vault.shop4.Password }}"',
         'password: "${DB_Pass4}!"',
         'password = "^(?=.*[A-Z])(?=.*[0-9]).{8,}$"',
-        "password: \"//*[@id='Pass4']\"",
         'password = "Must have 8 characters, 1 number & 1 sign!"',
         'password="%(Shop4)s:%s@"',
     ],
