@@ -73,10 +73,14 @@ def reads_like_words(text: str, share: float = _LIKE_WORDS) -> bool:
     if _HEX.match(text):
         return False
     lower = text.lower()
-    if share == _LIKE_WORDS and text not in (lower, text.upper()) and sum(map(str.isdigit, text)) >= _MIXED_DIGITS:
-        share = _LIKE_WORDS_MIXED
     pairs = [pair for pair in map("".join, pairwise(lower)) if pair.isalpha()]
     return len(pairs) >= _ENOUGH_PAIRS and sum(pair in _COMMON_PAIRS for pair in pairs) / len(pairs) > share
+
+
+def is_put_together_from_words(text: str) -> bool:
+    """Tell whether a value right beside the name of a key reads like words: mixed ones must do so more clearly."""
+    mixed = text not in (text.lower(), text.upper()) and sum(map(str.isdigit, text)) >= _MIXED_DIGITS
+    return reads_like_words(text, _LIKE_WORDS_MIXED if mixed else _LIKE_WORDS)
 
 
 def is_made_of_letters(text: str) -> bool:

@@ -8,6 +8,8 @@ form `name = value`, and passwords that people chose.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import (
@@ -23,6 +25,7 @@ from apps.guardrails.secret_formats.entropy import (
     has_letters_and_digits,
     is_made_of_letters,
     is_placeholder,
+    is_put_together_from_words,
     is_random,
     reads_like_words,
 )
@@ -86,7 +89,7 @@ def _whole(candidate: CandidateMatch) -> CandidateMatch:
     return candidate.truncated(len((text[:end] if end > 0 else text).rstrip(".,:;|*!")))
 
 
-def _is_made(text: str, least: int) -> bool:
+def _is_made(text: str, least: int, is_of_words: Callable[[str], bool] = reads_like_words) -> bool:
     """Tell whether a value could only have been made by a program that gives out keys."""
     if len(text) < least or is_test_key(text):
         return False
@@ -99,7 +102,7 @@ def _is_made(text: str, least: int) -> bool:
         return False  # a signed token, which its own pattern judges
     if _ADDRESS.search(text) or _PATH.search(text) or not is_random(text, 2.8 if _HEX.match(text) else 3.0):
         return False
-    return not reads_like_words(text)
+    return not is_of_words(text)
 
 
 def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -108,7 +111,7 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
     before = candidate.before(64)
     if is_harmless_name(before) or _OTHER_NAME.search(before) or _DIGEST.search(before[-16:]) or _ABOUT.search(before):
         return None
-    return value if _is_made(value.text, _LEAST) else None
+    return value if _is_made(value.text, _LEAST, is_put_together_from_words) else None
 
 
 def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
