@@ -190,7 +190,7 @@ PATTERNS = (
         rf"{_NAMES}[a-z0-9_]{{0,12}}(?:\(\))?\.(?:equals(?:IgnoreCase)?|eql\?|compareTo"
         rf"|isEqualTo\w{{0,8}})\({_LITERAL}",
         _compared,
-        rf"{_NAMES}[a-z0-9_]*(?:\(\))?\.",
+        rf"{_NAMES}[a-z0-9_]*(?:\(\))?\.(?:eq|compareTo|isEqual)",
     ),
     _form(
         rf"{_LITERAL} ?(?:[!=]={{1,2}}|\.equals\(|eq) ?[a-z0-9_.$]{{0,24}}{_NAMES}",
