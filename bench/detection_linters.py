@@ -208,7 +208,13 @@ def _ibm(folder: Path) -> Iterator[_GroupedRow]:
 
 def _half(read: Callable[[Path], Iterator[_GroupedRow]], half: int) -> Callable[[Path], Iterator[Row]]:
     """Return what reads one half of a source's texts, by what they belong to."""
-    return lambda folder: (row for group, *row in read(folder) if is_of_half(group, half))  # type: ignore[misc]
+
+    def read_half(folder: Path) -> Iterator[Row]:
+        for group, text, wanted, family in read(folder):
+            if is_of_half(group, half):
+                yield text, wanted, family
+
+    return read_half
 
 
 _SOURCES = (
