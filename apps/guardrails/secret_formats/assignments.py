@@ -44,7 +44,7 @@ _PROSE_WORDS = rf"\b(?:{NAMES_OF_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROS
 _CODE = compile_re2(
     r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
     r"secrets|vault)[.\[]"
-    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_]+\d{0,2}$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z][A-Za-z_]*\d?)+$|^https?://|^(?:~|\.{1,2})/|"
+    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_]+(?:\d{1,4}[A-Za-z_]*)?$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z][A-Za-z_]*\d?)+$|^https?://|^(?:~|\.{1,2})/|"
     r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
     r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$|"
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$"

@@ -55,10 +55,10 @@ PATTERNS = (
         rf"\b{_USER} ?/ ?{_PASS}{_SIGN}[^\s/:\"']{{2,64}} ?[/:] ?{_VALUE}",
         rf"/ ?{_PASS}",
     ),
-    # With a line or two of something else between the two.
+    # With a line or two of something else between the two, as programs do not write them: without commas.
     _pair(
         rf"(?m:^)[ \t]*{_USER}{_SIGN}{_WORD}[\"']?[ \t]*\r?\n(?:[^\n]{{0,60}}\n){{1,2}}"
-        rf"[ \t]*[\w.-]{{0,32}}?{_PASS}{_SIGN}([^\s\"'<>&,;]{{4,40}})",
+        rf"[ \t]*[\w.-]{{0,32}}?{_PASS}{_SIGN}([^\s\"'<>&,;]{{4,40}})[\"']?[ \t\r]*(?m:$)",
         _PASS_IS,
     ),
     # Go's driver names the network before the host.

@@ -46,7 +46,7 @@ _CLOSE = (
     r"[\"'`*\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??| {1,2}(?:as )?(?:string|String|str)"
     r"| \{ ?get;[^{}\n]{0,20}\}|\{['\"]?\w{1,16}['\"]?\})?"
 )
-_OPERATOR = r"\s{0,3}(?::{1,3}=|={1,3}>?|->|<-|[?.+|]{1,2}=|\|{1,2}|:\*{0,2}|,|>|\(|\.equals\()\s{0,20}"
+_OPERATOR = r"\s{0,3}(?:(?::{1,3}=|={1,3}>?|->|<-|[?.+|]{1,2}=|\|\||:\*{0,2}|,|>|\(|\.equals\()\s{0,20}|\|[ \t]{0,8})"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:[a-z]{1,12}:)?(?:value|val|string|content|default|data)\\?[\"']?\s?[:=>]\s?"
 _OPEN = r"(?:str)?\(?(?:[@$bruf]{0,2}[\"'`\\]{1,4})?[\\{(\[<]{0,4}(?:[|>][-+]?\s{1,40})?"
 # How a value begins; the check takes the rest of it, so that no search reads on to the end of a text.

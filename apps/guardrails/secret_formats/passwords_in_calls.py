@@ -65,7 +65,7 @@ PATTERNS = (
         accept_argument,
         r" (?:-a|--auth)[ =]",
     ),
-    _form(r"\bssh-keygen\b[^\n|;&]{0,60}? -[NP] ?[\"']?([^\s\"']{5,60})", accept_argument, r"\bssh-keygen\b"),
+    _form(r"\bssh-keygen\b[^\n|;&]{0,60}? (?-i:-[NP]) ?[\"']?([^\s\"']{5,60})", accept_argument, r"\bssh-keygen\b"),
     _form(
         r"\b(?:enable|username [^\s]{1,40}(?: privilege \d{1,2})?) (?:secret|password) (?:[0579] )?([^\s\"']{6,60})",
         _network,
