@@ -111,7 +111,9 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
     before = candidate.before(64)
     if is_harmless_name(before) or _OTHER_NAME.search(before) or _DIGEST.search(before[-16:]) or _ABOUT.search(before):
         return None
-    return value if _is_made(value.text, _LEAST, is_put_together_from_words) else None
+    # Behind a blank, as in a call, stands a variable as well.
+    literal = before[-1:] in b"\"'`=:>"
+    return value if _is_made(value.text, _LEAST, is_put_together_from_words if literal else reads_like_words) else None
 
 
 def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
