@@ -2,8 +2,8 @@
 
 Recall on texts that hold something, and how many of the texts without are flagged, by source and family, with 95 %
 Wilson intervals; beside it the same of detect-secrets and of presidio's expressions where they are installed.
-`DIR` holds copies of the repositories in `detection_sources`, `detection_personal`, `detection_unseen` and
-`detection_clean`.
+`DIR` holds copies of the repositories in `detection_sources`, `detection_personal`, `detection_unseen`,
+`detection_linters` and `detection_clean`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from apps.guardrails.findings.scan_types import RuleSettings
 from apps.guardrails.rules import system_rules
 from apps.guardrails.text.scanned_text import ScannedText
 from bench.detection_clean import CLEAN
+from bench.detection_linters import LINTERS
 from bench.detection_peers import peers_of
 from bench.detection_personal import PERSONAL
 from bench.detection_sources import SECRETS, Sample, read_samples
@@ -84,7 +85,7 @@ def main() -> None:
         for split in chosen.splits:
             samples = [
                 sample
-                for source in (*SECRETS, *PERSONAL, *UNSEEN)
+                for source in (*SECRETS, *PERSONAL, *UNSEEN, *LINTERS)
                 if (source.rule, source.split) == (rule, split)
                 for sample in read_samples(chosen.corpora, source)
             ]

@@ -13,6 +13,7 @@ from bench.detection_sources import SampleSource
 
 _LONGEST = 1500
 _MOST = 600
+_UNSEEN = "held-out, unseen"
 
 
 def _pieces(family: str, *patterns: str) -> Callable[[Path], Iterator[tuple[str, tuple[str, ...], str]]]:
@@ -83,4 +84,23 @@ CLEAN = (
     SampleSource("google-gemini+generative-ai-js", "", "held-out", _pieces("hard: lock files", "package-lock.json")),
     SampleSource("promptfoo+modelaudit", "", "held-out", _pieces("hard: lock files", "uv.lock", "package-lock.json")),
     SampleSource("praetorian-inc+noseyparker", "", "held-out", _pieces("hard: lock files", "Cargo.lock")),
+    # Of these nobody has looked at a text.
+    SampleSource("logpai+loghub", "secrets", _UNSEEN, _pieces("clean: logs", "*/*_2k.log")),
+    SampleSource("actions+starter-workflows", "secrets", _UNSEEN, _pieces("clean: settings", "**/*.yml", "**/*.json")),
+    SampleSource("terraform-aws-modules+terraform-aws-eks", "secrets", _UNSEEN, _pieces("clean: settings", "**/*.tf")),
+    SampleSource("h5bp+server-configs-nginx", "secrets", _UNSEEN, _pieces("clean: settings", "**/*.conf", "**/*.yml")),
+    SampleSource("BurntSushi+ripgrep", "secrets", _UNSEEN, _pieces("clean: code", "crates/**/*.rs", "*.md")),
+    SampleSource("google+gson", "secrets", _UNSEEN, _pieces("clean: code", "gson/src/main/**/*.java", "*.md")),
+    SampleSource("composer+composer", "secrets", _UNSEEN, _pieces("clean: code", "src/**/*.php", "doc/**/*.md")),
+    SampleSource("junegunn+fzf", "secrets", _UNSEEN, _pieces("clean: code", "src/**/*.go", "shell/*", "*.md")),
+    SampleSource("Alamofire+Alamofire", "secrets", _UNSEEN, _pieces("clean: code", "Source/**/*.swift", "*.md")),
+    SampleSource("rack+rack", "secrets", _UNSEEN, _pieces("clean: code", "lib/**/*.rb", "*.md")),
+    SampleSource("jqlang+jq", "secrets", _UNSEEN, _pieces("clean: code", "src/*.c", "src/*.h")),
+    SampleSource("Alamofire+Alamofire", "secrets", _UNSEEN, _pieces("clean: pages made by programs", "docs/**/*.html")),
+    SampleSource(
+        "jakevdp+PythonDataScienceHandbook", "secrets", _UNSEEN, _pieces("hard: notebooks", "notebooks/*.ipynb")
+    ),
+    SampleSource("BurntSushi+ripgrep", "secrets", _UNSEEN, _pieces("hard: lock files", "Cargo.lock")),
+    SampleSource("composer+composer", "secrets", _UNSEEN, _pieces("hard: lock files", "composer.lock")),
+    SampleSource("junegunn+fzf", "secrets", _UNSEEN, _pieces("hard: lock files", "go.sum")),
 )

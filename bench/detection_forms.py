@@ -68,8 +68,11 @@ SETTINGS = (
 )
 
 
-def made_from(pattern: str, seed: int) -> str | None:
-    """Return a text that an expression matches, the same each time; None for an expression that cannot be read."""
+def made_from(pattern: str, seed: int, group: int = 0) -> str | None:
+    """Return a text that an expression matches, the same each time; None for an expression that cannot be read.
+
+    With a `group`, only what this group of the expression matches, if it has one.
+    """
     cleaned = re.sub(r"(?<!^)\(\?i\)", "", pattern).replace(r"\z", "$").replace("[[:alnum:]]", "[0-9A-Za-z]")
     cleaned = cleaned.replace("[:alnum:]", "0-9A-Za-z")
     cleaned = re.sub(r"\(\?:\[\\x60'\"\\s;\]\|\\\\\[nr\]\|\$(?:\|\\b)?\)$", "", cleaned)
@@ -77,8 +80,28 @@ def made_from(pattern: str, seed: int) -> str | None:
         parsed = _parser.parse(cleaned)
     except re.error:
         return None
-    text = _written(parsed, random.Random(seed)).strip()
+    text = _written(_part_of(parsed, group) or parsed, random.Random(seed)).strip()
     return text if len(text) >= 8 else None
+
+
+def _part_of(parsed: Any, group: int) -> Any:
+    """Return the part of a parsed expression that is this group; None where it has none."""
+    for kind, value in parsed:
+        match str(kind):
+            case "SUBPATTERN":
+                inner, parts = value[0] == group and group > 0, [value[3]]
+                if inner:
+                    return value[3]
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                parts = [value[2]]
+            case "BRANCH":
+                parts = value[1]
+            case _:
+                continue
+        for part in parts:
+            if (found := _part_of(part, group)) is not None:
+                return found
+    return None
 
 
 def _written(parsed: Any, chosen: random.Random) -> str:

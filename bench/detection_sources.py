@@ -5,7 +5,7 @@ repository, one folder for each source as `owner+name`; none of their texts is k
 is left out.
 
 `tuning` sources may be looked at to improve rules. Of `held-out` ones only figures were, until on 2026-11-25 what was
-missed of them was read; nobody reads what is missed of those in `detection_unseen`.
+missed of them was read; nobody reads what is missed of those in `detection_linters`.
 """
 
 from __future__ import annotations

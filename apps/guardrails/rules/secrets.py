@@ -16,10 +16,14 @@ from apps.guardrails.secret_formats import (
     login_pairs,
     logins,
     named_values,
+    passwords_by_form,
     passwords_by_place,
+    passwords_in_calls,
+    passwords_of_signs,
     urls,
     vendors,
     vendors_by_field,
+    vendors_by_prefix,
     vendors_further,
 )
 from apps.guardrails.text.scanned_text import ScannedText
@@ -36,14 +40,18 @@ _SEARCH = PatternSearch(
         *vendors.PATTERNS,
         *vendors_by_field.PATTERNS,
         *vendors_further.PATTERNS,
+        *vendors_by_prefix.PATTERNS,
         *urls.PATTERNS,
         *logins.PATTERNS,
+        *passwords_of_signs.PATTERNS,
         *assignments.PATTERNS,
         *named_values.PATTERNS,
         *encoded_keys.PATTERNS,
         *chosen_passwords.PATTERNS,
         *login_pairs.PATTERNS,
         *passwords_by_place.PATTERNS,
+        *passwords_by_form.PATTERNS,
+        *passwords_in_calls.PATTERNS,
     )
 )
 

@@ -12,6 +12,7 @@ from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
     entropy,
     has_letters_and_digits,
+    is_made_of_letters,
     is_placeholder,
     is_random,
 )
@@ -20,7 +21,8 @@ NAMES_OF_PASSWORDS = (
     r"pass(?:word|wd|phrase|wort)|(?:\b|_)pass(?:code)?|(?:\b|_)pw|pwd|kennwort|contrase[nñ]a|senha|"
     r"mot[_ ]de[_ ]passe|wachtwoord|парол[ья]|has[lł]o|heslo|l[öo]senord|passord|adgangskode|kodeord|salasana|"
     r"jelsz[oó]|[sş]ifre(?:si|niz|m)?|parola|mật khẩu|kata sandi|κωδικός|पासवर्ड|סיסמה|كلمة (?:المرور|السر)|"
-    r"رمز عبور"
+    r"رمز عبور|(?:user|root|admin|db|sql|smtp|ftp|ssh|mail|bind|sudo|key|store|wifi)(?:pass|pw)\b|requirepass|"
+    r"\bpsk\b|_psk\b"
 )
 _TOKENS = (
     r"api[_-]?(?:key|token|secret)|(?:access|auth|refresh|bearer|bot|personal)[_-]?(?:access[_-]?)?(?:key|token)|"
@@ -32,7 +34,7 @@ _TOKENS = (
 # What may follow a name: "API_KEY_PROD", "secret_key_base".
 _SUFFIX = r"s?(?:[_-](?:base|value|string|prod(?:uction)?|live|dev|staging|main|default|root|admin))?[0-9]?"
 _QUOTE = r"(?:\\?[\"'`])"
-_IS = rf"{_QUOTE}? ?(?::=|=>|==?|:) ?"
+_IS = rf"{_QUOTE}? ?(?::=|=>|==?|\?=|:) ?"
 # How a value begins; the check takes the rest of it, which costs less than having the pattern do so.
 _VALUE = r"[^\s\"'`<>]{6}"
 _LONGEST_REST = 250
@@ -42,7 +44,7 @@ _PROSE_WORDS = rf"\b(?:{NAMES_OF_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROS
 _CODE = compile_re2(
     r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
     r"secrets|vault)[.\[]"
-    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_0-9]+$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z]\w*)+$|^https?://|^(?:~|\.{1,2})/|"
+    r"|^[a-z_]+\d?(?:\.[a-z_]+)*\.[A-Za-z_]+(?:\d{1,4}[A-Za-z_]*)?$|^import\.|^(?:op|vault|ssm|arn|file|secretref|projects)[:/]|^[a-z_]\w*(?:\.[A-Z][A-Za-z_]*\d?)+$|^https?://|^(?:~|\.{1,2})/|"
     r"^/[\w.-]*/|^\$[A-Za-z_]|^(?:true|false|null|none|undefined)\b|"
     r"^\w*(?:Types?|Protocol|Factory|Callback|Provider|Options?|Params?|Config|Field|Info|Settings)$|"
     r"^_[a-z]+\d?(?:_[a-z]+\d?)+$"
@@ -182,7 +184,7 @@ def _quoted(candidate: CandidateMatch) -> CandidateMatch | None:
 def _bearer(candidate: CandidateMatch) -> CandidateMatch | None:
     return (
         candidate
-        if has_letters_and_digits(candidate.text)
+        if (has_letters_and_digits(candidate.text) or is_made_of_letters(candidate.text))
         and is_random(candidate.text, 3.0)
         and not _CODE.search(candidate.text)
         else None

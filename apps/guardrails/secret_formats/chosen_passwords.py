@@ -16,7 +16,7 @@ from apps.guardrails.secret_formats.entropy import entropy, has_letters_and_digi
 _LABEL = "PASSWORD"
 _LEAST, _LEAST_MIXED, _LEAST_DIGITS = 4, 5, 6
 _LEAST_BITS = 1.9
-_USER_BESIDE = 160
+_USER_BESIDE, _LEAST_BY_CHANCE = 160, 60
 _NAMES = rf"(?:{NAMES_OF_PASSWORDS}|jwt[_-]?secret|secret)"
 _SUFFIX = r"(?:[_-][a-z0-9_]{1,16}|\d{1,2})?"
 _CLOSE = r"\\{0,3}[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??)?"
@@ -46,7 +46,8 @@ _TEMPLATE = compile_re2(
     r"^[{\[(<%$].*[}\])>%]$|\{[\w.: -]*\}|\$\{|\$\(|%[sdv]|%\(|\{\{|^\$\w+$|^[a-z_]\w*\(|\w\(\)|^[^(]*\)$|"
     r"\w\([^()]*\)$|^:[a-z]|#\{|^[$@&%][A-Za-z_]\w*$|"
     r"^[\w$]+(?:\.[A-Za-z_$][\w$]*)+$|^[a-z]+://|^[./~]|^\w+(?:/[\w.-]+)+/?$|^\d+(?:\.\d+)+|^\d{4}-\d\d-\d\d|^#[\w-]+$|"
-    r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^[a-z0-9]+(?:[_-][a-z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,"
+    r"^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$|^[a-z0-9]+(?:[_-][a-z0-9]+)+$|^\[|^--?[a-z]|^\w+=\w+$|"
+    r"[\^*+\\][$)\]]|^<|::|->|=>|\[\w*\]|,|[\w.]\($|\(\?[=!:<]|^[a-z]+(?::[\w,]+)?\|"
 )
 _SECRET = compile_re2(r"(?i)secret\W{1,8}$")
 _STATEMENT = compile_re2(r"(?i)\b(?:create|alter|modify|grant|replace)\s[^\n;]{0,120}$")
@@ -59,7 +60,7 @@ _OTHER_NAME = compile_re2(
 )
 _USER = compile_re2(
     r"(?i)(?:\b|_)(?:user|login|usr|uid|username|user[_ -]?name|user[_ -]?id|dbuser|account"
-    r"|benutzer)[\"'`\]\\)]{0,4}\s{0,3}(?:[:=,>]{1,3}|=>)\s{0,3}"
+    r"|benutzer)[\"'`\]\\)]{0,4}\s{0,3}(?:[:=,>]{1,3}|=>|value\s?=)\s{0,3}"
     r"[$@bruf]{0,2}\\{0,3}[\"'`]?[A-Za-z0-9]"
 )
 
@@ -124,9 +125,14 @@ def _identified(candidate: CandidateMatch) -> CandidateMatch | None:
     return accept_given(candidate) if quoted or _STATEMENT.search(candidate.before(160)) else None
 
 
+def _is_no_stand_in(text: str) -> bool:
+    """Tell whether a text stands for no value; one of sixty signs holds by chance what looks as if it did."""
+    return len(text) >= _LEAST_BY_CHANCE or not is_placeholder(text.lstrip("$"))
+
+
 def _long_key(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a long literal of any characters, which frameworks sign with."""
-    return candidate if entropy(candidate.text) >= 3.6 and not is_placeholder(candidate.text) else None
+    return candidate if entropy(candidate.text) >= 3.6 and _is_no_stand_in(candidate.text) else None
 
 
 PATTERNS = (
@@ -261,15 +267,16 @@ PATTERNS = (
         "SECRET",
         r"\b(?:SECRET_KEY|SECRET_KEY_BASE|(?:SECURE_)?AUTH_KEY|LOGGED_IN_KEY|NONCE_KEY|(?:SECURE_)?AUTH_SALT"
         r"|LOGGED_IN_SALT|NONCE_SALT|"
-        r"APP_KEY)[\"']?\s{0,4}[=,:]\s{0,4}[rbu]?[\"']([^\"'\n]{24,120})[\"']",
+        r"APP_KEY)[\"']?\s{0,4}[=,:]\s{0,24}[rbu]?[\"']([^\"'\n]{24,120})[\"']",
         _long_key,
     ),
     CandidatePattern(
         "password_hash",
         _LABEL,
-        r"\$2[abxy]\$\d\d\$[./0-9A-Za-z]{53}|\$6\$[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{86}"
-        r"|\$5\$[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{43}|"
-        r"\$[PH]\$[./0-9A-Za-z]{31}"
+        r"\$2[abxy]\$\d\d\$[./0-9A-Za-z]{53}|\$6\$(?:rounds=\d{1,9}\$)?[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{86}"
+        r"|\$5\$(?:rounds=\d{1,9}\$)?[./0-9A-Za-z]{4,16}\$[./0-9A-Za-z]{43}|"
+        r"\$[PH]\$[./0-9A-Za-z]{31}|\$sha1\$\d{1,9}\$[./0-9A-Za-z]{0,64}\$[./0-9A-Za-z]{28}|\$(?:1|apr1)\$[./0-9A-Za-z]{1,8}\$[./0-9A-Za-z]{22}"
+        r"|\$y\$[./0-9A-Za-z]{1,8}\$[./0-9A-Za-z]{1,86}\$[./0-9A-Za-z]{43}"
         r"|\$argon2i?d?\$v=\d+\$m=\d+,t=\d+,p=\d+\$[+/0-9A-Za-z]{11,64}\$[+/0-9A-Za-z]{16,128}",
         _long_key,
     ),

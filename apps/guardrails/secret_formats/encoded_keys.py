@@ -78,9 +78,7 @@ PATTERNS = (
         _encoded_json,
         wide_context=True,
     ),
-    CandidatePattern(
-        "encoded_token", "SECRET", r"\bZXlK[0-9A-Za-z+/]{60,900}={0,2}", _encoded_web_token, gate=r"\bZXlK"
-    ),
+    CandidatePattern("encoded_token", "SECRET", r"\bZXlK[0-9A-Za-z+/]{60,}={0,2}", _encoded_web_token, gate=r"\bZXlK"),
     CandidatePattern(
         "encoded_token", "SECRET", r"\bZ2(?:h[1vwyz]X|l0aHViX3BhdF)[0-9A-Za-z+/]{44,200}={0,2}", _encoded_token
     ),
@@ -97,7 +95,7 @@ PATTERNS = (
         "PRIVATE_KEY",
         r"\b(?:MII[0-9A-Za-z+/]{2,4}(?:IBADANBgkqhkiG9w0BAQ|IBAA(?:JB|KB|KC)A)|MIG[0-9A-Za-z+/]AgEAMB[MA]GByqGSM49AgEG"
         r"|MHcCAQEEI|MIGkAgEBBD|"
-        r"MC4CAQAwBQYDK2V)[0-9A-Za-z+/]{30,1000}",
+        r"MC4CAQAwBQYDK2V)[0-9A-Za-z+/]{30,}",
         _der,
         gate=r"\b(?:MI[IG][0-9A-Za-z+/]|MHcCAQEEI|MC4CAQAwBQYDK2V)",
     ),

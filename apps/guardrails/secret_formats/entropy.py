@@ -33,7 +33,8 @@ _COMMON_PAIRS = frozenset(
     oc fa ef cu rn sc gi da yo cr cl du
     """.split()  # noqa: SIM905 - as words are written
 )
-_ENOUGH_PAIRS, _LIKE_WORDS = 4, 0.5
+_ENOUGH_PAIRS, _LIKE_WORDS, _LIKE_WORDS_MIXED, _LIKE_NAMES, _MIXED_DIGITS = 4, 0.5, 0.6, 0.42, 2
+_LEAST_LETTERS, _LEAST_OF_ONE_CASE, _LEAST_CHANGES, _LETTERS_BITS = 20, 24, 3, 3.3
 _HEX = compile_re2(r"^[0-9a-fA-F-]+$")
 
 
@@ -67,10 +68,27 @@ def has_letters_and_digits(text: str) -> bool:
     return letters and len(utf8.translate(None, _DIGITS)) < len(utf8)
 
 
-def reads_like_words(text: str) -> bool:
+def reads_like_words(text: str, share: float = _LIKE_WORDS) -> bool:
     """Tell whether a token is put together from words, as identifiers are; made ones have any letters side by side."""
     if _HEX.match(text):
         return False
     lower = text.lower()
     pairs = [pair for pair in map("".join, pairwise(lower)) if pair.isalpha()]
-    return len(pairs) >= _ENOUGH_PAIRS and sum(pair in _COMMON_PAIRS for pair in pairs) / len(pairs) > _LIKE_WORDS
+    return len(pairs) >= _ENOUGH_PAIRS and sum(pair in _COMMON_PAIRS for pair in pairs) / len(pairs) > share
+
+
+def is_put_together_from_words(text: str) -> bool:
+    """Tell whether a value right beside the name of a key reads like words: mixed ones must do so more clearly."""
+    mixed = text not in (text.lower(), text.upper()) and sum(map(str.isdigit, text)) >= _MIXED_DIGITS
+    return reads_like_words(text, _LIKE_WORDS_MIXED if mixed else _LIKE_WORDS)
+
+
+def is_made_of_letters(text: str) -> bool:
+    """Tell whether letters alone are a made token: long, and mixed as in no name."""
+    if len(text) < _LEAST_LETTERS or not (text.isascii() and text.isalpha()) or reads_like_words(text, _LIKE_NAMES):
+        return False
+    if text.islower() or text.isupper():
+        return len(text) >= _LEAST_OF_ONE_CASE and entropy(text) >= _LETTERS_BITS
+    changes = sum(one.islower() and two.isupper() for one, two in pairwise(text))
+    runs = sum(one.isupper() and two.isupper() for one, two in pairwise(text))
+    return changes >= _LEAST_CHANGES and runs >= 1 and entropy(text) >= _LETTERS_BITS

@@ -29,7 +29,8 @@ _ENCODED = compile_re2(r"[0-9A-Za-z+/]*={0,2}")
 _KEY_TYPE = compile_re2(r"\"kty\\?\" ?: ?\\?\"")
 _NEAR = 256
 _RANDOM = 3.0
-_EXAMPLE_SUBJECT, _LONGEST_HEADER = "1234567890", 2048
+_EXAMPLE_SUBJECT, _EXAMPLE_NAME, _LONGEST_HEADER = "1234567890", "John Doe", 2048
+_EXAMPLE_CLAIMS = frozenset(("sub", "name", "iat", "exp", "admin"))
 
 
 def _armoured(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -81,13 +82,19 @@ def _encoded(candidate: CandidateMatch) -> CandidateMatch | None:
 
 
 def _signed(candidate: CandidateMatch) -> CandidateMatch | None:
-    """Accept a token whose header names an algorithm, except the one every introduction shows."""
-    header, payload, _ = candidate.text.split(".", 2)
+    """Accept a token whose header names an algorithm, except the one every introduction shows.
+
+    Without a signature, as one that was cut off, it counts where its second part says something.
+    """
+    header, payload, *signature = candidate.text.split(".", 2)
     decoded = _decoded(header)
     if not isinstance(decoded, dict) or not isinstance(decoded.get("alg"), str):
         return None
     claims = _decoded(payload)
-    return None if isinstance(claims, dict) and claims.get("sub") == _EXAMPLE_SUBJECT else candidate
+    if not isinstance(claims, dict):
+        return candidate if signature else None
+    shown = claims.get("sub") == _EXAMPLE_SUBJECT and claims.keys() <= _EXAMPLE_CLAIMS
+    return None if shown and claims.get("name") == _EXAMPLE_NAME else candidate
 
 
 def _of_web_key(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -113,7 +120,7 @@ PATTERNS = (
     CandidatePattern(
         "private_key",
         _LABEL,
-        r"-----BEGIN (?:[A-Z0-9]{2,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----",
+        r"-{4,5} ?BEGIN (?:[A-Z0-9]{2,12} ){0,4}PRIVATE KEY(?: BLOCK)? ?-{4,5}",
         _armoured,
         wide_context=True,
     ),
@@ -127,5 +134,5 @@ PATTERNS = (
     ),
     CandidatePattern("secret_token", "SECRET", r"\bsecret-token:([0-9A-Za-z_.~%-]{16,300})", _made),
     CandidatePattern("bootstrap_token", "SECRET", r"--token[ =]([0-9a-z]{6}\.[0-9a-z]{16})\b", _made),
-    CandidatePattern("jwt", "SECRET", r"\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]*", _signed),
+    CandidatePattern("jwt", "SECRET", r"\beyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}(?:\.[0-9A-Za-z_-]*)?", _signed),
 )

@@ -55,6 +55,14 @@ PATTERNS = (
         rf"\b{_USER} ?/ ?{_PASS}{_SIGN}[^\s/:\"']{{2,64}} ?[/:] ?{_VALUE}",
         rf"/ ?{_PASS}",
     ),
+    # With a line or two of something else between the two, as programs do not write them: without commas.
+    _pair(
+        rf"(?m:^)[ \t]*{_USER}{_SIGN}{_WORD}[\"']?[ \t]*\r?\n(?:[^\n]{{0,60}}\n){{1,2}}"
+        rf"[ \t]*[\w.-]{{0,32}}?{_PASS}{_SIGN}([^\s\"'<>&,;]{{4,40}})[\"']?[ \t\r]*(?m:$)",
+        _PASS_IS,
+    ),
+    # Go's driver names the network before the host.
+    _pair(r"[\"'`]?[\w.-]{1,40}:([^\s\"'`@:/]{4,60})@(?:tcp6?|unix)\(", r"@(?:tcp6?|unix)\("),
     # Oracle's thin driver puts both before the sign of the host.
     _pair(r"\bjdbc:oracle:\w{3,4}:[^\s/@:]{1,60}/([^\s/@:\"']{4,60})@", "jdbc:oracle:"),
     _argument(

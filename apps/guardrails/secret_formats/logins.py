@@ -21,7 +21,7 @@ from apps.guardrails.secret_formats.entropy import (
     reads_like_words,
 )
 
-_LEAST, _LONGEST = 3, 16_384
+_LEAST, _LEAST_ALONE, _LONGEST = 3, 16, 16_384
 _BASE64 = compile_re2(r"[0-9A-Za-z+/]*={0,2}")
 
 
@@ -33,6 +33,8 @@ def _basic(candidate: CandidateMatch) -> CandidateMatch | None:
     except (binascii.Error, ValueError):
         return None
     printable = "".join((user + password).split()).isprintable()
+    if not colon and printable and len(user) >= _LEAST_ALONE and has_letters_and_digits(user):
+        return CandidateMatch(candidate.utf8, candidate.start, run.end())
     if not colon or not printable or len(password) < _LEAST or is_word_for_password(password):
         return None
     return CandidateMatch(candidate.utf8, candidate.start, run.end())
@@ -65,6 +67,14 @@ PATTERNS = (
     # What `docker login` keeps.
     CandidatePattern(
         "basic_auth", "SECRET", r"\\{0,6}\"auth\\{0,6}\" ?: ?\\{0,6}\"([0-9A-Za-z+/]{8})", _basic, wide_context=True
+    ),
+    # The same without a user, as tokens in base64 for addresses.
+    CandidatePattern(
+        "basic_auth",
+        "SECRET",
+        r"\\{0,6}\"auth\\{0,6}\" ?: ?\\{0,6}\"([0-9A-Za-z_-]{40,400})\\{0,6}\"",
+        _made,
+        gate=r"\"auth\\{0,6}\" ?:",
     ),
     CandidatePattern(
         "login", "PASSWORD", r"(?:^|\s)(?:-u|--user)[ =]?[\"']?[A-Za-z0-9_.@-]{1,60}:([^\s\"'@]{6,100})", _login
@@ -109,7 +119,8 @@ PATTERNS = (
     CandidatePattern(
         "login",
         "PASSWORD",
-        r"\b(?:(?:mysql(?:dump|admin|import)?|mariadb(?:-dump)?|mongo(?:sh|dump|restore)?|docker login|az login)"
+        r"\b(?:(?:mysql(?:dump|admin|import)?|mariadb(?:-dump)?|mongo(?:sh|dump|restore)?"
+        r"|docker login|az login|npm login)"
         r"\b[^\n|;&]{0,120}? -p[ =]?"
         r"|redis-cli\b[^\n|;&]{0,120}? -a |(?:ldap(?:search|add|modify|passwd)|ipmitool)\b[^\n|;&]{0,120}? -[wP] "
         r"|(?:sqlcmd|bcp|zip|unzip)\b[^\n|;&]{0,120}? -P ?|smbclient\b[^\n|;&]{0,120}? -U ?[\"']?[^\s%]{1,60}%"

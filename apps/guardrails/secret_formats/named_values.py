@@ -8,6 +8,8 @@ form `name = value`, and passwords that people chose.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.assignments import (
@@ -21,6 +23,9 @@ from apps.guardrails.secret_formats.entropy import (
     count_character_classes,
     entropy,
     has_letters_and_digits,
+    is_made_of_letters,
+    is_placeholder,
+    is_put_together_from_words,
     is_random,
     reads_like_words,
 )
@@ -37,21 +42,26 @@ _CREDENTIAL = (
 _KEY = r"key(?:[_-][a-z0-9_-]{0,16}|s?\d{0,2})"
 _NAME = rf"(?:(?:{_CREDENTIAL}|[a-z0-9_-]pat)[a-z0-9_-]{{0,24}}|{_KEY}|(?:private|access)[_-]?)"
 # What closes a name: a quote, a bracket of a subscript, a type.
-_CLOSE = r"[\"'`\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??| {1,2}(?:string|String|str))?"
-_OPERATOR = r"\s{0,3}(?::{1,3}=|={1,3}>?|->|[?.+|]{1,2}=|\|\||:|,|>)\s{0,20}"
+_CLOSE = (
+    r"[\"'`*\]\\)}]{0,4}(?: {0,3}: ?(?:str|string|String|&str|char)\b\??| {1,2}(?:as )?(?:string|String|str)"
+    r"| \{ ?get;[^{}\n]{0,20}\}|\{['\"]?\w{1,16}['\"]?\})?"
+)
+_OPERATOR = r"\s{0,3}(?:(?::{1,3}=|={1,3}>?|->|<-|[?.+|]{1,2}=|\|\||:\*{0,2}|,|>|\(|\.equals\()\s{0,20}|\|[ \t]{0,8})"
 _PAIRED = r"[\s,/<>;\"']{1,24}(?:[a-z]{1,12}:)?(?:value|val|string|content|default|data)\\?[\"']?\s?[:=>]\s?"
 _OPEN = r"(?:str)?\(?(?:[@$bruf]{0,2}[\"'`\\]{1,4})?[\\{(\[<]{0,4}(?:[|>][-+]?\s{1,40})?"
 # How a value begins; the check takes the rest of it, so that no search reads on to the end of a text.
 _VALUE = r"([a-z0-9+/_-][a-z0-9_.=/+%~:|!@#$^&*-]{11})"
 _LONGEST_VALUE = 400
 _REST = compile_re2(r"[0-9A-Za-z_.=/+%~:|!@#$^*-]*")
-_LEAST, _LEAST_FAR = 14, 20
+_LEAST_QUOTED, _LEAST, _LEAST_FAR = 12, 14, 20
+_LEAST_NUMBER, _NUMBER_BITS = 20, 2.6
 _FAR_VALUE = r"([a-z0-9][a-z0-9_.=/+%~-]{14})"
 # Names of other things that end in the same words, and what is random but shown to everybody.
 _OTHER_NAME = compile_re2(
     r"(?i)(?:primary|foreign|public|pub|partition|sort|hash|row|object|s3|map|dict|cache|index|lookup|registry|"
     r"idempotency|translation|i18n|storage|data|node|query|event|message|group|issue|project|host|known|site)[_-]?"
-    r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token[^a-z0-9]{1,20}value\W{0,4}$"
+    r"key[a-z0-9_-]{0,8}\W{0,8}$|publickeytoken|(?:csrf|xsrf|authenticity|page|cursor)[_-]?token"
+    r"[^a-z0-9]{1,20}value\W{0,4}$"
 )
 _DIGEST = compile_re2(
     r"(?i)(?:sha-?(?:1|224|256|384|512)?|md5|h1|hash|digest|checksum|integrity|etag|commit|revision|fingerprint|uuid|"
@@ -79,15 +89,20 @@ def _whole(candidate: CandidateMatch) -> CandidateMatch:
     return candidate.truncated(len((text[:end] if end > 0 else text).rstrip(".,:;|*!")))
 
 
-def _is_made(text: str, least: int) -> bool:
+def _is_made(text: str, least: int, is_of_words: Callable[[str], bool] = reads_like_words) -> bool:
     """Tell whether a value could only have been made by a program that gives out keys."""
-    if len(text) < least or not has_letters_and_digits(text) or is_something_else(text) or is_test_key(text):
+    if len(text) < least or is_test_key(text):
+        return False
+    if not has_letters_and_digits(text):
+        number = text.isdigit() and len(text) >= _LEAST_NUMBER and entropy(text) >= _NUMBER_BITS
+        return (number or is_made_of_letters(text)) and not is_placeholder(text)
+    if is_something_else(text):
         return False
     if text.startswith("eyJ") and text.count(".") == 2:
         return False  # a signed token, which its own pattern judges
     if _ADDRESS.search(text) or _PATH.search(text) or not is_random(text, 2.8 if _HEX.match(text) else 3.0):
         return False
-    return not reads_like_words(text)
+    return not is_of_words(text)
 
 
 def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -96,7 +111,9 @@ def _beside_name(candidate: CandidateMatch) -> CandidateMatch | None:
     before = candidate.before(64)
     if is_harmless_name(before) or _OTHER_NAME.search(before) or _DIGEST.search(before[-16:]) or _ABOUT.search(before):
         return None
-    return value if _is_made(value.text, _LEAST) else None
+    # Behind a blank, as in a call, stands a variable as well.
+    literal = before[-1:] in b"\"'`=:>"
+    return value if _is_made(value.text, _LEAST, is_put_together_from_words if literal else reads_like_words) else None
 
 
 def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
@@ -116,13 +133,22 @@ def _in_sight(candidate: CandidateMatch) -> CandidateMatch | None:
     return value if digits >= 2 and entropy(text) >= (3.6 if mixed else 3.3) else None
 
 
+def _on_next_line(candidate: CandidateMatch) -> CandidateMatch | None:
+    """Accept a line that is nothing but a made value, unless the line before speaks of a digest."""
+    digits = sum(map(str.isdigit, candidate.text))
+    if _FILE_DIGEST.search(candidate.before(96)) or digits <= 1:
+        return None
+    return candidate if _is_made(candidate.text, _LEAST_FAR) else None
+
+
 def _of_service(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept what stands right beside the name of a service: mixed, and no digest, version or address."""
     value = _whole(candidate)
     text, before = value.text, candidate.before(48)
     if _DIGEST.search(before[-20:]) or _OTHER_NAME.search(before) or is_harmless_name(before) or _ABOUT.search(before):
         return None
-    if not _is_made(text, _LEAST_FAR if before[-1:] in b" -," else _LEAST):
+    least = _LEAST_FAR if before[-1:] in b" -," else _LEAST_QUOTED if before[-1:] in b"\"'" else _LEAST
+    if not _is_made(text, least):
         return None
     if "/" in text and before[-1:] not in b"\"'`=":
         return None
@@ -143,10 +169,37 @@ PATTERNS = (
         rf"(?i)(?:^|\s)--?[a-z0-9_.-]{{0,30}}(?:key|token|secret|auth|credential)s?[ =]{{1,2}}[\"']?{_VALUE}",
         _beside_name,
     ),
+    # A blank between the two: a directive of a shell or a build file, a quoted value, a column.
+    CandidatePattern(
+        "named_key",
+        _LABEL,
+        rf"(?i){_NAME}(?:[ \t]{{1,4}}[\"'`]|\t){_VALUE}",
+        _beside_name,
+        overlapping=True,
+    ),
+    CandidatePattern(
+        "named_key",
+        _LABEL,
+        rf"(?i)\b(?:env|arg|setx|setenv|set|define|export)(?: -[a-z]{{1,3}})?[ \t]{{1,4}}"
+        rf"[a-z0-9_.-]{{0,24}}{_NAME}[ \t]{{1,4}}"
+        rf"{_VALUE}",
+        _beside_name,
+        gate=rf"(?i)\b(?:env|arg|setx|setenv|set|define|export)(?: -[a-z]+)?[ \t]+[a-z0-9_.-]*{_NAME}[ \t]",
+    ),
+    # A line that says what the next one is.
+    CandidatePattern(
+        "named_key",
+        _LABEL,
+        r"(?im)^[^\n]{0,60}?\b(?:password|secret|token|(?:api|access|private|secret) key)[^\n]{0,20}\n[ \t]*"
+        r"([0-9a-z+/_-]{20,200}={0,2})[ \t\r]*$",
+        _on_next_line,
+        gate=r"(?i)\b(?:password|secret|token|(?:api|access|private|secret) key)[^\n]*\n[ \t]*[0-9a-z+/_-]{20}",
+    ),
     CandidatePattern(
         "named_password",
         "PASSWORD",
-        rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_-]{{0,12}}{_CLOSE}(?:\s{{0,3}}(?:[:?.+|]{{1,3}}=|={{1,3}}>?|->|:|,|\(|>)\s{{0,3}}|"
+        rf"(?i)(?:{NAMES_OF_PASSWORDS})[a-z0-9_-]{{0,12}}{_CLOSE}(?:\s{{0,3}}(?:"
+        rf"[:?.+|]{{1,3}}=|={{1,3}}>?|->|:|,|\(|>)\s{{0,3}}|"
         rf"{_PAIRED})[$@bruf]{{0,2}}[\"'`]([^\s\"'`<>]{{6}})",
         accept_password,
         overlapping=True,

@@ -116,9 +116,17 @@ PATTERNS = (
         rf"\([\"'][^\"'\n]{{1,40}}[\"'],\s{{0,3}}{_QUOTED}",
         accept_mixed,
     ),
+    # What an empty variable of a shell, a compose file or Spring's settings stands for: `${DB_PASSWORD:-…}`.
+    _password(
+        rf"\$\{{(?:env[:.])?[a-z0-9_.]{{0,40}}(?:{_NAMES}|{_TOKENS}|_key|_pass)[a-z0-9_]{{0,12}}"
+        rf"(?::[-=]?|-|,\s?['\"])\s?"
+        r"([^\s\"'{}$<>]{5,200})['\"]?\}",
+        accept_mixed,
+        gate=r"(?i)\$\{[a-z0-9_.:]+(?::[-=]?|-|,\s?['\"])",
+    ),
     # Terraform.
     _password(
-        rf"\bvariable\s+\"[^\"\n]{{0,40}}(?:{_NAMES}|{_TOKENS})[^\"\n]{{0,20}}\"\s*\{{[^{{}}]{{0,160}}?"
+        rf"\bvariable\s+\"[^\"\n]{{0,40}}(?:{_NAMES}|{_TOKENS}|[_-]key)[^\"\n]{{0,20}}\"\s*\{{[^{{}}]{{0,160}}?"
         r"\bdefault\s*=\s*\"([^\"\s]{6,200})\"",
         accept_mixed,
         gate=r"(?i)\bvariable\s+\"",
@@ -174,7 +182,7 @@ PATTERNS = (
     ),
     # Behind a hyphen or a point, in an address inside an address, and HashiCorp's pair of role and secret.
     _key(r"(?:api_?key|token|secret(?:_key)?|access|private)[-.]([0-9a-f]{32,64})\b", _hex),
-    _key(rf"(?:{_TOKENS}|passw(?:or)?d)%3D([0-9a-z_.~-]{{12,200}})", _encoded),
+    _key(rf"(?:{_TOKENS}|[_-]key|passw(?:or)?d)%3D([0-9a-z_.~-]{{12,200}})", _encoded),
     _key(r"\bsecret[_-]?id[\"']?\s?[:=]\s?[\"']?([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})\b", _hex),
     # 64 bytes in base64 beside the word, as Azure's stores and queues give them out.
     CandidatePattern("named_key", "SECRET", r"[\s\"'=>]([0-9A-Za-z+/]{86}==)", _beside_key, gate=r"==(?:[\"'\s<;]|$)"),

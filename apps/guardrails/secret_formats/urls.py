@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from apps.guardrails.matching.pattern_search import CONTEXT_BYTES, CandidateMatch, CandidatePattern
 from apps.guardrails.regex.re2_patterns import compile_re2
+from apps.guardrails.secret_formats.chosen_passwords import is_word_for_password
 from apps.guardrails.secret_formats.entropy import is_placeholder
 
 _GUESSED = (
@@ -15,6 +16,8 @@ _GUESSED = (
     "letmein s3cret s3cr3t supersecret mysecretpassword postgrespw hunter2 x-oauth-basic x-access-token p4ssw0rd "
     "passw0rd"
 )
+# From so many letters on, a word is no example's, on whatever host.
+_LEAST_LOCAL = 9
 _WEAK = frozenset(_GUESSED.split())
 
 _LOCAL = compile_re2(r"@(?:localhost|127\.0\.0\.1|\[::1\]|(?:[a-z0-9-]+\.)*example\.(?:com|org|net))(?:[:/\s]|$)")
@@ -34,6 +37,7 @@ def _check(candidate: CandidateMatch) -> CandidateMatch | None:
     if (
         password.isalpha()
         and password.islower()
+        and (len(password) < _LEAST_LOCAL or is_word_for_password(password))
         and _LOCAL.match(candidate.utf8, candidate.end, candidate.end + CONTEXT_BYTES)
     ):
         return None

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 import re2
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
+from apps.guardrails.regex.re2_patterns import compile_re2
 from apps.guardrails.secret_formats.entropy import is_random
 
 _LABEL = "SECRET"
@@ -22,6 +23,9 @@ ENOUGH, ENOUGH_HEX = 3.2, 2.7
 _ENOUGH_TO_BEGIN, _ENOUGH_OF_ITS_OWN = 12, 4
 _DISCORD_LEAST = 34
 _BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+# A class of characters so many times, and behind it a name.
+_ANY_FIRST = compile_re2(r"^(\(\?i\))?(?:\\b)?\[[^\]]*\]\{\d+(?:,\d*)?\}(.*)$")
+_SAYS_WHAT = compile_re2(r"^(?:\\?[.+_-])?(?:\(\?:)?[A-Za-z]{2}")
 _TAIL = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 
 
@@ -163,11 +167,15 @@ _TOKENS: tuple[tuple[str, str, int, float], ...] = (
 )
 
 
-def _beginning(pattern: str) -> str:
-    """Return a pattern for how a token begins, which costs less to look for than the whole."""
-    if pattern.startswith(("[", r"\b[")):
-        return pattern
-    for repeat in re2.finditer(r"\{(\d+)(?:,\d+)?\}", pattern):
+def beginning_of(pattern: str) -> str:
+    """Return a pattern for how a token begins, which costs less to look for than the whole.
+
+    Of a token that begins with any letters, it is what comes behind them, if that says what it is.
+    """
+    if behind := _ANY_FIRST.match(pattern):
+        flags, rest = behind.groups()
+        return f"{flags or ''}{beginning_of(rest)}" if _SAYS_WHAT.match(rest) else pattern
+    for repeat in re2.finditer(r"\{(\d+)(?:,\d*)?\}", pattern):
         head = pattern[: repeat.start()]
         if int(repeat.group(1)) >= _ENOUGH_TO_BEGIN and head.count("(") == head.count(")"):
             return f"{head}{{{_ENOUGH_TO_BEGIN}}}"
@@ -179,7 +187,7 @@ def token_patterns(
 ) -> Iterator[CandidatePattern]:
     """Yield what finds the tokens of a table: name, pattern, length of the constant beginning, least entropy behind."""
     for name, pattern, prefix, least in tokens:
-        yield CandidatePattern(name, _LABEL, pattern, make(least, prefix), _beginning(pattern))
+        yield CandidatePattern(name, _LABEL, pattern, make(least, prefix), beginning_of(pattern))
 
 
 PATTERNS = (

@@ -11,7 +11,7 @@ import base64
 import binascii
 
 from apps.guardrails.matching.pattern_search import CandidateMatch, CandidatePattern, Check
-from apps.guardrails.secret_formats.entropy import reads_like_words
+from apps.guardrails.secret_formats.entropy import is_placeholder, reads_like_words
 from apps.guardrails.secret_formats.vendors import ENOUGH, ENOUGH_HEX, random_check, token_patterns
 
 _LABEL = "SECRET"
@@ -22,7 +22,7 @@ _GROUPED = r"[0-9A-Za-z]{8}-(?:[0-9A-Za-z-]{4}-){3}[0-9A-Za-z-]{12}"
 
 # Name, pattern, length of what all tokens of the form begin with, least entropy of the rest.
 _CLOUD: tuple[tuple[str, str, int, float], ...] = (
-    ("onepassword", r"\bops_eyJ[0-9A-Za-z+/_-]{100,1000}={0,3}", 7, ENOUGH),
+    ("onepassword", r"\bops_eyJ[0-9A-Za-z+/_-]{100,}={0,3}", 7, ENOUGH),
     ("onepassword", r"\bA3-[A-Z0-9]{6}-(?:[A-Z0-9]{11}|[A-Z0-9]{6}-[A-Z0-9]{5})(?:-[A-Z0-9]{5}){3}", 3, ENOUGH),
     ("aws_bedrock", r"\bABSK[0-9A-Za-z+/]{109,269}={0,2}", 4, ENOUGH),
     ("alibaba", r"\bLTAI[0-9A-Za-z]{12,20}", 4, ENOUGH_HEX),
@@ -33,7 +33,7 @@ _CLOUD: tuple[tuple[str, str, int, float], ...] = (
     ("azure_storage", r"\b[0-9A-Za-z+/]{76}\+ASt[0-9A-Za-z+/]{6}==", 0, ENOUGH),
     ("artifactory", r"\bAKC[a-zA-Z0-9]{8,90}", 4, ENOUGH),
     ("artifactory", r"\bcmVmd[0-9A-Za-z]{40,70}", 5, ENOUGH),
-    ("fly", r"\bfm[12][ar]?_[0-9A-Za-z+/]{80,1000}={0,3}", 4, ENOUGH),
+    ("fly", r"\bfm[12][ar]?_[0-9A-Za-z+/]{80,}={0,3}", 4, ENOUGH),
     ("scalingo", r"\btk-us-[0-9A-Za-z_-]{48}", 6, ENOUGH),
     ("clickhouse", r"\b4b1d[0-9A-Za-z]{38}", 4, ENOUGH),
     ("neon", r"\bnapi_[0-9a-z]{60,70}", 5, ENOUGH),
@@ -66,7 +66,7 @@ _BUILDING: tuple[tuple[str, str, int, float], ...] = (
     ("clojars", r"\bCLOJARS_[0-9a-zA-Z]{60}", 8, ENOUGH_HEX),
     ("crates_io", r"\bcio[0-9A-Za-z]{32}", 3, ENOUGH),
     ("nuget", r"\boy2[0-9a-z]{43}", 3, ENOUGH),
-    ("pypi", r"\bpypi-[0-9A-Za-z_-]{85,1000}", 5, ENOUGH),
+    ("pypi", r"\bpypi-[0-9A-Za-z_-]{85,}", 5, ENOUGH),
     ("atlassian", r"\bAT[ACS]TT3[0-9A-Za-z_=-]{60,250}", 6, ENOUGH),
     ("trello", r"\bATTA[0-9a-f]{64}[0-9A-F]{8}", 4, ENOUGH_HEX),
     ("harness", r"\b[ps]at\.[0-9A-Za-z_-]{22}\.[0-9A-Za-z]{24}\.[0-9A-Za-z]{20}", 4, ENOUGH),
@@ -138,7 +138,7 @@ _BUSINESS: tuple[tuple[str, str, int, float], ...] = (
     ("instagram", r"\bIGQ[A-Za-z0-9_-]{60,400}", 3, ENOUGH),
     ("mailchimp", r"\b[0-9a-f]{32}-us\d{1,2}", 0, ENOUGH_HEX),
     ("mandrill", r"\bmd-[0-9A-Za-z_-]{22}", 3, ENOUGH),
-    ("dropbox", r"\bsl\.(?:u\.)?[0-9A-Za-z_-]{60,1000}", 3, ENOUGH),
+    ("dropbox", r"\bsl\.(?:u\.)?[0-9A-Za-z_-]{60,}", 3, ENOUGH),
     ("dropbox", r"\b[0-9A-Za-z]{11}AAAAAAAAAA[0-9A-Za-z_=-]{43}", 0, 3.0),
     ("slack", r"\bxox[a-z]-(?:\d-)?[0-9A-Za-z-]{20,400}", 5, 2.6),
     ("slack", r"\bxoxe\.xox[bp]-\d-[0-9A-Za-z]{100,400}", 12, ENOUGH),
@@ -161,7 +161,7 @@ _BUSINESS: tuple[tuple[str, str, int, float], ...] = (
     ("google_refresh", r"\b1//0[0-9A-Za-z_-]{40,200}", 4, ENOUGH),
     ("square", r"\bsq0[a-z]{3}-[0-9A-Za-z_-]{22,60}", 7, ENOUGH),
     ("stripe", r"\b(?:sk|rk)_prod_[0-9A-Za-z]{16,250}", 8, 3.0),
-    ("paypal", r"\baccess_token\$production\$[0-9a-z]{13,20}\$[0-9a-f]{32}", 24, ENOUGH_HEX),
+    ("paypal", r"\baccess_token\$production\$[0-9a-z]{13,20}\$[0-9a-z]{32}", 24, ENOUGH_HEX),
     ("plaid", rf"\baccess-production-{_UUID}", 18, ENOUGH_HEX),
     ("razorpay", r"\brzp_live_[0-9A-Za-z]{10,40}", 9, 3.0),
     ("flutterwave", r"\bFLWSECK(?:_LIVE)?-[0-9A-Za-z]{32}-X", 8, ENOUGH_HEX),
@@ -236,6 +236,13 @@ PATTERNS = (
     # Behind a slash, where the tokens of a chat's hooks stand.
     CandidatePattern(
         "telegram_hook", _LABEL, r"api\.telegram\.org/bot(\d{5,12}:[0-9A-Za-z_-]{30,40})", random_check(3.0, 8)
+    ),
+    CandidatePattern(
+        "npm_auth",
+        "PASSWORD",
+        r"(?m)^//[^\s:]{4,200}:_(?:auth|password|authToken) ?= ?\"?([^\s\"'$<>{}]{6,200})\"?[ \t\r]*$",
+        lambda candidate: None if is_placeholder(candidate.text) else candidate,
+        gate=r":_(?:auth|password|authToken) ?=",
     ),
     CandidatePattern(
         "npm_auth", _LABEL, r"_(?:authToken|auth|password) ?= ?\"?([0-9A-Za-z+/_=-]{16,200})", _made(3.0, 0)

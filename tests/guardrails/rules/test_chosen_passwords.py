@@ -51,7 +51,7 @@ def test_what_stands_where_a_password_does_is_found(text: str, secret: str) -> N
 @pytest.mark.parametrize(
     "text",
     [
-        'password = "regenschirm"',
+        "password = regenschirm",
         'password = "<password>"',
         'password = "your-password"',
         'password = "${DB_PASSWORD}"',

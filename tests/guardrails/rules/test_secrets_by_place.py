@@ -38,6 +38,7 @@ HEAD = "-----BEGIN RSA " + "PRIVATE KEY-----"
         ("spring.datasource.username=anja\nspring.datasource.password=regenschirm", "regenschirm"),
         ("jdbc:mysql://db/x?user=anja&password=regenschirm", "regenschirm"),
         ("jdbc:oracle:thin:anja/regenschirm@db:1521:orcl", "regenschirm"),
+        ('sql.Open("mysql", "anja:regenschirm@tcp(db:3306)/shop")', "regenschirm"),
         ("PGPASSWORD=regenschirm psql", "regenschirm"),
         ("sshpass -p regenschirm ssh anja@acme.io", "regenschirm"),
         ("mysql -u anja -pregenschirm shop", "regenschirm"),
