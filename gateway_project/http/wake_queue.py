@@ -1,5 +1,5 @@
-"""Wake queue of one worker: connections on which something has arrived go on a few each turn of the event loop, in
-rotation by client.
+"""Wake queue of one worker: connections on which something has arrived go on for a few milliseconds of each turn of the
+event loop, in rotation by client.
 
 The event loop wakes all that are ready before it looks for others again. One client that asks on a thousand connections
 at once, or leaves them, would have everybody else wait for all of them. Knows who waits, and whose it is. Must never
@@ -8,6 +8,7 @@ know what has arrived.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable
 from typing import Any, Final
 
@@ -16,17 +17,19 @@ from greenlet import getcurrent
 
 from gateway_project.http.fair_queue import FairQueue
 
-# So many go on in one turn of the loop as they become ready, and so many of those that wait for a turn: a few
-# milliseconds of work.
-MOST_WOKEN: Final = 8
+# Seconds of one turn of the loop in which connections go on as they become ready, and as many for those that wait for a
+# turn.
+LONGEST: Final = 0.003
 
 
 class WakeQueue:
     """Wakes greenlets of the hub that it is made in."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._hub = gevent.get_hub()
-        self._turn = self._woken = 0
+        self._clock = clock
+        # The turn of the loop in which somebody was last ready, and when that was first so.
+        self._turn, self._turn_began = 0, 0.0
         self._later: FairQueue[_Waiting] = FairQueue()
         self._next_turn = self._hub.loop.timer(0.0, ref=False)
 
@@ -45,11 +48,10 @@ class WakeQueue:
 
     def _wake(self, waiting: _Waiting) -> None:
         waiting.ready()
-        turn = self._hub.loop.iteration
+        turn, now = self._hub.loop.iteration, self._clock()
         if turn != self._turn:
-            self._turn, self._woken = turn, 0
-        if self._woken < MOST_WOKEN:
-            self._woken += 1
+            self._turn, self._turn_began = turn, now
+        if now - self._turn_began < LONGEST:
             waiting.greenlet.switch()
             return
         # It would be told of again in every turn.
@@ -59,13 +61,12 @@ class WakeQueue:
             self._next_turn.start(self._wake_some)
 
     def _wake_some(self) -> None:
-        """Wake as many as one turn may, of those that wait for theirs. Runs in the event loop."""
-        woken = 0
-        while self._later and woken < MOST_WOKEN:
+        """Wake those that wait for their turns, for as long as one may last. Runs in the event loop."""
+        until = self._clock() + LONGEST
+        while self._later and self._clock() < until:
             waiting = self._later.take()
             # Who was interrupted meanwhile does not wait any more.
             if not waiting.over:
-                woken += 1
                 waiting.greenlet.switch()
         if self._later:
             self._next_turn.start(self._wake_some)
