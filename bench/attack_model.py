@@ -1,16 +1,13 @@
 """Trains the word model of attacks: `python -m bench.attack_model FOLDER`, the one `script/guardrails-report` reads.
 
 Reads what users say in those sources of `tuning` that `attack_corpora.toml` marks with `trained = true`: their licences
-allow it; and the project's own texts that rules are known to be measured with. The learning is FTRL-proximal (McMahan
-2013) of a logistic model: most weights are nothing, the rest is small. Pure Python and one seed: the same texts make
-the same bytes.
+allow it; the project's own texts for training (`attack_texts`), and those that rules are known to be measured with.
+`attack_learner` learns: the same texts make the same bytes.
 
-The threshold is where `FALSE_POSITIVES` of the harmless texts of others lie above it, each scored by a model that has
-seen nothing of its source. The project's own were written to look like attacks: of these, more do. The table printed
-says so for every source. `--write` renews the weights of the product.
-
-Where a program keeps something from its users, the threshold is lower: there `GUARDED_FALSE_POSITIVES` lie above it of
-the harmless texts in the sources marked `threshold = true`, which no model is trained with.
+Every text is scored by a model that has seen nothing of its source, nor of any source of the same `kin`. Thresholds are
+where `FALSE_POSITIVES` of the harmless texts of others lie above them, and, where a program keeps something from its
+users, `GUARDED_FALSE_POSITIVES`. The project's own texts do not count there: they were written to look like attacks.
+The table printed says for every source what is found. `--write` renews the weights of the product.
 """
 
 from __future__ import annotations
@@ -18,125 +15,111 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import random
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from apps.guardrails.attacks import word_model
 from apps.guardrails.attacks.word_model import LONGEST, SCALE, WordModel, features_of
 from apps.guardrails.text.scanned_text import ScannedText
+from bench.attack_learner import Point, learn_weights
 
-FALSE_POSITIVES, GUARDED_FALSE_POSITIVES = 0.003, 0.02
+FALSE_POSITIVES, GUARDED_FALSE_POSITIVES = 0.003, 0.025
 _CORPORA = Path(__file__).with_name("attack_corpora.toml")
+_TEXTS = Path(__file__).with_name("attack_texts")
 # Texts of the project that are no longer unseen: what is ordinary, and the attacks that rules were made with.
 _OWN_TEXTS = Path(__file__).parents[1] / "tests" / "guardrails" / "corpus"
 _OWN, _PROJECT = ("ordinary", "prompt_injection", "jailbreak"), "project"
 _WEIGHTS = Path(word_model.__file__).with_suffix(".tsv")
 # A word says something of attacks where several texts of several authors have it.
 _LEAST_TEXTS, _LEAST_SOURCES = 3, 2
-_RATE, _SMOOTHING, _L1, _L2 = 0.3, 1.0, 1.0, 1.0
-_BIAS_RATE = 0.01
-_ROUNDS, _SEED, _FOLDS = 6, 1, 8
+# What an error costs; what all attacks count beside all harmless texts; how many texts of one author count in full.
+_COST, _ATTACKS, _FULL = 0.3, 0.5, 300
+_FOLDS = 12
 
 
 class Example(NamedTuple):
     """One labelled text: its features, and by how much each counts, so that long texts count as much as short ones."""
 
     source: str
-    attack: bool
-    features: tuple[str, ...]
-    share: float
+    # Sources that share texts or frames have the same one.
+    kin: str
+    attack: bool = False
+    features: tuple[str, ...] = ()
+    share: float = 1.0
+    trained: bool = True
+    # Whether it has a part in thresholds, where it is harmless.
+    counts: bool = False
 
 
-def read_examples(folder: Path, mark: str = "trained") -> list[Example]:
-    """Return what users say in the sources with this mark; the project's own are among those that are trained on."""
-    sources = tomllib.loads(_CORPORA.read_text(encoding="utf-8"))["source"]
-    names = sorted(source["name"] for source in sources if source.get(mark))
-    read = [(name, folder / f"{name}.jsonl") for name in names]
-    if mark == "trained":
-        read += [(_PROJECT, _OWN_TEXTS / f"{name}.jsonl") for name in _OWN]
-    return [
-        _example_of(name, row["attack"], row["text"])
-        for name, path in read
-        for row in map(json.loads, filter(None, path.read_text(encoding="utf-8").split("\n")))
-        if row.get("place") not in ("tool", "system")
-    ]
+def read_examples(folder: Path) -> list[Example]:
+    """Return what users say in the sources that the model is trained on or measured with."""
+    examples: list[Example] = []
+    for source in sorted(
+        tomllib.loads(_CORPORA.read_text(encoding="utf-8"))["source"], key=lambda one: str(one["name"])
+    ):
+        if source.get("trained") or source.get("measured"):
+            name, own = source["name"], bool(source.get("own"))
+            like = Example(name, source.get("kin", name), trained=bool(source.get("trained")))
+            like = like._replace(counts=not own and source.get("thresholds", True))
+            examples += _read((_TEXTS if own else folder) / f"{name}.jsonl", like)
+    for name in _OWN:
+        examples += _read(_OWN_TEXTS / f"{name}.jsonl", Example(_PROJECT, _PROJECT))
+    return examples
 
 
-def _example_of(source: str, attack: bool, text: str) -> Example:
-    features = features_of(ScannedText(text[: 2 * LONGEST]).normalized[:LONGEST])
-    return Example(source, attack, tuple(sorted(features)), 1 / math.sqrt(max(1, len(features))))
+def _read(path: Path, like: Example) -> Iterator[Example]:
+    for row in map(json.loads, filter(None, path.read_text(encoding="utf-8").split("\n"))):
+        if row.get("place") not in ("tool", "system"):
+            features = features_of(ScannedText(row["text"][: 2 * LONGEST]).normalized[:LONGEST])
+            share = 1 / math.sqrt(max(1, len(features)))
+            yield like._replace(attack=row["attack"], features=tuple(sorted(features)), share=share)
 
 
 def train(examples: Sequence[Example]) -> WordModel:
     """Return the model of these texts, without a threshold."""
     vocabulary = _vocabulary_of(examples)
-    kept = [[feature for feature in example.features if feature in vocabulary] for example in examples]
-    learner = _Learner()
-    attacks = sum(example.attack for example in examples)
-    worth = (len(examples) - attacks) / max(1, attacks)
-    order, shuffler = list(range(len(examples))), random.Random(_SEED)
-    for _ in range(_ROUNDS):
-        shuffler.shuffle(order)
-        for index in order:
-            example = examples[index]
-            learner.learn(kept[index], example.share, example.attack, worth if example.attack else 1.0)
-    weights = {feature: round(SCALE * learner.weight_of(feature)) for feature in sorted(vocabulary)}
-    return WordModel({name: weight for name, weight in weights.items() if weight}, round(SCALE * learner.bias), 0)
+    place_of = {feature: place for place, feature in enumerate(vocabulary)}
+    counts = Counter((example.kin, example.attack) for example in examples)
+    costs = [min(1.0, math.sqrt(_FULL / counts[example.kin, example.attack])) for example in examples]
+    attacks = math.fsum(cost for example, cost in zip(examples, costs, strict=True) if example.attack)
+    worth = _ATTACKS * (math.fsum(costs) - attacks) / max(1.0, attacks)
+    points = [
+        Point(
+            [place_of[feature] for feature in example.features if feature in place_of],
+            example.share,
+            example.attack,
+            _COST * cost * (worth if example.attack else 1.0),
+        )
+        for example, cost in zip(examples, costs, strict=True)
+    ]
+    learned, bias = learn_weights(points, len(vocabulary))
+    weights = {feature: round(SCALE * weight) for feature, weight in zip(vocabulary, learned, strict=True)}
+    return WordModel({name: weight for name, weight in weights.items() if weight}, round(SCALE * bias), 0)
 
 
-def _vocabulary_of(examples: Iterable[Example]) -> set[str]:
+def _vocabulary_of(examples: Iterable[Example]) -> list[str]:
     texts: Counter[str] = Counter()
     sources: defaultdict[str, set[str]] = defaultdict(set)
     for example in examples:
         texts.update(example.features)
         for feature in example.features:
-            sources[feature].add(example.source)
-    return {name for name, count in texts.items() if count >= _LEAST_TEXTS and len(sources[name]) >= _LEAST_SOURCES}
-
-
-class _Learner:
-    """Logistic regression by FTRL-proximal, one text at a time."""
-
-    def __init__(self) -> None:
-        self.bias = 0.0
-        self._gradients: defaultdict[str, float] = defaultdict(float)
-        self._squares: defaultdict[str, float] = defaultdict(float)
-
-    def weight_of(self, feature: str) -> float:
-        """Return the weight that a feature has by now; most have none."""
-        gradient = self._gradients[feature]
-        if abs(gradient) <= _L1:
-            return 0.0
-        return (math.copysign(_L1, gradient) - gradient) / (
-            (_SMOOTHING + math.sqrt(self._squares[feature])) / _RATE + _L2
-        )
-
-    def learn(self, features: Sequence[str], share: float, attack: bool, worth: float) -> None:
-        """Learn from one text, of which each feature counts by `share` and the label by `worth`."""
-        weights = [self.weight_of(feature) for feature in features]
-        score = min(30.0, max(-30.0, self.bias + share * sum(weights)))
-        slope = (1 / (1 + math.exp(-score)) - attack) * worth
-        self.bias -= _BIAS_RATE * slope
-        step = slope * share
-        for feature, weight in zip(features, weights, strict=True):
-            squares = self._squares[feature]
-            change = (math.sqrt(squares + step * step) - math.sqrt(squares)) / _RATE
-            self._gradients[feature] += step - change * weight
-            self._squares[feature] = squares + step * step
+            sources[feature].add(example.kin)
+    return sorted(
+        name for name, count in texts.items() if count >= _LEAST_TEXTS and len(sources[name]) >= _LEAST_SOURCES
+    )
 
 
 def score_unseen(examples: Sequence[Example]) -> list[float]:
     """Return the score of each text by a model that has seen nothing of its source."""
-    fold_of = {name: place % _FOLDS for place, name in enumerate(sorted({example.source for example in examples}))}
+    fold_of = {name: place % _FOLDS for place, name in enumerate(sorted({example.kin for example in examples}))}
     scores = [0.0] * len(examples)
     for fold in range(_FOLDS):
-        model = train([example for example in examples if fold_of[example.source] != fold])
+        model = train([example for example in examples if example.trained and fold_of[example.kin] != fold])
         for index, example in enumerate(examples):
-            if fold_of[example.source] == fold:
+            if fold_of[example.kin] == fold:
                 scores[index] = score_example(model, example)
     return scores
 
@@ -149,16 +132,18 @@ def score_example(model: WordModel, example: Example) -> float:
 def threshold_of(examples: Sequence[Example], scores: Sequence[float], share: float = FALSE_POSITIVES) -> int:
     """Return the score that only this share of the harmless texts of others have or surpass."""
     scored = zip(examples, scores, strict=True)
-    harmless = [score for example, score in scored if not example.attack and example.source != _PROJECT]
+    harmless = [score for example, score in scored if example.counts and not example.attack]
     return math.ceil(sorted(harmless, reverse=True)[int(share * len(harmless))])
 
 
-def _print_found(examples: Sequence[Example], scores: Sequence[float], threshold: int) -> None:
-    found: defaultdict[tuple[bool, str], list[bool]] = defaultdict(list)
+def _print_found(examples: Sequence[Example], scores: Sequence[float], thresholds: Sequence[int]) -> None:
+    found: defaultdict[tuple[bool, str], list[float]] = defaultdict(list)
     for example, score in zip(examples, scores, strict=True):
-        found[example.attack, example.source].append(score > threshold)
-    for (attack, source), hits in sorted(found.items()):
-        print(f"| {'attacks' if attack else 'harmless'} | {source} | {len(hits)} | {sum(hits) / len(hits):.3f} |")
+        found[example.attack, example.source].append(score)
+    for (attack, source), members in sorted(found.items()):
+        shares = (sum(score > threshold for score in members) / len(members) for threshold in thresholds)
+        columns = " | ".join(f"{share:.3f}" for share in shares)
+        print(f"| {'attacks' if attack else 'harmless'} | {source} | {len(members)} | {columns} |")
 
 
 def main() -> None:
@@ -169,11 +154,9 @@ def main() -> None:
     chosen = parser.parse_args()
     examples = read_examples(chosen.folder / "tuning")
     scores = score_unseen(examples)
-    threshold = threshold_of(examples, scores)
-    _print_found(examples, scores, threshold)
-    model = train(examples)
-    unseen = read_examples(chosen.folder / "tuning", "threshold")
-    guarded = threshold_of(unseen, [score_example(model, one) for one in unseen], GUARDED_FALSE_POSITIVES)
+    threshold, guarded = (threshold_of(examples, scores, share) for share in (FALSE_POSITIVES, GUARDED_FALSE_POSITIVES))
+    _print_found(examples, scores, (threshold, guarded))
+    model = train([example for example in examples if example.trained])
     model = model._replace(threshold=threshold, guarded=guarded)
     print(f"{len(examples)} texts, {len(model.weights)} weights, thresholds {threshold / SCALE}, {guarded / SCALE}")
     if chosen.write:

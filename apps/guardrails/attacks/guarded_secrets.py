@@ -6,6 +6,7 @@ is an attack where the operator said that there is a key which nobody may learn,
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -80,6 +81,17 @@ def find_asked(text: ScannedText, kept: frozenset[str]) -> list[Span]:
             spans += [Span(*text.normalized_byte_origin(*place), "gated_answer") for place in places]
         else:
             spans += _TABLES[thing][1].spans(text, brief=len(text.raw) <= _BRIEF)
+    return spans
+
+
+def find_named(text: ScannedText, kept: frozenset[str]) -> list[Span]:
+    """Return where a text names an answer that may be given under a condition only, however its words are joined."""
+    spans: list[Span] = []
+    for phrase in sorted(thing.removeprefix(_SAID) for thing in kept if thing.startswith(_SAID)):
+        words = r"[\W_]*".join(map(re.escape, phrase.split()))
+        match = re.search(rf"(?<![^\W_]){words}(?![^\W_])", text.normalized)
+        if match:
+            spans.append(Span(*text.origin(*match.span()), "named_answer"))
     return spans
 
 

@@ -16,15 +16,21 @@ from typing import NamedTuple
 
 # Characters of a normalized text that are read at one go: more is another text.
 LONGEST = 1500
-# Weights are kept as whole hundredths.
-SCALE = 100
-_WORD = re.compile(r"[^\W_]+|[^\w\s]")
+# Weights are kept as whole thousandths.
+SCALE = 1000
+# One character of what is written without spaces, a word with the marks of India's scripts, or a sign.
+_UNSPACED = r"\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff"
+_WORD = re.compile(rf"[{_UNSPACED}]|(?:[^\W_{_UNSPACED}]|[\u0900-\u0dff])+|[^\w\s]")
 _PATH = Path(__file__).with_suffix(".tsv")
+# Digits that stand for letters, read so in words that have letters too ("1gn0re").
+_LETTERS = str.maketrans("01345789", "oieastbg")
+# Stands for the word between two.
+_BETWEEN = " _ "
 _BIAS, _THRESHOLD, _GUARDED = "<bias>", "<threshold>", "<guarded>"
 
 
 class WordModel(NamedTuple):
-    """Weights in hundredths; a text whose score is above the threshold reads like an attack.
+    """Weights in thousandths; a text whose score is above the threshold reads like an attack.
 
     `guarded` is the threshold where a program keeps something from its users: attacks are likelier there.
     """
@@ -35,7 +41,7 @@ class WordModel(NamedTuple):
     guarded: int = 0
 
     def score(self, normalized: str) -> float:
-        """Return the score of a normalized text, in hundredths; 0 for a text without words."""
+        """Return the score of a normalized text, in thousandths; 0 for a text without words."""
         features = features_of(normalized)
         if not features:
             return 0.0
@@ -54,9 +60,11 @@ class WordModel(NamedTuple):
 
 
 def features_of(normalized: str) -> set[str]:
-    """Return the words and signs of a normalized text, and each two that follow one another."""
-    words = _WORD.findall(normalized)
-    return {*words, *map(" ".join, pairwise(words))}
+    """Return the words and signs of a text, each two that follow one another, and each two with one between them."""
+    words = [
+        word if word.isalpha() or word.isdecimal() else word.translate(_LETTERS) for word in _WORD.findall(normalized)
+    ]
+    return {*words, *map(" ".join, pairwise(words)), *map(_BETWEEN.join, zip(words, words[2:], strict=False))}
 
 
 @functools.cache

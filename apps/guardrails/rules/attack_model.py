@@ -2,11 +2,13 @@
 
 Knows a model that was trained on texts of others. Finds attacks in words that no table has, and cannot say why: so it
 only observes, until an organization has seen what it would block. Where the program that asks keeps something from its
-users, less is needed: what reads a little like an attack is likelier to be one there.
+users, less is needed: what reads a little like an attack is likelier to be one there, and so is what names the answer
+that is given under a condition only.
 """
 
 from __future__ import annotations
 
+from apps.guardrails.attacks import guarded_secrets
 from apps.guardrails.attacks.word_model import LONGEST, word_model
 from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
 from apps.guardrails.text.scanned_text import ScannedText
@@ -23,11 +25,12 @@ _MODEL = word_model()
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
-    """Return the beginning of a text, its end, or both, where they read like an attack."""
+    """Return the beginning of a text, its end, or both, where they read like an attack; and gated answers it names."""
     size = len(text.normalized)
     places = [(0, min(size, LONGEST)), (size - LONGEST, size)] if size > LONGEST else [(0, size)]
-    return [
+    spans = [
         Span(*text.origin(start, end), "attack_words")
         for start, end in places
         if _MODEL.is_attack(text.normalized[start:end], guarded=bool(settings.kept))
     ]
+    return spans + guarded_secrets.find_named(text, settings.kept)
