@@ -22,11 +22,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from apps.guardrails.attacks import word_model
-from apps.guardrails.attacks.word_model import LONGEST, SCALE, WordModel, features_of
+from apps.guardrails.attacks.word_model import KINDS, SCALE, WordModel, features_of, windows_of
 from apps.guardrails.text.scanned_text import ScannedText
 from bench.attack_learner import Point, learn_weights
 
-FALSE_POSITIVES, GUARDED_FALSE_POSITIVES = 0.003, 0.025
+# Shares of harmless texts above the thresholds of orders and of frames.
+FALSE_POSITIVES, GUARDED_FALSE_POSITIVES = (0.005, 0.005), (0.04, 0.005)
 _CORPORA = Path(__file__).with_name("attack_corpora.toml")
 _TEXTS = Path(__file__).with_name("attack_texts")
 # Texts of the project that are no longer unseen: what is ordinary, and the attacks that rules were made with.
@@ -40,15 +41,18 @@ _COST, _ATTACKS, _FULL = 0.3, 0.5, 300
 _FOLDS = 12
 
 
+Scores = tuple[float, float]
+
+
 class Example(NamedTuple):
-    """One labelled text: its features, and by how much each counts, so that long texts count as much as short ones."""
+    """One labelled text: the features of each of its windows. The first one is trained on, all of them are scored."""
 
     source: str
     # Sources that share texts or frames have the same one.
     kin: str
     attack: bool = False
-    features: tuple[str, ...] = ()
-    share: float = 1.0
+    kind: int = 0
+    windows: tuple[tuple[str, ...], ...] = ((),)
     trained: bool = True
     # Whether it has a part in thresholds, where it is harmless.
     counts: bool = False
@@ -66,20 +70,31 @@ def read_examples(folder: Path) -> list[Example]:
             like = like._replace(counts=not own and source.get("thresholds", True))
             examples += _read((_TEXTS if own else folder) / f"{name}.jsonl", like)
     for name in _OWN:
-        examples += _read(_OWN_TEXTS / f"{name}.jsonl", Example(_PROJECT, _PROJECT))
+        like = Example(_PROJECT, _PROJECT, kind=KINDS.index("frames" if name == "jailbreak" else "orders"))
+        examples += _read(_OWN_TEXTS / f"{name}.jsonl", like)
     return examples
 
 
 def _read(path: Path, like: Example) -> Iterator[Example]:
     for row in map(json.loads, filter(None, path.read_text(encoding="utf-8").split("\n"))):
         if row.get("place") not in ("tool", "system"):
-            features = features_of(ScannedText(row["text"][: 2 * LONGEST]).normalized[:LONGEST])
-            share = 1 / math.sqrt(max(1, len(features)))
-            yield like._replace(attack=row["attack"], features=tuple(sorted(features)), share=share)
+            text = ScannedText(row["text"]).normalized
+            windows = tuple(tuple(sorted(features_of(text[start:end]))) for start, end in windows_of(len(text)))
+            kind = KINDS.index("frames" if row.get("family") == "jailbreak" else "orders")
+            yield like._replace(attack=row["attack"], kind=max(kind, like.kind), windows=windows)
 
 
 def train(examples: Sequence[Example]) -> WordModel:
-    """Return the model of these texts, without a threshold."""
+    """Return the model of these texts, without thresholds: each kind of attacks beside all harmless texts."""
+    learned = [
+        _train_kind([one for one in examples if not one.attack or one.kind == kind]) for kind in range(len(KINDS))
+    ]
+    (orders, orders_bias), (frames, frames_bias) = learned
+    weights = {name: (orders.get(name, 0), frames.get(name, 0)) for name in sorted({*orders, *frames})}
+    return WordModel({name: pair for name, pair in weights.items() if any(pair)}, (orders_bias, frames_bias))
+
+
+def _train_kind(examples: Sequence[Example]) -> tuple[dict[str, int], int]:
     vocabulary = _vocabulary_of(examples)
     place_of = {feature: place for place, feature in enumerate(vocabulary)}
     counts = Counter((example.kin, example.attack) for example in examples)
@@ -88,34 +103,34 @@ def train(examples: Sequence[Example]) -> WordModel:
     worth = _ATTACKS * (math.fsum(costs) - attacks) / max(1.0, attacks)
     points = [
         Point(
-            [place_of[feature] for feature in example.features if feature in place_of],
-            example.share,
+            [place_of[feature] for feature in example.windows[0] if feature in place_of],
+            1 / math.sqrt(max(1, len(example.windows[0]))),
             example.attack,
             _COST * cost * (worth if example.attack else 1.0),
         )
         for example, cost in zip(examples, costs, strict=True)
     ]
-    learned, bias = learn_weights(points, len(vocabulary))
-    weights = {feature: round(SCALE * weight) for feature, weight in zip(vocabulary, learned, strict=True)}
-    return WordModel({name: weight for name, weight in weights.items() if weight}, round(SCALE * bias), 0)
+    weights, bias = learn_weights(points, len(vocabulary))
+    named = zip(vocabulary, weights, strict=True)
+    return {feature: round(SCALE * weight) for feature, weight in named}, round(SCALE * bias)
 
 
 def _vocabulary_of(examples: Iterable[Example]) -> list[str]:
     texts: Counter[str] = Counter()
     sources: defaultdict[str, set[str]] = defaultdict(set)
     for example in examples:
-        texts.update(example.features)
-        for feature in example.features:
+        texts.update(example.windows[0])
+        for feature in example.windows[0]:
             sources[feature].add(example.kin)
     return sorted(
         name for name, count in texts.items() if count >= _LEAST_TEXTS and len(sources[name]) >= _LEAST_SOURCES
     )
 
 
-def score_unseen(examples: Sequence[Example]) -> list[float]:
-    """Return the score of each text by a model that has seen nothing of its source."""
+def score_unseen(examples: Sequence[Example]) -> list[Scores]:
+    """Return the scores of each text by a model that has seen nothing of its source."""
     fold_of = {name: place % _FOLDS for place, name in enumerate(sorted({example.kin for example in examples}))}
-    scores = [0.0] * len(examples)
+    scores: list[Scores] = [(0.0, 0.0)] * len(examples)
     for fold in range(_FOLDS):
         model = train([example for example in examples if example.trained and fold_of[example.kin] != fold])
         for index, example in enumerate(examples):
@@ -124,26 +139,39 @@ def score_unseen(examples: Sequence[Example]) -> list[float]:
     return scores
 
 
-def score_example(model: WordModel, example: Example) -> float:
-    """Return the score of a text whose features are known."""
-    return model.bias + sum(model.weights.get(feature, 0) for feature in example.features) * example.share
+def score_example(model: WordModel, example: Example) -> Scores:
+    """Return the highest scores of the windows of a text."""
+    orders, frames = zip(*map(model.scores_of, example.windows), strict=True)
+    return max(orders), max(frames)
 
 
-def threshold_of(examples: Sequence[Example], scores: Sequence[float], share: float = FALSE_POSITIVES) -> int:
-    """Return the score that only this share of the harmless texts of others have or surpass."""
+def thresholds_of(
+    examples: Sequence[Example], scores: Sequence[Scores], shares: Scores = FALSE_POSITIVES
+) -> tuple[int, int]:
+    """Return the scores that only these shares of the harmless texts of others have or surpass."""
     scored = zip(examples, scores, strict=True)
-    harmless = [score for example, score in scored if example.counts and not example.attack]
-    return math.ceil(sorted(harmless, reverse=True)[int(share * len(harmless))])
+    harmless = [pair for example, pair in scored if example.counts and not example.attack]
+    orders, frames = (
+        math.ceil(sorted(column, reverse=True)[int(share * len(harmless))])
+        for column, share in zip(zip(*harmless, strict=True), shares, strict=True)
+    )
+    return orders, frames
 
 
-def _print_found(examples: Sequence[Example], scores: Sequence[float], thresholds: Sequence[int]) -> None:
-    found: defaultdict[tuple[bool, str], list[float]] = defaultdict(list)
-    for example, score in zip(examples, scores, strict=True):
-        found[example.attack, example.source].append(score)
+def _print_found(examples: Sequence[Example], scores: Sequence[Scores], levels: Sequence[tuple[int, int]]) -> None:
+    found: defaultdict[tuple[bool, str], list[list[bool]]] = defaultdict(list)
+    right, wrong = [0] * len(levels), [0] * len(levels)
+    for example, pair in zip(examples, scores, strict=True):
+        hits = [pair[0] > level[0] or pair[1] > level[1] for level in levels]
+        found[example.attack, example.source].append(hits)
+        if example.counts:
+            counted = right if example.attack else wrong
+            counted[:] = map(sum, zip(counted, hits, strict=True))
     for (attack, source), members in sorted(found.items()):
-        shares = (sum(score > threshold for score in members) / len(members) for threshold in thresholds)
-        columns = " | ".join(f"{share:.3f}" for share in shares)
-        print(f"| {'attacks' if attack else 'harmless'} | {source} | {len(members)} | {columns} |")
+        shares = " | ".join(f"{sum(column) / len(members):.3f}" for column in zip(*members, strict=True))
+        print(f"| {'attacks' if attack else 'harmless'} | {source} | {len(members)} | {shares} |")
+    for level, attacks, harmless in zip(levels, right, wrong, strict=True):
+        print(f"above {level}: {attacks} attacks, {harmless} harmless texts of others")
 
 
 def main() -> None:
@@ -154,11 +182,11 @@ def main() -> None:
     chosen = parser.parse_args()
     examples = read_examples(chosen.folder / "tuning")
     scores = score_unseen(examples)
-    threshold, guarded = (threshold_of(examples, scores, share) for share in (FALSE_POSITIVES, GUARDED_FALSE_POSITIVES))
-    _print_found(examples, scores, (threshold, guarded))
+    levels = [thresholds_of(examples, scores, shares) for shares in (FALSE_POSITIVES, GUARDED_FALSE_POSITIVES)]
+    _print_found(examples, scores, levels)
     model = train([example for example in examples if example.trained])
-    model = model._replace(threshold=threshold, guarded=guarded)
-    print(f"{len(examples)} texts, {len(model.weights)} weights, thresholds {threshold / SCALE}, {guarded / SCALE}")
+    model = model._replace(thresholds=levels[0], guarded=levels[1])
+    print(f"{len(examples)} texts, {len(model.weights)} words and pairs")
     if chosen.write:
         _WEIGHTS.write_text(model.written(), encoding="utf-8")
 

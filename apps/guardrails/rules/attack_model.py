@@ -9,7 +9,7 @@ that is given under a condition only.
 from __future__ import annotations
 
 from apps.guardrails.attacks import guarded_secrets
-from apps.guardrails.attacks.word_model import LONGEST, word_model
+from apps.guardrails.attacks.word_model import windows_of, word_model
 from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -25,12 +25,11 @@ _MODEL = word_model()
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
-    """Return the beginning of a text, its end, or both, where they read like an attack; and gated answers it names."""
-    size = len(text.normalized)
-    places = [(0, min(size, LONGEST)), (size - LONGEST, size)] if size > LONGEST else [(0, size)]
+    """Return the windows of a text that read like an attack, and answers under a condition that it names."""
+    guarded = bool(settings.kept)
     spans = [
         Span(*text.origin(start, end), "attack_words")
-        for start, end in places
-        if _MODEL.is_attack(text.normalized[start:end], guarded=bool(settings.kept))
+        for start, end in windows_of(len(text.normalized))
+        if _MODEL.is_attack(text.normalized[start:end], guarded=guarded)
     ]
     return spans + guarded_secrets.find_named(text, settings.kept)
