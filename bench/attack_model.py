@@ -39,6 +39,8 @@ _LEAST_TEXTS, _LEAST_SOURCES = 3, 2
 # What an error costs; what all attacks count beside all harmless texts; how many texts of one author count in full.
 _COST, _ATTACKS, _FULL = 0.3, 0.5, 300
 _FOLDS = 12
+# A weight below it moves no text; a third of all are.
+_LEAST_WEIGHT = 20
 
 
 Scores = tuple[float, float]
@@ -91,7 +93,8 @@ def train(examples: Sequence[Example]) -> WordModel:
     ]
     (orders, orders_bias), (frames, frames_bias) = learned
     weights = {name: (orders.get(name, 0), frames.get(name, 0)) for name in sorted({*orders, *frames})}
-    return WordModel({name: pair for name, pair in weights.items() if any(pair)}, (orders_bias, frames_bias))
+    weights = {name: pair for name, pair in weights.items() if max(map(abs, pair)) >= _LEAST_WEIGHT}
+    return WordModel(weights, (orders_bias, frames_bias))
 
 
 def _train_kind(examples: Sequence[Example]) -> tuple[dict[str, int], int]:
@@ -111,8 +114,8 @@ def _train_kind(examples: Sequence[Example]) -> tuple[dict[str, int], int]:
         for example, cost in zip(examples, costs, strict=True)
     ]
     weights, bias = learn_weights(points, len(vocabulary))
-    named = zip(vocabulary, weights, strict=True)
-    return {feature: round(SCALE * weight) for feature, weight in named}, round(SCALE * bias)
+    whole = {feature: round(SCALE * weight) for feature, weight in zip(vocabulary, weights, strict=True)}
+    return whole, round(SCALE * bias)
 
 
 def _vocabulary_of(examples: Iterable[Example]) -> list[str]:
