@@ -85,13 +85,15 @@ def find_asked(text: ScannedText, kept: frozenset[str]) -> list[Span]:
 
 
 def find_named(text: ScannedText, kept: frozenset[str]) -> list[Span]:
-    """Return where a text names an answer that may be given under a condition only, however its words are joined."""
+    """Return where a text names the answer to whoever may be let in, however its words are joined."""
     spans: list[Span] = []
     for phrase in sorted(thing.removeprefix(_SAID) for thing in kept if thing.startswith(_SAID)):
-        words = r"[\W_]*".join(map(re.escape, phrase.split()))
-        match = re.search(rf"(?<![^\W_]){words}(?![^\W_])", text.normalized)
-        if match:
-            spans.append(Span(*text.origin(*match.span()), "named_answer"))
+        if _ENTRY.search(phrase.encode()):
+            # Words and what joins them have no character in common: the time is that of one look at each.
+            words = r"[\W_]*".join(re.findall(r"[^\W_]+", phrase))
+            match = re.search(rf"(?<![^\W_]){words}(?![^\W_])", text.normalized)
+            if match:
+                spans.append(Span(*text.origin(*match.span()), "named_answer"))
     return spans
 
 

@@ -3,7 +3,7 @@
 Knows a model that was trained on texts of others. Finds attacks in words that no table has, and cannot say why: so it
 only observes, until an organization has seen what it would block. Where the program that asks keeps something from its
 users, less is needed: what reads a little like an attack is likelier to be one there, and so is what names the answer
-that is given under a condition only.
+to whoever may be let in.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MODEL = word_model()
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
-    """Return the windows of a text that read like an attack, and answers under a condition that it names."""
+    """Return the windows of a text that read like an attack, and answers it names that let somebody in."""
     guarded = bool(settings.kept)
     spans = [
         Span(*text.origin(start, end), "attack_words")
