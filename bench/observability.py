@@ -94,10 +94,14 @@ def _show_sink(subject: Subject, url: str, seconds: float) -> None:
             records = recorded(subject) - records
             row = (threads_cpu_seconds(settlers) - settler) / max(records, 1), worker
             found[is_on] += [row] if number else []
-    print(f"{'':16}{'settler, µs a record':>22}{'worker, µs a request':>22}")
+    print(f"{'':16}{'settler, µs a record':>28}{'worker, µs a request':>28}")
     for is_on, rows in found.items():
-        of_settler, of_worker = (median(figures) * 1e6 for figures in zip(*rows, strict=True))
-        print(f"{'with a sink' if is_on else 'without':16}{of_settler:>22.1f}{of_worker:>22.0f}")
+        told = [_median_and_range([seconds * 1e6 for seconds in figures]) for figures in zip(*rows, strict=True)]
+        print(f"{'with a sink' if is_on else 'without':16}" + "".join(f"{one:>28}" for one in told))
+
+
+def _median_and_range(figures: list[float]) -> str:
+    return f"{median(figures):.1f} ({min(figures):.0f} to {max(figures):.0f})"
 
 
 def _worker(subject: Subject) -> float:
