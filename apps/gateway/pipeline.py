@@ -98,7 +98,7 @@ def _open(
     worst, hold = admission.worst, admission.granted.hold
     allowance = allowance_of(chat, worst, hold, policy.retention)
     if trace is not None:
-        trace.add_finished("admission", started_at)
+        trace.admitted_at = time.monotonic()
     attempts = Failover(
         chat=chat,
         candidates=ranking.candidates,
