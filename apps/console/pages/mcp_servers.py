@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import path, reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 
 from apps.console.forms import Form, attempt, do_once, read_form
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
+from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel.errors import NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.mcp_servers import actions
 from apps.mcp_servers.access import NO_SERVER, access_server, access_servers
@@ -37,7 +36,7 @@ def mcp_servers(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         return _page(request, workspace, form)
     words = "it lists its tools" if _is_to_be_tested(request) else "it was not asked"
     messages.success(request, f"The MCP server {added['name']} was registered; {words}.")
-    return _back(workspace)
+    return back_to("mcp_servers", workspace)
 
 
 @workspace_page("GET", "POST", needs=Role.ADMIN)
@@ -50,7 +49,7 @@ def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> Ht
     if changed is None:
         return _one(request, workspace, server, form)
     messages.success(request, f"The MCP server {changed} was changed.")
-    return _back(workspace)
+    return back_to("mcp_servers", workspace)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -82,7 +81,7 @@ def switch(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
         return _page(request, workspace, form)
     changed = actions.change_server(server=server, changes=changes)
     messages.success(request, f"The MCP server {changed} is {changed.status} now.")
-    return _back(workspace)
+    return back_to("mcp_servers", workspace)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -91,7 +90,7 @@ def remove(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
     server = _access(workspace, server_id)
     actions.delete_server(server=server)
     messages.success(request, f"The MCP server {server} was removed, and its credentials erased.")
-    return _back(workspace)
+    return back_to("mcp_servers", workspace)
 
 
 def _look(request: HttpRequest, workspace: Workspace, server: McpServer) -> HttpResponse:
@@ -144,8 +143,7 @@ def _form_of(server: McpServer) -> Form:
 def _access(workspace: Workspace, server_id: str) -> McpServer:
     """Return a server of this organization. Raises NotFound, also for one of another organization of the visitor's."""
     server = access_server(workspace.user, server_id)
-    if server.organization_id != workspace.organization.id:
-        raise NotFound(NO_SERVER)
+    workspace.require_own(server.organization_id, NO_SERVER)
     return server
 
 
@@ -182,11 +180,6 @@ def _one(
         is_looked_at=tools is not None,
         look_problem=(problem.problem or next(iter(problem.errors.values()), "")) if problem and failed else "",
     )
-
-
-def _back(workspace: Workspace) -> HttpResponse:
-    where = reverse("console:mcp_servers", kwargs={"organization_id": workspace.organization.id})
-    return HttpResponseRedirect(where, status=303)
 
 
 _HERE = "o/<str:organization_id>/mcp-servers"
