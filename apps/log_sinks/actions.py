@@ -25,6 +25,7 @@ from apps.log_sinks.models import LogSink
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
+from apps.organizations.row_locks import lock_row
 
 # Of one organization: each row of its log is queued for all of them.
 MAX_SINKS = 5
@@ -61,9 +62,7 @@ def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
     try:
         with transaction.atomic():
             # Those who register at once wait for each other here, and whoever deletes the organization for them.
-            standing = Organization.objects.exclude(status=Organization.Status.DELETED).filter(pk=organization.pk)
-            if standing.select_for_update(no_key=True).first() is None:
-                raise NotFound(NO_ORGANIZATION)
+            lock_row(organization, NO_ORGANIZATION)
             living = LogSink.objects.filter(organization=organization).exclude(status=LogSink.Status.DELETED)
             if living.count() >= MAX_SINKS:
                 raise InvalidRequest(f"Maximum {MAX_SINKS} log sinks per organization", code="log_sink_limit")
@@ -93,7 +92,7 @@ def change_sink(*, sink: LogSink, changes: Mapping[str, Any]) -> LogSink:
 
     Raises InvalidFields, NotFound when it was deleted meanwhile.
     """
-    row = _locked(sink)
+    row = lock_row(sink, NO_SINK)
     columns = {name: value for name, value in changes.items() if name != "credentials"}
     taken = LogSink.objects.filter(organization=row.organization_id, name=columns.get("name"))
     if taken.exclude(status=LogSink.Status.DELETED).exclude(pk=row.pk).exists():
@@ -116,7 +115,7 @@ def change_sink(*, sink: LogSink, changes: Mapping[str, Any]) -> LogSink:
 @transaction.atomic
 def delete_sink(*, sink: LogSink) -> None:
     """End a sink; the credentials themselves are erased, and what waits is not sent. Raises NotFound if it is ended."""
-    row = _locked(sink)
+    row = lock_row(sink, NO_SINK)
     _record("delete", row, {"name": row.name})
     row.status, row.encrypted_credentials, row.masked_credentials = LogSink.Status.DELETED, b"", ""
     row.save(update_fields=["status", "encrypted_credentials", "masked_credentials", "updated_at"])
@@ -138,11 +137,3 @@ def test_sink(*, sink: LogSink) -> None:
 
 def _record(verb: str, sink: LogSink, details: dict[str, Any]) -> None:
     audit.record(f"log_sink.{verb}", organization_id=sink.organization_id, resource=sink, details=details)
-
-
-def _locked(sink: LogSink) -> LogSink:
-    living = LogSink.objects.select_for_update(no_key=True, of=("self",)).exclude(status=LogSink.Status.DELETED)
-    row = living.filter(pk=sink.pk).select_related("organization").first()
-    if row is None:
-        raise NotFound(NO_SINK)
-    return row

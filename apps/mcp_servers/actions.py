@@ -30,6 +30,7 @@ from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization, Project
+from apps.organizations.row_locks import lock_row
 
 # Of one organization: a joined list asks them all.
 MAX_SERVERS = 20
@@ -60,7 +61,7 @@ def check_server(*, organization: Organization, given: NewServer, live: bool) ->
     it should. Takes as long as the server does.
     """
     _require_headers(given.credentials)
-    _require_projects(organization, given.project_ids)
+    _require_projects(organization.id, given.project_ids)
     if "#" in given.url:
         raise InvalidFields([Issue("url", "Must be a URL without a fragment")])
     try:
@@ -84,9 +85,7 @@ def create_server(*, organization: Organization, checked: NewServer, pins: Mappi
     try:
         with transaction.atomic():
             # Those who register at once wait for each other here, and whoever deletes the organization for them.
-            standing = Organization.objects.exclude(status=Organization.Status.DELETED).filter(pk=organization.pk)
-            if standing.select_for_update(no_key=True).first() is None:
-                raise NotFound(NO_ORGANIZATION)
+            lock_row(organization, NO_ORGANIZATION)
             living = McpServer.objects.filter(organization=organization).exclude(status=McpServer.Status.DELETED)
             if living.count() >= MAX_SERVERS:
                 raise InvalidRequest(f"Maximum {MAX_SERVERS} MCP servers per organization", code="mcp_server_limit")
@@ -117,9 +116,9 @@ def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer
 
     Raises InvalidFields, NotFound when it was deleted meanwhile.
     """
-    row = _locked(server)
+    row = lock_row(server, NO_SERVER)
     columns = {name: value for name, value in changes.items() if name not in {*_CREDENTIALS, "accepted_tools"}}
-    _require_projects(row.organization, columns.get("project_ids"))
+    _require_projects(row.organization_id, columns.get("project_ids"))
     told = audit.changes_of(row, columns)
     if not _CREDENTIALS.isdisjoint(changes):
         credentials = _replaced(row, changes)
@@ -143,7 +142,7 @@ def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer
 @transaction.atomic
 def delete_server(*, server: McpServer) -> None:
     """End a server; the credentials themselves are erased. Raises NotFound when it already is."""
-    row = _locked(server)
+    row = lock_row(server, NO_SERVER)
     _record("delete", row, {"name": row.name})
     row.status, row.encrypted_credentials, row.last_four = McpServer.Status.DELETED, b"", ""
     row.save(update_fields=["status", "encrypted_credentials", "last_four", "updated_at"])
@@ -254,11 +253,11 @@ def _require_headers(credentials: Credentials) -> None:
         raise InvalidFields([Issue("headers", fault)])
 
 
-def _require_projects(organization: Organization, project_ids: list[str] | None) -> None:
+def _require_projects(organization_id: UUID, project_ids: list[str] | None) -> None:
     """Raise InvalidFields unless all are ids of the organization's projects."""
     if not project_ids:
         return
-    own = Project.objects.filter(organization=organization).exclude(status=Project.Status.DELETED)
+    own = Project.objects.filter(organization=organization_id).exclude(status=Project.Status.DELETED)
     known = set(map(str, own.filter(pk__in=[UUID(one) for one in project_ids]).values_list("id", flat=True)))
     if strange := [one for one in project_ids if one not in known]:
         raise InvalidFields([Issue("projectIds", f"{strange[0]}: There is no such project in the organization")])
@@ -266,11 +265,3 @@ def _require_projects(organization: Organization, project_ids: list[str] | None)
 
 def _record(verb: str, server: McpServer, details: dict[str, Any]) -> None:
     audit.record(f"mcp_server.{verb}", organization_id=server.organization_id, resource=server, details=details)
-
-
-def _locked(server: McpServer) -> McpServer:
-    living = McpServer.objects.select_for_update(no_key=True, of=("self",)).exclude(status=McpServer.Status.DELETED)
-    row = living.filter(pk=server.pk).select_related("organization").first()
-    if row is None:
-        raise NotFound(NO_SERVER)
-    return row

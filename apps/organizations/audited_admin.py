@@ -22,11 +22,10 @@ from django.utils.html import format_html_join
 from apps.kernel.admin import RowAdmin
 from apps.kernel.errors import ApiError
 from apps.organizations import audit
-from apps.organizations.models import AuditEntry, User
+from apps.organizations.models import DELETED, AuditEntry, User
 
 # Entries of the audit log that a history shows.
 SHOWN_ENTRIES = 200
-DELETED = "deleted"
 
 
 def operator_of(request: HttpRequest) -> User | None:
