@@ -13,7 +13,7 @@ from apps.kernel import database
 from apps.keys import actions, provider_keys
 from apps.keys.models import ApiKey, ProviderKey
 from apps.organizations import audit
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
 from apps.organizations.app_hooks import find_hook_modules
 
 _Find = Callable[[str], Any]
@@ -63,17 +63,13 @@ class DeleteCredentialQuestion(ButtonQuestion):
         return [f"The credential {self.row.masked_token} at {self.row} is erased. This cannot be undone."]
 
 
-def _is_living(row: ApiKey | ProviderKey) -> bool:
-    return row.status != "deleted"
-
-
 @button(
     "Rotate",
     permission="keys.change_apikey",
     icon="autorenew",
     danger=True,
     question=RotateQuestion,
-    offered=_is_living,
+    offered=is_living,
 )
 def rotate(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
     """Give a key another secret, and show it once."""
@@ -82,7 +78,7 @@ def rotate(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
 
 
 @button(
-    "Revoke", permission="keys.delete_apikey", icon="block", danger=True, question=RevokeQuestion, offered=_is_living
+    "Revoke", permission="keys.delete_apikey", icon="block", danger=True, question=RevokeQuestion, offered=is_living
 )
 def revoke(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
     """End a key for good."""
@@ -102,7 +98,7 @@ def _ask_provider(key: ProviderKey, done: Done) -> Done:
     permission="keys.change_providerkey",
     icon="network_check",
     question=CheckQuestion,
-    offered=_is_living,
+    offered=is_living,
     finish=_ask_provider,
 )
 def check_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> Done:
@@ -117,7 +113,7 @@ def check_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> 
     icon="delete",
     danger=True,
     question=DeleteCredentialQuestion,
-    offered=_is_living,
+    offered=is_living,
 )
 def delete_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> Done:
     """Erase a credential."""

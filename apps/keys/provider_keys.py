@@ -18,8 +18,14 @@ from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys import credential_check
 from apps.keys.access import NO_PROVIDER_KEY
 from apps.keys.models import ProviderKey
-from apps.keys.secrets import UnreadableSecretError, decrypt_credential, encrypt_credential, reencrypt_credential
-from apps.keys.ssrf_guard import SafeAddress, UnsafeAddressError, resolve_safe_address
+from apps.keys.secrets import (
+    UnreadableSecretError,
+    decrypt_credential,
+    encrypt_credential,
+    last_four_of,
+    reencrypt_credential,
+)
+from apps.keys.ssrf_guard import SafeAddress, check_url_field
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
@@ -29,8 +35,6 @@ from apps.organizations.row_locks import lock_row
 CUSTOM = "custom"
 # Of one organization; a policy carries them all.
 MAX_KEYS = 100
-# Characters; of a shorter credential, four would say too much.
-SHORTEST_SHOWN = 12
 FindProvider = Callable[[str], credential_check.ProviderEndpoint | None]
 
 
@@ -77,7 +81,7 @@ def create_provider_key(*, organization: Organization, checked: NewProviderKey) 
                 provider_name=checked.provider_name,
                 base_url=checked.base_url,
                 encrypted_token=encrypt_credential(token),
-                last_four=token[-4:] if len(token) >= SHORTEST_SHOWN else "",
+                last_four=last_four_of(token),
             )
             _record(
                 "create", key, {"provider": key.provider, "providerName": key.provider_name, "baseUrl": key.base_url}
@@ -133,10 +137,7 @@ def _checked(given: NewProviderKey, find_provider: FindProvider, *, live: bool) 
     if given.provider == CUSTOM:
         if {"?", "#"} & set(given.base_url):
             raise InvalidFields([Issue("baseUrl", "Must be a URL without query or fragment")])
-        try:
-            address = resolve_safe_address(given.base_url.rstrip("/"))
-        except UnsafeAddressError as error:
-            raise InvalidFields([Issue("baseUrl", str(error))]) from error
+        address = check_url_field(given.base_url.rstrip("/"), "baseUrl")
         if live:
             database.release_connection()
             credential_check.check_at_address(address, given.token)

@@ -16,7 +16,6 @@ from django.utils import timezone
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.log_sinks import delivery
 from apps.log_sinks.access import NO_SINK
 from apps.log_sinks.credentials import Credentials, seal
@@ -41,16 +40,6 @@ class NewSink:
     options: dict[str, Any]
     include_content: bool
     credentials: Credentials = field(repr=False)
-
-
-def check_address(url: str) -> None:
-    """See that a sink's address may be called; asks the resolver. Raises InvalidFields."""
-    if "#" in url:
-        raise InvalidFields([Issue("url", "Must be a URL without a fragment")])
-    try:
-        resolve_safe_address(url)
-    except UnsafeAddressError as error:
-        raise InvalidFields([Issue("url", str(error))]) from error
 
 
 def create_sink(*, organization: Organization, given: NewSink) -> LogSink:

@@ -18,7 +18,8 @@ from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
+from apps.keys.secrets import last_four_of
+from apps.keys.ssrf_guard import check_url_field
 from apps.mcp_servers.access import NO_SERVER
 from apps.mcp_servers.credentials import Credentials, header_fault, seal, unseal
 from apps.mcp_servers.models import McpServer
@@ -34,8 +35,6 @@ from apps.organizations.row_locks import lock_row
 
 # Of one organization: a joined list asks them all.
 MAX_SERVERS = 20
-# Characters; of a shorter credential, four would say too much.
-SHORTEST_SHOWN = 12
 _CREDENTIALS = frozenset({"token", "headers"})
 # Seconds that a server may take to tell its tools to a person who waits for them.
 PATIENCE = 15
@@ -62,12 +61,7 @@ def check_server(*, organization: Organization, given: NewServer, live: bool) ->
     """
     _require_headers(given.credentials)
     _require_projects(organization.id, given.project_ids)
-    if "#" in given.url:
-        raise InvalidFields([Issue("url", "Must be a URL without a fragment")])
-    try:
-        resolve_safe_address(given.url)
-    except UnsafeAddressError as error:
-        raise InvalidFields([Issue("url", str(error))]) from error
+    check_url_field(given.url, "url")
     if not live:
         return {}
     database.release_connection()
@@ -243,7 +237,7 @@ def _sealed(credentials: Credentials) -> dict[str, Any]:
     token = credentials.token
     return {
         "encrypted_credentials": seal(credentials),
-        "last_four": token[-4:] if len(token) >= SHORTEST_SHOWN else "",
+        "last_four": last_four_of(token),
         "header_names": list(credentials.headers),
     }
 

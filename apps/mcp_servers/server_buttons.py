@@ -7,7 +7,7 @@ from typing import Any
 
 from apps.mcp_servers import actions
 from apps.mcp_servers.models import McpServer
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
 
 
 class DeleteServerQuestion(ButtonQuestion):
@@ -19,17 +19,13 @@ class DeleteServerQuestion(ButtonQuestion):
         return [f"Nobody can use {self.row} any more, and its credentials are erased. This cannot be undone."]
 
 
-def _is_living(row: McpServer) -> bool:
-    return row.status != McpServer.Status.DELETED
-
-
 @button(
     "Delete",
     permission="mcp_servers.delete_mcpserver",
     icon="delete",
     danger=True,
     question=DeleteServerQuestion,
-    offered=_is_living,
+    offered=is_living,
 )
 def delete_server(page: Any, server: McpServer, fields: Mapping[str, Any]) -> Done:
     """Remove a server, and erase its credentials."""

@@ -36,7 +36,7 @@ from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations import audit, idempotency
 from apps.organizations.audited_admin import operator_of
-from apps.organizations.models import AuditEntry
+from apps.organizations.models import DELETED, AuditEntry
 
 # Seconds that a second click waits for what the first one does, and between its looks.
 PATIENCE, PAUSE = 15.0, 0.2
@@ -76,6 +76,11 @@ Page = Callable[[Any, HttpRequest, Any], HttpResponse]
 def anyone(row: Any) -> bool:
     """Offer a button whatever the row is."""
     return True
+
+
+def is_living(row: Any) -> bool:
+    """Offer a button on rows that are not deleted, by their `status`."""
+    return bool(row.status != DELETED)
 
 
 @dataclass(frozen=True, slots=True)
