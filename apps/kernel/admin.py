@@ -105,6 +105,14 @@ class KeptAdmin(RowAdmin):
         return False
 
 
+class MadeElsewhereAdmin(KeptAdmin):
+    """Rows that begin elsewhere, with what the admin never sees: they change, and are neither added nor deleted."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never."""
+        return False
+
+
 class ReadAdmin(RowAdmin):
     """Rows that the product alone writes."""
 
