@@ -160,8 +160,8 @@ class Recorder(msgspec.Struct, eq=False):
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.transcript.reply())
             hold, charge = self.meter.hold, record.charge_of(entry)
-            shrunk = None if hold is None else admit.settle(hold, charge)
-            outbox.enqueue(worker_name(), record.encode(entry), shrunk)
+            settled = None if hold is None else admit.settle(hold, charge)
+            outbox.enqueue(worker_name(), record.encode(entry), settled)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         record_request_metrics(entry)
