@@ -62,7 +62,7 @@ class CacheEntry:
     _kept: list[Event] = field(default_factory=list)
     _signal: Signal | None = None
 
-    def find(self) -> Iterator[Event]:
+    def replay(self) -> Iterator[Event]:
         """Yield the kept answer, nothing when there is none; `Waiting` while the same question is being answered."""
         kept = self._read()
         if kept is None:
