@@ -72,8 +72,8 @@ def failed(answer: dict[str, Any]) -> Failed:
 
 def write_error(error: ApiError) -> bytes:
     """Return an error's body. A field at fault is announced as Anthropic's format of this gateway has it."""
-    told = write_error_object(error)
-    return encode({"type": "error", "error": told, "status": error.status, "message": told["message"]})
+    error_object = write_error_object(error)
+    return encode({"type": "error", "error": error_object, "status": error.status, "message": error_object["message"]})
 
 
 def write_error_object(error: ApiError) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def write_error_object(error: ApiError) -> dict[str, Any]:
     message = error.message
     if isinstance(error, InvalidRequest) and error.param and message.startswith(f"{error.param}: "):
         message = f"Invalid request format: {message}"
-    told: dict[str, Any] = {"type": anthropic_type(error.status), "message": message}
+    error_object: dict[str, Any] = {"type": anthropic_type(error.status), "message": message}
     if error.code == UNTHREADED:
-        told["details"] = {"error_code": UNTHREADED, "unsupported": ["thread"]}
-    return told
+        error_object["details"] = {"error_code": UNTHREADED, "unsupported": ["thread"]}
+    return error_object
