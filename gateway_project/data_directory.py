@@ -100,13 +100,13 @@ def remove_store_urls(home: Path) -> None:
 def read_store_urls() -> dict[str, str]:
     """Return the URLs of a live server on this home and of the stores that it started, or nothing."""
     try:
-        told = json.loads(_record(path()).read_text())
-        os.kill(told.pop("pid"), 0)
+        record = json.loads(_record(path()).read_text())
+        os.kill(record.pop("pid"), 0)
     except PermissionError:
         pass  # Alive, and another user's.
     except (OSError, ValueError):
         return {}
-    return {name: str(url) for name, url in told.items()}
+    return {name: str(url) for name, url in record.items()}
 
 
 def _record(home: Path) -> Path:

@@ -150,8 +150,8 @@ def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
         return ""
     scheme, _, rest = value.partition("://")
     if scheme not in schemes:
-        told = f"it begins with {scheme}://" if rest else "it is no URL"
-        return refuse(f"{name} must begin with {', '.join(f'{one}://' for one in schemes)}; {told}", "")
+        fault = f"it begins with {scheme}://" if rest else "it is no URL"
+        return refuse(f"{name} must begin with {', '.join(f'{one}://' for one in schemes)}; {fault}", "")
     if is_cluster_url(value):
         try:
             read_hosts(value)
