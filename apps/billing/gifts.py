@@ -27,6 +27,6 @@ def give(*, organization: Organization, amount: Decimal, description: str) -> Tr
         gift = ledger.grant(organization.pk, amount, description)
     except ValueError as error:
         raise InvalidRequest(str(error), param="amount") from error
-    told = {"amount": amount, "description": description}
-    audit.record("credit_gift.create", organization_id=organization.pk, resource=gift, details=told)
+    details = {"amount": amount, "description": description}
+    audit.record("credit_gift.create", organization_id=organization.pk, resource=gift, details=details)
     return gift

@@ -130,8 +130,8 @@ class CacheEntry:
             return None
         # What another version kept is no answer, nor is what was encrypted with a key that is gone.
         with suppress(UnreadableSecretError, msgspec.MsgspecError, ValueError, KeyError, TypeError):
-            told = msgspec.json.decode(decrypt_content(data, self.key), type=list[tuple[str, msgspec.Raw]])
-            return [msgspec.json.decode(raw, type=_KINDS[name]) for name, raw in told]
+            events = msgspec.json.decode(decrypt_content(data, self.key), type=list[tuple[str, msgspec.Raw]])
+            return [msgspec.json.decode(raw, type=_KINDS[name]) for name, raw in events]
         return None
 
 

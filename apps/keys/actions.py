@@ -65,8 +65,8 @@ def create_api_key(*, user: User, project_id: UUID | str, description: str, **li
         last_four=token[-4:],
         **limits,
     )
-    told = {"description": description, "maskedToken": key.masked_token, "projectId": project.id, **limits}
-    _record("api_key.create", key, told)
+    details = {"description": description, "maskedToken": key.masked_token, "projectId": project.id, **limits}
+    _record("api_key.create", key, details)
     return CreatedKey(key, token)
 
 
@@ -193,11 +193,11 @@ def change_rule(*, rule: IamRule, changes: Mapping[str, Any]) -> IamRule:
     row = IamRule.objects.select_for_update().filter(pk=rule.pk).first()
     if row is None:
         raise NotFound(NO_RULE)
-    told = {"apiKeyId": row.api_key_id, **audit.changes_of(row, changes)}
+    details = {"apiKeyId": row.api_key_id, **audit.changes_of(row, changes)}
     for name, value in changes.items():
         setattr(row, name, value)
     _require_fit(row.rule_type, row.rule_value)
-    _record("iam_rule.update", row, told)
+    _record("iam_rule.update", row, details)
     row.save(update_fields=[*changes, "updated_at"])
     return row
 

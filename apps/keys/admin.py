@@ -171,8 +171,8 @@ class IamRuleAdmin(ActingAdmin):
     @admin.display(description="What it names")
     def names(self, row: IamRule) -> str:
         """Return what a rule names, cut short."""
-        told = [", ".join(map(str, one)) if isinstance(one, list) else str(one) for one in row.rule_value.values()]
-        return "; ".join(told)[:100]
+        values = [", ".join(map(str, one)) if isinstance(one, list) else str(one) for one in row.rule_value.values()]
+        return "; ".join(values)[:100]
 
     def changes_of(self, form: Any) -> dict[str, Any]:
         """Return the columns that a form changes, the value in one."""

@@ -67,9 +67,9 @@ def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
             )
             # The moment of the next attempt is the database's.
             sink.refresh_from_db()
-            told: dict[str, Any] = {"name": sink.name, "kind": sink.kind, "url": sink.url, "options": sink.options}
-            told |= {"includeContent": sink.include_content, "maskedCredentials": sink.masked_credentials}
-            _record("create", sink, told)
+            details: dict[str, Any] = {"name": sink.name, "kind": sink.kind, "url": sink.url, "options": sink.options}
+            details |= {"includeContent": sink.include_content, "maskedCredentials": sink.masked_credentials}
+            _record("create", sink, details)
             return sink
     except IntegrityError as error:
         raise InvalidFields([Issue("name", "Another log sink has this name")]) from error
@@ -86,15 +86,15 @@ def change_sink(*, sink: LogSink, changes: Mapping[str, Any]) -> LogSink:
     taken = LogSink.objects.filter(organization=row.organization_id, name=columns.get("name"))
     if taken.exclude(status=LogSink.Status.DELETED).exclude(pk=row.pk).exists():
         raise InvalidFields([Issue("name", "Another log sink has this name")])
-    told = audit.changes_of(row, columns)
+    details = audit.changes_of(row, columns)
     if "credentials" in changes:
         credentials: Credentials = changes["credentials"]
         columns |= {"encrypted_credentials": seal(credentials), "masked_credentials": credentials.masked}
-        told["credentials"] = "replaced"
+        details["credentials"] = "replaced"
     if columns.get("status") == LogSink.Status.ACTIVE or "credentials" in changes:
         # What was wrong may be mended.
         columns |= {"failures": 0, "failing_since": None, "next_attempt_at": timezone.now()}
-    _record("update", row, told)
+    _record("update", row, details)
     for name, value in columns.items():
         setattr(row, name, value)
     row.save(update_fields=[*columns, "updated_at"])

@@ -93,10 +93,10 @@ def create_server(*, organization: Organization, checked: NewServer, pins: Mappi
                 timeout_seconds=checked.timeout_seconds,
                 **_sealed(checked.credentials),
             )
-            told: dict[str, Any] = {"name": server.name, "url": server.url, "maskedToken": server.masked_token}
-            told |= {"headerNames": server.header_names, "allowedTools": server.allowed_tools}
-            told |= {"projectIds": server.project_ids, "timeoutSeconds": server.timeout_seconds}
-            _record("create", server, {**told, "hasToken": bool(token)})
+            details: dict[str, Any] = {"name": server.name, "url": server.url, "maskedToken": server.masked_token}
+            details |= {"headerNames": server.header_names, "allowedTools": server.allowed_tools}
+            details |= {"projectIds": server.project_ids, "timeoutSeconds": server.timeout_seconds}
+            _record("create", server, {**details, "hasToken": bool(token)})
             return server
     except IntegrityError as error:
         raise InvalidFields([Issue("name", "Another MCP server has this name")]) from error
@@ -113,22 +113,22 @@ def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer
     row = lock_row(server, NO_SERVER)
     columns = {name: value for name, value in changes.items() if name not in {*_CREDENTIALS, "accepted_tools"}}
     _require_projects(row.organization_id, columns.get("project_ids"))
-    told = audit.changes_of(row, columns)
+    details = audit.changes_of(row, columns)
     if not _CREDENTIALS.isdisjoint(changes):
         credentials = _replaced(row, changes)
         _require_headers(credentials)
         columns |= _sealed(credentials)
-        told["credentials"] = "replaced"
+        details["credentials"] = "replaced"
     for name, value in columns.items():
         setattr(row, name, value)
     if row.allowed_tools is not None:
         forget_others(row, row.allowed_tools)
     if accepted := changes.get("accepted_tools"):
         accept(row, accepted)
-        told["acceptedTools"] = sorted(accepted)
+        details["acceptedTools"] = sorted(accepted)
         if len(row.tool_pins) > MAX_PINS:
             raise InvalidFields([Issue("acceptedTools", f"Maximum {MAX_PINS} tools are known; allow tools by name")])
-    _record("update", row, told)
+    _record("update", row, details)
     row.save(update_fields=[*columns, "tool_pins", "changed_tools", "updated_at"])
     return row
 

@@ -196,8 +196,8 @@ def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True, shar
 def _read(stream: str, reader: str, since: str, count: int, block: int | None = None) -> list[Entry]:
     """Return entries of a stream: the reader's own unfinished ones (`0`), or new ones (`>`)."""
     if block is None and SHARD_COUNT > 1:
-        told = _READ([stream], [GROUP, reader, count, since])
-        return [(identifier, _fields_of(texts or [])) for identifier, texts in told[0][1]] if told else []
+        answer = _READ([stream], [GROUP, reader, count, since])
+        return [(identifier, _fields_of(texts or [])) for identifier, texts in answer[0][1]] if answer else []
     answer = _stream().xreadgroup(GROUP, reader, {stream: since}, count=count, block=block)
     return answer[0][1] if answer else []
 

@@ -101,8 +101,8 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
         case Family.MCP:
             # Of a request that nobody has read: its id is not known.
             code = _RPC_INVALID_REQUEST if error.status < 500 else _RPC_INTERNAL_ERROR
-            told = {"status": error.status, "type": error.type, "code": error.code}
-            return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": told}}
+            data = {"status": error.status, "type": error.type, "code": error.code}
+            return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": data}}
         case Family.LOGS | Family.PAGES:
             return {"error": True, "status": error.status, "message": error.message}
         case Family.OAUTH:

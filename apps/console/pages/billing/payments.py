@@ -68,7 +68,7 @@ def show_billing(request: HttpRequest, workspace: Workspace, **forms: Form) -> H
         is_free=organization.plan == Plan.FREE,
         cards=PaymentMethod.objects.filter(organization=organization).order_by("-is_default", "-id"),
         card=default_card(organization),
-        transactions=_told(list(rows[:LATEST])),
+        transactions=_table_rows(list(rows[:LATEST])),
         has_more=len(rows) > LATEST,
         lowest=LOWEST,
         highest=HIGHEST,
@@ -90,7 +90,7 @@ def transactions(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         "billing/transactions",
         workspace,
         entry="billing",
-        transactions=_told(list(page.rows)),
+        transactions=_table_rows(list(page.rows)),
         following=page.next_cursor,
         is_first=not request.GET.get("cursor"),
     )
@@ -188,7 +188,7 @@ def _change(request: HttpRequest, workspace: Workspace, columns: frozenset[str],
     return back_to("billing", workspace)
 
 
-def _told(rows: list[Transaction]) -> list[dict[str, Any]]:
+def _table_rows(rows: list[Transaction]) -> list[dict[str, Any]]:
     return [{"row": row, "has_invoice": has_invoice(row), "is_unconfirmed": _is_unconfirmed(row)} for row in rows]
 
 
