@@ -1,7 +1,7 @@
 """Anthropic Messages, provider side: reads an answer into canonical events. A plain answer is read as the stream it
 would have been.
 
-Knows the shapes of events and messages; blocks are read in `block_in.py`. Nothing is lost: what is not known here
+Knows the shapes of events and messages; blocks are read in `read_block.py`. Nothing is lost: what is not known here
 travels as opaque data. Must never know a provider.
 """
 

@@ -44,7 +44,7 @@ _PICTURE: Final = "image_generation_call"
 
 
 class OutputItems:
-    """The items of an answer so far. Every method adds to `told` the events that follow, without their numbers."""
+    """The items of an answer so far. Every method adds to `out` the events that follow, without their numbers."""
 
     def __init__(self, cipher: ReasoningCipher | None) -> None:
         self.out: list[Record] = []

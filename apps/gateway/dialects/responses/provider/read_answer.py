@@ -1,6 +1,6 @@
 """OpenAI Responses, provider side: reads an answer into canonical events: a whole response, or its stream of events.
 
-Knows the kinds of events and what is around items, which are read in `item_in.py`. Must never know a provider.
+Knows the kinds of events and what is around items, which are read in `read_item.py`. Must never know a provider.
 """
 
 from __future__ import annotations
