@@ -93,7 +93,7 @@ def write_store_urls(home: Path, urls: Mapping[str, str]) -> None:
 
 
 def remove_store_urls(home: Path) -> None:
-    """Withdraw what `write_stores` told."""
+    """Withdraw what `write_store_urls` wrote."""
     _record(home).unlink(missing_ok=True)
 
 
