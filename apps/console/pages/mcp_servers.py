@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
-from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.forms import Form, attempt, do_once, is_unticked, read_form
 from apps.console.rendering import show
 from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
@@ -34,7 +34,7 @@ def mcp_servers(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     added, form = attempt(request, lambda: _add(request, workspace))
     if added is None:
         return _page(request, workspace, form)
-    words = "it lists its tools" if _is_to_be_tested(request) else "it was not asked"
+    words = "it was not asked" if is_unticked(request, TEST) else "it lists its tools"
     messages.success(request, f"The MCP server {added['name']} was registered; {words}.")
     return back_to("mcp_servers", workspace)
 
@@ -103,7 +103,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
     given = new_server(fields)
     # The server is asked first: nothing that is open waits for it.
     organization = workspace.organization
-    pins = actions.check_server(organization=organization, given=given, live=_is_to_be_tested(request))
+    pins = actions.check_server(organization=organization, given=given, live=not is_unticked(request, TEST))
 
     def create() -> dict[str, str]:
         return {"name": actions.create_server(organization=organization, checked=given, pins=pins).name}
@@ -127,10 +127,6 @@ def _lists(request: HttpRequest) -> dict[str, Any]:
             raise InvalidFields([Issue(name, "Leave this empty, or take away the tick above")])
         found[name] = None if is_all else lines
     return found
-
-
-def _is_to_be_tested(request: HttpRequest) -> bool:
-    return request.POST.getlist(TEST)[-1:] != ["false"]
 
 
 def _form_of(server: McpServer) -> Form:

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from apps.catalog import catalog_cache
-from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.forms import Form, attempt, do_once, is_unticked, read_form
 from apps.console.rendering import show
 from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
@@ -32,7 +32,7 @@ def provider_keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     added, form = attempt(request, lambda: _add(request, workspace))
     if added is None:
         return _page(request, workspace, form)
-    words = "it works" if _is_to_be_tested(request) else "it was not tested"
+    words = "it was not tested" if is_unticked(request, TEST) else "it works"
     messages.success(request, f"The key for {added['provider']} was added; {words}.")
     return back_to("provider_keys", workspace)
 
@@ -67,7 +67,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
         organization=workspace.organization,
         given=NewProviderKey(**fields),
         find_provider=_find_provider,
-        live=_is_to_be_tested(request),
+        live=not is_unticked(request, TEST),
     )
 
     def create() -> dict[str, str]:
@@ -75,10 +75,6 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
         return {"provider": str(key)}
 
     return do_once(request, workspace.user, create)
-
-
-def _is_to_be_tested(request: HttpRequest) -> bool:
-    return request.POST.getlist(TEST)[-1:] != ["false"]
 
 
 def _find_provider(provider_id: str) -> ProviderEndpoint | None:
