@@ -73,6 +73,7 @@ def test_what_a_dialect_can_use_is_there() -> None:
 def test_each_term_of_the_glossary_opens_the_module_that_owns_it() -> None:
     owners = TERM.findall((PROJECT / "docs" / "glossary.md").read_text())
     assert len(owners) == len({term.lower() for term, _ in owners}) > 40
+    assert [term for term, _ in owners] == sorted((term for term, _ in owners), key=str.lower)
     opening = {path: (PROJECT / path).read_text().split("\n", 1)[0].lower() for _, path in owners}
     assert [term for term, path in owners if term.lower() not in opening[path]] == []
 
