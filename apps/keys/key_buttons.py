@@ -22,45 +22,31 @@ _Find = Callable[[str], Any]
 class RevokeQuestion(ButtonQuestion):
     """Whether a key is to end."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [
-            f"Whoever uses {self.row.masked_token} ({self.row.description}) is refused from now on. This cannot be "
-            "undone: a key that only pauses is set to inactive instead. Its log and its costs stay."
-        ]
+    text = (
+        "Whoever uses {row.masked_token} ({row.description}) is refused from now on. This cannot be undone: a key "
+        "that only pauses is set to inactive instead. Its log and its costs stay."
+    )
 
 
 class RotateQuestion(ButtonQuestion):
     """Whether a key is to have another secret."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [
-            f"{self.row.masked_token} ({self.row.description}) gets another secret, which the next page shows once. "
-            "The one before is refused from now on. Limits, usage and access rules stay."
-        ]
+    text = (
+        "{row.masked_token} ({row.description}) gets another secret, which the next page shows once. The one "
+        "before is refused from now on. Limits, usage and access rules stay."
+    )
 
 
 class CheckQuestion(ButtonQuestion):
     """Whether a provider is to be asked about a credential."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What happens."""
-        return [
-            f"Asks {self.row} for its list of models with the credential {self.row.masked_token}. Nothing is charged."
-        ]
+    text = "Asks {row} for its list of models with the credential {row.masked_token}. Nothing is charged."
 
 
 class DeleteCredentialQuestion(ButtonQuestion):
     """Whether a credential is to be erased."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [f"The credential {self.row.masked_token} at {self.row} is erased. This cannot be undone."]
+    text = "The credential {row.masked_token} at {row} is erased. This cannot be undone."
 
 
 @button(

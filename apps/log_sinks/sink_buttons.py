@@ -13,10 +13,7 @@ from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_li
 class DeleteSinkQuestion(ButtonQuestion):
     """Whether a sink is to be removed."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [f"{self.row} gets nothing any more, and its credentials are erased. This cannot be undone."]
+    text = "{row} gets nothing any more, and its credentials are erased. This cannot be undone."
 
 
 @button(

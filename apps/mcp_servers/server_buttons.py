@@ -13,10 +13,7 @@ from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_li
 class DeleteServerQuestion(ButtonQuestion):
     """Whether a server is to be removed."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [f"Nobody can use {self.row} any more, and its credentials are erased. This cannot be undone."]
+    text = "Nobody can use {row} any more, and its credentials are erased. This cannot be undone."
 
 
 @button(
