@@ -44,10 +44,10 @@ def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> Ht
     """Show a server, and change what it may be used for, by whom."""
     server = _access(workspace, server_id)
     if request.method != "POST":
-        return _one(request, workspace, server, _form_of(server))
+        return _show_server(request, workspace, server, _form_of(server))
     changed, form = attempt(request, lambda: actions.change_server(server=server, changes=_changes(request)))
     if changed is None:
-        return _one(request, workspace, server, form)
+        return _show_server(request, workspace, server, form)
     messages.success(request, f"The MCP server {changed} was changed.")
     return back_to("mcp_servers", workspace)
 
@@ -55,7 +55,7 @@ def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> Ht
 @workspace_page("POST", needs=Role.ADMIN)
 def look(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
     """Ask a server for its tools, and show them."""
-    return _look(request, workspace, _access(workspace, server_id))
+    return _show_tools(request, workspace, _access(workspace, server_id))
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -66,10 +66,10 @@ def accept(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
     accepted = {tool: request.POST.get("digest", "")}
     changes, form = attempt(request, lambda: read_form(request, ServerChangesShape, acceptedTools=accepted))
     if changes is None:
-        return _one(request, workspace, server, form)
+        return _show_server(request, workspace, server, form)
     changed = actions.change_server(server=server, changes=changes)
     messages.success(request, f"The tool {tool} may be used as you have seen it.")
-    return _look(request, workspace, changed)
+    return _show_tools(request, workspace, changed)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -93,9 +93,9 @@ def remove(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
     return back_to("mcp_servers", workspace)
 
 
-def _look(request: HttpRequest, workspace: Workspace, server: McpServer) -> HttpResponse:
+def _show_tools(request: HttpRequest, workspace: Workspace, server: McpServer) -> HttpResponse:
     tools, problem = attempt(request, lambda: actions.look_at_tools(server=server))
-    return _one(request, workspace, server, _form_of(server), tools, problem)
+    return _show_server(request, workspace, server, _form_of(server), tools, problem)
 
 
 def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
@@ -155,7 +155,7 @@ def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpRespons
     )
 
 
-def _one(
+def _show_server(
     request: HttpRequest,
     workspace: Workspace,
     server: McpServer,

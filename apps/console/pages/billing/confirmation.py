@@ -33,7 +33,7 @@ def confirm(request: HttpRequest, workspace: Workspace, transaction_id: str) -> 
     def begin() -> tuple[str | None, Transaction]:
         with worded():
             address = topup.open_confirmation(row, returning)
-            return address, row if address else _look(row)
+            return address, row if address else _recovered(row)
 
     done, form = attempt(request, begin)
     if done is None:
@@ -51,14 +51,15 @@ def confirmed(request: HttpRequest, workspace: Workspace, transaction_id: str) -
     row = access_top_up(workspace.user, str(workspace.organization.id), transaction_id)
     try:
         with worded():
-            seen = _look(row)
+            seen = _recovered(row)
         tell_top_up(request, topup.TopUpResult(seen))
     except ApiError as error:
         messages.error(request, error.message)
     return back_to("billing", workspace)
 
 
-def _look(row: Transaction) -> Transaction:
+def _recovered(row: Transaction) -> Transaction:
+    """Return the payment as the processor has it by now."""
     return topup.recover(row) if row.status == Transaction.Status.PENDING else row
 
 
