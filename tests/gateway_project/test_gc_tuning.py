@@ -16,6 +16,6 @@ def test_settings_set_how_often_cycles_are_looked_for() -> None:
 
 
 def test_the_looks_that_hold_everybody_up_are_short() -> None:
-    """Objects that began since the last look at those that outlived one: some 0.6 ms a thousand."""
-    assert THRESHOLD * (YOUNG_LOOKS + 1) <= 60_000
-    assert THRESHOLD * (YOUNG_LOOKS + 1) * (WHOLE_LOOKS + 1) >= 20_000 * 11 * 9
+    """A thousand objects take some 0.5 ms; all that there are take far longer, and are looked through seldom."""
+    assert THRESHOLD * (YOUNG_LOOKS + 1) <= 30_000
+    assert THRESHOLD * (YOUNG_LOOKS + 1) * WHOLE_LOOKS >= 2_000_000
