@@ -75,7 +75,7 @@ def train(examples: Sequence[Example]) -> WordModel:
     """Return the model of these texts, without a threshold."""
     vocabulary = _vocabulary_of(examples)
     kept = [[feature for feature in example.features if feature in vocabulary] for example in examples]
-    learner = _Learner()
+    learner = Learner()
     attacks = sum(example.attack for example in examples)
     worth = (len(examples) - attacks) / max(1, attacks)
     order, shuffler = list(range(len(examples))), random.Random(_SEED)
@@ -98,7 +98,7 @@ def _vocabulary_of(examples: Iterable[Example]) -> set[str]:
     return {name for name, count in texts.items() if count >= _LEAST_TEXTS and len(sources[name]) >= _LEAST_SOURCES}
 
 
-class _Learner:
+class Learner:
     """Logistic regression by FTRL-proximal, one text at a time."""
 
     def __init__(self) -> None:
