@@ -101,18 +101,19 @@ def _vocabulary_of(examples: Iterable[Example]) -> set[str]:
 class Learner:
     """Logistic regression by FTRL-proximal, one text at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, l1: float = _L1, l2: float = _L2) -> None:
         self.bias = 0.0
+        self._l1, self._l2 = l1, l2
         self._gradients: defaultdict[str, float] = defaultdict(float)
         self._squares: defaultdict[str, float] = defaultdict(float)
 
     def weight_of(self, feature: str) -> float:
         """Return the weight that a feature has by now; most have none."""
         gradient = self._gradients[feature]
-        if abs(gradient) <= _L1:
+        if abs(gradient) <= self._l1:
             return 0.0
-        return (math.copysign(_L1, gradient) - gradient) / (
-            (_SMOOTHING + math.sqrt(self._squares[feature])) / _RATE + _L2
+        return (math.copysign(self._l1, gradient) - gradient) / (
+            (_SMOOTHING + math.sqrt(self._squares[feature])) / _RATE + self._l2
         )
 
     def learn(self, features: Sequence[str], share: float, attack: bool, worth: float) -> None:

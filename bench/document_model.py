@@ -44,7 +44,9 @@ _ROUNDS, _PASSES, _SEED, _FOLDS = 3, 4, 1, 4
 # Passages of a harmless text that are learned from at first, and the least score of those that are added.
 _HARMLESS, _MISTAKEN = 4, -2.5
 # What orders weigh beside harmless passages: those of the project, a large source's (as if it had no more), and users'.
-_ORDER, _OWN_ORDER, _LARGE, _USERS = 2.0, 1.5, 100, 0.3
+_ORDER, _OWN_ORDER, _LARGE, _USERS = 2.0, 3.0, 100, 0.3
+# Much is known of many words by few texts each: weights are kept small rather than few.
+_L1, _L2 = 0.1, 6.0
 _USERS_LONGEST, _USERS_OF_EACH = 600, 60
 
 
@@ -183,7 +185,7 @@ def _learn(orders: Sequence[Example], harmless: Sequence[Example]) -> DocumentMo
     kept = [[one for one in of if one in vocabulary] for of in features]
     count = Counter(example.document.source for example in orders)
     worths = [_worth_of(example, count[example.document.source]) for example in orders] + [1.0] * len(harmless)
-    learner = Learner()
+    learner = Learner(_L1, _L2)
     order, shuffler = list(range(len(examples))), random.Random(_SEED)
     for _ in range(_PASSES):
         shuffler.shuffle(order)
