@@ -19,15 +19,17 @@ from typing import NamedTuple
 
 from apps.guardrails.text.normalization import normalized_forms
 
-# Words of a passage at most: what has no end is cut.
+# Words of a passage at most: what has no end is cut. A run of letters without blanks is as many as it is long.
 LONGEST = 40
+_LONG_WORD = 16
 _TABLE = Path(__file__).with_name("document_concepts.toml")
 # Marks that sit on letters are parts of words in the scripts of South Asia and Thailand.
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u064b-\u0655\u0900-\u0963\u0966-\u0dff\u0e00-\u0e7f])"
 _TOKEN = re.compile(rf"{_LETTER}+(?:['\u2019-]{_LETTER}+)*|[^\w\s]")
-_ENDS = frozenset("|<>{}[]#。।؟")
-# Signs that end a sentence where a blank follows, or a script that has none.
-_STOPS, _BEHIND = frozenset(".!?;"), frozenset(" \"'»)")
+# What ends a passage; a stop only where a blank, a quotation mark or a script without blanks follows.
+_ENDS = re.compile(r"[|<>{}\[\]#\u3002\u0964\u061f]|[.!?;](?=[ \"')\u00bb]|[^\x00-\x7f])")
+# A passage of so few characters has no more words than one may have.
+_SHORT = 40
 # Scripts without blanks: their words are looked for within runs of letters.
 _RUN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]{2,}")
 _STEM = 5
@@ -40,6 +42,10 @@ _READERS = frozenset({"ai", "agent"})
 _MOST_CONCEPTS = 14
 
 
+# Languages, each with a meaning.
+_Meanings = tuple[tuple[str, str], ...]
+
+
 class Passage(NamedTuple):
     """A part of a normalized text, from `start` to `end`, and what counts in it: nothing if no word means anything."""
 
@@ -50,59 +56,75 @@ class Passage(NamedTuple):
 
 
 class _Concepts(NamedTuple):
-    """Meanings by word, and by the beginnings of words; each is a language with a meaning."""
+    """Meanings by word or two joined by `_`, and by the beginnings of words."""
 
-    words: dict[str, tuple[tuple[str, str], ...]]
-    beginnings: dict[str, tuple[tuple[str, str], ...]]
+    words: dict[str, _Meanings]
+    beginnings: dict[str, _Meanings]
+    # Words that mean something together with the one behind them.
+    first_words: frozenset[str]
     longest: int
     within: re.Pattern[str]
 
 
 def passages_of(normalized: str) -> list[Passage]:
     """Return the passages of a normalized text, from left to right."""
-    parts = [_Part.read(normalized, tokens) for tokens in _split(normalized)]
+    parts = [_Part.read(*place) for place in _split(normalized)]
     languages = Counter(part.language for part in parts if part.language)
     ours = languages.most_common(1)[0][0] if languages else ""
     speaking = sum(bool(part.concepts & _ABOUT_MODELS) for part in parts)
     return [part.passage(ours, speaking, len(parts)) for part in parts]
 
 
-def _split(normalized: str) -> Iterator[list[re.Match[str]]]:
-    tokens: list[re.Match[str]] = []
-    for token in _TOKEN.finditer(normalized):
-        tokens.append(token)
-        end = token.end()
-        behind = normalized[end : end + 1]
-        stops = token[0] in _STOPS and (behind in _BEHIND or not behind.isascii())
-        if stops or token[0] in _ENDS or not behind:
-            if len(tokens) > 1:
-                yield tokens
-                tokens = []
-        elif len(tokens) >= LONGEST:
-            yield tokens
-            tokens = []
-    if tokens:
-        yield tokens
+def _split(normalized: str) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield where a passage begins and ends, and its words and signs."""
+    start = 0
+    for end in (*(sign.end() for sign in _ENDS.finditer(normalized)), len(normalized)):
+        words = _TOKEN.findall(normalized, start, end)
+        if len(words) > 1 and end - start <= _SHORT:
+            yield start, end, words
+        elif len(words) > 1 or (words and end == len(normalized)):
+            yield from _cut(normalized, start, end)
+        elif end < len(normalized):
+            continue  # a sign alone begins what follows
+        start = end
+
+
+def _cut(normalized: str, start: int, end: int) -> Iterator[tuple[int, int, list[str]]]:
+    """Yield the parts of a passage that may have more words than one may."""
+    words: list[str] = []
+    left = LONGEST
+    for token in _TOKEN.finditer(normalized, start, end):
+        words.append(token[0])
+        left -= 1 + len(token[0]) // _LONG_WORD
+        if left <= 0:
+            yield start, token.end(), words
+            start, words, left = token.end(), [], LONGEST
+    if words:
+        yield start, end, words
 
 
 class _Part(NamedTuple):
     start: int
     end: int
     language: str
-    words: tuple[str, ...]
+    words: Sequence[str]
     # What the words mean, in their order.
-    meanings: tuple[str, ...]
+    meanings: Sequence[str]
     concepts: frozenset[str]
 
     @classmethod
-    def read(cls, normalized: str, tokens: Sequence[re.Match[str]]) -> _Part:
+    def read(cls, start: int, end: int, words: Sequence[str]) -> _Part:
         """Return a part of a text with what its words mean in the language of most of them."""
-        words = tuple(token[0] for token in tokens)
-        found = [place for word in words for place in _meanings_of(word)]
-        votes = Counter(language for place in found for language in dict.fromkeys(one[0] for one in place))
-        language = max(votes, key=lambda name: (votes[name], name == "en", name)) if votes else ""
-        meanings = tuple(meaning for place in found for tongue, meaning in place if tongue == language)
-        return cls(tokens[0].start(), tokens[-1].end(), language, words, meanings, frozenset(meanings))
+        found = _meanings_of(words)
+        if not found:
+            return cls(start, end, "", words, (), frozenset())
+        votes: dict[str, int] = {}
+        for place in found:
+            for language in {one[0] for one in place} if len(place) > 1 else (place[0][0],):
+                votes[language] = votes.get(language, 0) + 1
+        language = max(votes, key=lambda name: (votes[name], name == "en", name))
+        meanings = [meaning for place in found for tongue, meaning in place if tongue == language]
+        return cls(start, end, language, words, meanings, frozenset(meanings))
 
     def passage(self, ours: str, speaking: int, count: int) -> Passage:
         """Return the passage; `ours` is the document's language, `speaking` how many of its parts are about models."""
@@ -134,8 +156,20 @@ class _Part(NamedTuple):
             yield "language:other"
 
 
+def _meanings_of(words: Sequence[str]) -> list[_Meanings]:
+    """Return what words mean, each with the word behind it where they mean something together."""
+    first_words, together = _concepts().first_words, _concepts().words
+    found: list[_Meanings] = []
+    for place, word in enumerate(words):
+        if word in first_words and (both := together.get("_".join(words[place : place + 2]))):
+            found.append(both)
+        elif alone := _meanings_alone(word):
+            found += alone
+    return found
+
+
 @functools.lru_cache(maxsize=20_000)
-def _meanings_of(word: str) -> tuple[tuple[tuple[str, str], ...], ...]:
+def _meanings_alone(word: str) -> tuple[_Meanings, ...]:
     """Return what a word may mean: for each place in it that means something, its languages and meanings."""
     concepts = _concepts()
     if _RUN.search(word):
@@ -165,6 +199,7 @@ def _concepts() -> _Concepts:
     return _Concepts(
         {form: tuple(of) for form, of in words.items()},
         {form: tuple(of) for form, of in beginnings.items()},
+        frozenset(form.split("_")[0] for form in words if "_" in form),
         max(map(len, beginnings)),
         re.compile("|".join(map(re.escape, within))),
     )
