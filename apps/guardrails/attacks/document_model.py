@@ -53,17 +53,16 @@ class DocumentModel(NamedTuple):
                 yield Stretch(self.bias + worth, first, after)
 
     def orders(self, normalized: str) -> list[tuple[int, int]]:
-        """Return where a normalized text reads like an order, from left to right; stretches that overlap are one."""
+        """Return where a normalized text reads like an order, the best of stretches that overlap."""
         passages = passages_of(normalized)
-        places: list[tuple[int, int]] = []
         found = (one for one in self.stretches(passages) if one.score > self.threshold)
-        for one in sorted(found, key=lambda stretch: stretch.first):
-            start, end = passages[one.first].start, passages[one.after - 1].end
-            if places and start <= places[-1][1]:
-                places[-1] = places[-1][0], max(end, places[-1][1])
-            else:
-                places.append((start, end))
-        return places
+        places: list[tuple[int, int]] = []
+        taken: set[int] = set()
+        for one in sorted(found, key=lambda stretch: -stretch.score):
+            if taken.isdisjoint(range(one.first, one.after)):
+                taken.update(range(one.first, one.after))
+                places.append((passages[one.first].start, passages[one.after - 1].end))
+        return sorted(places)
 
     def written(self) -> str:
         """Return the model as its file holds it."""
