@@ -21,7 +21,7 @@ from apps.guardrails.text.normalization import normalized_forms
 
 # Words of a passage at most: what has no end is cut. A run of letters without blanks is as many as it is long.
 LONGEST = 40
-_LONG_WORD = 16
+_LONG_WORD = 6
 _TABLE = Path(__file__).with_name("document_concepts.toml")
 # Marks that sit on letters are parts of words in the scripts of South Asia and Thailand.
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u064b-\u0655\u0900-\u0963\u0966-\u0dff\u0e00-\u0e7f])"
