@@ -40,7 +40,7 @@ _PROJECT = "documents-"
 # A feature says something of orders where several texts of several sources have it. The project's own are by one author
 # but of many kinds: each of their parts counts as a source.
 _LEAST_TEXTS, _LEAST_SOURCES, _OWN_PARTS = 3, 2, 5
-_ROUNDS, _PASSES, _SEED, _FOLDS = 2, 6, 1, 4
+_ROUNDS, _PASSES, _SEED, _FOLDS = 2, 6, 1, 3
 # Passages of a harmless text that are learned from at first, and the least score of those that are added.
 _HARMLESS, _MISTAKEN = 8, -2.5
 # What orders weigh beside harmless passages: those of the project, a large source's (as if it had no more), and users'.

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from apps.guardrails.text.normalization import normalized_forms
 
-# Words of a passage at most: what has no end is cut. A run of letters without blanks is as many as it is long.
+# Words of a passage at most: what has no end is cut. A long run of letters is several.
 LONGEST = 40
-_LONG_WORD = 6
+_LONG_WORD, _A_WORD = 16, 6
 _TABLE = Path(__file__).with_name("document_concepts.toml")
 # Marks that sit on letters are parts of words in the scripts of South Asia and Thailand.
 _LETTER = r"(?:[^\W_]|[\u0300-\u036f\u064b-\u0655\u0900-\u0963\u0966-\u0dff\u0e00-\u0e7f])"
@@ -95,7 +95,8 @@ def _cut(normalized: str, start: int, end: int) -> Iterator[tuple[int, int, list
     left = LONGEST
     for token in _TOKEN.finditer(normalized, start, end):
         words.append(token[0])
-        left -= 1 + len(token[0]) // _LONG_WORD
+        size = len(token[0])
+        left -= 1 if size <= _LONG_WORD else size // _A_WORD
         if left <= 0:
             yield start, token.end(), words
             start, words, left = token.end(), [], LONGEST
