@@ -62,7 +62,7 @@ class Document(NamedTuple):
     user: bool = False
 
 
-class Example(NamedTuple):
+class StretchExample(NamedTuple):
     """One stretch of a document to learn from."""
 
     document: Document
@@ -123,25 +123,25 @@ def _document_of(source: str, place: int, row: dict[str, Any], *, user: bool) ->
 def train(documents: Sequence[Document], rounds: int = _ROUNDS) -> DocumentModel:
     """Return the model of these texts, without a threshold."""
     chooser = random.Random(_SEED)
-    orders = [Example(one, *one.order) for one in documents if one.attack and one.order]
+    orders = [StretchExample(one, *one.order) for one in documents if one.attack and one.order]
     hidden = [one for one in documents if one.attack and not one.order]
     known = {words for one in documents if not one.attack for words in one.words}
-    harmless: dict[tuple[int, int, int], Example] = {}
+    harmless: dict[tuple[int, int, int], StretchExample] = {}
     for index, one in enumerate(documents):
         for first, after in _harmless_places(one, chooser):
-            harmless[index, first, after] = Example(one, first, after)
+            harmless[index, first, after] = StretchExample(one, first, after)
     places = [(one, _new_places(one, known)) for one in hidden]
-    found = [Example(one, *max(spans, key=lambda span: span[1] - span[0])) for one, spans in places]
+    found = [StretchExample(one, *max(spans, key=lambda span: span[1] - span[0])) for one, spans in places]
     model = DocumentModel({}, 0, 0)
     for number in range(rounds):
         model = _learn([*orders, *(found if number or not orders else [])], list(harmless.values()))
         if number < rounds - 1:
-            found = [Example(one, *_best_place(model, one, spans)) for one, spans in places]
+            found = [StretchExample(one, *_best_place(model, one, spans)) for one, spans in places]
             for index, one in enumerate(documents):
                 if not one.attack:
                     best = best_stretch(model, one)
                     if best.score > SCALE * _MISTAKEN:
-                        harmless[index, best.first, best.after] = Example(one, best.first, best.after)
+                        harmless[index, best.first, best.after] = StretchExample(one, best.first, best.after)
     return model
 
 
@@ -177,7 +177,7 @@ def best_stretch(model: DocumentModel, document: Document) -> Stretch:
     return max(model.stretches(document.passages))
 
 
-def _learn(orders: Sequence[Example], harmless: Sequence[Example]) -> DocumentModel:
+def _learn(orders: Sequence[StretchExample], harmless: Sequence[StretchExample]) -> DocumentModel:
     examples = [*orders, *harmless]
     features = [example.features for example in examples]
     vocabulary = _vocabulary_of(examples, features)
@@ -195,13 +195,13 @@ def _learn(orders: Sequence[Example], harmless: Sequence[Example]) -> DocumentMo
     return DocumentModel({one: weight for one, weight in weights.items() if weight}, round(SCALE * learner.bias), 0)
 
 
-def _worth_of(order: Example, of_source: int) -> float:
+def _worth_of(order: StretchExample, of_source: int) -> float:
     if order.document.source == "project":
         return _ORDER * _OWN_ORDER
     return _ORDER * min(1.0, math.sqrt(_LARGE / of_source)) * (_USERS if order.document.user else 1.0)
 
 
-def _vocabulary_of(examples: Sequence[Example], features: Sequence[Sequence[str]]) -> set[str]:
+def _vocabulary_of(examples: Sequence[StretchExample], features: Sequence[Sequence[str]]) -> set[str]:
     texts: Counter[str] = Counter()
     parts: defaultdict[str, set[str]] = defaultdict(set)
     for example, of in zip(examples, features, strict=True):
