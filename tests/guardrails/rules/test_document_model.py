@@ -162,6 +162,23 @@ def test_the_model_of_the_product_is_as_it_is_written() -> None:
     assert len(written.encode()) < 2_000_000
 
 
+def test_the_documents_of_the_project_are_many_and_no_text_stands_there_twice() -> None:
+    rows = {
+        name: [json.loads(line) for line in (training._OWN / f"documents-{name}.jsonl").read_text("utf-8").splitlines()]
+        for name in ("orders", "harmless")
+    }
+    assert (len(rows["orders"]), len(rows["harmless"])) == (879, 734)
+    every = [*rows["orders"], *rows["harmless"]]
+    assert len({row["text"] for row in every}) == len(every)
+    assert {row["place"] for row in every} == {"tool"}
+    for name, of in rows.items():
+        assert {(row["attack"], row["family"]) for row in of} == {
+            (True, "indirect") if name == "orders" else (False, "document")
+        }
+        assert len({row["language"] for row in of}) == 20
+    assert all(0 <= row["order"][0] < row["order"][1] <= len(row["text"]) for row in rows["orders"])
+
+
 def test_the_same_texts_make_the_same_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two sources have documents, with and without orders; a third is not to be learned from."""
     corpora = tmp_path / "corpora.toml"
