@@ -22,6 +22,8 @@ SCALE = 100
 MOST_PASSAGES = 3
 # A stretch counts as if it had at least so many features: a word alone says little.
 LEAST_FEATURES = 40
+# Passages that are read of a text: more than any but a list of signs has, so that nobody makes it take long.
+MOST_READ = 2000
 _PATH = Path(__file__).with_suffix(".tsv")
 _BIAS, _THRESHOLD = "<bias>", "<threshold>"
 
@@ -54,7 +56,7 @@ class DocumentModel(NamedTuple):
 
     def orders(self, normalized: str) -> list[tuple[int, int]]:
         """Return where a normalized text reads like an order, the best of stretches that overlap."""
-        passages = passages_of(normalized)
+        passages = passages_of(normalized, MOST_READ)
         found = (one for one in self.stretches(passages) if one.score > self.threshold)
         places: list[tuple[int, int]] = []
         taken: set[int] = set()

@@ -13,7 +13,7 @@ import re
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations, islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,9 +66,9 @@ class _Concepts(NamedTuple):
     within: re.Pattern[str]
 
 
-def passages_of(normalized: str) -> list[Passage]:
-    """Return the passages of a normalized text, from left to right."""
-    parts = [_Part.read(*place) for place in _split(normalized)]
+def passages_of(normalized: str, most: int | None = None) -> list[Passage]:
+    """Return the passages of a normalized text, from left to right; `most` of them at most."""
+    parts = [_Part.read(*place) for place in islice(_split(normalized), most)]
     languages = Counter(part.language for part in parts if part.language)
     ours = languages.most_common(1)[0][0] if languages else ""
     speaking = sum(bool(part.concepts & _ABOUT_MODELS) for part in parts)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.guardrails.attacks.document_model import DocumentModel, document_model, share_of
+from apps.guardrails.attacks.document_model import MOST_READ, DocumentModel, document_model, share_of
 from apps.guardrails.attacks.document_passages import LONGEST as MOST_WORDS
 from apps.guardrails.attacks.document_passages import passages_of
 from apps.guardrails.findings.scan_types import DOCUMENT, EXTERNAL_ROLES, TOOL_RESULT, RuleSettings, Segment
@@ -135,6 +135,12 @@ def test_the_beginning_and_the_end_of_a_long_text_are_read() -> None:
         [span] = rule.find(ScannedText(raw), RuleSettings())
         assert span.pattern == "order_words"
         assert len(set(raw[span.start : span.end].split()) & set(order.split())) > len(set(order.split())) / 2
+
+
+def test_a_bounded_number_of_passages_is_read() -> None:
+    model = DocumentModel({"@ignore": 400}, bias=0, threshold=30)
+    assert model.orders("a b. " * (MOST_READ - 1) + "ignore it.") == [(5 * MOST_READ - 6, 5 * MOST_READ + 5)]
+    assert model.orders("a b. " * MOST_READ + "ignore it.") == []
 
 
 @pytest.mark.parametrize("text", ORDERS)
