@@ -1,16 +1,13 @@
 """Trains the word model of attacks: `python -m bench.attack_model FOLDER`, the one `script/guardrails-report` reads.
 
 Reads what users say in those sources of `tuning` that `attack_corpora.toml` marks with `trained = true`: their licences
-allow it; and the project's own texts that rules are known to be measured with. The learning is FTRL-proximal (McMahan
-2013) of a logistic model: most weights are nothing, the rest is small. Pure Python and one seed: the same texts make
-the same bytes.
+allow it; the project's own texts for training (`attack_texts`), and those that rules are known to be measured with.
+`attack_learner` learns: the same texts make the same bytes.
 
-The threshold is where `FALSE_POSITIVES` of the harmless texts of others lie above it, each scored by a model that has
-seen nothing of its source. The project's own were written to look like attacks: of these, more do. The table printed
-says so for every source. `--write` renews the weights of the product.
-
-Where a program keeps something from its users, the threshold is lower: there `GUARDED_FALSE_POSITIVES` lie above it of
-the harmless texts in the sources marked `threshold = true`, which no model is trained with.
+Every text is scored by a model that has seen nothing of its source, nor of any source of the same `kin`. Thresholds are
+where `FALSE_POSITIVES` of the harmless texts of others lie above them, and, where a program keeps something from its
+users, `GUARDED_FALSE_POSITIVES`. The project's own texts do not count there: they were written to look like attacks.
+The table printed says for every source what is found. `--write` renews the weights of the product.
 """
 
 from __future__ import annotations
@@ -18,148 +15,166 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import random
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from apps.guardrails.attacks import word_model
-from apps.guardrails.attacks.word_model import LONGEST, SCALE, WordModel, features_of
+from apps.guardrails.attacks.word_model import KINDS, SCALE, WordModel, features_of, windows_of
 from apps.guardrails.text.scanned_text import ScannedText
+from bench.attack_learner import Point, learn_weights
 
-FALSE_POSITIVES, GUARDED_FALSE_POSITIVES = 0.003, 0.02
+# Shares of harmless texts above the thresholds of orders and of frames.
+FALSE_POSITIVES, GUARDED_FALSE_POSITIVES = (0.005, 0.005), (0.04, 0.005)
 _CORPORA = Path(__file__).with_name("attack_corpora.toml")
+_TEXTS = Path(__file__).with_name("attack_texts")
 # Texts of the project that are no longer unseen: what is ordinary, and the attacks that rules were made with.
 _OWN_TEXTS = Path(__file__).parents[1] / "tests" / "guardrails" / "corpus"
 _OWN, _PROJECT = ("ordinary", "prompt_injection", "jailbreak"), "project"
 _WEIGHTS = Path(word_model.__file__).with_suffix(".tsv")
 # A word says something of attacks where several texts of several authors have it.
 _LEAST_TEXTS, _LEAST_SOURCES = 3, 2
-_RATE, _SMOOTHING, _L1, _L2 = 0.3, 1.0, 1.0, 1.0
-_BIAS_RATE = 0.01
-_ROUNDS, _SEED, _FOLDS = 6, 1, 8
+# What an error costs; what all attacks count beside all harmless texts; how many texts of one author count in full.
+_COST, _ATTACKS, _FULL = 0.3, 0.5, 300
+_FOLDS = 12
+# A weight below it moves no text; a third of all are.
+_LEAST_WEIGHT = 20
+
+
+Scores = tuple[float, float]
 
 
 class Example(NamedTuple):
-    """One labelled text: its features, and by how much each counts, so that long texts count as much as short ones."""
+    """One labelled text: the features of each of its windows. The first one is trained on, all of them are scored."""
 
     source: str
-    attack: bool
-    features: tuple[str, ...]
-    share: float
+    # Sources that share texts or frames have the same one.
+    kin: str
+    attack: bool = False
+    kind: int = 0
+    windows: tuple[tuple[str, ...], ...] = ((),)
+    trained: bool = True
+    # Whether it has a part in thresholds, where it is harmless.
+    counts: bool = False
 
 
-def read_examples(folder: Path, mark: str = "trained") -> list[Example]:
-    """Return what users say in the sources with this mark; the project's own are among those that are trained on."""
-    sources = tomllib.loads(_CORPORA.read_text(encoding="utf-8"))["source"]
-    names = sorted(source["name"] for source in sources if source.get(mark))
-    read = [(name, folder / f"{name}.jsonl") for name in names]
-    if mark == "trained":
-        read += [(_PROJECT, _OWN_TEXTS / f"{name}.jsonl") for name in _OWN]
-    return [
-        _example_of(name, row["attack"], row["text"])
-        for name, path in read
-        for row in map(json.loads, filter(None, path.read_text(encoding="utf-8").split("\n")))
-        if row.get("place") not in ("tool", "system")
-    ]
+def read_examples(folder: Path) -> list[Example]:
+    """Return what users say in the sources that the model is trained on or measured with."""
+    examples: list[Example] = []
+    for source in sorted(
+        tomllib.loads(_CORPORA.read_text(encoding="utf-8"))["source"], key=lambda one: str(one["name"])
+    ):
+        if source.get("trained") or source.get("measured"):
+            name, own = source["name"], bool(source.get("own"))
+            like = Example(name, source.get("kin", name), trained=bool(source.get("trained")))
+            like = like._replace(counts=not own and source.get("thresholds", True))
+            examples += _read((_TEXTS if own else folder) / f"{name}.jsonl", like)
+    for name in _OWN:
+        like = Example(_PROJECT, _PROJECT, kind=KINDS.index("frames" if name == "jailbreak" else "orders"))
+        examples += _read(_OWN_TEXTS / f"{name}.jsonl", like)
+    return examples
 
 
-def _example_of(source: str, attack: bool, text: str) -> Example:
-    features = features_of(ScannedText(text[: 2 * LONGEST]).normalized[:LONGEST])
-    return Example(source, attack, tuple(sorted(features)), 1 / math.sqrt(max(1, len(features))))
+def _read(path: Path, like: Example) -> Iterator[Example]:
+    for row in map(json.loads, filter(None, path.read_text(encoding="utf-8").split("\n"))):
+        if row.get("place") not in ("tool", "system"):
+            text = ScannedText(row["text"]).normalized
+            windows = tuple(tuple(sorted(features_of(text[start:end]))) for start, end in windows_of(len(text)))
+            kind = KINDS.index("frames" if row.get("family") == "jailbreak" else "orders")
+            yield like._replace(attack=row["attack"], kind=max(kind, like.kind), windows=windows)
 
 
 def train(examples: Sequence[Example]) -> WordModel:
-    """Return the model of these texts, without a threshold."""
+    """Return the model of these texts, without thresholds: each kind of attacks beside all harmless texts."""
+    learned = [
+        _train_kind([one for one in examples if not one.attack or one.kind == kind]) for kind in range(len(KINDS))
+    ]
+    (orders, orders_bias), (frames, frames_bias) = learned
+    weights = {name: (orders.get(name, 0), frames.get(name, 0)) for name in sorted({*orders, *frames})}
+    weights = {name: pair for name, pair in weights.items() if max(map(abs, pair)) >= _LEAST_WEIGHT}
+    return WordModel(weights, (orders_bias, frames_bias))
+
+
+def _train_kind(examples: Sequence[Example]) -> tuple[dict[str, int], int]:
     vocabulary = _vocabulary_of(examples)
-    kept = [[feature for feature in example.features if feature in vocabulary] for example in examples]
-    learner = Learner()
-    attacks = sum(example.attack for example in examples)
-    worth = (len(examples) - attacks) / max(1, attacks)
-    order, shuffler = list(range(len(examples))), random.Random(_SEED)
-    for _ in range(_ROUNDS):
-        shuffler.shuffle(order)
-        for index in order:
-            example = examples[index]
-            learner.learn(kept[index], example.share, example.attack, worth if example.attack else 1.0)
-    weights = {feature: round(SCALE * learner.weight_of(feature)) for feature in sorted(vocabulary)}
-    return WordModel({name: weight for name, weight in weights.items() if weight}, round(SCALE * learner.bias), 0)
+    place_of = {feature: place for place, feature in enumerate(vocabulary)}
+    counts = Counter((example.kin, example.attack) for example in examples)
+    costs = [min(1.0, math.sqrt(_FULL / counts[example.kin, example.attack])) for example in examples]
+    attacks = math.fsum(cost for example, cost in zip(examples, costs, strict=True) if example.attack)
+    worth = _ATTACKS * (math.fsum(costs) - attacks) / max(1.0, attacks)
+    points = [
+        Point(
+            [place_of[feature] for feature in example.windows[0] if feature in place_of],
+            1 / math.sqrt(max(1, len(example.windows[0]))),
+            example.attack,
+            _COST * cost * (worth if example.attack else 1.0),
+        )
+        for example, cost in zip(examples, costs, strict=True)
+    ]
+    weights, bias = learn_weights(points, len(vocabulary))
+    whole = {feature: round(SCALE * weight) for feature, weight in zip(vocabulary, weights, strict=True)}
+    return whole, round(SCALE * bias)
 
 
-def _vocabulary_of(examples: Iterable[Example]) -> set[str]:
+def _vocabulary_of(examples: Iterable[Example]) -> list[str]:
     texts: Counter[str] = Counter()
     sources: defaultdict[str, set[str]] = defaultdict(set)
     for example in examples:
-        texts.update(example.features)
-        for feature in example.features:
-            sources[feature].add(example.source)
-    return {name for name, count in texts.items() if count >= _LEAST_TEXTS and len(sources[name]) >= _LEAST_SOURCES}
+        texts.update(example.windows[0])
+        for feature in example.windows[0]:
+            sources[feature].add(example.kin)
+    return sorted(
+        name for name, count in texts.items() if count >= _LEAST_TEXTS and len(sources[name]) >= _LEAST_SOURCES
+    )
 
 
-class Learner:
-    """Logistic regression by FTRL-proximal, one text at a time."""
-
-    def __init__(self, l1: float = _L1, l2: float = _L2) -> None:
-        self.bias = 0.0
-        self._l1, self._l2 = l1, l2
-        self._gradients: defaultdict[str, float] = defaultdict(float)
-        self._squares: defaultdict[str, float] = defaultdict(float)
-
-    def weight_of(self, feature: str) -> float:
-        """Return the weight that a feature has by now; most have none."""
-        gradient = self._gradients[feature]
-        if abs(gradient) <= self._l1:
-            return 0.0
-        return (math.copysign(self._l1, gradient) - gradient) / (
-            (_SMOOTHING + math.sqrt(self._squares[feature])) / _RATE + self._l2
-        )
-
-    def learn(self, features: Sequence[str], share: float, attack: bool, worth: float) -> None:
-        """Learn from one text, of which each feature counts by `share` and the label by `worth`."""
-        weights = [self.weight_of(feature) for feature in features]
-        score = min(30.0, max(-30.0, self.bias + share * sum(weights)))
-        slope = (1 / (1 + math.exp(-score)) - attack) * worth
-        self.bias -= _BIAS_RATE * slope
-        step = slope * share
-        for feature, weight in zip(features, weights, strict=True):
-            squares = self._squares[feature]
-            change = (math.sqrt(squares + step * step) - math.sqrt(squares)) / _RATE
-            self._gradients[feature] += step - change * weight
-            self._squares[feature] = squares + step * step
-
-
-def score_unseen(examples: Sequence[Example]) -> list[float]:
-    """Return the score of each text by a model that has seen nothing of its source."""
-    fold_of = {name: place % _FOLDS for place, name in enumerate(sorted({example.source for example in examples}))}
-    scores = [0.0] * len(examples)
+def score_unseen(examples: Sequence[Example]) -> list[Scores]:
+    """Return the scores of each text by a model that has seen nothing of its source."""
+    fold_of = {name: place % _FOLDS for place, name in enumerate(sorted({example.kin for example in examples}))}
+    scores: list[Scores] = [(0.0, 0.0)] * len(examples)
     for fold in range(_FOLDS):
-        model = train([example for example in examples if fold_of[example.source] != fold])
+        model = train([example for example in examples if example.trained and fold_of[example.kin] != fold])
         for index, example in enumerate(examples):
-            if fold_of[example.source] == fold:
+            if fold_of[example.kin] == fold:
                 scores[index] = score_example(model, example)
     return scores
 
 
-def score_example(model: WordModel, example: Example) -> float:
-    """Return the score of a text whose features are known."""
-    return model.bias + sum(model.weights.get(feature, 0) for feature in example.features) * example.share
+def score_example(model: WordModel, example: Example) -> Scores:
+    """Return the highest scores of the windows of a text."""
+    orders, frames = zip(*map(model.scores_of, example.windows), strict=True)
+    return max(orders), max(frames)
 
 
-def threshold_of(examples: Sequence[Example], scores: Sequence[float], share: float = FALSE_POSITIVES) -> int:
-    """Return the score that only this share of the harmless texts of others have or surpass."""
+def thresholds_of(
+    examples: Sequence[Example], scores: Sequence[Scores], shares: Scores = FALSE_POSITIVES
+) -> tuple[int, int]:
+    """Return the scores that only these shares of the harmless texts of others have or surpass."""
     scored = zip(examples, scores, strict=True)
-    harmless = [score for example, score in scored if not example.attack and example.source != _PROJECT]
-    return math.ceil(sorted(harmless, reverse=True)[int(share * len(harmless))])
+    harmless = [pair for example, pair in scored if example.counts and not example.attack]
+    orders, frames = (
+        math.ceil(sorted(column, reverse=True)[int(share * len(harmless))])
+        for column, share in zip(zip(*harmless, strict=True), shares, strict=True)
+    )
+    return orders, frames
 
 
-def _print_found(examples: Sequence[Example], scores: Sequence[float], threshold: int) -> None:
-    found: defaultdict[tuple[bool, str], list[bool]] = defaultdict(list)
-    for example, score in zip(examples, scores, strict=True):
-        found[example.attack, example.source].append(score > threshold)
-    for (attack, source), hits in sorted(found.items()):
-        print(f"| {'attacks' if attack else 'harmless'} | {source} | {len(hits)} | {sum(hits) / len(hits):.3f} |")
+def _print_found(examples: Sequence[Example], scores: Sequence[Scores], levels: Sequence[tuple[int, int]]) -> None:
+    found: defaultdict[tuple[bool, str], list[list[bool]]] = defaultdict(list)
+    right, wrong = [0] * len(levels), [0] * len(levels)
+    for example, pair in zip(examples, scores, strict=True):
+        hits = [pair[0] > level[0] or pair[1] > level[1] for level in levels]
+        found[example.attack, example.source].append(hits)
+        if example.counts:
+            counted = right if example.attack else wrong
+            counted[:] = map(sum, zip(counted, hits, strict=True))
+    for (attack, source), members in sorted(found.items()):
+        shares = " | ".join(f"{sum(column) / len(members):.3f}" for column in zip(*members, strict=True))
+        print(f"| {'attacks' if attack else 'harmless'} | {source} | {len(members)} | {shares} |")
+    for level, attacks, harmless in zip(levels, right, wrong, strict=True):
+        print(f"above {level}: {attacks} attacks, {harmless} harmless texts of others")
 
 
 def main() -> None:
@@ -170,13 +185,11 @@ def main() -> None:
     chosen = parser.parse_args()
     examples = read_examples(chosen.folder / "tuning")
     scores = score_unseen(examples)
-    threshold = threshold_of(examples, scores)
-    _print_found(examples, scores, threshold)
-    model = train(examples)
-    unseen = read_examples(chosen.folder / "tuning", "threshold")
-    guarded = threshold_of(unseen, [score_example(model, one) for one in unseen], GUARDED_FALSE_POSITIVES)
-    model = model._replace(threshold=threshold, guarded=guarded)
-    print(f"{len(examples)} texts, {len(model.weights)} weights, thresholds {threshold / SCALE}, {guarded / SCALE}")
+    levels = [thresholds_of(examples, scores, shares) for shares in (FALSE_POSITIVES, GUARDED_FALSE_POSITIVES)]
+    _print_found(examples, scores, levels)
+    model = train([example for example in examples if example.trained])
+    model = model._replace(thresholds=levels[0], guarded=levels[1])
+    print(f"{len(examples)} texts, {len(model.weights)} words and pairs")
     if chosen.write:
         _WEIGHTS.write_text(model.written(), encoding="utf-8")
 

@@ -9,7 +9,7 @@ passages of each harmless text, those around orders, and those that the model of
 
 The threshold is where `FALSE_POSITIVES` of the harmless texts of others lie above it, each scored by a model that has
 seen nothing of its source; one that repeats another's passage counts once. The table printed says what such models find
-in every source. `--write` renews the weights of the product. Pure Python and one seed: the same texts make the same
+in every source. `--write` renews the weights of the product. `attack_learner` learns: the same texts make the same
 bytes.
 """
 
@@ -30,23 +30,22 @@ from apps.guardrails.attacks.document_model import MOST_PASSAGES, SCALE, Documen
 from apps.guardrails.attacks.document_passages import Passage, passages_of
 from apps.guardrails.rules.document_model import parts_of
 from apps.guardrails.text.normalization import normalize
-from bench.attack_model import Learner
+from bench.attack_learner import Point, learn_weights
 
 FALSE_POSITIVES = 0.003
 _CORPORA = Path(__file__).with_name("attack_corpora.toml")
 _OWN = Path(__file__).with_name("attack_texts")
 _WEIGHTS = Path(document_model.__file__).with_suffix(".tsv")
-_PROJECT = "documents-"
 # A feature says something of orders where several texts of several sources have it. The project's own are by one author
 # but of many kinds: each of their parts counts as a source.
 _LEAST_TEXTS, _LEAST_SOURCES, _OWN_PARTS = 3, 2, 5
-_ROUNDS, _PASSES, _SEED, _FOLDS = 2, 6, 1, 3
+_ROUNDS, _SEED, _FOLDS = 2, 1, 3
 # Passages of a harmless text that are learned from at first, and the least score of those that are added.
-_HARMLESS, _MISTAKEN = 8, -2.5
+_HARMLESS, _MISTAKEN = 8, -1.0
 # What orders weigh beside harmless passages: those of the project, a large source's (as if it had no more), and users'.
 _ORDER, _OWN_ORDER, _LARGE, _USERS = 2.0, 3.0, 100, 0.3
-# Much is known of many words by few texts each: weights are kept small rather than few.
-_L1, _L2 = 0.1, 6.0
+# What an error at a harmless passage costs.
+_COST = 0.3
 _USERS_LONGEST, _USERS_OF_EACH = 600, 60
 
 
@@ -81,8 +80,8 @@ def read_documents(folder: Path) -> list[Document]:
     found: list[Document] = []
     for source in sorted(sources, key=lambda source: str(source["name"])):
         name = str(source["name"])
-        own = name.startswith(_PROJECT)
-        if not (source.get("documents") or source.get("trained") or own):
+        own = bool(source.get("own"))
+        if not (source.get("documents") or (source.get("trained") and not own)):
             continue
         users = 0
         path = (_OWN if own else folder) / f"{name}.jsonl"
@@ -181,18 +180,16 @@ def _learn(orders: Sequence[StretchExample], harmless: Sequence[StretchExample])
     examples = [*orders, *harmless]
     features = [example.features for example in examples]
     vocabulary = _vocabulary_of(examples, features)
-    shares = [share_of(len(of)) for of in features]
-    kept = [[one for one in of if one in vocabulary] for of in features]
+    place_of = {feature: place for place, feature in enumerate(vocabulary)}
     count = Counter(example.document.source for example in orders)
     worths = [_worth_of(example, count[example.document.source]) for example in orders] + [1.0] * len(harmless)
-    learner = Learner(_L1, _L2)
-    order, shuffler = list(range(len(examples))), random.Random(_SEED)
-    for _ in range(_PASSES):
-        shuffler.shuffle(order)
-        for index in order:
-            learner.learn(kept[index], shares[index], index < len(orders), worths[index])
-    weights = {one: round(SCALE * learner.weight_of(one)) for one in sorted(vocabulary)}
-    return DocumentModel({one: weight for one, weight in weights.items() if weight}, round(SCALE * learner.bias), 0)
+    points = [
+        Point([place_of[one] for one in of if one in place_of], share_of(len(of)), index < len(orders), _COST * worth)
+        for index, (of, worth) in enumerate(zip(features, worths, strict=True))
+    ]
+    weights, bias = learn_weights(points, len(vocabulary))
+    whole = {one: round(SCALE * weight) for one, weight in zip(vocabulary, weights, strict=True)}
+    return DocumentModel({one: weight for one, weight in whole.items() if weight}, round(SCALE * bias), 0)
 
 
 def _worth_of(order: StretchExample, of_source: int) -> float:
@@ -201,14 +198,14 @@ def _worth_of(order: StretchExample, of_source: int) -> float:
     return _ORDER * min(1.0, math.sqrt(_LARGE / of_source)) * (_USERS if order.document.user else 1.0)
 
 
-def _vocabulary_of(examples: Sequence[StretchExample], features: Sequence[Sequence[str]]) -> set[str]:
+def _vocabulary_of(examples: Sequence[StretchExample], features: Sequence[Sequence[str]]) -> list[str]:
     texts: Counter[str] = Counter()
     parts: defaultdict[str, set[str]] = defaultdict(set)
     for example, of in zip(examples, features, strict=True):
         texts.update(set(of))
         for one in of:
             parts[one].add(example.document.part)
-    return {one for one, count in texts.items() if count >= _LEAST_TEXTS and len(parts[one]) >= _LEAST_SOURCES}
+    return sorted(one for one, count in texts.items() if count >= _LEAST_TEXTS and len(parts[one]) >= _LEAST_SOURCES)
 
 
 def score_unseen(documents: Sequence[Document], folds: int = _FOLDS) -> list[Stretch]:

@@ -13,8 +13,8 @@ from uuid import UUID
 from django.db import connection
 
 from apps.logs import partitions, rollup, traffic
-from apps.organizations.models import Organization, Plan, Project, Role, User
-from tests.support.cast import default_project, join, make_key, make_organization, make_user
+from apps.organizations.models import Organization, Plan, Project, User
+from tests.support.cast import default_project, make_key, make_organization, make_user
 
 ORGANIZATIONS, DAYS = 20, 60
 # The first organization has half of all rows, the next half of the rest, and so on: the last has a handful.
@@ -43,14 +43,6 @@ def make_cast() -> Cast:
                 make_key(user, project, f"key {key}")
         organizations.append(organization)
     return Cast(user, organizations)
-
-
-def make_member_of_all(cast: Cast, name: str) -> User:
-    """Return another user who is a member of every organization."""
-    user = make_user(name)
-    for organization in cast.organizations:
-        join(organization, user, Role.DEVELOPER)
-    return user
 
 
 def fill(count: int, today: date, tell: Callable[[str], None]) -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -70,6 +71,16 @@ def cpu_seconds(pid: int) -> float:
     """Return the processor time a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def threads_cpu_seconds(pids: Iterable[int]) -> float:
+    """Return the processor time that living threads of processes have used, to the nanosecond."""
+    total = 0
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                total += int((thread / "schedstat").read_text().split()[0])
+    return total / 1e9
 
 
 def resident_mb(pid: int) -> float:

@@ -1,7 +1,8 @@
 """`script/bench nodes`: what a request costs on one of three web nodes alone, and on all three at once.
 
 The nodes have homes of their own and share PostgreSQL behind PgBouncer, Valkey and two settlers, as `script/chaos
---fleet` has them. By turns, at the same rate for each node, and as fast as they can; everything shares all cores.
+--fleet` has them. By turns, at the same rate for each node, as fast as they can, and not at all; everything shares all
+cores.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from bench.machine import cpu_seconds, load
+from bench.machine import load, threads_cpu_seconds
 from bench.subjects import Subject, upstream
 from tests.chaos.fleet import Fleet
 from tests.stack.product import descendants, eventually
@@ -43,7 +44,9 @@ def main() -> None:
                     row = _measure(many, chosen.seconds, rate)
                     found.setdefault((rate, len(many)), []).extend([row] if number else [])
                     print(".", end="", flush=True)
+            idle = _idle(nodes, chosen.seconds)
     print()
+    print(f"a node that nobody asks: {idle * 1000:.1f} ms of web CPU a second")
     for (rate, count), rows in found.items():
         per_second, cpu = (median(figures) for figures in zip(*rows, strict=True))
         pace = f"at {rate:.0f}/s each" if rate else "as fast as can be"
@@ -57,6 +60,8 @@ def _nodes(folder: Path, fixed: Subject) -> Iterator[list[Subject]]:
     try:
         web = [node for node in fleet.nodes.all if node.role == "web"]
         eventually(lambda: all(node.ready for node in web), patience=90)
+        # A look takes a node 2 ms, and five a second would count as requests' work.
+        fleet.nodes.stop_looking()
         fleet.manage("grant_credits", fleet.demo["organizationId"], "1000000")
         headers = {"Authorization": f"Bearer {fleet.demo['apiKey']}"}
         yield [
@@ -79,12 +84,20 @@ def _measure(nodes: Sequence[Subject], seconds: float, rate: float | None) -> tu
     return sum(row["per_second"] for row in rows), (_cpu(nodes) - before) / requests * 1000
 
 
+def _idle(nodes: Sequence[Subject], seconds: float) -> float:
+    """Return the part of a core that a node takes without requests."""
+    time.sleep(2)
+    before = _cpu(nodes)
+    time.sleep(seconds)
+    return (_cpu(nodes) - before) / seconds / len(nodes)
+
+
 def _load(node: Subject, seconds: float, rate: float | None) -> dict[str, float]:
     return load(node, "plain", connections=_CONNECTIONS, seconds=seconds, rate=rate, cores=set(_CORES))
 
 
 def _cpu(nodes: Sequence[Subject]) -> float:
-    return sum(cpu_seconds(pid) for node in nodes for pid in node.workers)
+    return threads_cpu_seconds([pid for node in nodes for pid in node.workers])
 
 
 if __name__ == "__main__":

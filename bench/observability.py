@@ -1,121 +1,133 @@
-"""`script/bench observability`: what traces over OTLP and a log sink cost, beside the same product without them.
+"""`script/bench observability`: what traces over OTLP and a log sink cost.
 
-By turns, as the pace of a virtual machine changes: processor time of the web worker for each request, and of the
-settler for each record. The collector and the sink's receiver are fixed upstreams that answer whatever they are sent.
+Of one worker and one settler, by turns: a client's `traceparent` says of each block of requests whether it is traced,
+and the organization's sink is switched on and off. The collector and the sink's receiver are a fixed upstream that
+answers whatever it is sent.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import tempfile
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
-from typing import Any
+from statistics import mean, median
 
 import requests
 
-from bench.machine import MEASURED, OTHERS, cpu_seconds, load, pin
+from bench.blocks import Connections, compare
+from bench.machine import MEASURED, OTHERS, load, pin, threads_cpu_seconds
 from bench.run import recorded
 from bench.subjects import Subject, gateway, upstream
 
-_ROUNDS, _CONNECTIONS = 3, 32
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A product and what is on in it; `settlers` are the processes that write its records."""
-
-    name: str
-    subject: Subject
-    settlers: list[int]
+_CONNECTIONS, _BLOCK = 32, 300
+_TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0"
+# Traces that are sent while nobody asks, how often that is looked at, and seconds that it takes at most.
+_SENT, _SENDINGS, _SENDING = 800, 8, 2.5
+_SINK_ROUNDS = 4
 
 
 def main() -> None:
     """Measure and show."""
     parser = argparse.ArgumentParser(prog="script/bench observability", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=6, help="seconds a measurement")
+    parser.add_argument("--rounds", type=int, default=150, help="blocks of each kind")
+    parser.add_argument("--seconds", type=float, default=4, help="seconds a measurement of the sink")
+    parser.add_argument("what", nargs="?", choices=("traces", "sink"), help="only this")
     chosen = parser.parse_args()
-    rows: dict[str, list[tuple[float, float, float]]] = {}
     with tempfile.TemporaryDirectory(prefix="gateway-bench-") as folder, ExitStack() as running:
-        variants = list(_variants(Path(folder), running.enter_context))
-        # The first round is to get warm.
-        for number in range(_ROUNDS + 1):
-            for variant in variants:
-                row = _round(variant, chosen.seconds)
-                rows.setdefault(variant.name, [])
-                rows[variant.name] += [row] if number else []
-                print(".", end="", flush=True)
-    print()
-    worker, settler, _ = (median(figures) for figures in zip(*rows["neither"], strict=True))
-    print(f"{'':28}{'req/s':>8}{'worker, ms a request':>23}{'settler, ms a record':>23}")
-    for name, found in rows.items():
-        of_worker, of_settler, rate = (median(figures) for figures in zip(*found, strict=True))
-        told = f"{of_worker:.3f} ({of_worker / worker - 1:+.0%})", f"{of_settler:.3f} ({of_settler / settler - 1:+.0%})"
-        print(f"{name:28}{rate:>8,.0f}{told[0]:>23}{told[1]:>23}")
-
-
-def _variants(folder: Path, begin: Callable[[Any], Any]) -> Iterator[Variant]:
-    fixed: Subject = begin(upstream())
-    receiver: Subject = begin(upstream())
-    pin([*fixed.workers, *receiver.workers], OTHERS)
-    address = f"http://127.0.0.1:{receiver.port}"
-    traced = {"OTEL_EXPORTER_OTLP_ENDPOINT": address}
-    settings: dict[str, dict[str, str]] = {
-        "neither": {},
-        "endpoint, none sampled": {**traced, "OTEL_TRACES_SAMPLER_ARG": "0"},
-        "a tenth sampled": {**traced, "OTEL_TRACES_SAMPLER_ARG": "0.1"},
-        "every request traced": {**traced, "OTEL_TRACES_SAMPLER_ARG": "1"},
-        "a log sink": {"GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true"},
-    }
-    for number, (name, variables) in enumerate(settings.items()):
-        subject: Subject = begin(gateway(fixed.port, folder / str(number), settings=variables))
+        fixed: Subject = running.enter_context(upstream())
+        receiver: Subject = running.enter_context(upstream())
+        pin([*fixed.workers, *receiver.workers], OTHERS)
+        address = f"http://127.0.0.1:{receiver.port}"
+        settings = {"OTEL_EXPORTER_OTLP_ENDPOINT": address, "GATEWAY_ALLOW_PRIVATE_ADDRESSES": "true"}
+        subject: Subject = running.enter_context(gateway(fixed.port, Path(folder), settings=settings))
         assert subject.product is not None
         pin([subject.product.pid], OTHERS)
         pin(subject.workers, MEASURED)
-        if name == "a log sink":
-            _register_sink(subject, f"{address}/rows")
-        yield Variant(name, subject, subject.product.processes("settler"))
+        os.sched_setaffinity(0, OTHERS)
+        if chosen.what != "sink":
+            _show_traces(subject, chosen.rounds)
+        if chosen.what != "traces":
+            _show_sink(subject, f"{address}/rows", chosen.seconds)
 
 
-def _register_sink(subject: Subject, url: str) -> None:
+def _show_traces(subject: Subject, rounds: int) -> None:
+    kinds = {
+        name: replace(subject, headers={**subject.headers, "traceparent": f"{_TRACEPARENT}{flags}"}).request("plain")
+        for name, flags in (("not traced", 0), ("traced", 1))
+    }
+    with Connections(subject.port, _CONNECTIONS) as connections:
+        found = compare(connections, kinds, lambda: threads_cpu_seconds(subject.workers), rounds, _BLOCK)
+        sending = [_sending(subject, connections, kinds[name]) for _ in range(_SENDINGS) for name in kinds]
+    base = found["not traced"].median
+    traced = found["traced"]
+    sent = mean(sending[1::2]) - mean(sending[::2])
+    print(f"a request that is not traced: {base:.0f} µs of the worker")
+    print(f"its trace: {traced.more:.1f} µs (± {traced.standard_error:.1f}) and {sent:.1f} µs to send it:", end=" ")
+    print(f"{(traced.more + sent) / base:+.1%}")
+
+
+def _sending(subject: Subject, connections: Connections, request: bytes) -> float:
+    """Return microseconds for each of some requests that the worker takes after it has answered them."""
+    connections.ask(request, _SENT)
+    before = threads_cpu_seconds(subject.workers)
+    time.sleep(_SENDING)
+    return (threads_cpu_seconds(subject.workers) - before) / _SENT * 1e6
+
+
+def _show_sink(subject: Subject, url: str, seconds: float) -> None:
     assert subject.product is not None
-    demo = subject.product.demo
-    answer = requests.post(
-        f"{subject.product.url}/log-sinks",
-        json={
-            "organizationId": demo["organizationId"],
-            "name": "bench",
-            "kind": "webhook",
-            "url": url,
-            "secret": f"whsec_{b64encode(bytes(32)).decode()}",
-        },
-        headers={"Authorization": f"Bearer {demo['sessionToken']}"},
-        timeout=30,
-    )
+    sink = _register_sink(subject, url)
+    settlers = subject.product.processes("settler")
+    found: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    # The first round is to get warm.
+    for number in range(_SINK_ROUNDS + 1):
+        for is_on in (True, False) if number % 2 else (False, True):
+            _ask_management(subject, "PATCH", f"/log-sinks/{sink}", {"status": "active" if is_on else "inactive"})
+            records, settler, worker = recorded(subject), threads_cpu_seconds(settlers), _worker(subject)
+            answered = load(subject, "plain", connections=_CONNECTIONS, seconds=seconds)["requests"]
+            worker = (_worker(subject) - worker) / answered
+            records = recorded(subject) - records
+            row = (threads_cpu_seconds(settlers) - settler) / max(records, 1), worker
+            found[is_on] += [row] if number else []
+    print(f"{'':16}{'settler, µs a record':>28}{'worker, µs a request':>28}")
+    for is_on, rows in found.items():
+        told = [_median_and_range([seconds * 1e6 for seconds in figures]) for figures in zip(*rows, strict=True)]
+        print(f"{'with a sink' if is_on else 'without':16}" + "".join(f"{one:>28}" for one in told))
+
+
+def _median_and_range(figures: list[float]) -> str:
+    return f"{median(figures):.1f} ({min(figures):.0f} to {max(figures):.0f})"
+
+
+def _worker(subject: Subject) -> float:
+    return threads_cpu_seconds(subject.workers)
+
+
+def _register_sink(subject: Subject, url: str) -> str:
+    """Return the id of a new sink of the organization."""
+    assert subject.product is not None
+    fields = {
+        "organizationId": subject.product.demo["organizationId"],
+        "name": "bench",
+        "kind": "webhook",
+        "url": url,
+        "secret": f"whsec_{b64encode(bytes(32)).decode()}",
+    }
+    told = _ask_management(subject, "POST", "/log-sinks", fields)
+    return str(told.json()["logSink"]["id"])
+
+
+def _ask_management(subject: Subject, method: str, path: str, fields: dict[str, str]) -> requests.Response:
+    assert subject.product is not None
+    headers = {"Authorization": f"Bearer {subject.product.demo['sessionToken']}"}
+    answer = requests.request(method, f"{subject.product.url}{path}", json=fields, headers=headers, timeout=30)
     assert answer.ok, answer.text
-
-
-def _round(variant: Variant, seconds: float) -> tuple[float, float, float]:
-    """Return milliseconds of the worker for each request, of the settler for each record, and requests a second."""
-    subject = variant.subject
-    before, settler_before = recorded(subject), _cpu(variant.settlers)
-    worker_before = _cpu(subject.workers)
-    figures = load(subject, "plain", connections=_CONNECTIONS, seconds=seconds)
-    # What waits to be exported belongs to the requests that made it.
-    time.sleep(3)
-    worker = _cpu(subject.workers) - worker_before
-    records = recorded(subject) - before
-    settler = _cpu(variant.settlers) - settler_before
-    return worker / figures["requests"] * 1000, settler / max(records, 1) * 1000, figures["per_second"]
-
-
-def _cpu(pids: list[int]) -> float:
-    return sum(map(cpu_seconds, pids))
+    return answer
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from celery import Celery
 from celery.schedules import crontab
@@ -26,133 +26,38 @@ app = Celery(
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
-# UTC. What is sent while no worker runs is dropped once the next of its kind is due.
+# By name: the task, when it is sent (UTC), and the seconds after which it is dropped where no worker runs: then the
+# next of its kind is due.
+_SCHEDULE: Final[dict[str, tuple[str, crontab | float, int]]] = {
+    "make-partitions": ("logs.make_partitions", crontab(minute=5), 3600),
+    "roll-up-activity": ("logs.roll_up", crontab(), 60),
+    "roll-up-refusals": ("logs.roll_up_refusals", crontab(), 60),
+    "deliver-to-log-sinks": ("log_sinks.deliver_due", 10.0, 10),
+    "purge-log-sinks": ("log_sinks.purge", crontab(minute=45), 3600),
+    "blank-logs": ("logs.blank", crontab(minute="*/10"), 600),
+    "expire-logs": ("logs.expire", crontab(hour=3, minute=20), 86_400),
+    "move-logs": ("logs.move", crontab(hour=5, minute=20), 43_200),
+    "expire-violations": ("guardrails.expire", crontab(hour=3, minute=40), 86_400),
+    "erase-organizations": ("organizations.erase_deleted", crontab(minute="*/5"), 300),
+    "purge-responses": ("responses.purge", crontab(minute="*/10"), 600),
+    "bring-in-responses": ("responses.bring_in", crontab(), 60),
+    "work-on-batches": ("batches.work", 5.0, 5),
+    "purge-files-and-batches": ("batches.purge", crontab(minute="*/10"), 600),
+    "purge-codes-and-tokens": ("oauth.purge", crontab(minute=25), 3600),
+    "send-messages": ("organizations.send_messages", 15.0, 15),
+    "sweep-idempotent-answers": ("organizations.sweep_idempotent_answers", crontab(minute=35), 3600),
+    "top-up-automatically": ("billing.top_up_automatically", crontab(), 60),
+    "recover-payments": ("billing.recover_payments", crontab(), 60),
+    "tell-owners-of-log-sinks": ("log_sinks.tell_owners", crontab(), 60),
+    "tell-owners": ("billing.tell_owners", crontab(), 60),
+    "sync-subscriptions": ("billing.sync_subscriptions", crontab(minute="*/15"), 900),
+    "pay-referrers": ("billing.pay_referrers", crontab(hour=1, minute=40), 86_400),
+    "sweep-processor-events": ("billing.sweep_processor_events", crontab(hour=2, minute=50), 86_400),
+    "reconcile": ("gateway.reconcile", crontab(hour=4, minute=10), 86_400),
+}
 app.conf.beat_schedule = {
-    "make-partitions": {
-        "task": "logs.make_partitions",
-        "schedule": crontab(minute=5),
-        "options": {"expires": 3600},
-    },
-    "roll-up-activity": {
-        "task": "logs.roll_up",
-        "schedule": crontab(),
-        "options": {"expires": 60},
-    },
-    "roll-up-refusals": {
-        "task": "logs.roll_up_refusals",
-        "schedule": crontab(),
-        "options": {"expires": 60},
-    },
-    "deliver-to-log-sinks": {
-        "task": "log_sinks.deliver_due",
-        "schedule": 10.0,
-        "options": {"expires": 10},
-    },
-    "purge-log-sinks": {
-        "task": "log_sinks.purge",
-        "schedule": crontab(minute=45),
-        "options": {"expires": 3600},
-    },
-    "blank-logs": {
-        "task": "logs.blank",
-        "schedule": crontab(minute="*/10"),
-        "options": {"expires": 600},
-    },
-    "expire-logs": {
-        "task": "logs.expire",
-        "schedule": crontab(hour=3, minute=20),
-        "options": {"expires": 86_400},
-    },
-    "move-logs": {
-        "task": "logs.move",
-        "schedule": crontab(hour=5, minute=20),
-        "options": {"expires": 43_200},
-    },
-    "expire-violations": {
-        "task": "guardrails.expire",
-        "schedule": crontab(hour=3, minute=40),
-        "options": {"expires": 86_400},
-    },
-    "erase-organizations": {
-        "task": "organizations.erase_deleted",
-        "schedule": crontab(minute="*/5"),
-        "options": {"expires": 300},
-    },
-    "purge-responses": {
-        "task": "responses.purge",
-        "schedule": crontab(minute="*/10"),
-        "options": {"expires": 600},
-    },
-    "bring-in-responses": {
-        "task": "responses.bring_in",
-        "schedule": crontab(),
-        "options": {"expires": 60},
-    },
-    "work-on-batches": {
-        "task": "batches.work",
-        "schedule": 5.0,
-        "options": {"expires": 5},
-    },
-    "purge-files-and-batches": {
-        "task": "batches.purge",
-        "schedule": crontab(minute="*/10"),
-        "options": {"expires": 600},
-    },
-    "purge-codes-and-tokens": {
-        "task": "oauth.purge",
-        "schedule": crontab(minute=25),
-        "options": {"expires": 3600},
-    },
-    "send-messages": {
-        "task": "organizations.send_messages",
-        "schedule": 15.0,
-        "options": {"expires": 15},
-    },
-    "sweep-idempotent-answers": {
-        "task": "organizations.sweep_idempotent_answers",
-        "schedule": crontab(minute=35),
-        "options": {"expires": 3600},
-    },
-    "top-up-automatically": {
-        "task": "billing.top_up_automatically",
-        "schedule": crontab(),
-        "options": {"expires": 60},
-    },
-    "recover-payments": {
-        "task": "billing.recover_payments",
-        "schedule": crontab(),
-        "options": {"expires": 60},
-    },
-    "tell-owners-of-log-sinks": {
-        "task": "log_sinks.tell_owners",
-        "schedule": crontab(),
-        "options": {"expires": 60},
-    },
-    "tell-owners": {
-        "task": "billing.tell_owners",
-        "schedule": crontab(),
-        "options": {"expires": 60},
-    },
-    "sync-subscriptions": {
-        "task": "billing.sync_subscriptions",
-        "schedule": crontab(minute="*/15"),
-        "options": {"expires": 900},
-    },
-    "pay-referrers": {
-        "task": "billing.pay_referrers",
-        "schedule": crontab(hour=1, minute=40),
-        "options": {"expires": 86_400},
-    },
-    "sweep-processor-events": {
-        "task": "billing.sweep_processor_events",
-        "schedule": crontab(hour=2, minute=50),
-        "options": {"expires": 86_400},
-    },
-    "reconcile": {
-        "task": "gateway.reconcile",
-        "schedule": crontab(hour=4, minute=10),
-        "options": {"expires": 86_400},
-    },
+    name: {"task": task, "schedule": schedule, "options": {"expires": expires}}
+    for name, (task, schedule, expires) in _SCHEDULE.items()
 }
 
 
@@ -163,7 +68,7 @@ def _begin(**_: Any) -> None:
     from gateway_project import task_metrics
 
     # What is sent is dropped when the next is due.
-    task_metrics.plan({one["task"]: one["options"]["expires"] for one in app.conf.beat_schedule.values()})
+    task_metrics.plan({task: expires for task, _, expires in _SCHEDULE.values()})
     app.send_task("logs.make_partitions", expires=3600)
 
 

@@ -93,20 +93,20 @@ def write_store_urls(home: Path, urls: Mapping[str, str]) -> None:
 
 
 def remove_store_urls(home: Path) -> None:
-    """Withdraw what `write_stores` told."""
+    """Withdraw what `write_store_urls` wrote."""
     _record(home).unlink(missing_ok=True)
 
 
 def read_store_urls() -> dict[str, str]:
     """Return the URLs of a live server on this home and of the stores that it started, or nothing."""
     try:
-        told = json.loads(_record(path()).read_text())
-        os.kill(told.pop("pid"), 0)
+        record = json.loads(_record(path()).read_text())
+        os.kill(record.pop("pid"), 0)
     except PermissionError:
         pass  # Alive, and another user's.
     except (OSError, ValueError):
         return {}
-    return {name: str(url) for name, url in told.items()}
+    return {name: str(url) for name, url in record.items()}
 
 
 def _record(home: Path) -> Path:

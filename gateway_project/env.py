@@ -59,9 +59,14 @@ def refuse(problem: str, stand_in: Value, cause: Exception | None = None) -> Val
     return stand_in
 
 
+def text(name: str, default: str = "") -> str:
+    """Return a text, whatever it says."""
+    return str(env.str(name, default=default))
+
+
 def choice(name: str, choices: tuple[str, ...], default: str) -> str:
     """Return one of `choices`. Raises ImproperlyConfigured naming them."""
-    value = str(env.str(name, default=default))
+    value = text(name, default)
     if value not in choices:
         return refuse(f"{name} must be one of {', '.join(choices)}; it is {value!r}", default)
     return value
@@ -99,19 +104,19 @@ def share(name: str, default: float) -> float:
 
 def usd(name: str, default: str, high: int) -> Decimal:
     """Return an exact amount, not below 0. Raises ImproperlyConfigured."""
-    text = str(env.str(name, default=default))
+    given = text(name, default)
     try:
-        amount = Decimal(text)
+        amount = Decimal(given)
     except InvalidOperation as error:
-        return refuse(f"{name} must be an amount in USD; it is {text!r}", Decimal(default), error)
+        return refuse(f"{name} must be an amount in USD; it is {given!r}", Decimal(default), error)
     if not (amount.is_finite() and 0 <= amount <= high):
-        return refuse(f"{name} must be between 0 and {high} USD; it is {text}", Decimal(default))
+        return refuse(f"{name} must be between 0 and {high} USD; it is {given}", Decimal(default))
     return amount
 
 
 def boolean(name: str, default: bool) -> bool:
     """Return true/false. Raises ImproperlyConfigured for any other word."""
-    value = str(env.str(name, default=str(default))).strip().lower()
+    value = text(name, str(default)).strip().lower()
     if value in {"1", "true", "yes", "on"}:
         return True
     if value in {"0", "false", "no", "off", ""}:
@@ -121,7 +126,7 @@ def boolean(name: str, default: bool) -> bool:
 
 def words(name: str, default: tuple[str, ...] = ()) -> list[str]:
     """Return a comma-separated list without blanks."""
-    return [word.strip() for word in str(env.str(name, default=",".join(default))).split(",") if word.strip()]
+    return [word.strip() for word in text(name, ",".join(default)).split(",") if word.strip()]
 
 
 def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: secrets.token_urlsafe(48)) -> str:
@@ -129,7 +134,7 @@ def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: s
 
     Raises ImproperlyConfigured in production when the variable is not set.
     """
-    value = str(env.str(name, default=""))
+    value = text(name)
     if value:
         return value
     if mode == PRODUCTION:
@@ -140,13 +145,13 @@ def secret(name: str, mode: str, home: Path, make: Callable[[], str] = lambda: s
 def store_url(name: str, schemes: tuple[str, ...], fallback: str = "") -> str:
     """Return a store's URL, `fallback` where none is set. Raises ImproperlyConfigured for a kind that is not supported:
     other stores, several hosts in one URL unless they are PostgreSQL's, a cluster's or sentinels."""
-    value = str(env.str(name, default="")) or fallback
+    value = text(name) or fallback
     if not value:
         return ""
     scheme, _, rest = value.partition("://")
     if scheme not in schemes:
-        told = f"it begins with {scheme}://" if rest else "it is no URL"
-        return refuse(f"{name} must begin with {', '.join(f'{one}://' for one in schemes)}; {told}", "")
+        fault = f"it begins with {scheme}://" if rest else "it is no URL"
+        return refuse(f"{name} must begin with {', '.join(f'{one}://' for one in schemes)}; {fault}", "")
     if is_cluster_url(value):
         try:
             read_hosts(value)
@@ -183,14 +188,14 @@ def database(url: str) -> dict[str, Any]:
 def replica_urls(name: str) -> list[str]:
     """Return the URLs of read replicas. Raises ImproperlyConfigured."""
     try:
-        return read_replicas(str(env.str(name, default="")))
+        return read_replicas(text(name))
     except ValueError as error:
         return refuse(f"{name} must name read replicas, separated by commas: {error}", [], error)
 
 
 def url_of_extra(name: str, module: str, extra: str) -> str:
     """Return a URL that is of use with an optional package only, or nothing. Raises ImproperlyConfigured without it."""
-    value = str(env.str(name, default=""))
+    value = text(name)
     if value and find_spec(module) is None:
         wanted = EXTRAS[extra]
         return refuse(f"{name} needs the extra {extra!r}: install {wanted!r}, or the gateway with that extra", "")
@@ -238,8 +243,8 @@ def _kept(path: Path, name: str, make: Callable[[], str]) -> str:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        text = file.read()
-        kept: dict[str, str] = json.loads(text) if text else {}
+        content = file.read()
+        kept: dict[str, str] = json.loads(content) if content else {}
         if name not in kept:
             kept[name] = make()
             file.seek(0)

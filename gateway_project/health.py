@@ -56,8 +56,8 @@ def _troubles() -> dict[str, dict[str, Any]]:
     taken all the same."""
     troubles: dict[str, dict[str, Any]] = {}
     if is_any_process_backlogged():
-        told = "Records cannot be stored: neither the store nor the disk takes them, and new requests are refused"
-        troubles["records"] = {"connected": False, "error": told}
+        error = "Records cannot be stored: neither the store nor the disk takes them, and new requests are refused"
+        troubles["records"] = {"connected": False, "error": error}
     if disk_space.is_low():
         troubles["disk"] = {"connected": True, "warning": "Little space is left"}
     return troubles
@@ -95,7 +95,7 @@ def check_stores(skipped: Collection[str] = ()) -> dict[str, dict[str, Any]]:
     for check in checks:
         check.join(max(0.0, deadline - time.monotonic()))
     results = {check.subject: check.result() for check in checks}
-    return results | {name: told for name, told in _troubles().items() if name not in skipped}
+    return results | {name: trouble for name, trouble in _troubles().items() if name not in skipped}
 
 
 @require_safe

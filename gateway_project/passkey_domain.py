@@ -27,7 +27,7 @@ class PasskeyDomain:
     def of_environment(cls, public_url: str) -> PasskeyDomain:
         """Return what the variables say. Raises ImproperlyConfigured naming the one that cannot be."""
         usual = cls._of_url(public_url)
-        rp_id = str(env.env.str("PASSKEY_RP_ID", default=usual.rp_id)).strip().lower()
+        rp_id = env.text("PASSKEY_RP_ID", usual.rp_id).strip().lower()
         origins = tuple(origin.rstrip("/") for origin in env.words("PASSKEY_ORIGINS", usual.origins))
         if not rp_id:
             return cls("", ())

@@ -29,7 +29,7 @@ class _Readiness:
         if draining.is_node_draining():
             return "draining"
         if not self._has_reached_stores:
-            if not all(told["connected"] for told in self._check().values()):
+            if not all(state["connected"] for state in self._check().values()):
                 return "starting"
             self._has_reached_stores = True
         return "records" if is_any_process_backlogged() else None

@@ -49,10 +49,10 @@ def find_misnamed_cluster() -> list[CheckMessage]:
     if not settings.REDIS_URL or is_cluster_url(settings.REDIS_URL):
         return []
     try:
-        told: Any = client().info("cluster")
+        answer: Any = client().info("cluster")
     except RedisError:
         return []
-    if not int(told.get("cluster_enabled", 0)):
+    if not int(answer.get("cluster_enabled", 0)):
         return []
     problem = "The server of REDIS_URL is a node of a cluster, and the URL names a single server."
     hint = "Write redis+cluster://host:port or rediss+cluster://host:port, and set CELERY_BROKER_URL."
@@ -73,10 +73,10 @@ def find_other_shards() -> list[CheckMessage]:
 def _ask(server: Any) -> dict[str, str]:
     """Return what a server says of eviction and persistence; hosted ones do not all say. Raises RedisError."""
     try:
-        told: Any = server.config_get(_POLICY, _APPEND, _SNAPSHOTS)
+        answer: Any = server.config_get(_POLICY, _APPEND, _SNAPSHOTS)
     except ResponseError:
-        told = {}
-    found = {str(name): str(value) for name, value in dict(told).items()}
+        answer = {}
+    found = {str(name): str(value) for name, value in dict(answer).items()}
     if _POLICY in found and _APPEND in found:
         return found
     try:

@@ -39,21 +39,21 @@ class RequestLines:
         if path.startswith(_LEFT_OUT):
             return self._application(environ, start_response)
         began = time.monotonic()
-        told = {"status": "", "id": ""}
+        answer = {"status": "", "id": ""}
 
         def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-            told["status"] = status.partition(" ")[0]
-            told["id"] = next((value for name, value in headers if name.lower() == "x-request-id"), "")
+            answer["status"] = status.partition(" ")[0]
+            answer["id"] = next((value for name, value in headers if name.lower() == "x-request-id"), "")
             return start_response(status, headers, *rest)
 
         body = self._application(environ, start)
 
         def finish() -> None:
             spent = round((time.monotonic() - began) * 1000)
-            about = self._words_of(told["id"])
+            about = self._words_of(answer["id"])
             shown = path[:_LONGEST_PATH].encode("latin-1", "replace").decode("utf-8", "replace")
             printable = "".join(one if one.isprintable() else "?" for one in shown)
-            self._write(" ".join(filter(None, [method, printable, told["status"], f"{spent} ms", about])))
+            self._write(" ".join(filter(None, [method, printable, answer["status"], f"{spent} ms", about])))
 
         return _Watched(body, finish)
 

@@ -113,8 +113,8 @@ class Server:
             self._stores.append(self._start(ProcessSpec(flusher.name, flusher.start), shown=False))
         urls = {store.url_variable: store.url for store in stores}
         self._environment |= urls
-        told = {variable.lower(): url for variable, url in urls.items()} | {"server_url": self._config.url}
-        data_directory.write_store_urls(self._config.data_directory, told)
+        urls_of_stores = {variable.lower(): url for variable, url in urls.items()} | {"server_url": self._config.url}
+        data_directory.write_store_urls(self._config.data_directory, urls_of_stores)
 
     def _check_settings(self) -> None:
         """Raise StartError when the environment is not fit to serve with; each problem has been told."""

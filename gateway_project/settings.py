@@ -50,8 +50,8 @@ ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]", "
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
 # What a command asks for beside a running server is that server's own, unless PORT says otherwise.
 _stores = data_directory.read_store_urls()
-_own_url = f"http://127.0.0.1:{PORT}" if env.env.str("PORT", default="") else _stores.get("server_url", "")
-PUBLIC_URL = str(env.env.str("PUBLIC_URL", default=_own_url or f"http://127.0.0.1:{PORT}")).rstrip("/")
+_own_url = f"http://127.0.0.1:{PORT}" if env.text("PORT") else _stores.get("server_url", "")
+PUBLIC_URL = env.text("PUBLIC_URL", _own_url or f"http://127.0.0.1:{PORT}").rstrip("/")
 # Of which domain passkeys are, and on which origins they are asked for.
 PASSKEY_DOMAIN = PasskeyDomain.of_environment(PUBLIC_URL)
 _BEHIND_TLS = urlsplit(PUBLIC_URL).scheme == "https"
@@ -76,7 +76,7 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 # `/metrics` asks for this bearer token when it is set; in production it is, unless everybody may read them.
-METRICS_TOKEN = str(env.env.str("METRICS_TOKEN", default=""))
+METRICS_TOKEN = env.text("METRICS_TOKEN")
 METRICS_PUBLIC = env.boolean("METRICS_PUBLIC", default=False)
 
 # What the door to the web process keeps to; here so that a wrong value stops every process.
@@ -308,19 +308,19 @@ SPECTACULAR_SETTINGS = {
 
 # --- payments and e-mail ------------------------------------------------------------------------------------------
 # Without a secret key payments are off; without a webhook secret there is no webhook. Several secrets: any of them.
-STRIPE_SECRET_KEY = str(env.env.str("STRIPE_SECRET_KEY", default=""))
-STRIPE_PUBLISHABLE_KEY = str(env.env.str("STRIPE_PUBLISHABLE_KEY", default=""))
+STRIPE_SECRET_KEY = env.text("STRIPE_SECRET_KEY")
+STRIPE_PUBLISHABLE_KEY = env.text("STRIPE_PUBLISHABLE_KEY")
 STRIPE_WEBHOOK_SECRETS = env.words("STRIPE_WEBHOOK_SECRET")
 # The price (49 USD a month) of the pro plan there.
-STRIPE_PRO_PRICE = str(env.env.str("STRIPE_PRO_PRICE", default=""))
+STRIPE_PRO_PRICE = env.text("STRIPE_PRO_PRICE")
 # Who the invoices are from, and the first part of their numbers.
-INVOICE_ISSUER_NAME = str(env.env.str("INVOICE_ISSUER_NAME", default="Model gateway"))
-INVOICE_ISSUER_ADDRESS = str(env.env.str("INVOICE_ISSUER_ADDRESS", default="")).replace("\\n", "\n")
-INVOICE_ISSUER_EMAIL = str(env.env.str("INVOICE_ISSUER_EMAIL", default=""))
-INVOICE_ISSUER_TAX_ID = str(env.env.str("INVOICE_ISSUER_TAX_ID", default=""))
-INVOICE_NUMBER_PREFIX = str(env.env.str("INVOICE_NUMBER_PREFIX", default="INV-"))
+INVOICE_ISSUER_NAME = env.text("INVOICE_ISSUER_NAME", "Model gateway")
+INVOICE_ISSUER_ADDRESS = env.text("INVOICE_ISSUER_ADDRESS").replace("\\n", "\n")
+INVOICE_ISSUER_EMAIL = env.text("INVOICE_ISSUER_EMAIL")
+INVOICE_ISSUER_TAX_ID = env.text("INVOICE_ISSUER_TAX_ID")
+INVOICE_NUMBER_PREFIX = env.text("INVOICE_NUMBER_PREFIX", "INV-")
 # Where it is asked, when that is not Stripe itself.
-STRIPE_API_BASE = str(env.env.str("STRIPE_API_BASE", default="")).rstrip("/")
+STRIPE_API_BASE = env.text("STRIPE_API_BASE").rstrip("/")
 # Who may make an account: everybody, whom somebody has invited, or nobody.
 SIGN_UP = env.choice("SIGN_UP", ("open", "invite", "closed"), "open" if DEVELOPMENT else "invite")
 # Whether an address has to be confirmed before keys and organizations are made under it.
@@ -328,7 +328,7 @@ EMAIL_VERIFICATION = env.boolean("EMAIL_VERIFICATION", default=not DEVELOPMENT)
 # Written to the log until it says how it is sent.
 vars().update(env.env.email_url("EMAIL_URL", default="consolemail://"))
 EMAIL_TIMEOUT = 20
-DEFAULT_FROM_EMAIL = str(env.env.str("DEFAULT_FROM_EMAIL", default="gateway@localhost"))
+DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "gateway@localhost")
 
 # --- the gateway --------------------------------------------------------------------------------------------------
 # Largest request body in bytes; past it 413.

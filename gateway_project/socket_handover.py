@@ -100,9 +100,9 @@ class Handover:
 
 def report_ready(workers: int) -> None:
     """In a worker: say that it serves, and how many there are to be."""
-    if told := os.environ.get(READY):
+    if descriptor := os.environ.get(READY):
         with suppress(OSError, ValueError):
-            os.write(int(told), b"%d\n" % workers)
+            os.write(int(descriptor), b"%d\n" % workers)
 
 
 def is_draining() -> bool:
@@ -110,13 +110,13 @@ def is_draining() -> bool:
 
     Not when the supervisor is gone: then the stores may be, too.
     """
-    flag, told = os.environ.get(DRAIN), os.environ.get(READY)
-    if not flag or not told:
+    flag, descriptor = os.environ.get(DRAIN), os.environ.get(READY)
+    if not flag or not descriptor:
         return False
     try:
         # The end that hears is closed when the supervisor has ended.
         hearing = poll()
-        hearing.register(int(told), 0)
+        hearing.register(int(descriptor), 0)
         return os.pread(int(flag), 1, 0) == _DRAINING and not hearing.poll(0)
     except (OSError, ValueError):
         return False

@@ -38,7 +38,7 @@ class TelemetrySettings:
             # There is one of each; another is refused by name.
             env.choice("OTEL_EXPORTER_OTLP_PROTOCOL", ("http/protobuf",), "http/protobuf")
             env.choice("OTEL_TRACES_SAMPLER", ("parentbased_traceidratio",), "parentbased_traceidratio")
-        told = cls(
+        settings = cls(
             endpoint=endpoint,
             headers=_pairs("OTEL_EXPORTER_OTLP_HEADERS"),
             service_name=str(env.env.str("OTEL_SERVICE_NAME", default="model-gateway")),
@@ -54,7 +54,7 @@ class TelemetrySettings:
         parts = urlsplit(endpoint)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             return env.refuse("OTEL_EXPORTER_OTLP_ENDPOINT must be the http:// or https:// URL of a collector", cls())
-        return told
+        return settings
 
 
 def _pairs(name: str) -> dict[str, str]:

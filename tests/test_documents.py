@@ -42,6 +42,25 @@ def test_paths_that_a_map_names_are_there(name: str) -> None:
     assert [path for path in paths if not (PROJECT / path).exists()] == []
 
 
+@pytest.mark.parametrize(("contract", "prefix"), [("Imports go downwards", "apps/"), ("Within the gateway", "")])
+def test_the_map_goes_down_as_imports_do(contract: str, prefix: str) -> None:
+    """The map of the architecture names every app, and every folder of the gateway, in an order of the contract."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    [layers] = [
+        one["layers"] for one in project["tool"]["importlinter"]["contracts"] if one["name"].startswith(contract)
+    ]
+    level = {name.removeprefix("apps."): depth for depth, layer in enumerate(layers) for name in layer.split(" | ")}
+    # It has no place below the others: nothing imports it, and it imports none of them.
+    level["sandbox"] = len(layers)
+    text = (PROJECT / "docs" / "architecture.md").read_text().split("## The map", 1)[1].split("\n## ", 1)[0]
+    section = text.partition("Inside `apps/gateway/`")[0 if prefix else 2]
+    named = re.findall(rf"^\| `{prefix}(\w+)/` \|", section, re.MULTILINE)
+    folder = PROJECT / (prefix or "apps/gateway")
+    folders = {path.parent.name for path in folder.glob("*/__init__.py")} - {"management", "migrations"}
+    assert set(named) == folders
+    assert named == sorted(named, key=level.__getitem__)
+
+
 def test_what_a_dialect_can_use_is_there() -> None:
     text = (PROJECT / "docs" / "adding-a-dialect.md").read_text()
     section = text.split("## What every writer can use", 1)[1].split("\n## ", 1)[0]
@@ -54,6 +73,7 @@ def test_what_a_dialect_can_use_is_there() -> None:
 def test_each_term_of_the_glossary_opens_the_module_that_owns_it() -> None:
     owners = TERM.findall((PROJECT / "docs" / "glossary.md").read_text())
     assert len(owners) == len({term.lower() for term, _ in owners}) > 40
+    assert [term for term, _ in owners] == sorted((term for term, _ in owners), key=str.lower)
     opening = {path: (PROJECT / path).read_text().split("\n", 1)[0].lower() for _, path in owners}
     assert [term for term, path in owners if term.lower() not in opening[path]] == []
 

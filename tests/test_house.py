@@ -88,6 +88,13 @@ def test_nothing_is_left_unfinished() -> None:
     assert [place for place, line in lines_of(CODE | PROSE) if UNFINISHED.search(line)] == []
 
 
+def test_a_module_that_is_spoken_of_is_there() -> None:
+    """As in `run.py`, or `gateway/run.py`; `types/` is a folder of providers' libraries, which sources name."""
+    ends = {"/".join(path.parts[at:]) for path in CODE for at in range(len(path.parts))} | {"manage.py"}
+    named = [(place, name) for place, line in lines_of(CODE) for name in re.findall(r"`([\w/]+\.py)`", line)]
+    assert [(place, name) for place, name in named if name not in ends and not name.startswith("types/")] == []
+
+
 def test_apps_do_not_print() -> None:
     printing = [
         f"{path}:{node.lineno}"

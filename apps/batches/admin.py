@@ -5,43 +5,14 @@ Operators see what is kept for whom and until when, and how batches go; what was
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
 
 from apps.batches.models import Batch, BatchLine, FileChunk, NativeJob, StoredFile
-from apps.kernel.admin import LongTableAdmin
-from apps.kernel.ids import find_id
-from apps.responses.public_ids import is_public_id
-
-
-class _OwnedAdmin(LongTableAdmin):
-    """Rows found by the id that clients see, `public_id`, or by an id of their owners."""
-
-    public_id = "pk"
-    search_help_text = "An exact id: its own, or that of an organization or a project"
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        """Look an id up, as an owner's and then as the row's own."""
-        words = search_term.strip()
-        if not words:
-            return queryset, False
-        identifier = find_id(words)
-        if identifier is None:
-            return queryset.filter(**{self.public_id: words}) if is_public_id(words) else queryset.none(), False
-        for column in self.owners:
-            rows = queryset.filter(**{column: identifier})
-            if rows.exists():
-                return rows, False
-        return queryset.none(), False
+from apps.responses.public_id_admin import PublicIdAdmin
 
 
 @admin.register(StoredFile)
-class StoredFileAdmin(_OwnedAdmin):
+class StoredFileAdmin(PublicIdAdmin):
     """One row a file."""
 
     list_display = ("id", "created_at", "expires_at", "purpose", "size", "is_complete", "organization_id", "project_id")
@@ -56,7 +27,7 @@ class StoredFileAdmin(_OwnedAdmin):
 
 
 @admin.register(FileChunk)
-class FileChunkAdmin(_OwnedAdmin):
+class FileChunkAdmin(PublicIdAdmin):
     """One row a part of a file."""
 
     list_display = ("id", "file_id", "position")
@@ -70,7 +41,7 @@ class FileChunkAdmin(_OwnedAdmin):
 
 
 @admin.register(Batch)
-class BatchAdmin(_OwnedAdmin):
+class BatchAdmin(PublicIdAdmin):
     """One row a batch, with how many of its lines ended how once all have."""
 
     list_display = (
@@ -110,7 +81,7 @@ class BatchAdmin(_OwnedAdmin):
 
 
 @admin.register(NativeJob)
-class NativeJobAdmin(_OwnedAdmin):
+class NativeJobAdmin(PublicIdAdmin):
     """One row a job at a provider's batch API."""
 
     list_display = (
@@ -147,7 +118,7 @@ class NativeJobAdmin(_OwnedAdmin):
 
 
 @admin.register(BatchLine)
-class BatchLineAdmin(_OwnedAdmin):
+class BatchLineAdmin(PublicIdAdmin):
     """One row a line of a batch that has not ended, with the process that answers it."""
 
     list_display = ("id", "batch_id", "position", "outcome", "native_state", "attempts", "lease_owner", "lease_until")

@@ -43,16 +43,16 @@ def write_openai(line: BatchLine) -> bytes:
 
 def write_anthropic(line: BatchLine) -> bytes:
     """Return a line of the results of a message batch."""
-    result, told = _find_result(line), dict[str, Any]()
+    result, outcome = _find_result(line), dict[str, Any]()
     if line.outcome in _ANTHROPIC_WORDS:
-        told = {"type": _ANTHROPIC_WORDS[LineOutcome(line.outcome)]}
+        outcome = {"type": _ANTHROPIC_WORDS[LineOutcome(line.outcome)]}
     elif result is None:
-        told = {"type": "errored", "error": {"type": "error", "error": {"type": "api_error", "message": _LOST[1]}}}
+        outcome = {"type": "errored", "error": {"type": "error", "error": {"type": "api_error", "message": _LOST[1]}}}
     elif line.outcome == LineOutcome.SUCCEEDED:
-        told = {"type": "succeeded", "message": result.body}
+        outcome = {"type": "succeeded", "message": result.body}
     else:
-        told = {"type": "errored", "error": result.body}
-    return _line({"custom_id": _custom_id(line), "result": told})
+        outcome = {"type": "errored", "error": result.body}
+    return _line({"custom_id": _custom_id(line), "result": outcome})
 
 
 WRITERS: Final[dict[str, ResultWriter]] = {

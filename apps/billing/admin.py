@@ -21,7 +21,7 @@ from apps.billing.refund_page import refund
 from apps.kernel.admin import LongTableAdmin, RecordAdmin
 from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import AuditedAdmin
-from apps.organizations.organization_tabs import link_to
+from apps.organizations.organization_tabs import OrganizationLink
 
 
 @admin.register(LedgerEntry)
@@ -67,7 +67,7 @@ class LedgerEpochAdmin(RecordAdmin):
 
 
 @admin.register(Transaction)
-class TransactionAdmin(ButtonsAdmin, RecordAdmin):
+class TransactionAdmin(OrganizationLink, ButtonsAdmin, RecordAdmin):
     """Payments, refunds, gifts and subscriptions; a top-up has a button to refund it."""
 
     actions_detail = ("refund",)
@@ -94,11 +94,6 @@ class TransactionAdmin(ButtonsAdmin, RecordAdmin):
         "is_automatic": "An automatic top-up.",
         "processor_payment_intent_id": "Its id at the payment processor.",
     }
-
-    @admin.display(description="Organization")
-    def organization_link(self, row: Transaction) -> str:
-        """Return a link to the organization."""
-        return link_to(row.organization)
 
     list_select_related = ("organization",)
     search_fields = ("id__exact", "organization__name", "processor_payment_intent_id__exact")

@@ -87,7 +87,7 @@ def keep(organization: Organization, card: Card) -> PaymentMethod:
         # A new card: automatic top-ups need not wait for the old one's sake.
         account.top_up_declines, account.next_top_up_at = 0, None
         account.save(update_fields=["top_up_declines", "next_top_up_at", "updated_at"])
-        audit.record("payment_method.create", organization_id=organization.id, resource=row, details=_told(row))
+        audit.record("payment_method.create", organization_id=organization.id, resource=row, details=_details_of(row))
     return row
 
 
@@ -107,7 +107,7 @@ def make_default(row: PaymentMethod) -> PaymentMethod:
             account.top_up_declines, account.next_top_up_at = 0, None
             account.save(update_fields=["top_up_declines", "next_top_up_at", "updated_at"])
             audit.record(
-                "payment_method.update", organization_id=row.organization_id, resource=kept, details=_told(kept)
+                "payment_method.update", organization_id=row.organization_id, resource=kept, details=_details_of(kept)
             )
     return kept
 
@@ -169,7 +169,7 @@ def _forget(row: PaymentMethod) -> None:
     kept = rows.filter(pk=row.pk).first()
     if kept is None:
         return
-    audit.record("payment_method.delete", organization_id=row.organization_id, resource=kept, details=_told(kept))
+    audit.record("payment_method.delete", organization_id=row.organization_id, resource=kept, details=_details_of(kept))
     kept.delete()
     heir = rows.order_by("-id").first()
     if kept.is_default and heir is not None:
@@ -177,5 +177,5 @@ def _forget(row: PaymentMethod) -> None:
         heir.save(update_fields=["is_default", "updated_at"])
 
 
-def _told(row: PaymentMethod) -> dict[str, str | bool]:
+def _details_of(row: PaymentMethod) -> dict[str, str | bool]:
     return {"brand": row.brand, "last4": row.last_four, "isDefault": row.is_default}

@@ -8,10 +8,11 @@ from django.db import transaction
 
 from apps.billing import ledger
 from apps.billing.models import Transaction
-from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.errors import InvalidRequest
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
+from apps.organizations.row_locks import lock_row
 
 
 @transaction.atomic
@@ -21,13 +22,11 @@ def give(*, organization: Organization, amount: Decimal, description: str) -> Tr
     Raises InvalidRequest for an amount that is not positive or is finer than 1e-12 USD, NotFound when the organization
     is deleted.
     """
-    living = Organization.objects.select_for_update(no_key=True).exclude(status=Organization.Status.DELETED)
-    if not living.filter(pk=organization.pk).exists():
-        raise NotFound(NO_ORGANIZATION)
+    lock_row(organization, NO_ORGANIZATION)
     try:
         gift = ledger.grant(organization.pk, amount, description)
     except ValueError as error:
         raise InvalidRequest(str(error), param="amount") from error
-    told = {"amount": amount, "description": description}
-    audit.record("credit_gift.create", organization_id=organization.pk, resource=gift, details=told)
+    details = {"amount": amount, "description": description}
+    audit.record("credit_gift.create", organization_id=organization.pk, resource=gift, details=details)
     return gift

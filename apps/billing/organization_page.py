@@ -13,7 +13,7 @@ from apps.billing import gifts
 from apps.billing.models import Transaction
 from apps.kernel.admin import usd
 from apps.kernel.number_markup import mark_numbers
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
 from apps.organizations.models import Organization
 from apps.organizations.organization_tabs import Tab, link_to, list_of, moment
 
@@ -52,7 +52,7 @@ class GrantQuestion(ButtonQuestion):
     permission="billing.add_transaction",
     icon="redeem",
     question=GrantQuestion,
-    offered=lambda row: row.status != Organization.Status.DELETED,
+    offered=is_living,
 )
 def grant(page: Any, organization: Organization, fields: Mapping[str, Any]) -> Done:
     """Give an organization credits."""

@@ -42,7 +42,7 @@ _WORDS: dict[str, tuple[str, str]] = {
 
 def tell_owners() -> int:
     """Send what is waiting to be told; return how many organizations were told. What cannot be sent stays."""
-    told = 0
+    sent = 0
     for account in BillingAccount.objects.exclude(notice="").select_related("organization"):
         subject, text = (words.format(name=account.organization.name) for words in _WORDS[account.notice])
         try:
@@ -52,8 +52,8 @@ def tell_owners() -> int:
             log.warning("notice.not_sent", organization=str(account.organization_id), error=type(error).__name__)
             continue
         # Unless there is something newer to be told by now.
-        told += BillingAccount.objects.filter(pk=account.pk, notice=account.notice).update(notice="")
-    return told
+        sent += BillingAccount.objects.filter(pk=account.pk, notice=account.notice).update(notice="")
+    return sent
 
 
 def _send(subject: str, text: str, addresses: list[str]) -> None:

@@ -45,7 +45,7 @@ def begin(payment: Transaction, amount: Decimal, reason: str) -> Transaction:
         if not (amount.is_finite() and _CENT <= amount <= left and amount == amount.quantize(_CENT)):
             raise InvalidRequest(f"The amount must be from 0.01 to {left:.2f} USD, in whole cents", param="amount")
         row = _create(payment, amount, reason)
-        audit.record("refund.create", organization_id=row.organization_id, resource=row, details=_told(row))
+        audit.record("refund.create", organization_id=row.organization_id, resource=row, details=_details_of(row))
     return row
 
 
@@ -146,7 +146,7 @@ def _complete(row_id: UUID, refund_id: str) -> Transaction:
     row.status, row.processor_refund_id = Transaction.Status.COMPLETED, refund_id
     row.save(update_fields=["status", "processor_refund_id", "updated_at"])
     ledger.credit(row)
-    audit.record("refund.complete", organization_id=row.organization_id, resource=row, details=_told(row))
+    audit.record("refund.complete", organization_id=row.organization_id, resource=row, details=_details_of(row))
     return row
 
 
@@ -165,5 +165,5 @@ def _fail(row_id: UUID, reason: str, refund_id: str | None = None) -> Transactio
     return row
 
 
-def _told(row: Transaction) -> dict[str, object]:
+def _details_of(row: Transaction) -> dict[str, object]:
     return {"amount": row.amount, "reason": row.refund_reason, "topUp": row.related_transaction_id}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
+from typing import Any
 from uuid import UUID
 
 import msgspec
@@ -241,15 +242,20 @@ def reserve(request: ReservationRequest) -> ReservationResult:
             *(rate.per_minute for rate in request.rates),
         ],
     )
-    if answer[0] == ReservationOutcome.HELD:
-        hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos, shard)
-        lefts = [int(text) if text else None for text in answer[2:4]]
-        rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
-        return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, *lefts)
+    if answer[0] != ReservationOutcome.HELD:
+        return _refused(answer, request.catalog_token, shard)
+    hold = Hold(identifier, request.worker, int(answer[1]), holds, flight, request.key_limit_nanos, shard)
+    lefts = [int(text) if text else None for text in answer[2:4]]
+    rate = RateLimitStatus(int(answer[4]), int(answer[5]), float(answer[6])) if answer[4] else None
+    return ReservationResult(ReservationOutcome.HELD, hold, None, None, 0, rate, *lefts)
+
+
+def _refused(answer: Sequence[Any], catalog_token: str, shard: int) -> ReservationResult:
+    """Return why the store holds nothing, with what it says beside that."""
     outcome = ReservationOutcome(answer[0])
     match outcome:
         case ReservationOutcome.STALE:
-            catalog_token = generation.whole_of(answer[1], request.catalog_token, shard)
+            catalog_token = generation.whole_of(answer[1], catalog_token, shard)
             return ReservationResult(outcome, generation_tokens=(catalog_token, answer[2]))
         case ReservationOutcome.UNKNOWN:
             return ReservationResult(outcome, unknown=answer[1])

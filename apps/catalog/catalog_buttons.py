@@ -34,10 +34,7 @@ class OffQuestion(ButtonQuestion):
 class OnQuestion(ButtonQuestion):
     """Whether something is to be used again."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What happens."""
-        return [f"New requests may be sent to {self.row} again."]
+    text = "New requests may be sent to {row} again."
 
 
 class RetireQuestion(ButtonQuestion):

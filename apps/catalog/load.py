@@ -107,7 +107,7 @@ def _difference(at: tuple[str, ...], old: dict[str, Any] | None, new: dict[str, 
     if old is None or new is None:
         return f"+ {name}" if old is None else f"- {name}"
     changes = [
-        f"{column} {_told(old[column])} -> {_told(new[column])}"
+        f"{column} {_text_of(old[column])} -> {_text_of(new[column])}"
         for column in new
         if column != "file_owned" and old[column] != new[column]
     ]
@@ -116,7 +116,7 @@ def _difference(at: tuple[str, ...], old: dict[str, Any] | None, new: dict[str, 
     return f"~ {name}: {', '.join(changes or ['a file states it now'])}" if old != new else ""
 
 
-def _told(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return json.dumps(value, default=str, ensure_ascii=False)
 
 

@@ -64,10 +64,10 @@ def steps_of(change: PriceChange) -> Iterator[PriceStep]:
     for name in sorted({*change.old, *change.new}):
         old, new = change.old.get(name), change.new.get(name)
         if old != new:
-            yield PriceStep(name, _told(old), _told(new))
+            yield PriceStep(name, _text_of(old), _text_of(new))
 
 
-def _told(price: Any) -> str | None:
+def _text_of(price: Any) -> str | None:
     """Return a price, or tiers of them, in words."""
     if price is None or isinstance(price, str):
         return price

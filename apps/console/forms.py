@@ -99,6 +99,11 @@ def require_typed(request: HttpRequest, name: str, expected: str) -> None:
         raise InvalidRequest("This is not its name; nothing was deleted", param=name)
 
 
+def is_unticked(request: HttpRequest, name: str) -> bool:
+    """Tell whether a checkbox of a form was left empty; one that the form does not have was not."""
+    return request.POST.getlist(name)[-1:] == ["false"]
+
+
 def read_query(request: HttpRequest, shape: type[serializers.BaseSerializer[Any]], **given: Any) -> dict[str, Any]:
     """Return what a page's address asks for, as the shape reads it; a form of filters sends empty fields, which ask for
     nothing. `given` as in `read_form`. Raises InvalidFields.

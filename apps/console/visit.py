@@ -108,6 +108,12 @@ def lead_to(route: str, organization_id: UUID | str, **names: Any) -> HttpRespon
     return HttpResponseRedirect(reverse(f"console:{route}", kwargs={"organization_id": organization_id, **names}))
 
 
+def back_to(route: str, workspace: Workspace) -> HttpResponse:
+    """Return the way back to a page of the workspace, for whoever has sent one of its forms."""
+    where = reverse(f"console:{route}", kwargs={"organization_id": workspace.organization.id})
+    return HttpResponseRedirect(where, status=303)
+
+
 def lead_to_sign_in(request: HttpRequest) -> HttpResponse:
     """Return the way to the sign-in, which leads back here; a part of a page leads the whole page there."""
     # What was being sent is not sent again.

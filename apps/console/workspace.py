@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from uuid import UUID
 
+from apps.kernel.errors import NotFound
 from apps.organizations.access import access_organization, is_verified, reaches
 from apps.organizations.models import Organization, Project, Role, User
 
@@ -46,6 +48,11 @@ class Workspace:
     def is_owner(self) -> bool:
         """Whether the visitor may do what owners may."""
         return self.role is Role.OWNER
+
+    def require_own(self, organization_id: UUID, missing: str) -> None:
+        """Raise NotFound for what another organization has, also where the visitor may see it there."""
+        if organization_id != self.organization.id:
+            raise NotFound(missing)
 
 
 def open_workspace(user: User, organization_id: str, needs: Role = Role.DEVELOPER) -> Workspace:

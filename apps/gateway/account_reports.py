@@ -186,8 +186,8 @@ def _report_request(name: str, row: LogRow) -> Report:
 
 def _attempts_of(row: LogRow) -> list[Report]:
     """Return which providers were called, where the log may tell."""
-    told = msgspec.json.decode(row["routing_metadata"]) if row["routing_metadata"] else {}
+    metadata = msgspec.json.decode(row["routing_metadata"]) if row["routing_metadata"] else {}
     return [
         {"provider_name": one["provider"], "status": one["status_code"], "is_byok": row["used_mode"] == API_KEYS}
-        for one in told.get("routing", ())
+        for one in metadata.get("routing", ())
     ]

@@ -80,7 +80,7 @@ class AnswerMeter(msgspec.Struct, eq=False):
     # Tokens that were passed on although the store could not be asked.
     _trusted: int = 0
 
-    def noted(self, events: Iterator[Event]) -> Iterator[Event]:
+    def count(self, events: Iterator[Event]) -> Iterator[Event]:
         """Yield an answer's events, for which nothing has to be held."""
         self._complete = False
         for event in events:
@@ -90,14 +90,14 @@ class AnswerMeter(msgspec.Struct, eq=False):
             yield event
         self._complete = True
 
-    def watched(self, events: Iterator[Event]) -> Iterator[Event]:
+    def count_within_hold(self, events: Iterator[Event]) -> Iterator[Event]:
         """Return an answer's events as far as they are held for, then the end that a full answer would have."""
         if self.allowance is None or not self.attempts.chat.stream:
-            return self.noted(events)
+            return self.count(events)
         self._watching = True
-        return self._watched(events)
+        return self._count_and_hold(events)
 
-    def _watched(self, events: Iterator[Event]) -> Iterator[Event]:
+    def _count_and_hold(self, events: Iterator[Event]) -> Iterator[Event]:
         # Who answers, and at which price, is known once something is written.
         self._complete, self._covered = False, 0
         for event in events:

@@ -94,11 +94,10 @@ def _open(
     profile = offload(len(body), lambda: profile_request(call, chat))
     hedge = read_hedge(call, by_default=policy.hedging)
     admission = _admit(call, route, token, policy, chat, profile, hedge)
-    policy, ranking, entry = admission.policy, admission.ranking, admission.entry
-    worst, hold = admission.worst, admission.granted.hold
-    allowance = allowance_of(chat, worst, hold, policy.retention)
+    policy, ranking, worst = admission.policy, admission.ranking, admission.worst
+    allowance = allowance_of(chat, worst, admission.granted.hold, policy.retention)
     if trace is not None:
-        trace.add_finished("admission", started_at)
+        trace.admitted_at = time.monotonic()
     attempts = Failover(
         chat=chat,
         candidates=ranking.candidates,
@@ -117,27 +116,13 @@ def _open(
         trace=trace,
     )
     meter = AnswerMeter(
-        attempts=attempts, policy=policy, prompt_estimate=worst.prompt_tokens, hold=hold, allowance=allowance
-    )
-    is_needed_whole = not chat.stream or policy.retention == "retain"
-    transcript = AnswerTranscript(
         attempts=attempts,
-        prompt_estimate=worst.prompt_tokens,
-        fold=ReplyBuilder() if is_needed_whole else None,
-        log_id=entry.id,
-    )
-    guard = None if policy.guardrails is None else RequestGuard(policy.guardrails, policy.retention)
-    recorder = Recorder(
-        chat=chat,
         policy=policy,
-        ranking=ranking,
-        entry=entry,
-        attempts=attempts,
-        meter=meter,
-        transcript=transcript,
-        guard=guard,
-        started_at=started_at,
+        prompt_estimate=worst.prompt_tokens,
+        hold=admission.granted.hold,
+        allowance=allowance,
     )
+    recorder = _build_recorder(chat, admission, attempts, meter, started_at)
     find_entry = _find_nothing if _is_paid(call) else partial(_find_entry, policy, attempts, chat)
     cache = _prepare(recorder, len(body), find_entry)
     if ranking.probe:
@@ -146,11 +131,36 @@ def _open(
         chat=chat,
         attempts=attempts,
         meter=meter,
-        transcript=transcript,
+        transcript=recorder.transcript,
         recorder=recorder,
-        guard=guard,
+        guard=recorder.guard,
         cache=cache,
         rate=admission.granted.rate,
+    )
+
+
+def _build_recorder(
+    chat: Chat, admission: _Admission, attempts: Failover, meter: AnswerMeter, started_at: float
+) -> Recorder:
+    """Return what records the request, with the transcript and the guardrails that it is recorded by."""
+    policy, entry = admission.policy, admission.entry
+    is_needed_whole = not chat.stream or policy.retention == "retain"
+    transcript = AnswerTranscript(
+        attempts=attempts,
+        prompt_estimate=admission.worst.prompt_tokens,
+        fold=ReplyBuilder() if is_needed_whole else None,
+        log_id=entry.id,
+    )
+    return Recorder(
+        chat=chat,
+        policy=policy,
+        ranking=admission.ranking,
+        entry=entry,
+        attempts=attempts,
+        meter=meter,
+        transcript=transcript,
+        guard=None if policy.guardrails is None else RequestGuard(policy.guardrails, policy.retention),
+        started_at=started_at,
     )
 
 

@@ -79,8 +79,8 @@ class Recorder(msgspec.Struct, eq=False):
             self.entry, finish.reason if finish else None, finish.native if finish else None, self.policy.retention
         )
         self._settle_and_enqueue()
-        kept = {**({"cached": True} if cached else {}), **self._kept}
-        metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, kept)
+        from_cache = {**({"cached": True} if cached else {}), **self._cached_inputs}
+        metadata = build_metadata(self.entry, self.attempts, self.ranking.explanation, self.guard, from_cache)
         return Summary(usage=usage, cost=cost_breakdown(cost), metadata=metadata)
 
     def fail(self, error: ApiError) -> None:
@@ -102,21 +102,22 @@ class Recorder(msgspec.Struct, eq=False):
         return error
 
     @property
-    def _kept(self) -> dict[str, int]:
+    def _cached_inputs(self) -> dict[str, int]:
+        """How many inputs the cache had, as log and metadata say it."""
         return {"cached_inputs": self.kept_inputs} if self.kept_inputs else {}
 
     def _bill(self, usage: Usage, waived: str = "") -> Bill:
         """Return the bill, with what a provider is paid that was asked too and closed: it has read the prompt."""
-        latest, outrun = self.attempts.latest_candidate, self.attempts.hedge_loser
-        lost = FREE
-        if outrun is not None and outrun.credential.mode == latest.credential.mode:
-            lost = losing_cost(outrun, self.meter.prompt_estimate)
+        latest, loser = self.attempts.latest_candidate, self.attempts.hedge_loser
+        losers_cost = FREE
+        if loser is not None and loser.credential.mode == latest.credential.mode:
+            losers_cost = losing_cost(loser, self.meter.prompt_estimate)
         return bill_at(
             latest.offer.prices,
             used=usage,
             discount=latest.discount,
-            outrun=lost.total,
-            outrun_saved=lost.discount_savings,
+            outrun=losers_cost.total,
+            outrun_saved=losers_cost.discount_savings,
             waived=waived,
             batch_share=latest.batch_share,
         )
@@ -152,16 +153,16 @@ class Recorder(msgspec.Struct, eq=False):
         entry.response_size = self.attempts.bytes_received
         entry.violations = self.guard.violations if self.guard is not None and self.guard.violations else None
         if self.policy.retention != "none":
-            lost = {"warnings": self.attempts.losses} if self.attempts.losses else {}
-            routing = {"routing": self.attempts.attempt_log, **lost, **self._kept}
+            warnings = {"warnings": self.attempts.losses} if self.attempts.losses else {}
+            routing = {"routing": self.attempts.attempt_log, **warnings, **self._cached_inputs}
             entry.routing_metadata = {**self.ranking.explanation, **routing}
         settling_at = time.monotonic()
         try:
             if self.policy.retention == "retain":
                 record.keep_answer(entry, self.transcript.reply())
             hold, charge = self.meter.hold, record.charge_of(entry)
-            shrunk = None if hold is None else admit.settle(hold, charge)
-            outbox.enqueue(worker_name(), record.encode(entry), shrunk)
+            settled = None if hold is None else admit.settle(hold, charge)
+            outbox.enqueue(worker_name(), record.encode(entry), settled)
         except Exception:
             log.exception("pipeline.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
         record_request_metrics(entry)

@@ -62,7 +62,7 @@ class CacheEntry:
     _kept: list[Event] = field(default_factory=list)
     _signal: Signal | None = None
 
-    def find(self) -> Iterator[Event]:
+    def replay(self) -> Iterator[Event]:
         """Yield the kept answer, nothing when there is none; `Waiting` while the same question is being answered."""
         kept = self._read()
         if kept is None:
@@ -130,8 +130,8 @@ class CacheEntry:
             return None
         # What another version kept is no answer, nor is what was encrypted with a key that is gone.
         with suppress(UnreadableSecretError, msgspec.MsgspecError, ValueError, KeyError, TypeError):
-            told = msgspec.json.decode(decrypt_content(data, self.key), type=list[tuple[str, msgspec.Raw]])
-            return [msgspec.json.decode(raw, type=_KINDS[name]) for name, raw in told]
+            events = msgspec.json.decode(decrypt_content(data, self.key), type=list[tuple[str, msgspec.Raw]])
+            return [msgspec.json.decode(raw, type=_KINDS[name]) for name, raw in events]
         return None
 
 

@@ -85,26 +85,27 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
 
     def _answer(self) -> Iterator[Event]:
         """Return the kept answer to the same question, else a provider's."""
-        return self._asked() if self.cache is None else self._kept_or_new(self.cache)
+        return self._ask_providers() if self.cache is None else self._answer_through_cache(self.cache)
 
-    def _asked(self) -> Iterator[Event]:
+    def _ask_providers(self) -> Iterator[Event]:
         """Return a provider's answer, as far as it is paid for and may pass."""
-        return self._let_through(self.meter.watched(self.attempts.run()))
+        return self._screen(self.meter.count_within_hold(self.attempts.run()))
 
-    def _kept_or_new(self, cache: CacheEntry) -> Iterator[Event]:
-        yield from self._let_through(self.meter.noted(cache.find()))
+    def _answer_through_cache(self, cache: CacheEntry) -> Iterator[Event]:
+        """Yield the kept answer; where there is none, a provider's, which the cache remembers as it passes."""
+        yield from self._screen(self.meter.count(cache.replay()))
         if not cache.hit:
-            self._ask_only(cache.left_to_ask(self.chat))
-            for event in self._asked():
+            self._narrow_to(cache.left_to_ask(self.chat))
+            for event in self._ask_providers():
                 yield cache.take(event)
 
-    def _ask_only(self, left: Chat) -> None:
+    def _narrow_to(self, left: Chat) -> None:
         """Have the providers asked for what is left of the request: no more is paid for."""
         if left is not self.chat:
             self.attempts.chat = left
             self.meter.prompt_estimate = estimate_prompt_tokens(left)
 
-    def _let_through(self, events: Iterator[Event]) -> Iterator[Event]:
+    def _screen(self, events: Iterator[Event]) -> Iterator[Event]:
         """Return what guardrails leave of an answer, where they look at answers."""
         if self.guard is None or not self.guard.compiled.scan_output:
             return events
@@ -115,8 +116,7 @@ class ChatRun(msgspec.Struct, eq=False, frozen=True, kw_only=True):
         missing = task_of(self.chat).find_missing_result(self.meter.pictures, self.transcript.finish)
         if missing is not None:
             raise missing
-        if self.cache is not None:
-            self.cache.store(self.attempts.latest_candidate.model_id)
         if self.cache is None:
             return self.recorder.complete(cached=None)
+        self.cache.store(self.attempts.latest_candidate.model_id)
         return self.recorder.complete(cached=self.cache.hit, kept_inputs=self.cache.kept_inputs)

@@ -23,6 +23,7 @@ from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
+from apps.organizations.row_locks import lock_row
 
 # The columns of a configuration that people choose; a reset gives each its default.
 _CHOSEN = ("enabled", "system_rules", "max_file_size_mb", "allowed_file_types", "pii_action", "scan_output")
@@ -39,7 +40,7 @@ def change_config(*, organization: Organization, changes: Mapping[str, Any]) -> 
     rules = given.pop("system_rules", {})
     if issues := find_rule_issues(rules, loaded_rules()):
         raise InvalidFields(issues)
-    _lock(organization)
+    lock_row(organization, NO_ORGANIZATION)
     row = _find_or_build(organization)
     if rules:
         given["system_rules"] = merge_system_rules(system_rule_states(row), rules, default_system_rules())
@@ -55,7 +56,7 @@ def reset_config(*, organization: Organization) -> GuardrailConfig:
 
     Raises NotFound when the organization was deleted meanwhile.
     """
-    _lock(organization)
+    lock_row(organization, NO_ORGANIZATION)
     row = _find_or_build(organization)
     defaults = GuardrailConfig()
     return _save_config(row, "reset", {name: getattr(defaults, name) for name in _CHOSEN})
@@ -69,7 +70,7 @@ def create_rule(*, organization: Organization, type: str, config: Mapping[str, A
     InvalidRequest for one rule too many, NotFound when the organization was deleted meanwhile.
     """
     rule = CustomRule(organization=organization, type=type, config=validate_config(type, config), **columns)
-    _lock(organization)
+    lock_row(organization, NO_ORGANIZATION)
     if CustomRule.objects.filter(organization=organization).count() >= MAX_RULES:
         raise InvalidRequest(f"Maximum {MAX_RULES} guardrail rules per organization", code="guardrail_rule_limit")
     _require_room(rule)
@@ -91,7 +92,7 @@ def change_rule(*, rule: CustomRule, changes: Mapping[str, Any]) -> CustomRule:
         raise InvalidFields([Issue("type", "Cannot be changed; create another rule")])
     if "config" in given:
         given["config"] = validate_config(rule.type, given["config"])
-        _lock(rule.organization)
+        lock_row(rule.organization, NO_ORGANIZATION)
     row = CustomRule.objects.select_for_update().filter(pk=rule.pk).first()
     if row is None:
         raise NotFound(NO_RULE)
@@ -153,10 +154,3 @@ def _brief(columns: Mapping[str, Any]) -> dict[str, Any]:
         else audit.audit_value(value)
         for name, value in columns.items()
     }
-
-
-def _lock(organization: Organization) -> None:
-    """Let those who change the guardrails of an organization, or delete it, wait for each other. Raises NotFound."""
-    living = Organization.objects.exclude(status=Organization.Status.DELETED).filter(pk=organization.pk)
-    if living.select_for_update(no_key=True).first() is None:
-        raise NotFound(NO_ORGANIZATION)

@@ -16,7 +16,7 @@ from apps.guardrails.trial_page import try_text
 from apps.kernel.admin import KeptAdmin, LongTableAdmin
 from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import ActingAdmin
-from apps.organizations.organization_tabs import link_by_id, link_to
+from apps.organizations.organization_tabs import OrganizationLink, link_by_id
 
 _SYSTEM_RULES = (
     "Enabled: texts are looked at for it. Action: block refuses the request, redact masks what is found, warn notes "
@@ -25,7 +25,7 @@ _SYSTEM_RULES = (
 
 
 @admin.register(GuardrailConfig)
-class GuardrailConfigAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
+class GuardrailConfigAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmin):
     """What is in force in an organization, on a plan that has guardrails."""
 
     thing = "guardrail_config"
@@ -85,14 +85,9 @@ class GuardrailConfigAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         """Set columns of a configuration."""
         actions.change_config(organization=row.organization, changes=changes)
 
-    @admin.display(description="Organization")
-    def organization_link(self, row: GuardrailConfig) -> str:
-        """Return a link to the organization."""
-        return link_to(row.organization)
-
 
 @admin.register(CustomRule)
-class CustomRuleAdmin(ButtonsAdmin, ActingAdmin):
+class CustomRuleAdmin(OrganizationLink, ButtonsAdmin, ActingAdmin):
     """Rules that organizations wrote for themselves."""
 
     thing = "guardrail_rule"
@@ -148,11 +143,6 @@ class CustomRuleAdmin(ButtonsAdmin, ActingAdmin):
     def delete_row(self, row: CustomRule) -> None:
         """Remove a rule."""
         actions.delete_rule(rule=row)
-
-    @admin.display(description="Organization")
-    def organization_link(self, row: CustomRule) -> str:
-        """Return a link to the organization."""
-        return link_to(row.organization)
 
 
 @admin.register(Violation)

@@ -5,7 +5,7 @@ Knows kinds of rows by who writes them. Must never know a table.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
@@ -105,6 +105,14 @@ class KeptAdmin(RowAdmin):
         return False
 
 
+class MadeElsewhereAdmin(KeptAdmin):
+    """Rows that begin elsewhere, with what the admin never sees: they change, and are neither added nor deleted."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Never."""
+        return False
+
+
 class ReadAdmin(RowAdmin):
     """Rows that the product alone writes."""
 
@@ -162,10 +170,11 @@ class LongTableAdmin(RecordAdmin):
         identifier = find_id(search_term.strip())
         if identifier is None:
             return queryset.none(), False
-        return self._find(queryset, identifier), False
+        return self.find_first(queryset, identifier, ("pk", *self.owners)), False
 
-    def _find(self, queryset: QuerySet[Any], identifier: UUID) -> QuerySet[Any]:
-        for column in ("pk", *self.owners):
+    def find_first(self, queryset: QuerySet[Any], identifier: UUID, columns: Iterable[str]) -> QuerySet[Any]:
+        """Return the rows that have an id in the first of the columns in which any has it."""
+        for column in columns:
             found = queryset.filter(**{column: identifier})
             if found.exists():
                 return found

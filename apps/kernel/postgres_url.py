@@ -40,11 +40,11 @@ def names_several(url: str) -> bool:
 def read_several(url: str) -> SeveralHosts:
     """Return what a URL says that lists hosts. Raises ValueError saying what is wrong, without a secret."""
     parts = split_url(url)
-    told = parse_qs(parts.query, keep_blank_values=True)
+    options = parse_qs(parts.query, keep_blank_values=True)
     for name in ("host", "hostaddr", "port"):
-        if name in told:
+        if name in options:
             raise ValueError(f"hosts are named before its path, not by {name}=")
-    (role, *more) = told.get(_ROLE, [_WRITERS[0]])
+    (role, *more) = options.get(_ROLE, [_WRITERS[0]])
     if more or role not in _WRITERS:
         raise ValueError(f"{_ROLE} must be {' or '.join(_WRITERS)}: others lead to servers that take no writes")
     hosts = split_hosts(parts.hosts, _PORT)

@@ -46,14 +46,14 @@ _FORMS: Final = re.compile(
 def redact(text: str, secrets: Iterable[str] = ()) -> str:
     """Return the text without the secrets, however they are quoted, and without whatever else looks like one."""
     found = [span for secret in secrets for quoted in _spellings_of(secret) for span in _spans_of(quoted, text)]
-    told: list[str] = []
+    pieces: list[str] = []
     since = 0
     for start, end in sorted(found):
         # Behind one that reaches further, or next to one: a mask is enough.
-        if start > since or not told:
-            told += [text[since:start], MASK]
+        if start > since or not pieces:
+            pieces += [text[since:start], MASK]
         since = max(since, end)
-    return redact_forms("".join([*told, text[since:]]))
+    return redact_forms("".join([*pieces, text[since:]]))
 
 
 def redact_forms(text: str) -> str:

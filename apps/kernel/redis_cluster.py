@@ -35,11 +35,11 @@ def connect(url: str, **options: Any) -> Cluster:
     # The first host stands for all: what is said of it beside the address counts for each.
     scheme = parts.scheme.partition("+")[0]
     single = f"{scheme}://{credentials}{'@' if credentials else ''}{_PLACEHOLDER}/?{parts.query}"
-    told: dict[str, Any] = dict(parse_url(single))  # type: ignore[no-untyped-call] # the library's
+    parsed: dict[str, Any] = dict(parse_url(single))  # type: ignore[no-untyped-call] # the library's
     for name in ("host", "port", "db", "connection_class"):
-        told.pop(name, None)
+        parsed.pop(name, None)
     if scheme == "rediss":
-        told["ssl"] = True
+        parsed["ssl"] = True
     nodes = [ClusterNode(host, port) for host, port in hosts]  # type: ignore[no-untyped-call] # the library's
     try:
         return Cluster(
@@ -50,7 +50,7 @@ def connect(url: str, **options: Any) -> Cluster:
             dynamic_startup_nodes=False,
             reinitialize_steps=1,
             retry=Retry(NoBackoff(), _TRIES),
-            **told,
+            **parsed,
             **options,
         )
     except RedisClusterException as error:

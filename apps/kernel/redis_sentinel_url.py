@@ -43,19 +43,19 @@ def read_sentinel_url(url: str) -> SentinelAddress:
     database = parts.path.strip("/") or "0"
     if not (database.isascii() and database.isdigit() and len(database) <= 4):
         raise ValueError("its path is not the number of a database")
-    told = parse_qs(parts.query, keep_blank_values=True)
-    if unknown := sorted(told.keys() - {_SERVICE, _USER, _PASSWORD}):
+    options = parse_qs(parts.query, keep_blank_values=True)
+    if unknown := sorted(options.keys() - {_SERVICE, _USER, _PASSWORD}):
         raise ValueError(f"it has no parameter {unknown[0][:40]!r}")
-    if any(len(values) > 1 for values in told.values()) or not told.get(_SERVICE, [""])[0]:
+    if any(len(values) > 1 for values in options.values()) or not options.get(_SERVICE, [""])[0]:
         raise ValueError("it needs ?service=, the name by which the sentinels know the primary, once")
     return SentinelAddress(
         hosts=split_hosts(parts.hosts, _PORT),
-        service=told[_SERVICE][0],
+        service=options[_SERVICE][0],
         database=int(database),
         username=unquote(parts.credentials.partition(":")[0]),
         password=unquote(parts.password),
-        sentinel_username=told.get(_USER, [""])[0],
-        sentinel_password=told.get(_PASSWORD, [""])[0],
+        sentinel_username=options.get(_USER, [""])[0],
+        sentinel_password=options.get(_PASSWORD, [""])[0],
         tls=parts.scheme == "rediss+sentinel",
     )
 

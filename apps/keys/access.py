@@ -11,7 +11,16 @@ from django.db.models import QuerySet
 
 from apps.kernel.errors import Forbidden, NotFound
 from apps.keys.models import ApiKey, IamRule, ProviderKey
-from apps.organizations.access import access_organization, access_project, highest, identify, reaches, roles_of
+from apps.organizations.access import (
+    access_organization,
+    access_project,
+    access_row_as_admin,
+    access_rows_as_admin,
+    highest,
+    identify,
+    reaches,
+    roles_of,
+)
 from apps.organizations.models import Organization, Project, Role, User
 
 NO_KEY, NO_RULE, NO_PROVIDER_KEY = "API key not found", "IAM rule not found", "Provider key not found"
@@ -78,21 +87,9 @@ def access_rule(user: User, key_id: str, identifier: str) -> IamRule:
 
 def access_provider_keys(user: User, organization_id: str) -> QuerySet[ProviderKey]:
     """Return the provider keys of an organization that the user administers, oldest first. Raises as its door does."""
-    organization, _ = access_organization(user, organization_id, Role.ADMIN)
-    rows = ProviderKey.objects.filter(organization=organization).exclude(status=ProviderKey.Status.DELETED)
-    return rows.order_by("created_at", "id")
+    return access_rows_as_admin(ProviderKey, user, organization_id).order_by("created_at", "id")
 
 
 def access_provider_key(user: User, identifier: str) -> ProviderKey:
     """Return a provider key of an organization that the user administers. Raises NotFound, Forbidden."""
-    key = (
-        ProviderKey.objects.filter(pk=identify(identifier, NO_PROVIDER_KEY))
-        .exclude(status=ProviderKey.Status.DELETED)
-        .exclude(organization__status=Organization.Status.DELETED)
-        .select_related("organization")
-        .first()
-    )
-    if key is None:
-        raise NotFound(NO_PROVIDER_KEY)
-    access_organization(user, key.organization_id, Role.ADMIN)
-    return key
+    return access_row_as_admin(ProviderKey, user, identifier, NO_PROVIDER_KEY)

@@ -24,6 +24,7 @@ from apps.organizations import audit
 from apps.organizations.access import access_project, require_verified
 from apps.organizations.models import Project, User
 from apps.organizations.plans import limits_of
+from apps.organizations.row_locks import lock_row
 
 # What a playground's key shows in the place of a token's beginning; it has no token that anybody could send.
 PLAYGROUND = "playground"
@@ -64,8 +65,8 @@ def create_api_key(*, user: User, project_id: UUID | str, description: str, **li
         last_four=token[-4:],
         **limits,
     )
-    told = {"description": description, "maskedToken": key.masked_token, "projectId": project.id, **limits}
-    _record("api_key.create", key, told)
+    details = {"description": description, "maskedToken": key.masked_token, "projectId": project.id, **limits}
+    _record("api_key.create", key, details)
     return CreatedKey(key, token)
 
 
@@ -102,7 +103,7 @@ def create_program_key(*, user: User, project_id: UUID | str, description: str, 
 @transaction.atomic
 def change_api_key(*, key: ApiKey, changes: Mapping[str, Any]) -> ApiKey:
     """Set status, description or limits of a key. Raises NotFound when it was deleted meanwhile."""
-    row = _locked(key)
+    row = lock_row(key, NO_KEY)
     _record("api_key.update", row, audit.changes_of(row, changes))
     for name, value in changes.items():
         setattr(row, name, value)
@@ -118,7 +119,7 @@ def replace_api_key(*, key: ApiKey, user: User, overlap: timedelta) -> CreatedKe
     Of a usage limit the new key has what the other has left. Raises as `create_api_key` does, NotFound for a key that
     was deleted meanwhile, InvalidRequest for one that has expired and for one without a token.
     """
-    row = _locked(key)
+    row = lock_row(key, NO_KEY)
     _require_token(row)
     now = timezone.now()
     if row.expires_at is not None and row.expires_at <= now:
@@ -150,7 +151,7 @@ def rotate_api_key(*, key: ApiKey) -> CreatedKey:
 
     Raises NotFound when it was deleted meanwhile, InvalidRequest for one without a token.
     """
-    row = _locked(key)
+    row = lock_row(key, NO_KEY)
     _require_token(row)
     token, before = new_token(), row.masked_token
     row.digest, row.prefix, row.last_four = digest_of(token), prefix(), token[-4:]
@@ -162,7 +163,7 @@ def rotate_api_key(*, key: ApiKey) -> CreatedKey:
 @transaction.atomic
 def delete_api_key(*, key: ApiKey) -> None:
     """End a key for good. Raises NotFound when it already is."""
-    end_api_key(_locked(key))
+    end_api_key(lock_row(key, NO_KEY))
 
 
 def end_api_key(key: ApiKey) -> None:
@@ -176,7 +177,7 @@ def end_api_key(key: ApiKey) -> None:
 def create_rule(*, key: ApiKey, rule_type: str, rule_value: Mapping[str, Any], status: str) -> IamRule:
     """Add a rule to a key. Raises InvalidRequest for a value that is not of its type, or one rule too many."""
     _require_fit(rule_type, rule_value)
-    row = _locked(key)
+    row = lock_row(key, NO_KEY)
     if row.iam_rules.count() >= MAX_RULES:
         raise InvalidRequest(f"Maximum {MAX_RULES} IAM rules per API key", code="iam_rule_limit_reached")
     rule = IamRule.objects.create(api_key=row, rule_type=rule_type, rule_value=rule_value, status=status)
@@ -192,11 +193,11 @@ def change_rule(*, rule: IamRule, changes: Mapping[str, Any]) -> IamRule:
     row = IamRule.objects.select_for_update().filter(pk=rule.pk).first()
     if row is None:
         raise NotFound(NO_RULE)
-    told = {"apiKeyId": row.api_key_id, **audit.changes_of(row, changes)}
+    details = {"apiKeyId": row.api_key_id, **audit.changes_of(row, changes)}
     for name, value in changes.items():
         setattr(row, name, value)
     _require_fit(row.rule_type, row.rule_value)
-    _record("iam_rule.update", row, told)
+    _record("iam_rule.update", row, details)
     row.save(update_fields=[*changes, "updated_at"])
     return row
 
@@ -251,15 +252,6 @@ def _require_token(key: ApiKey) -> None:
     if key.prefix in WITHOUT_TOKEN:
         whose = "playground's" if key.prefix == PLAYGROUND else "signed-in program's"
         raise InvalidRequest(f"A {whose} API key has no token to replace", code="api_key_without_token")
-
-
-def _locked(key: ApiKey) -> ApiKey:
-    """Return the key as it is now, which others have to wait for. Raises NotFound when it is deleted."""
-    living = ApiKey.objects.select_for_update(no_key=True).exclude(status=ApiKey.Status.DELETED)
-    row = living.filter(pk=key.pk).first()
-    if row is None:
-        raise NotFound(NO_KEY)
-    return row
 
 
 def _require_fit(rule_type: str, rule_value: Mapping[str, Any]) -> None:

@@ -11,7 +11,7 @@ from django.db.models import Field
 from django.http import HttpRequest
 from django.utils import timezone
 
-from apps.kernel.admin import KeptAdmin
+from apps.kernel.admin import MadeElsewhereAdmin
 from apps.kernel.admin_fields import LinesField
 from apps.keys import actions, key_buttons, provider_keys
 from apps.keys.models import ApiKey, IamRule, ProviderKey
@@ -19,7 +19,7 @@ from apps.keys.origins import MOST_ORIGINS, WRITTEN_AS, is_origin
 from apps.keys.rule_form import FIELDS, SHOWN_WHEN, IamRuleForm
 from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import ActingAdmin
-from apps.organizations.organization_tabs import link_to
+from apps.organizations.organization_tabs import OrganizationLink, link_to
 
 if TYPE_CHECKING:
     _KeyForm = forms.ModelForm[Any]
@@ -29,14 +29,6 @@ else:
 
 # What a key's limits are at least; see `serializers.py`.
 _LEAST = {"usage_limit": 0, "period_limit": 0, "requests_per_minute": 1}
-
-
-class _MadeElsewhere(ButtonsAdmin, KeptAdmin, ActingAdmin):
-    """Rows that begin with a secret, which the admin never sees."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never."""
-        return False
 
 
 class ApiKeyForm(_KeyForm):
@@ -73,7 +65,7 @@ class ApiKeyForm(_KeyForm):
 
 
 @admin.register(ApiKey)
-class ApiKeyAdmin(_MadeElsewhere):
+class ApiKeyAdmin(ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
     """Who may call."""
 
     thing = "api_key"
@@ -179,8 +171,8 @@ class IamRuleAdmin(ActingAdmin):
     @admin.display(description="What it names")
     def names(self, row: IamRule) -> str:
         """Return what a rule names, cut short."""
-        told = [", ".join(map(str, one)) if isinstance(one, list) else str(one) for one in row.rule_value.values()]
-        return "; ".join(told)[:100]
+        values = [", ".join(map(str, one)) if isinstance(one, list) else str(one) for one in row.rule_value.values()]
+        return "; ".join(values)[:100]
 
     def changes_of(self, form: Any) -> dict[str, Any]:
         """Return the columns that a form changes, the value in one."""
@@ -207,7 +199,7 @@ class IamRuleAdmin(ActingAdmin):
 
 
 @admin.register(ProviderKey)
-class ProviderKeyAdmin(_MadeElsewhere):
+class ProviderKeyAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
     """Organizations' own credentials at providers."""
 
     thing = "provider_key"
@@ -231,11 +223,6 @@ class ProviderKeyAdmin(_MadeElsewhere):
         "base_url": "Where a custom provider is.",
         "status": "Requests do not use an inactive one. Erase it with the button above.",
     }
-
-    @admin.display(description="Organization")
-    def organization_link(self, row: ProviderKey) -> str:
-        """Return a link to the organization."""
-        return link_to(row.organization)
 
     def change_row(self, row: ProviderKey, changes: Mapping[str, Any]) -> None:
         """Switch a credential on or off."""

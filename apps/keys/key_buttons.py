@@ -13,7 +13,7 @@ from apps.kernel import database
 from apps.keys import actions, provider_keys
 from apps.keys.models import ApiKey, ProviderKey
 from apps.organizations import audit
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
 from apps.organizations.app_hooks import find_hook_modules
 
 _Find = Callable[[str], Any]
@@ -22,49 +22,31 @@ _Find = Callable[[str], Any]
 class RevokeQuestion(ButtonQuestion):
     """Whether a key is to end."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [
-            f"Whoever uses {self.row.masked_token} ({self.row.description}) is refused from now on. This cannot be "
-            "undone: a key that only pauses is set to inactive instead. Its log and its costs stay."
-        ]
+    text = (
+        "Whoever uses {row.masked_token} ({row.description}) is refused from now on. This cannot be undone: a key "
+        "that only pauses is set to inactive instead. Its log and its costs stay."
+    )
 
 
 class RotateQuestion(ButtonQuestion):
     """Whether a key is to have another secret."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [
-            f"{self.row.masked_token} ({self.row.description}) gets another secret, which the next page shows once. "
-            "The one before is refused from now on. Limits, usage and access rules stay."
-        ]
+    text = (
+        "{row.masked_token} ({row.description}) gets another secret, which the next page shows once. The one "
+        "before is refused from now on. Limits, usage and access rules stay."
+    )
 
 
 class CheckQuestion(ButtonQuestion):
     """Whether a provider is to be asked about a credential."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What happens."""
-        return [
-            f"Asks {self.row} for its list of models with the credential {self.row.masked_token}. Nothing is charged."
-        ]
+    text = "Asks {row} for its list of models with the credential {row.masked_token}. Nothing is charged."
 
 
 class DeleteCredentialQuestion(ButtonQuestion):
     """Whether a credential is to be erased."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [f"The credential {self.row.masked_token} at {self.row} is erased. This cannot be undone."]
-
-
-def _is_living(row: ApiKey | ProviderKey) -> bool:
-    return row.status != "deleted"
+    text = "The credential {row.masked_token} at {row} is erased. This cannot be undone."
 
 
 @button(
@@ -73,7 +55,7 @@ def _is_living(row: ApiKey | ProviderKey) -> bool:
     icon="autorenew",
     danger=True,
     question=RotateQuestion,
-    offered=_is_living,
+    offered=is_living,
 )
 def rotate(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
     """Give a key another secret, and show it once."""
@@ -82,7 +64,7 @@ def rotate(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
 
 
 @button(
-    "Revoke", permission="keys.delete_apikey", icon="block", danger=True, question=RevokeQuestion, offered=_is_living
+    "Revoke", permission="keys.delete_apikey", icon="block", danger=True, question=RevokeQuestion, offered=is_living
 )
 def revoke(page: Any, key: ApiKey, fields: Mapping[str, Any]) -> Done:
     """End a key for good."""
@@ -102,7 +84,7 @@ def _ask_provider(key: ProviderKey, done: Done) -> Done:
     permission="keys.change_providerkey",
     icon="network_check",
     question=CheckQuestion,
-    offered=_is_living,
+    offered=is_living,
     finish=_ask_provider,
 )
 def check_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> Done:
@@ -117,7 +99,7 @@ def check_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> 
     icon="delete",
     danger=True,
     question=DeleteCredentialQuestion,
-    offered=_is_living,
+    offered=is_living,
 )
 def delete_credential(page: Any, key: ProviderKey, fields: Mapping[str, Any]) -> Done:
     """Erase a credential."""

@@ -18,18 +18,23 @@ from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys import credential_check
 from apps.keys.access import NO_PROVIDER_KEY
 from apps.keys.models import ProviderKey
-from apps.keys.secrets import UnreadableSecretError, decrypt_credential, encrypt_credential, reencrypt_credential
-from apps.keys.ssrf_guard import SafeAddress, UnsafeAddressError, resolve_safe_address
+from apps.keys.secrets import (
+    UnreadableSecretError,
+    decrypt_credential,
+    encrypt_credential,
+    last_four_of,
+    reencrypt_credential,
+)
+from apps.keys.ssrf_guard import SafeAddress, check_url_field
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
 from apps.organizations.plans import limits_of
+from apps.organizations.row_locks import lock_row
 
 CUSTOM = "custom"
 # Of one organization; a policy carries them all.
 MAX_KEYS = 100
-# Characters; of a shorter credential, four would say too much.
-SHORTEST_SHOWN = 12
 FindProvider = Callable[[str], credential_check.ProviderEndpoint | None]
 
 
@@ -65,9 +70,7 @@ def create_provider_key(*, organization: Organization, checked: NewProviderKey) 
     try:
         with transaction.atomic():
             # Those who create keys at once wait for each other here, and whoever deletes the organization for them.
-            standing = Organization.objects.exclude(status=Organization.Status.DELETED).filter(pk=organization.pk)
-            if standing.select_for_update(no_key=True).first() is None:
-                raise NotFound(NO_ORGANIZATION)
+            lock_row(organization, NO_ORGANIZATION)
             living = ProviderKey.objects.filter(organization=organization).exclude(status=ProviderKey.Status.DELETED)
             if living.count() >= MAX_KEYS:
                 raise InvalidRequest(f"Maximum {MAX_KEYS} provider keys per organization", code="provider_key_limit")
@@ -78,7 +81,7 @@ def create_provider_key(*, organization: Organization, checked: NewProviderKey) 
                 provider_name=checked.provider_name,
                 base_url=checked.base_url,
                 encrypted_token=encrypt_credential(token),
-                last_four=token[-4:] if len(token) >= SHORTEST_SHOWN else "",
+                last_four=last_four_of(token),
             )
             _record(
                 "create", key, {"provider": key.provider, "providerName": key.provider_name, "baseUrl": key.base_url}
@@ -93,7 +96,7 @@ def change_provider_key(*, key: ProviderKey, status: str) -> ProviderKey:
     """Switch a provider key on or off. Raises Forbidden as creating does, NotFound when it was deleted meanwhile."""
     if status == ProviderKey.Status.ACTIVE:
         _require_plan(key.organization)
-    row = _locked(key)
+    row = lock_row(key, NO_PROVIDER_KEY)
     _record("update", row, audit.changes_of(row, {"status": status}))
     row.status = status
     row.save(update_fields=["status", "updated_at"])
@@ -103,7 +106,7 @@ def change_provider_key(*, key: ProviderKey, status: str) -> ProviderKey:
 @transaction.atomic
 def delete_provider_key(*, key: ProviderKey) -> None:
     """End a provider key; the credential itself is erased. Raises NotFound when it already is."""
-    row = _locked(key)
+    row = lock_row(key, NO_PROVIDER_KEY)
     _record("delete", row)
     row.status, row.encrypted_token = ProviderKey.Status.DELETED, b""
     row.save(update_fields=["status", "encrypted_token", "updated_at"])
@@ -134,10 +137,7 @@ def _checked(given: NewProviderKey, find_provider: FindProvider, *, live: bool) 
     if given.provider == CUSTOM:
         if {"?", "#"} & set(given.base_url):
             raise InvalidFields([Issue("baseUrl", "Must be a URL without query or fragment")])
-        try:
-            address = resolve_safe_address(given.base_url.rstrip("/"))
-        except UnsafeAddressError as error:
-            raise InvalidFields([Issue("baseUrl", str(error))]) from error
+        address = check_url_field(given.base_url.rstrip("/"), "baseUrl")
         if live:
             database.release_connection()
             credential_check.check_at_address(address, given.token)
@@ -158,11 +158,3 @@ def _require_plan(organization: Organization) -> None:
 
 def _record(verb: str, key: ProviderKey, details: dict[str, Any] | None = None) -> None:
     audit.record(f"provider_key.{verb}", organization_id=key.organization_id, resource=key, details=details)
-
-
-def _locked(key: ProviderKey) -> ProviderKey:
-    living = ProviderKey.objects.select_for_update(no_key=True).exclude(status=ProviderKey.Status.DELETED)
-    row = living.filter(pk=key.pk).first()
-    if row is None:
-        raise NotFound(NO_PROVIDER_KEY)
-    return row

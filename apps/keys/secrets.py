@@ -19,6 +19,7 @@ __all__ = [
     "digest_of",
     "encrypt_credential",
     "is_api_key",
+    "last_four_of",
     "new_token",
     "prefix",
     "reencrypt_credential",
@@ -27,6 +28,8 @@ __all__ = [
 LIVE_PREFIX, DEVELOPMENT_PREFIX = "gw_live_", "gw_dev_"
 _ALPHABET = string.digits + string.ascii_letters
 _RANDOM_LENGTH = 40
+# Characters; of a shorter credential, four would say too much.
+SHORTEST_SHOWN = 12
 
 
 def prefix() -> str:
@@ -47,6 +50,11 @@ def is_api_key(token: str) -> bool:
 def digest_of(token: str) -> bytes:
     """Return what is stored of an API key, and looked up by: HMAC-SHA-256 under the pepper."""
     return hmac.digest(settings.API_KEY_PEPPER.encode(), token.encode(), "sha256")
+
+
+def last_four_of(credential: str) -> str:
+    """Return the characters of a credential that may be shown; none of one that is short."""
+    return credential[-4:] if len(credential) >= SHORTEST_SHOWN else ""
 
 
 def encrypt_credential(secret: str) -> bytes:

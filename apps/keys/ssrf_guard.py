@@ -16,9 +16,10 @@ import requests
 from django.conf import settings
 from requests.adapters import HTTPAdapter
 
+from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.keys.reserved_addresses import is_platform, is_public, is_reachable_port
 
-__all__ = ["SafeAddress", "UnsafeAddressError", "is_public", "resolve_safe_address"]
+__all__ = ["SafeAddress", "UnsafeAddressError", "check_url_field", "is_public", "resolve_safe_address"]
 
 # Characters.
 MAX_LENGTH = 2_000
@@ -70,6 +71,16 @@ def resolve_safe_address(url: str) -> SafeAddress:
     if _leads_back(host, port, addresses):
         raise UnsafeAddressError("Must not lead back to this gateway")
     return SafeAddress(url, host, parts.netloc, addresses[0])
+
+
+def check_url_field(url: str, field: str) -> SafeAddress:
+    """Resolve the URL in a field of a request. Raises InvalidFields, which names the field."""
+    if "#" in url:
+        raise InvalidFields([Issue(field, "Must be a URL without a fragment")])
+    try:
+        return resolve_safe_address(url)
+    except UnsafeAddressError as error:
+        raise InvalidFields([Issue(field, str(error))]) from error
 
 
 def _leads_back(host: str, port: int, addresses: list[str]) -> bool:

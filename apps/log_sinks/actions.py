@@ -16,7 +16,6 @@ from django.utils import timezone
 from apps.kernel import database
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
 from apps.log_sinks import delivery
 from apps.log_sinks.access import NO_SINK
 from apps.log_sinks.credentials import Credentials, seal
@@ -25,6 +24,7 @@ from apps.log_sinks.models import LogSink
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization
+from apps.organizations.row_locks import lock_row
 
 # Of one organization: each row of its log is queued for all of them.
 MAX_SINKS = 5
@@ -42,16 +42,6 @@ class NewSink:
     credentials: Credentials = field(repr=False)
 
 
-def check_address(url: str) -> None:
-    """See that a sink's address may be called; asks the resolver. Raises InvalidFields."""
-    if "#" in url:
-        raise InvalidFields([Issue("url", "Must be a URL without a fragment")])
-    try:
-        resolve_safe_address(url)
-    except UnsafeAddressError as error:
-        raise InvalidFields([Issue("url", str(error))]) from error
-
-
 def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
     """Keep a sink whose address was checked, its credentials sealed. It gets the rows that are written from now on.
 
@@ -61,9 +51,7 @@ def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
     try:
         with transaction.atomic():
             # Those who register at once wait for each other here, and whoever deletes the organization for them.
-            standing = Organization.objects.exclude(status=Organization.Status.DELETED).filter(pk=organization.pk)
-            if standing.select_for_update(no_key=True).first() is None:
-                raise NotFound(NO_ORGANIZATION)
+            lock_row(organization, NO_ORGANIZATION)
             living = LogSink.objects.filter(organization=organization).exclude(status=LogSink.Status.DELETED)
             if living.count() >= MAX_SINKS:
                 raise InvalidRequest(f"Maximum {MAX_SINKS} log sinks per organization", code="log_sink_limit")
@@ -79,9 +67,9 @@ def create_sink(*, organization: Organization, given: NewSink) -> LogSink:
             )
             # The moment of the next attempt is the database's.
             sink.refresh_from_db()
-            told: dict[str, Any] = {"name": sink.name, "kind": sink.kind, "url": sink.url, "options": sink.options}
-            told |= {"includeContent": sink.include_content, "maskedCredentials": sink.masked_credentials}
-            _record("create", sink, told)
+            details: dict[str, Any] = {"name": sink.name, "kind": sink.kind, "url": sink.url, "options": sink.options}
+            details |= {"includeContent": sink.include_content, "maskedCredentials": sink.masked_credentials}
+            _record("create", sink, details)
             return sink
     except IntegrityError as error:
         raise InvalidFields([Issue("name", "Another log sink has this name")]) from error
@@ -93,20 +81,20 @@ def change_sink(*, sink: LogSink, changes: Mapping[str, Any]) -> LogSink:
 
     Raises InvalidFields, NotFound when it was deleted meanwhile.
     """
-    row = _locked(sink)
+    row = lock_row(sink, NO_SINK)
     columns = {name: value for name, value in changes.items() if name != "credentials"}
     taken = LogSink.objects.filter(organization=row.organization_id, name=columns.get("name"))
     if taken.exclude(status=LogSink.Status.DELETED).exclude(pk=row.pk).exists():
         raise InvalidFields([Issue("name", "Another log sink has this name")])
-    told = audit.changes_of(row, columns)
+    details = audit.changes_of(row, columns)
     if "credentials" in changes:
         credentials: Credentials = changes["credentials"]
         columns |= {"encrypted_credentials": seal(credentials), "masked_credentials": credentials.masked}
-        told["credentials"] = "replaced"
+        details["credentials"] = "replaced"
     if columns.get("status") == LogSink.Status.ACTIVE or "credentials" in changes:
         # What was wrong may be mended.
         columns |= {"failures": 0, "failing_since": None, "next_attempt_at": timezone.now()}
-    _record("update", row, told)
+    _record("update", row, details)
     for name, value in columns.items():
         setattr(row, name, value)
     row.save(update_fields=[*columns, "updated_at"])
@@ -116,7 +104,7 @@ def change_sink(*, sink: LogSink, changes: Mapping[str, Any]) -> LogSink:
 @transaction.atomic
 def delete_sink(*, sink: LogSink) -> None:
     """End a sink; the credentials themselves are erased, and what waits is not sent. Raises NotFound if it is ended."""
-    row = _locked(sink)
+    row = lock_row(sink, NO_SINK)
     _record("delete", row, {"name": row.name})
     row.status, row.encrypted_credentials, row.masked_credentials = LogSink.Status.DELETED, b"", ""
     row.save(update_fields=["status", "encrypted_credentials", "masked_credentials", "updated_at"])
@@ -138,11 +126,3 @@ def test_sink(*, sink: LogSink) -> None:
 
 def _record(verb: str, sink: LogSink, details: dict[str, Any]) -> None:
     audit.record(f"log_sink.{verb}", organization_id=sink.organization_id, resource=sink, details=details)
-
-
-def _locked(sink: LogSink) -> LogSink:
-    living = LogSink.objects.select_for_update(no_key=True, of=("self",)).exclude(status=LogSink.Status.DELETED)
-    row = living.filter(pk=sink.pk).select_related("organization").first()
-    if row is None:
-        raise NotFound(NO_SINK)
-    return row

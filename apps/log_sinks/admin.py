@@ -7,19 +7,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
 
-from apps.kernel.admin import KeptAdmin, LongTableAdmin
+from apps.kernel.admin import LongTableAdmin, MadeElsewhereAdmin
 from apps.log_sinks import actions
 from apps.log_sinks.models import LogSink, WaitingRow
 from apps.log_sinks.sink_buttons import delete_sink
 from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import ActingAdmin
-from apps.organizations.organization_tabs import link_to
+from apps.organizations.organization_tabs import OrganizationLink
 
 
 @admin.register(LogSink)
-class LogSinkAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
+class LogSinkAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
     """Receivers of their log that organizations registered."""
 
     thing = "log_sink"
@@ -54,15 +53,6 @@ class LogSinkAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         "failures": "In a row; after three days of them the sink is switched off.",
         "status": "An inactive one gets nothing. Remove it with the button above.",
     }
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: it begins with a credential, which the admin never sees."""
-        return False
-
-    @admin.display(description="Organization")
-    def organization_link(self, row: LogSink) -> str:
-        """Return a link to the organization."""
-        return link_to(row.organization)
 
     def change_row(self, row: LogSink, changes: Mapping[str, Any]) -> None:
         """Switch a sink on or off; one that is to be deleted loses its credentials too."""

@@ -130,9 +130,9 @@ def _note_failure(sink_id: UUID, failure: SinkFailed, now: datetime) -> None:
     if sink.status == LogSink.Status.ACTIVE and now - sink.failing_since >= PATIENCE:
         sink.status, sink.disabled_notice_due = LogSink.Status.FAILED, True
         names += ["status", "disabled_notice_due"]
-        told = {"name": sink.name, "failingSince": sink.failing_since, "lastError": sink.last_error}
+        details = {"name": sink.name, "failingSince": sink.failing_since, "lastError": sink.last_error}
         with audit.acting():
-            audit.record("log_sink.disable", organization_id=sink.organization_id, resource=sink, details=told)
+            audit.record("log_sink.disable", organization_id=sink.organization_id, resource=sink, details=details)
     sink.save(update_fields=names)
 
 

@@ -61,7 +61,7 @@ def send(request: Outgoing, secrets: list[str]) -> None:
             finally:
                 answer.close()
     if not 200 <= answer.status_code < 300:
-        words = _told(said, secrets)
+        words = _words_of(said, secrets)
         pause = answer.headers.get("Retry-After", "")
         seconds = min(float(pause), _LONGEST_PAUSE) if pause.isascii() and pause.isdecimal() else 0.0
         if 300 <= answer.status_code < 400:
@@ -93,7 +93,7 @@ def _beginning(answer: requests.Response, ends: float) -> bytes:
     return read
 
 
-def _told(said: bytes, secrets: list[str]) -> str:
+def _words_of(said: bytes, secrets: list[str]) -> str:
     """Return a sink's words without credentials, on one line, cut to what can be shown."""
     # The credentials first: what is cut must not leave half of one.
     text = redact(_message_in(said) or said.decode("utf-8", "replace"), secrets)

@@ -87,8 +87,8 @@ class _Sinks(Collector):
         for what, (name, words) in _WHAT.items():
             family = GaugeMetricFamily(name, words, labels=["kind"])
             for field, number in sorted(kept.items()):
-                kind, _, told = str(field).partition(" ")
-                if told == what:
+                kind, _, metric = str(field).partition(" ")
+                if metric == what:
                     family.add_metric([kind], float(number))
             yield family
 

@@ -37,15 +37,15 @@ def tell_owners() -> int:
     standing = Organization.objects.exclude(status=Organization.Status.DELETED)
     # One that was switched on again meanwhile is no news.
     off = LogSink.objects.filter(disabled_notice_due=True, status=LogSink.Status.FAILED, organization__in=standing)
-    told = 0
+    sent = 0
     for sink in off.select_related("organization").order_by("id"):
         try:
             _send(sink)
         except (OSError, SMTPException) as error:
             log.warning("log_sinks.owners_not_told", sink=str(sink.pk), error=type(error).__name__)
             continue
-        told += LogSink.objects.filter(pk=sink.pk).update(disabled_notice_due=False)
-    return told
+        sent += LogSink.objects.filter(pk=sink.pk).update(disabled_notice_due=False)
+    return sent
 
 
 def _send(sink: LogSink) -> None:

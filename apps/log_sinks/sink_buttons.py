@@ -7,20 +7,13 @@ from typing import Any
 
 from apps.log_sinks import actions
 from apps.log_sinks.models import LogSink
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
 
 
 class DeleteSinkQuestion(ButtonQuestion):
     """Whether a sink is to be removed."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [f"{self.row} gets nothing any more, and its credentials are erased. This cannot be undone."]
-
-
-def _is_living(row: LogSink) -> bool:
-    return row.status != LogSink.Status.DELETED
+    text = "{row} gets nothing any more, and its credentials are erased. This cannot be undone."
 
 
 @button(
@@ -29,7 +22,7 @@ def _is_living(row: LogSink) -> bool:
     icon="delete",
     danger=True,
     question=DeleteSinkQuestion,
-    offered=_is_living,
+    offered=is_living,
 )
 def delete_sink(page: Any, sink: LogSink, fields: Mapping[str, Any]) -> Done:
     """Remove a sink, and erase its credentials."""

@@ -10,34 +10,21 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from apps.kernel.errors import NotFound
 from apps.mcp_servers.models import McpServer
-from apps.organizations.access import access_organization, identify
-from apps.organizations.models import Organization, Role, User
+from apps.organizations.access import access_row_as_admin, access_rows_as_admin
+from apps.organizations.models import User
 
 NO_SERVER = "MCP server not found"
 
 
 def access_servers(user: User, organization_id: str) -> QuerySet[McpServer]:
     """Return the servers of an organization that the user administers, by name. Raises as its door does."""
-    organization, _ = access_organization(user, organization_id, Role.ADMIN)
-    rows = McpServer.objects.filter(organization=organization).exclude(status=McpServer.Status.DELETED)
-    return rows.order_by("name")
+    return access_rows_as_admin(McpServer, user, organization_id).order_by("name")
 
 
 def access_server(user: User, identifier: str) -> McpServer:
     """Return a server of an organization that the user administers. Raises NotFound, Forbidden."""
-    server = (
-        McpServer.objects.filter(pk=identify(identifier, NO_SERVER))
-        .exclude(status=McpServer.Status.DELETED)
-        .exclude(organization__status=Organization.Status.DELETED)
-        .select_related("organization")
-        .first()
-    )
-    if server is None:
-        raise NotFound(NO_SERVER)
-    access_organization(user, server.organization_id, Role.ADMIN)
-    return server
+    return access_row_as_admin(McpServer, user, identifier, NO_SERVER)
 
 
 def usable_servers(organization_id: UUID, project_id: UUID, names: Collection[str] | None = None) -> list[McpServer]:

@@ -18,7 +18,8 @@ from apps.kernel import database
 from apps.kernel.encryption import UnreadableSecretError
 from apps.kernel.errors import InvalidRequest, NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
-from apps.keys.ssrf_guard import UnsafeAddressError, resolve_safe_address
+from apps.keys.secrets import last_four_of
+from apps.keys.ssrf_guard import check_url_field
 from apps.mcp_servers.access import NO_SERVER
 from apps.mcp_servers.credentials import Credentials, header_fault, seal, unseal
 from apps.mcp_servers.models import McpServer
@@ -30,11 +31,10 @@ from apps.mcp_servers.upstream.tools import Tool
 from apps.organizations import audit
 from apps.organizations.access import NO_ORGANIZATION
 from apps.organizations.models import Organization, Project
+from apps.organizations.row_locks import lock_row
 
 # Of one organization: a joined list asks them all.
 MAX_SERVERS = 20
-# Characters; of a shorter credential, four would say too much.
-SHORTEST_SHOWN = 12
 _CREDENTIALS = frozenset({"token", "headers"})
 # Seconds that a server may take to tell its tools to a person who waits for them.
 PATIENCE = 15
@@ -60,13 +60,8 @@ def check_server(*, organization: Organization, given: NewServer, live: bool) ->
     it should. Takes as long as the server does.
     """
     _require_headers(given.credentials)
-    _require_projects(organization, given.project_ids)
-    if "#" in given.url:
-        raise InvalidFields([Issue("url", "Must be a URL without a fragment")])
-    try:
-        resolve_safe_address(given.url)
-    except UnsafeAddressError as error:
-        raise InvalidFields([Issue("url", str(error))]) from error
+    _require_projects(organization.id, given.project_ids)
+    check_url_field(given.url, "url")
     if not live:
         return {}
     database.release_connection()
@@ -84,9 +79,7 @@ def create_server(*, organization: Organization, checked: NewServer, pins: Mappi
     try:
         with transaction.atomic():
             # Those who register at once wait for each other here, and whoever deletes the organization for them.
-            standing = Organization.objects.exclude(status=Organization.Status.DELETED).filter(pk=organization.pk)
-            if standing.select_for_update(no_key=True).first() is None:
-                raise NotFound(NO_ORGANIZATION)
+            lock_row(organization, NO_ORGANIZATION)
             living = McpServer.objects.filter(organization=organization).exclude(status=McpServer.Status.DELETED)
             if living.count() >= MAX_SERVERS:
                 raise InvalidRequest(f"Maximum {MAX_SERVERS} MCP servers per organization", code="mcp_server_limit")
@@ -100,10 +93,10 @@ def create_server(*, organization: Organization, checked: NewServer, pins: Mappi
                 timeout_seconds=checked.timeout_seconds,
                 **_sealed(checked.credentials),
             )
-            told: dict[str, Any] = {"name": server.name, "url": server.url, "maskedToken": server.masked_token}
-            told |= {"headerNames": server.header_names, "allowedTools": server.allowed_tools}
-            told |= {"projectIds": server.project_ids, "timeoutSeconds": server.timeout_seconds}
-            _record("create", server, {**told, "hasToken": bool(token)})
+            details: dict[str, Any] = {"name": server.name, "url": server.url, "maskedToken": server.masked_token}
+            details |= {"headerNames": server.header_names, "allowedTools": server.allowed_tools}
+            details |= {"projectIds": server.project_ids, "timeoutSeconds": server.timeout_seconds}
+            _record("create", server, {**details, "hasToken": bool(token)})
             return server
     except IntegrityError as error:
         raise InvalidFields([Issue("name", "Another MCP server has this name")]) from error
@@ -117,25 +110,25 @@ def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer
 
     Raises InvalidFields, NotFound when it was deleted meanwhile.
     """
-    row = _locked(server)
+    row = lock_row(server, NO_SERVER)
     columns = {name: value for name, value in changes.items() if name not in {*_CREDENTIALS, "accepted_tools"}}
-    _require_projects(row.organization, columns.get("project_ids"))
-    told = audit.changes_of(row, columns)
+    _require_projects(row.organization_id, columns.get("project_ids"))
+    details = audit.changes_of(row, columns)
     if not _CREDENTIALS.isdisjoint(changes):
         credentials = _replaced(row, changes)
         _require_headers(credentials)
         columns |= _sealed(credentials)
-        told["credentials"] = "replaced"
+        details["credentials"] = "replaced"
     for name, value in columns.items():
         setattr(row, name, value)
     if row.allowed_tools is not None:
         forget_others(row, row.allowed_tools)
     if accepted := changes.get("accepted_tools"):
         accept(row, accepted)
-        told["acceptedTools"] = sorted(accepted)
+        details["acceptedTools"] = sorted(accepted)
         if len(row.tool_pins) > MAX_PINS:
             raise InvalidFields([Issue("acceptedTools", f"Maximum {MAX_PINS} tools are known; allow tools by name")])
-    _record("update", row, told)
+    _record("update", row, details)
     row.save(update_fields=[*columns, "tool_pins", "changed_tools", "updated_at"])
     return row
 
@@ -143,7 +136,7 @@ def change_server(*, server: McpServer, changes: Mapping[str, Any]) -> McpServer
 @transaction.atomic
 def delete_server(*, server: McpServer) -> None:
     """End a server; the credentials themselves are erased. Raises NotFound when it already is."""
-    row = _locked(server)
+    row = lock_row(server, NO_SERVER)
     _record("delete", row, {"name": row.name})
     row.status, row.encrypted_credentials, row.last_four = McpServer.Status.DELETED, b"", ""
     row.save(update_fields=["status", "encrypted_credentials", "last_four", "updated_at"])
@@ -244,7 +237,7 @@ def _sealed(credentials: Credentials) -> dict[str, Any]:
     token = credentials.token
     return {
         "encrypted_credentials": seal(credentials),
-        "last_four": token[-4:] if len(token) >= SHORTEST_SHOWN else "",
+        "last_four": last_four_of(token),
         "header_names": list(credentials.headers),
     }
 
@@ -254,11 +247,11 @@ def _require_headers(credentials: Credentials) -> None:
         raise InvalidFields([Issue("headers", fault)])
 
 
-def _require_projects(organization: Organization, project_ids: list[str] | None) -> None:
+def _require_projects(organization_id: UUID, project_ids: list[str] | None) -> None:
     """Raise InvalidFields unless all are ids of the organization's projects."""
     if not project_ids:
         return
-    own = Project.objects.filter(organization=organization).exclude(status=Project.Status.DELETED)
+    own = Project.objects.filter(organization=organization_id).exclude(status=Project.Status.DELETED)
     known = set(map(str, own.filter(pk__in=[UUID(one) for one in project_ids]).values_list("id", flat=True)))
     if strange := [one for one in project_ids if one not in known]:
         raise InvalidFields([Issue("projectIds", f"{strange[0]}: There is no such project in the organization")])
@@ -266,11 +259,3 @@ def _require_projects(organization: Organization, project_ids: list[str] | None)
 
 def _record(verb: str, server: McpServer, details: dict[str, Any]) -> None:
     audit.record(f"mcp_server.{verb}", organization_id=server.organization_id, resource=server, details=details)
-
-
-def _locked(server: McpServer) -> McpServer:
-    living = McpServer.objects.select_for_update(no_key=True, of=("self",)).exclude(status=McpServer.Status.DELETED)
-    row = living.filter(pk=server.pk).select_related("organization").first()
-    if row is None:
-        raise NotFound(NO_SERVER)
-    return row

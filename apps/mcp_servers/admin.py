@@ -6,19 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib import admin
-from django.http import HttpRequest
 
-from apps.kernel.admin import KeptAdmin
+from apps.kernel.admin import MadeElsewhereAdmin
 from apps.mcp_servers import actions
 from apps.mcp_servers.models import McpServer
 from apps.mcp_servers.server_buttons import delete_server
 from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import ActingAdmin
-from apps.organizations.organization_tabs import link_to
+from apps.organizations.organization_tabs import OrganizationLink
 
 
 @admin.register(McpServer)
-class McpServerAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
+class McpServerAdmin(OrganizationLink, ButtonsAdmin, MadeElsewhereAdmin, ActingAdmin):
     """Servers of tools that organizations registered."""
 
     thing = "mcp_server"
@@ -46,15 +45,6 @@ class McpServerAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
         "project_ids": "Projects whose keys may use it; empty: every project's.",
         "status": "Nobody can use an inactive one. Remove it with the button above.",
     }
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never: it begins with a credential, which the admin never sees."""
-        return False
-
-    @admin.display(description="Organization")
-    def organization_link(self, row: McpServer) -> str:
-        """Return a link to the organization."""
-        return link_to(row.organization)
 
     def change_row(self, row: McpServer, changes: Mapping[str, Any]) -> None:
         """Switch a server on or off; one that is to be deleted loses its credentials too."""

@@ -7,20 +7,13 @@ from typing import Any
 
 from apps.mcp_servers import actions
 from apps.mcp_servers.models import McpServer
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
 
 
 class DeleteServerQuestion(ButtonQuestion):
     """Whether a server is to be removed."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [f"Nobody can use {self.row} any more, and its credentials are erased. This cannot be undone."]
-
-
-def _is_living(row: McpServer) -> bool:
-    return row.status != McpServer.Status.DELETED
+    text = "Nobody can use {row} any more, and its credentials are erased. This cannot be undone."
 
 
 @button(
@@ -29,7 +22,7 @@ def _is_living(row: McpServer) -> bool:
     icon="delete",
     danger=True,
     question=DeleteServerQuestion,
-    offered=_is_living,
+    offered=is_living,
 )
 def delete_server(page: Any, server: McpServer, fields: Mapping[str, Any]) -> Done:
     """Remove a server, and erase its credentials."""

@@ -85,6 +85,6 @@ def _write(server_id: UUID, digests: Mapping[str, str]) -> Mapping[str, str]:
     McpServer.objects.filter(pk=row.pk).update(tool_pins=pins, changed_tools=[*row.changed_tools, *changed])
     if changed:
         log.warning("mcp.tools_changed", server_id=str(row.pk), tools=changed)
-        told = {"name": row.name, "tools": changed}
-        audit.record("mcp_server.tools_changed", organization_id=row.organization_id, resource=row, details=told)
+        details = {"name": row.name, "tools": changed}
+        audit.record("mcp_server.tools_changed", organization_id=row.organization_id, resource=row, details=details)
     return pins

@@ -76,12 +76,12 @@ def give_consent(
         change_api_key(key=row.api_key, changes=limits)
         row.scope = " ".join(sorted({*row.scope.split(), *scopes}))
         row.save(update_fields=["scope"])
-    told = {"client": str(client), "clientId": client.client_id, "apiKeyId": row.api_key_id, "projectId": project.id}
+    details = {"client": str(client), "clientId": client.client_id, "apiKeyId": row.api_key_id, "projectId": project.id}
     audit.record(
         "consent.give",
         organization_id=project.organization_id,
         resource=row,
-        details={**told, "scopes": list(scopes), "resource": resource, **limits},
+        details={**details, "scopes": list(scopes), "resource": resource, **limits},
     )
     return row
 
@@ -95,8 +95,8 @@ def revoke_consent(*, consent: Consent) -> None:
     end_consents([row])
     if row.api_key.status != ApiKey.Status.DELETED:
         delete_api_key(key=row.api_key)
-    told = {"client": str(row.client), "clientId": row.client.client_id, "apiKeyId": row.api_key_id}
-    audit.record("consent.revoke", organization_id=row.project.organization_id, resource=row, details=told)
+    details = {"client": str(row.client), "clientId": row.client.client_id, "apiKeyId": row.api_key_id}
+    audit.record("consent.revoke", organization_id=row.project.organization_id, resource=row, details=details)
 
 
 @transaction.atomic
@@ -118,8 +118,8 @@ def issue_key_code(
         expires=timezone.now() + timedelta(seconds=KEY_CODE_LIVES),
         **terms._asdict(),
     )
-    told: Mapping[str, Any] = {"callback": shown_host(callback_url), "projectId": project.id, **terms._asdict()}
-    audit.record("key_code.give", organization_id=project.organization_id, resource=row, details=told)
+    details: Mapping[str, Any] = {"callback": shown_host(callback_url), "projectId": project.id, **terms._asdict()}
+    audit.record("key_code.give", organization_id=project.organization_id, resource=row, details=details)
     return code
 
 

@@ -27,13 +27,10 @@ for _model in (*_TABLES, OAuthClient, AuthorizationCode, AccessToken, RefreshTok
 class RevokeConsentQuestion(ButtonQuestion):
     """Whether a consent is to end."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return [
-            f"{self.row.client} is signed out of {self.row.project}: its tokens and its API key end. This cannot be "
-            "undone. Its log and its costs stay."
-        ]
+    text = (
+        "{row.client} is signed out of {row.project}: its tokens and its API key end. This cannot be undone. Its "
+        "log and its costs stay."
+    )
 
 
 def _is_living(row: Consent) -> bool:

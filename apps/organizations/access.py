@@ -6,16 +6,18 @@ Knows memberships and roles. Must never write, and never take a role from anythi
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 from django.conf import settings
+from django.db.models import Model, QuerySet
 
 from apps.kernel.errors import Forbidden, NotFound
 from apps.kernel.ids import find_id
-from apps.organizations.models import Membership, Organization, Project, Role, User
+from apps.organizations.models import DELETED, Membership, Organization, Project, Role, User
 
 NO_ORGANIZATION, NO_PROJECT, NO_MEMBER = "Organization not found", "Project not found", "Member not found"
+_Row = TypeVar("_Row", bound=Model)
 # The columns of an organization that are neither billing nor policy.
 _FOR_ADMINS = frozenset({"name"})
 # What each role may do includes what those before it may.
@@ -125,6 +127,30 @@ def access_membership(user: User, organization_id: UUID | str, identifier: UUID 
         require(role, Role.ADMIN)
         require(role, Role(membership.role))
     return MembershipAccess(membership, organization, role)
+
+
+def access_rows_as_admin(kind: type[_Row], user: User, organization_id: UUID | str) -> QuerySet[_Row]:
+    """Return the rows of a kind, but deleted ones, of an organization that the user administers.
+
+    Raises NotFound, Forbidden as `access_organization` does.
+    """
+    organization, _ = access_organization(user, organization_id, Role.ADMIN)
+    return kind._default_manager.filter(organization=organization).exclude(status=DELETED)
+
+
+def access_row_as_admin(kind: type[_Row], user: User, identifier: UUID | str, missing: str) -> _Row:
+    """Return a row of an organization that the user administers, with the organization. Raises NotFound, Forbidden."""
+    row: Any = (
+        kind._default_manager.filter(pk=identify(identifier, missing))
+        .exclude(status=DELETED)
+        .exclude(organization__status=DELETED)
+        .select_related("organization")
+        .first()
+    )
+    if row is None:
+        raise NotFound(missing)
+    access_organization(user, row.organization_id, Role.ADMIN)
+    return cast(_Row, row)
 
 
 def roles_of(user: User) -> dict[UUID, Role]:

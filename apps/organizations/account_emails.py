@@ -132,8 +132,8 @@ def _send_email_change(user: User) -> bool:
     text = _CHANGE.format(place=settings.PUBLIC_URL, token=email_change_token(user))
     if not user.wanted_email or User.objects.filter(email=user.wanted_email).exists():
         return True
-    told = _CHANGE_ASKED.format(place=settings.PUBLIC_URL, wanted=user.wanted_email)
-    return _send("Your e-mail address is to change", told, user.email) and _send(
+    notice = _CHANGE_ASKED.format(place=settings.PUBLIC_URL, wanted=user.wanted_email)
+    return _send("Your e-mail address is to change", notice, user.email) and _send(
         "Confirm your new e-mail address", text, user.wanted_email
     )
 

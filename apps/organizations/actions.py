@@ -19,6 +19,7 @@ from apps.organizations.access import NO_MEMBER, NO_ORGANIZATION, NO_PROJECT, re
 from apps.organizations.email_tokens import find_user_to_reset
 from apps.organizations.models import Membership, Organization, Plan, Project, Role, User
 from apps.organizations.plans import ORGANIZATIONS_PER_USER, limits_of
+from apps.organizations.row_locks import lock_row
 from apps.organizations.sessions import end_browser_sessions, end_sessions
 
 DEFAULT_ORGANIZATION, DEFAULT_PROJECT = "Default Organization", "Default Project"
@@ -132,7 +133,7 @@ def create_further_organization(*, owner: User, name: str) -> Organization:
 @transaction.atomic
 def change_organization(*, organization: Organization, changes: Mapping[str, Any]) -> Organization:
     """Set columns of an organization. Raises NotFound when it was deleted meanwhile."""
-    row = _locked(organization)
+    row = lock_row(organization, NO_ORGANIZATION)
     _record("organization.update", row, audit.changes_of(row, changes))
     _set(row, changes)
     return row
@@ -141,7 +142,7 @@ def change_organization(*, organization: Organization, changes: Mapping[str, Any
 @transaction.atomic
 def delete_organization(*, organization: Organization) -> None:
     """End an organization with its projects, and thereby its keys; `erasure.py` removes the data. Irreversible."""
-    row = _locked(organization)
+    row = lock_row(organization, NO_ORGANIZATION)
     _set(row, {"status": Organization.Status.DELETED, "auto_top_up_enabled": False})
     living = row.projects.exclude(status=Project.Status.DELETED)
     living.update(status=Project.Status.DELETED, updated_at=timezone.now())
@@ -151,7 +152,7 @@ def delete_organization(*, organization: Organization) -> None:
 @transaction.atomic
 def create_project(*, organization: Organization, fields: Mapping[str, Any]) -> Project:
     """Create a project. Raises Forbidden when the plan's are used up, NotFound when the organization is deleted."""
-    limit = limits_of(_locked(organization).plan).projects
+    limit = limits_of(lock_row(organization, NO_ORGANIZATION).plan).projects
     if limit is not None and organization.projects.exclude(status=Project.Status.DELETED).count() >= limit:
         raise Forbidden(f"Maximum {limit} projects per organization")
     project = Project.objects.create(organization=organization, **fields)
@@ -162,10 +163,7 @@ def create_project(*, organization: Organization, fields: Mapping[str, Any]) -> 
 @transaction.atomic
 def change_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
     """Set columns of a project, its status among them. Raises NotFound when it was deleted meanwhile."""
-    living = Project.objects.select_for_update(no_key=True).exclude(status=Project.Status.DELETED)
-    row = living.filter(pk=project.pk).first()
-    if row is None:
-        raise NotFound(NO_PROJECT)
+    row = lock_row(project, NO_PROJECT)
     if changes.get("status") == Project.Status.DELETED:
         _record("project.delete", row, {"name": row.name})
     else:
@@ -182,7 +180,7 @@ def delete_project(*, project: Project) -> None:
 @transaction.atomic
 def add_member(*, organization: Organization, email: str, role: Role) -> Membership:
     """Make the user with this address a member. Raises NotFound without one, InvalidRequest (409) for a member."""
-    _locked(organization)
+    lock_row(organization, NO_ORGANIZATION)
     user = User.objects.filter(email=User.normalize_username(email), is_active=True).first()
     if user is not None and settings.EMAIL_VERIFICATION and user.email_verified_at is None:
         # Whoever signed up with the address need not be who has the mailbox.
@@ -267,18 +265,9 @@ def _find_referrer(ref: str | None) -> Organization | None:
     return Organization.objects.filter(pk=identifier).exclude(status=Organization.Status.DELETED).first()
 
 
-def _locked(organization: Organization) -> Organization:
-    """Return the organization as it is now, which others have to wait for. Raises NotFound when it is deleted."""
-    rows = Organization.objects.select_for_update(no_key=True).exclude(status=Organization.Status.DELETED)
-    row = rows.filter(pk=organization.pk).first()
-    if row is None:
-        raise NotFound(NO_ORGANIZATION)
-    return row
-
-
 def _locked_member(membership: Membership, *, remains_owner: bool) -> Membership:
     """Return the membership as it is now; no other of the organization changes meanwhile, and an owner stays."""
-    members = Membership.objects.filter(organization=_locked(membership.organization))
+    members = Membership.objects.filter(organization=lock_row(membership.organization, NO_ORGANIZATION))
     row = members.filter(pk=membership.pk).select_related("user").first()
     if row is None:
         raise NotFound(NO_MEMBER)

@@ -128,13 +128,10 @@ admin.site.login_template = "admin/sign_in.html"
 class SignOutQuestion(ButtonQuestion):
     """Whether somebody is to be signed out."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What happens."""
-        return [
-            f"Every session of {self.row} ends at once: over the API, in the console and in this admin. The account "
-            "stays as it is, and so do API keys; whoever knows the password can sign in again."
-        ]
+    text = (
+        "Every session of {row} ends at once: over the API, in the console and in this admin. The account stays "
+        "as it is, and so do API keys; whoever knows the password can sign in again."
+    )
 
 
 @button("Sign out", permission="knox.delete_authtoken", icon="logout", question=SignOutQuestion)

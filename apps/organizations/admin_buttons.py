@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from uuid import uuid4
 
 from django import forms
@@ -36,7 +36,7 @@ from apps.kernel.errors import ApiError
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.organizations import audit, idempotency
 from apps.organizations.audited_admin import operator_of
-from apps.organizations.models import AuditEntry
+from apps.organizations.models import DELETED, AuditEntry
 
 # Seconds that a second click waits for what the first one does, and between its looks.
 PATIENCE, PAUSE = 15.0, 0.2
@@ -56,6 +56,8 @@ class ButtonQuestion(forms.Form):
     """What a button asks; without fields it only asks whether. `row` is what it is about, None for a table."""
 
     once = forms.RegexField(r"^[0-9a-f]{32}$", widget=forms.HiddenInput)
+    # What happens, where one paragraph says it: `{row}` stands for the row, `{row.name}` for a column.
+    text: ClassVar[str] = ""
 
     def __init__(self, *args: Any, row: Any = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -64,7 +66,7 @@ class ButtonQuestion(forms.Form):
     @property
     def lines(self) -> list[str]:
         """What happens, a paragraph each, said above the fields."""
-        return []
+        return [self.text.format(row=self.row)] if self.text else []
 
 
 Act = Callable[[Any, Any, Mapping[str, Any]], Done]
@@ -76,6 +78,11 @@ Page = Callable[[Any, HttpRequest, Any], HttpResponse]
 def anyone(row: Any) -> bool:
     """Offer a button whatever the row is."""
     return True
+
+
+def is_living(row: Any) -> bool:
+    """Offer a button on rows that are not deleted, by their `status`."""
+    return bool(row.status != DELETED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,11 +22,10 @@ from django.utils.html import format_html_join
 from apps.kernel.admin import RowAdmin
 from apps.kernel.errors import ApiError
 from apps.organizations import audit
-from apps.organizations.models import AuditEntry, User
+from apps.organizations.models import DELETED, AuditEntry, User
 
 # Entries of the audit log that a history shows.
 SHOWN_ENTRIES = 200
-DELETED = "deleted"
 
 
 def operator_of(request: HttpRequest) -> User | None:
@@ -37,12 +36,12 @@ def operator_of(request: HttpRequest) -> User | None:
 def lines_of(entry: AuditEntry) -> str:
     """Return what an entry of the audit log says, a line a column."""
     changes = entry.details.get("changes")
-    told: list[tuple[str, object]] = [
-        (name, f"{_told(change.get('from'))} → {_told(change.get('to'))}")
+    lines: list[tuple[str, object]] = [
+        (name, f"{_text_of(change.get('from'))} → {_text_of(change.get('to'))}")
         for name, change in (changes.items() if isinstance(changes, dict) else ())
     ]
-    told += [(name, _told(value)) for name, value in entry.details.items() if name != "changes"]
-    return format_html_join("", "<div>{}: {}</div>", told)
+    lines += [(name, _text_of(value)) for name, value in entry.details.items() if name != "changes"]
+    return format_html_join("", "<div>{}: {}</div>", lines)
 
 
 def cells_of(entry: AuditEntry) -> tuple[str, str, str, str]:
@@ -51,7 +50,7 @@ def cells_of(entry: AuditEntry) -> tuple[str, str, str, str]:
     return f"{entry.created_at:%Y-%m-%d %H:%M:%S}", entry.action, lines_of(entry), who
 
 
-def _told(value: Any) -> str:
+def _text_of(value: Any) -> str:
     return "-" if value in (None, "") else str(value)
 
 

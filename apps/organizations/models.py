@@ -50,6 +50,10 @@ class User(AbstractBaseUser, PermissionsMixin):
         return super().normalize_username(username.strip()).lower()
 
 
+# The `status` of a row that was deleted and is kept, wherever rows have one.
+DELETED = "deleted"
+
+
 class Plan(models.TextChoices):
     """What an organization pays for; `plans.py` says what each allows."""
 

@@ -24,7 +24,7 @@ from apps.organizations.admin_buttons import ButtonsAdmin
 from apps.organizations.audited_admin import ActingAdmin
 from apps.organizations.field_help import AUDIT_ENTRY, ORGANIZATION
 from apps.organizations.models import AuditEntry, IdempotentAnswer, Membership, Organization, Project, Role
-from apps.organizations.organization_tabs import Tab, found_buttons, found_tabs, link_to, moment
+from apps.organizations.organization_tabs import OrganizationLink, Tab, found_buttons, found_tabs, link_to, moment
 
 # What an organization sets at most low over the API; see `serializers.py`.
 _LEAST = {"auto_top_up_threshold": 5, "auto_top_up_amount": 10}
@@ -185,7 +185,7 @@ class OrganizationAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
 
 
 @admin.register(Membership)
-class MembershipAdmin(ActingAdmin):
+class MembershipAdmin(OrganizationLink, ActingAdmin):
     """Who is what in which organization."""
 
     thing = "member"
@@ -203,11 +203,6 @@ class MembershipAdmin(ActingAdmin):
         """Return what is for good once it is there: who is a member of what."""
         return (*self.readonly_fields, "user", "organization") if obj else self.readonly_fields
 
-    @admin.display(description="Organization")
-    def organization_link(self, row: Membership) -> str:
-        """Return a link to the organization."""
-        return link_to(row.organization)
-
     def create_row(self, row: Membership, fields: Mapping[str, Any]) -> Membership:
         """Add a member."""
         return actions.add_member(
@@ -224,7 +219,7 @@ class MembershipAdmin(ActingAdmin):
 
 
 @admin.register(Project)
-class ProjectAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
+class ProjectAdmin(OrganizationLink, ButtonsAdmin, KeptAdmin, ActingAdmin):
     """What API keys belong to."""
 
     thing = "project"
@@ -250,11 +245,6 @@ class ProjectAdmin(ButtonsAdmin, KeptAdmin, ActingAdmin):
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         """Return what is for good once it is there: whose it is."""
         return (*self.readonly_fields, "organization") if obj else (*self.readonly_fields, "status")
-
-    @admin.display(description="Organization")
-    def organization_link(self, row: Project) -> str:
-        """Return a link to the organization."""
-        return link_to(row.organization)
 
     def create_row(self, row: Project, fields: Mapping[str, Any]) -> Project:
         """Create a project, within what the plan allows."""

@@ -13,7 +13,7 @@ from unfold.widgets import UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from apps.kernel.admin import usd
 from apps.organizations import actions
-from apps.organizations.admin_buttons import ButtonQuestion, Done, button
+from apps.organizations.admin_buttons import ButtonQuestion, Done, button, is_living
 from apps.organizations.models import Organization, Plan, Project
 
 _Status = Organization.Status
@@ -41,19 +41,13 @@ class PlanQuestion(ButtonQuestion):
 class SuspendQuestion(ButtonQuestion):
     """Whether an organization is to be suspended."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What happens."""
-        return ["All requests with its API keys are refused at once, until it is reactivated. Nothing is removed."]
+    text = "All requests with its API keys are refused at once, until it is reactivated. Nothing is removed."
 
 
 class ReactivateQuestion(ButtonQuestion):
     """Whether a suspended organization is to go on."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What happens."""
-        return ["Its API keys work again at once."]
+    text = "Its API keys work again at once."
 
 
 class TypedNameQuestion(ButtonQuestion):
@@ -94,10 +88,7 @@ class DeleteOrganizationQuestion(TypedNameQuestion):
 class DeleteProjectQuestion(TypedNameQuestion):
     """Whether a project is to be deleted."""
 
-    @property
-    def lines(self) -> list[str]:
-        """What is destroyed."""
-        return ["This cannot be undone. Every API key of the project stops at once; its log stays."]
+    text = "This cannot be undone. Every API key of the project stops at once; its log stays."
 
 
 @button(
@@ -105,7 +96,7 @@ class DeleteProjectQuestion(TypedNameQuestion):
     permission="organizations.change_organization",
     icon="layers",
     question=PlanQuestion,
-    offered=lambda row: row.status != _Status.DELETED,
+    offered=is_living,
 )
 def change_plan(page: Any, organization: Organization, fields: Mapping[str, Any]) -> Done:
     """Move an organization to another plan."""
@@ -145,7 +136,7 @@ def reactivate(page: Any, organization: Organization, fields: Mapping[str, Any])
     icon="delete",
     danger=True,
     question=DeleteOrganizationQuestion,
-    offered=lambda row: row.status != _Status.DELETED,
+    offered=is_living,
 )
 def delete_for_good(page: Any, organization: Organization, fields: Mapping[str, Any]) -> Done:
     """Delete an organization with all that is its own."""
@@ -159,7 +150,7 @@ def delete_for_good(page: Any, organization: Organization, fields: Mapping[str, 
     icon="delete",
     danger=True,
     question=DeleteProjectQuestion,
-    offered=lambda row: row.status != Project.Status.DELETED,
+    offered=is_living,
 )
 def delete_project_for_good(page: Any, project: Project, fields: Mapping[str, Any]) -> Done:
     """Delete a project, and thereby its keys."""

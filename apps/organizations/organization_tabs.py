@@ -12,6 +12,7 @@ from datetime import datetime
 from importlib import import_module
 from typing import Any
 
+from django.contrib import admin
 from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.html import format_html
@@ -41,6 +42,15 @@ class Tab:
     def shown(self, organization: Organization) -> list[Sequence[Any]]:
         """Return the newest rows, as cells under the headers."""
         return [self.cells(one) for one in self.rows(organization)[:SHOWN]] if self.rows else []
+
+
+class OrganizationLink:
+    """A column of lists in the admin: the organization that a row belongs to."""
+
+    @admin.display(description="Organization")
+    def organization_link(self, row: Any) -> str:
+        """Return a link to the organization."""
+        return link_to(row.organization)
 
 
 def found_tabs() -> list[Tab]:

@@ -5,47 +5,14 @@ Operators see what is kept for whom and until when; what was asked and answered 
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
 
-from apps.kernel.admin import LongTableAdmin
-from apps.kernel.ids import find_id
 from apps.responses.models import BackgroundRun, Conversation, ConversationItem, StoredResponse
-from apps.responses.public_ids import is_public_id
-
-
-class _StateAdmin(LongTableAdmin):
-    """Rows found by the id that clients see, `public_id`, or by an id of their owners."""
-
-    ordering = ("-pk",)
-    public_id = "pk"
-    search_help_text = "An exact id: its own, or that of an organization or a project"
-
-    def get_search_results(
-        self, request: HttpRequest, queryset: QuerySet[Any], search_term: str
-    ) -> tuple[QuerySet[Any], bool]:
-        """Look an id up, as an owner's and then as the row's own."""
-        words = search_term.strip()
-        if not words:
-            return queryset, False
-        identifier = find_id(words)
-        if identifier is not None:
-            return self._find_owned(queryset, identifier), False
-        return queryset.filter(**{self.public_id: words}) if is_public_id(words) else queryset.none(), False
-
-    def _find_owned(self, queryset: QuerySet[Any], identifier: Any) -> QuerySet[Any]:
-        for column in self.owners:
-            rows = queryset.filter(**{column: identifier})
-            if rows.exists():
-                return rows
-        return queryset.none()
+from apps.responses.public_id_admin import PublicIdAdmin
 
 
 @admin.register(StoredResponse)
-class StoredResponseAdmin(_StateAdmin):
+class StoredResponseAdmin(PublicIdAdmin):
     """One row a response that is kept."""
 
     list_display = ("id", "created_at", "expires_at", "status", "background", "size", "organization_id", "project_id")
@@ -63,7 +30,7 @@ class StoredResponseAdmin(_StateAdmin):
 
 
 @admin.register(BackgroundRun)
-class BackgroundRunAdmin(_StateAdmin):
+class BackgroundRunAdmin(PublicIdAdmin):
     """One row a background response that is not answered yet, with the process that answers it."""
 
     list_display = ("response_id", "attempts", "lease_owner", "lease_until")
@@ -79,7 +46,7 @@ class BackgroundRunAdmin(_StateAdmin):
 
 
 @admin.register(Conversation)
-class ConversationAdmin(_StateAdmin):
+class ConversationAdmin(PublicIdAdmin):
     """One row a conversation."""
 
     list_display = ("id", "created_at", "expires_at", "next_position", "size", "organization_id", "project_id")
@@ -93,7 +60,7 @@ class ConversationAdmin(_StateAdmin):
 
 
 @admin.register(ConversationItem)
-class ConversationItemAdmin(_StateAdmin):
+class ConversationItemAdmin(PublicIdAdmin):
     """One row an item of a conversation."""
 
     list_display = ("item_id", "conversation_id", "position", "expires_at", "size", "organization_id", "project_id")

@@ -49,15 +49,15 @@ def read_job(query: Mapping[str, str]) -> FluxJob | None:
 def status_of(job: FluxJob, look: int, origin: str) -> dict[str, Any]:
     """Return what is said at the `look`-th look, counted from 1."""
     identifier = job_id(job)
-    told: dict[str, Any] = {"id": identifier, "result": None, "progress": None, "details": None, "preview": None}
+    job_object: dict[str, Any] = {"id": identifier, "result": None, "progress": None, "details": None, "preview": None}
     if look <= job.pending:
-        return told | {"status": "Pending", "progress": 0.5}
+        return job_object | {"status": "Pending", "progress": 0.5}
     if job.ends != "ready":
         words = job.ends.replace("-", " ").capitalize()
         details = {"Moderation Reasons": ["Derivative Works Filter"]} if "moderated" in job.ends else None
-        return told | {"status": words.replace(" moderated", " Moderated"), "details": details}
+        return job_object | {"status": words.replace(" moderated", " Moderated"), "details": details}
     host = FOREIGN if job.elsewhere == "result" else origin
-    return told | {"status": "Ready", "result": {"sample": f"{host}{PICTURE_PATH}?id={identifier}", "seed": 42}}
+    return job_object | {"status": "Ready", "result": {"sample": f"{host}{PICTURE_PATH}?id={identifier}", "seed": 42}}
 
 
 def picture_of(job: FluxJob) -> bytes:

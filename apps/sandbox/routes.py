@@ -97,13 +97,13 @@ class Sandbox:
         job = flux_jobs.read_job(request.query)
         entry = self.journal.open(job.tag if job else "", "GET", request.path, request.headers, b"")
         if request.headers.get("x-key", INVALID_TOKEN) == INVALID_TOKEN:
-            status, told = 403, {"detail": "Not authenticated"}
+            status, body = 403, {"detail": "Not authenticated"}
         elif job is None:
-            status, told = 404, {"id": "", "status": "Task not found"}
+            status, body = 404, {"id": "", "status": "Task not found"}
         else:
             look = self.journal.turn(f"job {request.query['id']}")
-            status, told = 200, flux_jobs.status_of(job, look, f"http://{request.headers.get('host', '')}")
-        return SandboxReply(say(status, msgspec.json.encode(told)), entry)
+            status, body = 200, flux_jobs.status_of(job, look, f"http://{request.headers.get('host', '')}")
+        return SandboxReply(say(status, msgspec.json.encode(body)), entry)
 
     def _attend_batches(self, request: SandboxRequest) -> SandboxReply | None:
         """Answer what is about batches; None for all else."""

@@ -205,8 +205,8 @@ def _wants_json(conversation: Conversation, scenario: Scenario) -> bool:
 
 def _is_told_to_write_json(conversation: Conversation) -> bool:
     """Return whether the instructions ask for JSON and nothing else, where a format has no switch for it."""
-    told = [turn.text for turn in conversation.turns if turn.role == "system"]
-    return any(_JSON_PLEASE.search(text) for text in told)
+    instructions = [turn.text for turn in conversation.turns if turn.role == "system"]
+    return any(_JSON_PLEASE.search(text) for text in instructions)
 
 
 def _wanted_calls(conversation: Conversation, said: str) -> list[Call]:

@@ -75,8 +75,8 @@ def stores() -> Table:
     release_connection()
     rows = []
     for name, found in health.check_stores().items():
-        told = str(found.get("error") or found.get("warning") or "Reachable")
-        rows.append([Cell(_NAMES.get(name, name)), Cell(told, tone="good" if told == "Reachable" else "bad")])
+        words = str(found.get("error") or found.get("warning") or "Reachable")
+        rows.append([Cell(_NAMES.get(name, name)), Cell(words, tone="good" if words == "Reachable" else "bad")])
     return Table(
         "Stores", ["Store", "State"], [*rows, *_outbox(), *(ask_database(_reconciliation) or _NOT_READ)], words=True
     )
@@ -102,8 +102,8 @@ def _reconciliation() -> list[list[Cell]]:
     age = (timezone.now() - last.finished_at).total_seconds()
     found = f"{as_text.count(last.found)} differences" if last.found else "no difference"
     late = age > _LATE_RECONCILIATION * 3600
-    told = f"{found} in {as_text.count(last.compared)} requests, {as_text.seconds(age)} ago"
-    return [[Cell("Reconciliation", link), Cell(told, tone="bad" if last.found or late else "good")]]
+    words = f"{found} in {as_text.count(last.compared)} requests, {as_text.seconds(age)} ago"
+    return [[Cell("Reconciliation", link), Cell(words, tone="bad" if last.found or late else "good")]]
 
 
 def tasks() -> Table:
@@ -171,12 +171,12 @@ def _tracker(report: TrafficReport | None, bars: dict[datetime, Traffic]) -> lis
         one = bars.get(moment, Traffic())
         failed = one.errors / one.requests if one.requests else 0.0
         tone = "none" if not one.requests else "good" if failed < 0.01 else "fair" if failed < 0.05 else "bad"
-        told = (
+        words = (
             f"{as_text.count(one.requests)} requests, {as_text.count(one.errors)} failed"
             if one.requests
             else "no requests"
         )
-        cells.append({"tone": tone, "title": f"{as_text.moment(moment)} UTC: {told}"})
+        cells.append({"tone": tone, "title": f"{as_text.moment(moment)} UTC: {words}"})
     return cells
 
 

@@ -63,10 +63,10 @@ def server() -> Iterator[Diagnosis]:
 def clock(subject: str, whose: str, theirs: datetime) -> Diagnosis:
     """Return how far another's clock is from this machine's."""
     seconds = abs((datetime.now(UTC) - theirs).total_seconds())
-    told = f"{whose} clock and this machine's are {seconds:.1f} s apart"
+    finding = f"{whose} clock and this machine's are {seconds:.1f} s apart"
     if seconds <= _CLOCK_DOUBT:
-        return well(subject, told)
-    return (wrong if seconds > _CLOCK_WRONG else doubtful)(subject, told, "have both set their clocks by NTP")
+        return well(subject, finding)
+    return (wrong if seconds > _CLOCK_WRONG else doubtful)(subject, finding, "have both set their clocks by NTP")
 
 
 def migrations() -> Iterator[Diagnosis]:
@@ -112,8 +112,8 @@ def ledger() -> Iterator[Diagnosis]:
         yield doubtful("reconciliation", "has not run yet; it does every night at 04:10 UTC")
         return
     hours = (timezone.now() - last.finished_at).total_seconds() / 3600
-    told = f"{last.found} differences in {last.compared} requests, {hours:.0f} h ago"
+    finding = f"{last.found} differences in {last.compared} requests, {hours:.0f} h ago"
     if last.found or hours > _LATE_RECONCILIATION_HOURS:
-        yield doubtful("reconciliation", told, "look at Differences in the admin, and whether worker and beat run")
+        yield doubtful("reconciliation", finding, "look at Differences in the admin, and whether worker and beat run")
     else:
-        yield well("reconciliation", told)
+        yield well("reconciliation", finding)

@@ -39,11 +39,11 @@ def credentials() -> Iterator[Diagnosis]:
 def disk() -> Iterator[Diagnosis]:
     """Yield how much space is left, and whether records wait on the disk."""
     for folder, size in disk_space.read_free().items():
-        told = f"{size // _MEGABYTE} MB free where {folder} is"
+        finding = f"{size // _MEGABYTE} MB free where {folder} is"
         if size < settings.DISK_FREE_ALARM:
-            yield wrong("disk", told, f"free some: at least {settings.DISK_FREE_ALARM // _MEGABYTE} MB")
+            yield wrong("disk", finding, f"free some: at least {settings.DISK_FREE_ALARM // _MEGABYTE} MB")
         else:
-            yield well("disk", told)
+            yield well("disk", finding)
     spool = Path(settings.GATEWAY_HOME) / "spool"
     waiting, broken = len(list(spool.glob("*.spool"))), len(list(spool.glob("*.broken")))
     if waiting:
@@ -72,14 +72,14 @@ def server() -> Iterator[Diagnosis]:
 
 def telemetry() -> Iterator[Diagnosis]:
     """Yield whether the collector takes what it is sent: a message without a span."""
-    told = settings.TELEMETRY
-    if not told.endpoint:
+    telemetry = settings.TELEMETRY
+    if not telemetry.endpoint:
         yield well("telemetry", "off: OTEL_EXPORTER_OTLP_ENDPOINT is not set")
         return
-    headers = {"Content-Type": "application/x-protobuf", **told.headers}
+    headers = {"Content-Type": "application/x-protobuf", **telemetry.headers}
     try:
         answer = requests.post(
-            f"{told.endpoint}/v1/traces", data=b"", headers=headers, timeout=_PATIENCE, allow_redirects=False
+            f"{telemetry.endpoint}/v1/traces", data=b"", headers=headers, timeout=_PATIENCE, allow_redirects=False
         )
     except requests.RequestException as error:
         yield doubtful("telemetry", f"the collector does not answer ({type(error).__name__})", "traces are dropped")

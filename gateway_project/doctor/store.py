@@ -38,21 +38,21 @@ def _examine(connected: Any) -> Iterator[Diagnosis]:
     """Yield what is to be said of one server."""
     connected.ping()
     try:
-        told: dict[str, Any] = connected.info()
+        info: dict[str, Any] = connected.info()
     except ResponseError:
         # Some who offer Valkey refuse the command.
-        told = {}
-    version = told.get("valkey_version") or told.get("redis_version") or "of an unknown version"
-    yield well("valkey", f"{'Valkey' if 'valkey_version' in told else 'Redis'} {version} answers")
-    if told.get("role", "master") != "master":
+        info = {}
+    version = info.get("valkey_version") or info.get("redis_version") or "of an unknown version"
+    yield well("valkey", f"{'Valkey' if 'valkey_version' in info else 'Redis'} {version} answers")
+    if info.get("role", "master") != "master":
         yield wrong("valkey", "it is a replica, which takes no writes", "set REDIS_URL to the primary")
-    yield from _memory(told)
+    yield from _memory(info)
     seconds, microseconds = connected.time()
     yield clock("clock", "Valkey's", datetime.fromtimestamp(int(seconds) + int(microseconds) / 1e6, UTC))
 
 
-def _memory(told: dict[str, Any]) -> Iterator[Diagnosis]:
-    used, most = int(told.get("used_memory", 0)), int(told.get("maxmemory", 0))
+def _memory(info: dict[str, Any]) -> Iterator[Diagnosis]:
+    used, most = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     words = f"{used // _MEGABYTE} MB used"
     if not most:
         yield well("valkey memory", f"{words}, no limit set")

@@ -18,13 +18,13 @@ _LATE, _LOST = 30.0, 300.0
 def queue() -> Iterator[Diagnosis]:
     """Yield how many records wait, for how long, and how many cannot be read."""
     depth, age = outbox.depth()
-    told = f"{depth} records wait, the oldest for {age:.0f} s" if depth else "no record waits"
+    finding = f"{depth} records wait, the oldest for {age:.0f} s" if depth else "no record waits"
     if age > _LOST:
-        yield wrong("queue", told, "start a settler: `Procfile` has its command")
+        yield wrong("queue", finding, "start a settler: `Procfile` has its command")
     elif age > _LATE:
-        yield doubtful("queue", told, "look at the settler's log; another settler may run beside it")
+        yield doubtful("queue", finding, "look at the settler's log; another settler may run beside it")
     else:
-        yield well("queue", told)
+        yield well("queue", finding)
     broken = dead_letters.count()
     if broken:
         yield wrong("queue", f"{broken} records cannot be read", "upgrade the settler: a newer one tries them again")

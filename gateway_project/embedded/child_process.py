@@ -46,7 +46,7 @@ def spawn(
 
     What works in the `background` lets the others go first where they share a core. It inherits the `descriptors`.
     Call it from the main thread: on Linux the leash hangs on the thread that made the child. Elsewhere there is no
-    leash, and whoever starts next ends what was left behind (`end_leftover`).
+    leash, and whoever starts next ends what was left behind (`stop_leftover`).
     """
     return subprocess.Popen(
         [os.fspath(word) for word in argv],

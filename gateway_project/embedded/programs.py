@@ -126,10 +126,10 @@ def _installed_postgres() -> Iterator[PostgresPrograms]:
 def _major(folder: Path) -> int:
     """Return the major version of the programs in the folder, 0 when they do not run here."""
     try:
-        told = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
+        answer = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=False).stdout
     except OSError:
         return 0
-    version = re.search(r"(\d+)\.", told)
+    version = re.search(r"(\d+)\.", answer)
     return int(version[1]) if version else 0
 
 

@@ -16,6 +16,7 @@ import gevent
 
 from apps.kernel.errors import ApiError, InternalError, Overloaded
 from apps.kernel.green_socket import send_all, watch_readable
+from gateway_project.http.connection_table import Idle
 from gateway_project.http.refusals import HTTP_1_1_REQUIRED, MalformedRequest, refusal, shed_answer
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import BadRequest, HeadLimits, Http2Preface, IncomingRequest, RequestParser
@@ -62,7 +63,6 @@ class ClientConnection:
         self._terms = terms
         self._sock = sock
         self._reader = RequestParser(terms.limits)
-        self._hub = gevent.get_hub()
         self._readable = watch_readable(sock)
         self._stopping = stopping
         host, port = address[:2] if isinstance(address, tuple) else ("", "")
@@ -74,7 +74,7 @@ class ClientConnection:
         }
         self._trusted = terms.trusts(host)
 
-    def serve(self, idle: Any, served: Callable[[], object]) -> None:
+    def serve(self, idle: Idle, served: Callable[[], object]) -> None:
         """Serve until the client leaves, is idle too long, or the worker stops. `idle` is what it waits in."""
         with suppress(OSError):
             if self._sock.family in {socket.AF_INET, socket.AF_INET6}:
@@ -94,7 +94,7 @@ class ClientConnection:
                 self._reader.close()
                 self._readable.close()
 
-    def _next(self, idle: Any) -> IncomingRequest | None:
+    def _next(self, idle: Idle) -> IncomingRequest | None:
         """Return the next request once its head is there, None when there will be none. Raises BadRequest."""
         requests = self._reader.requests
         if requests and requests[0].head_done:
@@ -102,7 +102,7 @@ class ClientConnection:
         with idle:
             if not requests:
                 # First: the next request is rarely there already, and to try in vain costs more than to wait.
-                self._hub.wait(self._readable)
+                idle.wait_for(self._readable)
                 data = self._sock.recv(READ_SIZE)
                 if not data:
                     return None

@@ -28,7 +28,7 @@ _RETRY_AFTER = re.compile(rb"\r\nretry-after: (\d+)", re.IGNORECASE)
 AT_ONCE = 0.05
 _MOST_OPEN = 4_000
 # So often capacity and overload are measured by turns; seconds of each that do not count, until a queue has filled.
-_TURNS, _BEGINNING = 8, 0.5
+_TURNS, _BEGINNING = 12, 0.5
 # Seconds in which everybody is answered once nobody asks any more.
 _PATIENCE = 20
 

@@ -172,9 +172,9 @@ class Promises(RuleBasedStateMachine):
             -Decimal(cost if request.from_credits else 0) / NANO,
             Decimal(cost) / NANO,
         )
-        shrunk = holds.reduce_to_cost(self.known[request.id], charge)
+        settled = holds.reduce_to_cost(self.known[request.id], charge)
         for _ in range(2):
-            outbox.push(request.worker, b"{}", shrunk)
+            outbox.push(request.worker, b"{}", settled)
         self.granted[request.id] = cost
         self.landed.add(request.id)
         late = holds.extend(self.known[request.id], DOLLAR, DOLLAR, 0)

@@ -140,7 +140,7 @@ class Nodes:
         ]
         self.web = self.of("web")
         self._turns = itertools.count()
-        self._over = threading.Event()
+        self._over, self._blind = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=self._run, args=("keep", self.all, 0.1))]
         self._threads += [threading.Thread(target=self._run, args=("look", [node], _LOOK)) for node in self.web]
         for thread in self._threads:
@@ -165,6 +165,10 @@ class Nodes:
         ready = [node for node in self.web if node.ready] or self.web
         return ready[next(self._turns) % len(ready)].url
 
+    def stop_looking(self) -> None:
+        """Have the load balancer look no more: who was ready stays so."""
+        self._blind.set()
+
     def close(self) -> None:
         """End everybody."""
         for node in self.all:
@@ -178,4 +182,5 @@ class Nodes:
     def _run(self, verb: str, nodes: list[Node], pause: float) -> None:
         while not self._over.wait(pause):
             for node in nodes:
-                getattr(node, verb)()
+                if verb != "look" or not self._blind.is_set():
+                    getattr(node, verb)()

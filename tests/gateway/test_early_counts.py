@@ -83,7 +83,7 @@ def used(events: Iterable[Event], *, left: bool = False) -> Usage:
     attempts: Any = Mock()
     attempts.latest.offer.prices = PriceCard(input=Decimal(1), output=Decimal(2))
     meter = AnswerMeter(attempts, Mock(), prompt_estimate=7)
-    watched = meter.watched(all_of_it())
+    watched = meter.count_within_hold(all_of_it())
     for _ in events:
         next(watched)
     if not left:

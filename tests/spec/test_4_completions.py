@@ -10,12 +10,12 @@ from uuid import uuid4
 import pytest
 
 from apps.billing.models import LedgerEntry
-from apps.catalog.models import ModelProvider, Provider
 from apps.gateway.access import policy
 from apps.kernel import generation
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization, Project
 from tests.support.guardrails_in_force import forbid, guard
+from tests.support.providers_of_every_format import add_provider, offer_models
 from tests.support.upstream import Caller, chunks_of, nothing_happened, settle_all
 
 
@@ -130,19 +130,8 @@ def test_a_rule_finds_what_it_forbids_in_any_prompt(caller: Caller) -> None:
 
 def add_messages_provider(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     """Add a provider of `echo` that speaks Anthropic's format; it is the sandbox."""
-    monkeypatch.setenv("MESSAGES_API_KEY", "secret")
-    monkeypatch.setenv("MESSAGES_BASE_URL", f"{caller.sandbox_url}/v1")
-    Provider.objects.create(
-        id="messages",
-        name="Messages",
-        dialect="anthropic",
-        auth="x-api-key",
-        base_url="http://x",
-        api_key_env="MESSAGES_API_KEY",
-    )
-    row = ModelProvider.objects.get(provider_id="sandbox", model_id="echo")
-    row.pk, row.provider_id, row._state.adding = None, "messages", True
-    row.save()
+    add_provider(caller, monkeypatch, "messages", "anthropic", auth="x-api-key")
+    offer_models("messages", model_id="echo")
     generation.bump(generation.CATALOG)
 
 

@@ -5,6 +5,7 @@ Knows where the sandbox speaks a format and how it is opened there. Must never k
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -39,6 +40,41 @@ FACTS: dict[str, dict[str, Any]] = {
 OTHER = "other"
 
 
+def add_provider(
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    dialect: str,
+    *,
+    auth: str = "bearer",
+    path: str = "/v1",
+    secret: str = "",
+    facts: dict[str, Any] | None = None,
+) -> None:
+    """Add a provider that is the sandbox, at a path of its own, and has no models yet; `offer_models` gives it some."""
+    monkeypatch.setenv(f"{name.upper()}_TEST_KEY", secret or f"{name}-secret")
+    monkeypatch.setenv(f"{name.upper()}_BASE_URL", caller.sandbox_url + path)
+    Provider.objects.create(
+        id=name,
+        name=name.title(),
+        dialect=dialect,
+        auth=auth,
+        base_url="http://x",
+        api_key_env=f"{name.upper()}_TEST_KEY",
+        facts=facts or {},
+    )
+
+
+def offer_models(provider_id: str, change: Callable[[ModelProvider], object] | None = None, **which: Any) -> None:
+    """Have a provider offer the sandbox's models, or those of them that are `which`, as `change` leaves them."""
+    for mapping in ModelProvider.objects.filter(provider_id="sandbox", **which):
+        mapping.pk, mapping.provider_id, mapping._state.adding = None, provider_id, True
+        if change is not None:
+            change(mapping)
+        mapping.save()
+    policy.forget_all()
+
+
 def play(
     caller: Caller,
     wire_format: str,
@@ -59,21 +95,12 @@ def play(
         file.write_text(account_json(email, token_uri=f"{caller.sandbox_url}/token"))
         google_service_account.forget_all()
         secret = str(file)
-    monkeypatch.setenv(f"{name.upper()}_TEST_KEY", secret)
-    monkeypatch.setenv(f"{name.upper()}_BASE_URL", caller.sandbox_url + path)
-    Provider.objects.create(
-        id=name,
-        name=name.title(),
-        dialect=wire_format,
-        auth=auth,
-        base_url="http://x",
-        api_key_env=f"{name.upper()}_TEST_KEY",
-        facts=FACTS.get(wire_format, {}),
-    )
-    for mapping in ModelProvider.objects.filter(provider_id="sandbox"):
-        mapping.pk, mapping.provider_id, mapping._state.adding = None, name, True
+    facts = FACTS.get(wire_format)
+    add_provider(caller, monkeypatch, name, wire_format, auth=auth, path=path, secret=secret, facts=facts)
+
+    def change(mapping: ModelProvider) -> None:
         mapping.reasoning = True
         for field, value in fields.items():
             setattr(mapping, field, value)
-        mapping.save()
-    policy.forget_all()
+
+    offer_models(name, change)

@@ -83,7 +83,7 @@ def authorize(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
         _require_short(request)
         asked = read_authorization_request(request)
     except Unanswerable as error:
-        return _problem(request, visitor, error)
+        return _show_problem(request, visitor, error)
     form = Form()
     if request.method == "POST":
         if _decision(request) == REFUSE:
@@ -98,7 +98,9 @@ def authorize(request: HttpRequest, visitor: BrowserSession) -> HttpResponse:
         "scopes": [SCOPES[scope] for scope in asked.scopes],
         "resource": asked.resource,
     }
-    return _ask(request, visitor, form, asked.redirect_uri, _given_before(visitor.user, asked.client), **context)
+    return _show_question(
+        request, visitor, form, asked.redirect_uri, _given_before(visitor.user, asked.client), **context
+    )
 
 
 @signed_in_page("GET", "POST")
@@ -108,7 +110,7 @@ def authorize_key(request: HttpRequest, visitor: BrowserSession) -> HttpResponse
         _require_short(request)
         callback_url, challenge = _read_key_request(request)
     except Unanswerable as error:
-        return _problem(request, visitor, error)
+        return _show_problem(request, visitor, error)
     form = Form()
     if request.method == "POST":
         if _decision(request) == REFUSE:
@@ -116,7 +118,7 @@ def authorize_key(request: HttpRequest, visitor: BrowserSession) -> HttpResponse
         code, form = attempt(request, lambda: _key_code(request, visitor.user, callback_url, challenge))
         if code is not None:
             return _lead_back(callback_url, str(add_params_to_uri(callback_url, [("code", code)])))
-    return _ask(request, visitor, form, callback_url, None, name=shown_host(callback_url), gives_key=True)
+    return _show_question(request, visitor, form, callback_url, None, name=shown_host(callback_url), gives_key=True)
 
 
 def _read_key_request(request: HttpRequest) -> tuple[str, str]:
@@ -134,7 +136,7 @@ def _read_key_request(request: HttpRequest) -> tuple[str, str]:
 
 
 def _require_short(request: HttpRequest) -> None:
-    """Raises Unanswerable for a request that the sign-in could not lead back to."""
+    """Raise Unanswerable for a request that the sign-in could not lead back to."""
     if len(request.get_full_path()) > MAX_NEXT:
         raise Unanswerable(f"The program's request is longer than {MAX_NEXT} characters")
 
@@ -174,7 +176,7 @@ def _given_before(user: User, client: OAuthClient) -> Consent | None:
     return consents_of(user).filter(client=client).first()
 
 
-def _ask(
+def _show_question(
     request: HttpRequest,
     visitor: BrowserSession,
     form: Form,
@@ -206,7 +208,7 @@ def _ask(
     return _may_lead(response, f"form-action 'self' {form_source(leads_to)}")
 
 
-def _problem(request: HttpRequest, visitor: BrowserSession, error: Unanswerable) -> HttpResponse:
+def _show_problem(request: HttpRequest, visitor: BrowserSession, error: Unanswerable) -> HttpResponse:
     """Tell the person what is wrong; where the program can be told, they may go there themselves."""
     back = error.return_url
     response = show(

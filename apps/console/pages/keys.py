@@ -18,7 +18,7 @@ from apps.console.pages import access_rules
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.errors import InvalidRequest
 from apps.keys import actions
 from apps.keys.access import NO_KEY, access_key, access_keys
 from apps.keys.models import ApiKey
@@ -121,8 +121,7 @@ def one_key(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpResp
 def _key_of(workspace: Workspace, key_id: str) -> ApiKey:
     """Return a key of the organization that the visitor may manage. Raises NotFound, Forbidden."""
     key = access_key(workspace.user, key_id)
-    if key.project.organization_id != workspace.organization.id:
-        raise NotFound(NO_KEY)
+    workspace.require_own(key.project.organization_id, NO_KEY)
     return key
 
 

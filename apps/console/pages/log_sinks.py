@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import path, reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 
 from apps.console.forms import Form, attempt, do_once, read_form
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
+from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel.errors import NotFound
+from apps.keys.ssrf_guard import check_url_field
 from apps.log_sinks import actions
 from apps.log_sinks.access import NO_SINK, access_sink, access_sinks
 from apps.log_sinks.models import LogSink
@@ -29,7 +29,7 @@ def log_sinks(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     if added is None:
         return _page(request, workspace, form)
     messages.success(request, f"The log sink {added['name']} was registered. Send it a sample to see that it answers.")
-    return _back(workspace)
+    return back_to("log_sinks", workspace)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -41,7 +41,7 @@ def send_sample(request: HttpRequest, workspace: Workspace, sink_id: str) -> Htt
         messages.error(request, f"The log sink {sink} did not take the sample. {form.problem}")
     else:
         messages.success(request, f"The log sink {sink} took the sample.")
-    return _back(workspace)
+    return back_to("log_sinks", workspace)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -53,7 +53,7 @@ def switch(request: HttpRequest, workspace: Workspace, sink_id: str) -> HttpResp
         return _page(request, workspace, form)
     changed = actions.change_sink(sink=sink, changes={"status": changes["status"]})
     messages.success(request, f"The log sink {changed} is {changed.status} now.")
-    return _back(workspace)
+    return back_to("log_sinks", workspace)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -62,7 +62,7 @@ def remove(request: HttpRequest, workspace: Workspace, sink_id: str) -> HttpResp
     sink = _access(workspace, sink_id)
     actions.delete_sink(sink=sink)
     messages.success(request, f"The log sink {sink} was removed, and its credentials erased.")
-    return _back(workspace)
+    return back_to("log_sinks", workspace)
 
 
 def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
@@ -71,7 +71,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
     fields = read_form(request, NewSinkShape, leave_out=others, organizationId=str(workspace.organization.id))
     given = new_sink(fields)
     # The address is looked up first: nothing that is open waits for it.
-    actions.check_address(given.url)
+    check_url_field(given.url, "url")
 
     def create() -> dict[str, str]:
         return {"name": actions.create_sink(organization=workspace.organization, given=given).name}
@@ -82,8 +82,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
 def _access(workspace: Workspace, sink_id: str) -> LogSink:
     """Return a sink of this organization. Raises NotFound, also for one of another organization of the visitor's."""
     sink = access_sink(workspace.user, sink_id)
-    if sink.organization_id != workspace.organization.id:
-        raise NotFound(NO_SINK)
+    workspace.require_own(sink.organization_id, NO_SINK)
     return sink
 
 
@@ -99,11 +98,6 @@ def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpRespons
         formats=_FORMATS,
         sinks=access_sinks(workspace.user, str(workspace.organization.id)),
     )
-
-
-def _back(workspace: Workspace) -> HttpResponse:
-    where = reverse("console:log_sinks", kwargs={"organization_id": workspace.organization.id})
-    return HttpResponseRedirect(where, status=303)
 
 
 _HERE = "o/<str:organization_id>/log-sinks"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import path, reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 
-from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.forms import Form, attempt, do_once, is_unticked, read_form
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
+from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel.errors import NotFound
 from apps.kernel.rest.envelopes import InvalidFields, Issue
 from apps.mcp_servers import actions
 from apps.mcp_servers.access import NO_SERVER, access_server, access_servers
@@ -35,9 +34,9 @@ def mcp_servers(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     added, form = attempt(request, lambda: _add(request, workspace))
     if added is None:
         return _page(request, workspace, form)
-    words = "it lists its tools" if _is_to_be_tested(request) else "it was not asked"
+    words = "it was not asked" if is_unticked(request, TEST) else "it lists its tools"
     messages.success(request, f"The MCP server {added['name']} was registered; {words}.")
-    return _back(workspace)
+    return back_to("mcp_servers", workspace)
 
 
 @workspace_page("GET", "POST", needs=Role.ADMIN)
@@ -45,18 +44,18 @@ def mcp_server(request: HttpRequest, workspace: Workspace, server_id: str) -> Ht
     """Show a server, and change what it may be used for, by whom."""
     server = _access(workspace, server_id)
     if request.method != "POST":
-        return _one(request, workspace, server, _form_of(server))
+        return _show_server(request, workspace, server, _form_of(server))
     changed, form = attempt(request, lambda: actions.change_server(server=server, changes=_changes(request)))
     if changed is None:
-        return _one(request, workspace, server, form)
+        return _show_server(request, workspace, server, form)
     messages.success(request, f"The MCP server {changed} was changed.")
-    return _back(workspace)
+    return back_to("mcp_servers", workspace)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
 def look(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpResponse:
     """Ask a server for its tools, and show them."""
-    return _look(request, workspace, _access(workspace, server_id))
+    return _show_tools(request, workspace, _access(workspace, server_id))
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -67,10 +66,10 @@ def accept(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
     accepted = {tool: request.POST.get("digest", "")}
     changes, form = attempt(request, lambda: read_form(request, ServerChangesShape, acceptedTools=accepted))
     if changes is None:
-        return _one(request, workspace, server, form)
+        return _show_server(request, workspace, server, form)
     changed = actions.change_server(server=server, changes=changes)
     messages.success(request, f"The tool {tool} may be used as you have seen it.")
-    return _look(request, workspace, changed)
+    return _show_tools(request, workspace, changed)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -82,7 +81,7 @@ def switch(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
         return _page(request, workspace, form)
     changed = actions.change_server(server=server, changes=changes)
     messages.success(request, f"The MCP server {changed} is {changed.status} now.")
-    return _back(workspace)
+    return back_to("mcp_servers", workspace)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -91,12 +90,12 @@ def remove(request: HttpRequest, workspace: Workspace, server_id: str) -> HttpRe
     server = _access(workspace, server_id)
     actions.delete_server(server=server)
     messages.success(request, f"The MCP server {server} was removed, and its credentials erased.")
-    return _back(workspace)
+    return back_to("mcp_servers", workspace)
 
 
-def _look(request: HttpRequest, workspace: Workspace, server: McpServer) -> HttpResponse:
+def _show_tools(request: HttpRequest, workspace: Workspace, server: McpServer) -> HttpResponse:
     tools, problem = attempt(request, lambda: actions.look_at_tools(server=server))
-    return _one(request, workspace, server, _form_of(server), tools, problem)
+    return _show_server(request, workspace, server, _form_of(server), tools, problem)
 
 
 def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
@@ -104,7 +103,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
     given = new_server(fields)
     # The server is asked first: nothing that is open waits for it.
     organization = workspace.organization
-    pins = actions.check_server(organization=organization, given=given, live=_is_to_be_tested(request))
+    pins = actions.check_server(organization=organization, given=given, live=not is_unticked(request, TEST))
 
     def create() -> dict[str, str]:
         return {"name": actions.create_server(organization=organization, checked=given, pins=pins).name}
@@ -130,10 +129,6 @@ def _lists(request: HttpRequest) -> dict[str, Any]:
     return found
 
 
-def _is_to_be_tested(request: HttpRequest) -> bool:
-    return request.POST.getlist(TEST)[-1:] != ["false"]
-
-
 def _form_of(server: McpServer) -> Form:
     lists = {"allowedTools": server.allowed_tools, "projectIds": server.project_ids}
     lines = {name: "\n".join(value or ()) for name, value in lists.items()}
@@ -144,8 +139,7 @@ def _form_of(server: McpServer) -> Form:
 def _access(workspace: Workspace, server_id: str) -> McpServer:
     """Return a server of this organization. Raises NotFound, also for one of another organization of the visitor's."""
     server = access_server(workspace.user, server_id)
-    if server.organization_id != workspace.organization.id:
-        raise NotFound(NO_SERVER)
+    workspace.require_own(server.organization_id, NO_SERVER)
     return server
 
 
@@ -161,7 +155,7 @@ def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpRespons
     )
 
 
-def _one(
+def _show_server(
     request: HttpRequest,
     workspace: Workspace,
     server: McpServer,
@@ -182,11 +176,6 @@ def _one(
         is_looked_at=tools is not None,
         look_problem=(problem.problem or next(iter(problem.errors.values()), "")) if problem and failed else "",
     )
-
-
-def _back(workspace: Workspace) -> HttpResponse:
-    where = reverse("console:mcp_servers", kwargs={"organization_id": workspace.organization.id})
-    return HttpResponseRedirect(where, status=303)
 
 
 _HERE = "o/<str:organization_id>/mcp-servers"

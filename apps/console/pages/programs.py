@@ -10,7 +10,6 @@ from apps.console.forms import Form, attempt
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel.errors import NotFound
 from apps.oauth import actions
 from apps.oauth.access import NO_CONSENT, access_consent, access_consents
 from apps.oauth.resources import resource_of
@@ -33,8 +32,7 @@ def programs(request: HttpRequest, workspace: Workspace) -> HttpResponse:
 def _revoke(request: HttpRequest, workspace: Workspace) -> str:
     """End a consent; return what was done. Raises NotFound."""
     consent = access_consent(workspace.user, request.POST.get("program", ""))
-    if consent.project.organization_id != workspace.organization.id:
-        raise NotFound(NO_CONSENT)
+    workspace.require_own(consent.project.organization_id, NO_CONSENT)
     actions.revoke_consent(consent=consent)
     return f"{consent.client} was signed out, and its API key has ended."
 

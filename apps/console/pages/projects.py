@@ -13,7 +13,7 @@ from apps.console.forms import Form, attempt, do_once, read_form, require_typed
 from apps.console.rendering import show
 from apps.console.visit import lead_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel.errors import InvalidRequest, NotFound
+from apps.kernel.errors import InvalidRequest
 from apps.keys.models import ApiKey
 from apps.organizations import actions
 from apps.organizations.access import NO_PROJECT, access_project
@@ -61,8 +61,7 @@ def one_project(request: HttpRequest, workspace: Workspace, project_id: str) -> 
     """Show a project; an admin changes, archives or restores it, or deletes it by typing its name."""
     needs = Role.ADMIN if request.method == "POST" else Role.DEVELOPER
     project, _ = access_project(workspace.user, project_id, needs)
-    if project.organization_id != workspace.organization.id:
-        raise NotFound(NO_PROJECT)
+    workspace.require_own(project.organization_id, NO_PROJECT)
     form = Form()
     if request.method == "POST":
         done, form = attempt(request, lambda: _act(request, project))

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import path, reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 
 from apps.catalog import catalog_cache
-from apps.console.forms import Form, attempt, do_once, read_form
+from apps.console.forms import Form, attempt, do_once, is_unticked, read_form
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
+from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
-from apps.kernel.errors import NotFound
 from apps.keys import provider_keys as actions
 from apps.keys.access import NO_PROVIDER_KEY, access_provider_key, access_provider_keys
 from apps.keys.credential_check import ProviderEndpoint
@@ -33,9 +32,9 @@ def provider_keys(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     added, form = attempt(request, lambda: _add(request, workspace))
     if added is None:
         return _page(request, workspace, form)
-    words = "it works" if _is_to_be_tested(request) else "it was not tested"
+    words = "it was not tested" if is_unticked(request, TEST) else "it works"
     messages.success(request, f"The key for {added['provider']} was added; {words}.")
-    return _back(workspace)
+    return back_to("provider_keys", workspace)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -48,7 +47,7 @@ def switch(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpRespo
     if changed is None:
         return _page(request, workspace, form)
     messages.success(request, f"The key for {changed} is {changed.status} now.")
-    return _back(workspace)
+    return back_to("provider_keys", workspace)
 
 
 @workspace_page("POST", needs=Role.ADMIN)
@@ -57,7 +56,7 @@ def remove(request: HttpRequest, workspace: Workspace, key_id: str) -> HttpRespo
     key = _access(workspace, key_id)
     actions.delete_provider_key(key=key)
     messages.success(request, f"The key for {key} was removed, and its credential erased.")
-    return _back(workspace)
+    return back_to("provider_keys", workspace)
 
 
 def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
@@ -68,7 +67,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
         organization=workspace.organization,
         given=NewProviderKey(**fields),
         find_provider=_find_provider,
-        live=_is_to_be_tested(request),
+        live=not is_unticked(request, TEST),
     )
 
     def create() -> dict[str, str]:
@@ -78,10 +77,6 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
     return do_once(request, workspace.user, create)
 
 
-def _is_to_be_tested(request: HttpRequest) -> bool:
-    return request.POST.getlist(TEST)[-1:] != ["false"]
-
-
 def _find_provider(provider_id: str) -> ProviderEndpoint | None:
     return catalog_cache.current().providers.get(provider_id)
 
@@ -89,8 +84,7 @@ def _find_provider(provider_id: str) -> ProviderEndpoint | None:
 def _access(workspace: Workspace, key_id: str) -> ProviderKey:
     """Return a key of this organization. Raises NotFound, also for one of another organization of the visitor's."""
     key = access_provider_key(workspace.user, key_id)
-    if key.organization_id != workspace.organization.id:
-        raise NotFound(NO_PROVIDER_KEY)
+    workspace.require_own(key.organization_id, NO_PROVIDER_KEY)
     return key
 
 
@@ -107,11 +101,6 @@ def _page(request: HttpRequest, workspace: Workspace, form: Form) -> HttpRespons
         is_allowed=limits_of(workspace.organization.plan).provider_keys,
         providers=[*((identifier, name) for name, identifier in providers), (CUSTOM, "Another, OpenAI-compatible …")],
     )
-
-
-def _back(workspace: Workspace) -> HttpResponse:
-    where = reverse("console:provider_keys", kwargs={"organization_id": workspace.organization.id})
-    return HttpResponseRedirect(where, status=303)
 
 
 _HERE = "o/<str:organization_id>/provider-keys"

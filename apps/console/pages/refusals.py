@@ -104,11 +104,11 @@ def refusals(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         form=form,
         spans=SPANS,
         total=sum(one.count for one in found),
-        rows=[_told(one, by_id, workspace) for one in found],
+        rows=[_table_row(one, by_id, workspace) for one in found],
     )
 
 
-def _told(one: Refusals, keys: dict[UUID, ApiKey], workspace: Workspace) -> dict[str, Any]:
+def _table_row(one: Refusals, keys: dict[UUID, ApiKey], workspace: Workspace) -> dict[str, Any]:
     what, advice, route = advice_of(one.status, one.code)
     where = reverse(f"console:{route}", kwargs={"organization_id": workspace.organization.id}) if route else ""
     return {"refusal": one, "key": keys.get(one.api_key_id), "what": what, "advice": advice, "where": where}

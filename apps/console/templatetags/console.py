@@ -137,8 +137,8 @@ def chart_rows(chart: Mapping[str, Any]) -> list[dict[str, Any]]:
         {"label": label, "values": [series["values"][index] for series in chart["series"]]}
         for index, label in enumerate(chart["labels"])
     ]
-    told = [row for row in rows if any(row["values"])] or rows
-    return [{"label": row["label"], "values": [write(value) for value in row["values"]]} for row in reversed(told)]
+    days = [row for row in rows if any(row["values"])] or rows
+    return [{"label": row["label"], "values": [write(value) for value in row["values"]]} for row in reversed(days)]
 
 
 def _charted_usd(value: float) -> str:

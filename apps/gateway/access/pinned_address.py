@@ -1,6 +1,6 @@
 """Pinned IP address: call a tenant's own provider at the address that the guard checked, without a second DNS lookup.
 
-Defeats DNS rebinding. Must never let an address pass that `keys/address_guard.py` refuses.
+Defeats DNS rebinding. Must never let an address pass that `keys/ssrf_guard.py` refuses.
 """
 
 from __future__ import annotations

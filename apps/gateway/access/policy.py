@@ -168,20 +168,20 @@ def _read(token: str, organization_id: UUID | None) -> Policy:
         organization_id = known.project.organization_id
     # The generation is read before the rows that count: a change in between makes the copy stale, never wrongly fresh.
     # No connection is held meanwhile: others need it, should the store hang.
-    word = _generation_of(organization_id)
-    policy, config = database.read(partial(_read_rows, token, word))
+    generation_token = _generation_of(organization_id)
+    policy, config = database.read(partial(_read_rows, token, generation_token))
     # Compiling takes its time, and others need the connection meanwhile.
     return replace(policy, guardrails=compiled_guardrails(policy.organization_id, config))
 
 
-def _read_rows(token: str, word: str) -> tuple[Policy, EngineConfig | None]:
+def _read_rows(token: str, generation_token: str) -> tuple[Policy, EngineConfig | None]:
     """Return a key's policy without its guardrails, and the configuration that they are made of."""
     key = _find_key(token)
     if key is None:
         raise NoLongerValid
     project, organization = key.project, key.project.organization
     if key.status != ApiKey.Status.ACTIVE:
-        raise NoLongerValid(organization.id, word)
+        raise NoLongerValid(organization.id, generation_token)
     policy = Policy(
         api_key_id=key.id,
         project_id=project.id,
@@ -203,7 +203,7 @@ def _read_rows(token: str, word: str) -> tuple[Policy, EngineConfig | None]:
         own_credentials=_credentials_of(organization),
         guardrails=None,
         gone_reason=_why_gone(project, organization),
-        generation=word,
+        generation=generation_token,
         read_at=time.monotonic(),
         allowed_origins=frozenset(key.allowed_origins),
     )
@@ -215,7 +215,7 @@ distrust, invalidate, forget_all = _cache.distrust, _cache.invalidate, _cache.fo
 
 
 def _generation_of(organization_id: UUID) -> str:
-    """Return the organization's generation; without Redis a word that will stand for nothing later."""
+    """Return the organization's generation; without Redis a token that will stand for nothing later."""
     try:
         return generation.read_generation_token(generation.organization(organization_id))
     except RedisError:

@@ -66,9 +66,10 @@ class CacheablePolicy(Protocol):
 class NoLongerValid(Exception):
     """The token is nobody's, or of a key that was switched off: then `organization_id` and its generation are known."""
 
-    def __init__(self, organization_id: UUID | None = None, word: str = "") -> None:
+    def __init__(self, organization_id: UUID | None = None, generation_token: str | None = None) -> None:
         super().__init__()
-        self.organization_id, self.word, self.at = organization_id, word, time.monotonic()
+        self.organization_id, self.generation_token = organization_id, generation_token
+        self.at = time.monotonic()
 
     @property
     def holds(self) -> bool:
@@ -79,7 +80,8 @@ class NoLongerValid(Exception):
         try:
             return (
                 age <= MAX_AGE
-                and generation.read_generation_token(generation.organization(self.organization_id)) == self.word
+                and generation.read_generation_token(generation.organization(self.organization_id))
+                == self.generation_token
             )
         except RedisError:
             return False

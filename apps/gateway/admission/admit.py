@@ -66,11 +66,35 @@ def admit(
     """Reserve for a request; None when policy or catalog have changed and must be read again.
 
     `rate_family` is its route's; `free` tells that its model costs nothing: then another rate holds as well.
-    Raises RateLimited, PaymentRequired.
+    Raises RateLimited, PaymentRequired, Gone.
     Where the store gives no answer this process decides (`offline_admission`), which may raise Overloaded.
     """
+    request = _request_of(policy, catalog, worst, entry, note, _rates_of(policy, rate_family, free=free))
+    offline = None
+    try:
+        answer = _reserve(request, policy)
+        if answer.outcome in _WORTH_A_RETRY:
+            # Another worker may have answered a request just now, and what it held be on its way back.
+            gevent.sleep(_RETRY_PAUSE)
+            answer = _reserve(request, policy)
+        last_balances.remember(request, answer)
+    except RedisError as error:
+        policies.distrust(token, policy)
+        answer, offline = offline_admission.decide(request, policy, error)
+    if answer.outcome is ReservationOutcome.STALE:
+        catalog_token, organization_token = answer.generation_tokens or ("", "")
+        _invalidate_stale(policy, catalog, token, catalog_token, organization_token)
+        return None
+    _raise_refusal(answer, policy, worst)
+    return AdmissionGrant(answer.rate, offline or answer.hold)
+
+
+def _request_of(
+    policy: Policy, catalog: Catalog, worst: WorstCase, entry: Entry, note: str, rates: tuple[RateLimit, ...]
+) -> reservations.ReservationRequest:
+    """Return what is asked of the store: amounts in nanos of a USD."""
     want = nanos_up(worst.want)
-    request = reservations.ReservationRequest(
+    return reservations.ReservationRequest(
         id=entry.id,
         worker=worker_name(),
         organization_id=policy.organization_id,
@@ -84,26 +108,15 @@ def admit(
         catalog_token=catalog.generation,
         organization_token=policy.generation,
         payload=note,
-        rates=_rates_of(policy, rate_family, free=free),
+        rates=rates,
         most_in_flight=policy.concurrency,
         flight_seconds=int(_LONGEST.value) + _FLIGHT_SLACK,
     )
-    offline = None
-    try:
-        answer = _reserve(request, policy)
-        if answer.outcome in _WORTH_A_RETRY:
-            # Another worker may have answered a request just now, and what it held be on its way back.
-            gevent.sleep(_RETRY_PAUSE)
-            answer = _reserve(request, policy)
-        last_balances.remember(request, answer)
-    except RedisError as error:
-        policies.distrust(token, policy)
-        answer, offline = offline_admission.decide(request, policy, error)
+
+
+def _raise_refusal(answer: reservations.ReservationResult, policy: Policy, worst: WorstCase) -> None:
+    """Raise what a client is told whose request the store refused: RateLimited, PaymentRequired, Gone."""
     match answer.outcome:
-        case ReservationOutcome.STALE:
-            catalog_token, organization_token = answer.generation_tokens or ("", "")
-            _invalidate_stale(policy, catalog, token, catalog_token, organization_token)
-            return None
         case ReservationOutcome.TOO_FAST if answer.rate is not None:
             raise RateLimited(
                 f"More than {answer.rate.per_minute} requests a minute; try again in {answer.rate.retry_after:.1f} s",
@@ -129,8 +142,6 @@ def admit(
             )
         case ReservationOutcome.UNKNOWN:
             raise Gone("This organization or API key no longer exists")
-        case _:
-            return AdmissionGrant(answer.rate, offline or answer.hold)
 
 
 def _reserve(request: reservations.ReservationRequest, policy: Policy) -> reservations.ReservationResult:

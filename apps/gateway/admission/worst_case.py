@@ -40,8 +40,8 @@ LEAST, LEAST_THINKING = 256, 1_024
 class Tariff(msgspec.Struct, frozen=True):
     """What a candidate charges for a request: in USD before it writes, and for each token that it writes.
 
-    `most`, `useful` and `least` are tokens of all of its answers together; `seen` tells that all it writes is seen at
-    once.
+    `max_tokens`, `useful_tokens` and `min_tokens` are those of all of its answers together; `is_visible` tells that all
+    it writes is seen at once.
     """
 
     base: Decimal

@@ -39,7 +39,7 @@ class ClientDisconnect:
         self._client = client
         self._gone = False
         self._waiting: list[greenlet] = []
-        self._poller: _DisconnectPoller | None = None
+        self._poller: DisconnectPoller | None = None
 
     def raise_while_waiting(self) -> ClientDisconnect:
         """Within this block a wait ends with ClientGone when the client closes its side."""
@@ -52,7 +52,7 @@ class ClientDisconnect:
             raise ClientGone("The client closed the connection")
         if self._poller is None:
             self._poller = _find_poller()
-            self._poller.clients[self] = self._client
+            self._poller.watch(self, self._client)
         self._waiting.append(getcurrent())
 
     def __exit__(
@@ -75,16 +75,26 @@ class ClientDisconnect:
             waiting.throw(ClientGone("The client closed the connection"))
 
 
-class _DisconnectPoller:
-    """Polls the sockets of all clients of an event loop that are being waited for, a few times a second."""
+class DisconnectPoller:
+    """Polls the sockets of all clients of an event loop that are being waited for, a few times a second, if any are."""
 
     def __init__(self, hub: Hub) -> None:
         self.clients: dict[ClientDisconnect, socket.socket] = {}
+        self.is_polling = False
         self._timer = hub.loop.timer(POLL_SECONDS, POLL_SECONDS, ref=False)
-        self._timer.start(self._poll_clients)
+
+    def watch(self, client_disconnect: ClientDisconnect, client: socket.socket) -> None:
+        """Poll a client's socket from now on."""
+        self.clients[client_disconnect] = client
+        if not self.is_polling:
+            self.is_polling = True
+            self._timer.start(self._poll_clients)
 
     def _poll_clients(self) -> None:
         if not self.clients:
+            # A worker that has nothing to do is not woken for that.
+            self.is_polling = False
+            self._timer.stop()
             return
         kernel, by_descriptor = _poll(), {}
         for client_disconnect, client in self.clients.items():
@@ -99,15 +109,15 @@ class _DisconnectPoller:
                 client_disconnect.raise_in_waiters()
 
 
-_pollers: WeakKeyDictionary[Hub, _DisconnectPoller] = WeakKeyDictionary()
+_pollers: WeakKeyDictionary[Hub, DisconnectPoller] = WeakKeyDictionary()
 
 
-def _find_poller() -> _DisconnectPoller:
+def _find_poller() -> DisconnectPoller:
     """Return the poller of the event loop that runs this."""
     hub = gevent.get_hub()
     watch = _pollers.get(hub)
     if watch is None:
-        watch = _pollers[hub] = _DisconnectPoller(hub)
+        watch = _pollers[hub] = DisconnectPoller(hub)
     return watch
 
 

@@ -225,8 +225,8 @@ def _grammar_of(form: Any) -> str:
     if not isinstance(form, dict):
         return ""
     nested = form.get("grammar")
-    told: Record = nested if isinstance(nested, dict) else form
-    definition, syntax = told.get("definition"), told.get("syntax")
+    grammar: Record = nested if isinstance(nested, dict) else form
+    definition, syntax = grammar.get("definition"), grammar.get("syntax")
     if not isinstance(definition, str):
         return ""
     return f"The input must match this grammar ({syntax}):\n{definition}"

@@ -107,6 +107,16 @@ def check_beside(wire: Record, body: bytes, conversation: frozenset[str]) -> Non
                 pending.extend(inner)
 
 
+def read_body(body: bytes, conversation: frozenset[str], read: Reader[T]) -> T:
+    """Read the object that a body holds. Raises InvalidRequest naming the field; `conversation` as `check_beside`."""
+    wire = read_json(body)
+    try:
+        check_beside(wire, body, conversation)
+        return read(wire)
+    except Malformed as refusal:
+        raise refusal.as_error() from None
+
+
 def _not_json(message: str) -> InvalidRequest:
     return InvalidRequest(message, code="invalid_json")
 

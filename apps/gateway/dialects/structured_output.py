@@ -31,6 +31,6 @@ def emulate_structured_output(chat: Chat, target: Target) -> Chat:
     schema = msgspec.json.encode(form.schema or {}).decode()
     words = f"Answer with nothing but JSON that is valid for this JSON schema:\n{schema}"
     begins = next((at for at, it in enumerate(chat.messages) if it.role not in _INSTRUCTIONS), len(chat.messages))
-    told = Message(role="system", parts=[Text(text=words)])
-    messages = [*chat.messages[:begins], told, *chat.messages[begins:]]
+    instruction = Message(role="system", parts=[Text(text=words)])
+    messages = [*chat.messages[:begins], instruction, *chat.messages[begins:]]
     return replace(chat, messages=messages, response_format=ResponseFormat(kind="json_object"), source=None)

@@ -172,8 +172,8 @@ class _Teller:
 _LAST = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
-def _tell(told: Callable[[Any], None], what: Any) -> None:
+def _tell(tell: Callable[[Any], None], what: Any) -> None:
     try:
-        told(what)
+        tell(what)
     except Exception:
         log.exception("responses.state_failed")

@@ -59,7 +59,7 @@ def apply_redactions(text: str, redactions: Iterable[Redaction]) -> str:
 
 
 class JsonText:
-    """A JSON value as text. `strings` are its strings, `enclosed` the files within it, which are no part of the text.
+    """A JSON value as text. `strings` are its strings, `embedded_files` the files within it, no part of the text.
 
     Members of the names in `excluded_names` are left out.
     """

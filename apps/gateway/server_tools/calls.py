@@ -127,10 +127,10 @@ def _text_of(block: dict[str, Any]) -> str:
     resource = block.get("resource")
     if isinstance(resource, dict) and isinstance(resource.get("text"), str):
         return str(resource["text"])
-    told = {name: value for name, value in block.items() if name != "data"}
+    description = {name: value for name, value in block.items() if name != "data"}
     if isinstance(resource, dict):
-        told["resource"] = {name: value for name, value in resource.items() if name != "blob"}
-    return msgspec.json.encode(told).decode()
+        description["resource"] = {name: value for name, value in resource.items() if name != "blob"}
+    return msgspec.json.encode(description).decode()
 
 
 def _picture_of(block: dict[str, Any]) -> tuple[str, str] | None:

@@ -131,14 +131,14 @@ class ToolLoop:
         return self._form.reply(self._finish)
 
     def _turns(self) -> Generator[Event, None, None]:
-        run, told, last = self._first, 0, False
+        run, characters, last = self._first, 0, False
         for number in range(MOST_TURNS):
-            turn = ModelTurn(run, number, self._form.toolset, self._form.begin_turn(run.chat), told)
+            turn = ModelTurn(run, number, self._form.toolset, self._form.begin_turn(run.chat), characters)
             for event in turn.events():
                 yield event
                 if type(event) is Started:
                     yield from self._form.listed()
-            told = turn.told
+            characters = turn.characters
             self._note(turn)
             answered = yield from self._call(turn.calls, may_go_on=not last)
             self._form.end_turn(turn, answered)
@@ -177,8 +177,8 @@ class ToolLoop:
         for summary in self._summaries:
             for part, amount in summary.cost.items():
                 cost[part] = cost.get(part, 0) + amount
-        told = {"turns": len(self._summaries), "calls": self._made, "log_ids": self._log_ids}
-        metadata = {**self._summaries[-1].metadata, "server_tools": told}
+        totals = {"turns": len(self._summaries), "calls": self._made, "log_ids": self._log_ids}
+        metadata = {**self._summaries[-1].metadata, "server_tools": totals}
         return Summary(usage=total_usage(one.usage for one in self._summaries), cost=cost, metadata=metadata)
 
 

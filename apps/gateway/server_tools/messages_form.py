@@ -41,7 +41,7 @@ class MessagesForm:
         self._wire = {name: value for name, value in wire.items() if name not in (SERVERS, "tools", "tool_choice")}
         self._tools = self._functions(wire.get("tools") or [], wanted)
         # What the client is told, block by block, and how each call is called there.
-        self._told: list[Any] = []
+        self._content: list[Any] = []
         self._ids: dict[str, str] = {}
         self._first: Reply | None = None
         self._last = Reply()
@@ -75,9 +75,9 @@ class MessagesForm:
             content, self._last = transcript.content(turn), transcript.reply()
             self._first = self._first or self._last
             self._messages = [*self._messages, {"role": "assistant", "content": content}]
-            self._told += [block for block in content if not self._is_call(block)]
+            self._content += [block for block in content if not self._is_call(block)]
         for asked, outcome in answered:
-            self._told += [self._use(asked), self._result(asked, outcome)]
+            self._content += [self._use(asked), self._result(asked, outcome)]
         if answered:
             results = [_given_result(asked, outcome) for asked, outcome in answered]
             self._messages = [*self._messages, {"role": "user", "content": results}]
@@ -99,7 +99,7 @@ class MessagesForm:
             finish=finish.reason,
             native_finish=finish.native,
             stop_sequence=finish.stop_sequence,
-            extra={**choice.extra, NAME: {**choice.extra.get(NAME, {}), "content": self._told}},
+            extra={**choice.extra, NAME: {**choice.extra.get(NAME, {}), "content": self._content}},
         )
         return replace(last, id=first.id, log_id=first.log_id, created=first.created, choices=[choice])
 
@@ -173,14 +173,14 @@ class MessagesTranscript:
         return list(message["content"])
 
 
-def _stream(**told: Record) -> OpaqueDelta:
-    return OpaqueDelta(dialect=NAME, of="stream", data=told)
+def _stream(**data: Record) -> OpaqueDelta:
+    return OpaqueDelta(dialect=NAME, of="stream", data=data)
 
 
 def _function(one: OfferedTool) -> Record:
-    told = one.tool.definition
-    about = {"description": told["description"]} if told.get("description") else {}
-    return {"name": one.function, **about, "input_schema": told["inputSchema"]}
+    definition = one.tool.definition
+    about = {"description": definition["description"]} if definition.get("description") else {}
+    return {"name": one.function, **about, "input_schema": definition["inputSchema"]}
 
 
 def _given_result(asked: ServerCall, outcome: CallOutcome) -> Record:

@@ -61,14 +61,14 @@ class ResponsesForm:
     def listed(self) -> list[Event]:
         """Return the items that list the servers' tools; of a server that the input has a list of there is none."""
         labels, self._unlisted = self._unlisted, []
-        told: list[Event] = []
+        events: list[Event] = []
         for label in labels:
             item = {"id": new_id("mcpl_"), "type": "mcp_list_tools", "server_label": label, "error": None}
             whole = {**item, "tools": [_listed(one) for one in self.toolset.of(label)]}
-            told += self._told(
+            events += self._whole_item(
                 whole, [{**item, "tools": []}], ["mcp_list_tools.in_progress", "mcp_list_tools.completed"]
             )
-        return told
+        return events
 
     def called(self, asked: ServerCall) -> list[Event]:
         """Return the beginning of a call's item, with its arguments."""
@@ -106,8 +106,8 @@ class ResponsesForm:
         raise NotImplementedError
 
     def _with_choice(self, choice: Any) -> Record:
-        told = {} if choice is None or not self._wire["tools"] else {"tool_choice": choice}
-        return {**self._wire, **told, "input": self._items}
+        choice_field = {} if choice is None or not self._wire["tools"] else {"tool_choice": choice}
+        return {**self._wire, **choice_field, "input": self._items}
 
     def _offered(self, tool: Any) -> list[Record]:
         """Return the functions that stand for a server of the request; any other tool stands for itself."""
@@ -121,7 +121,7 @@ class ResponsesForm:
         self._at += 1
         return -self._at
 
-    def _told(self, whole: Record, begun: list[Record], words: list[str]) -> list[Event]:
+    def _whole_item(self, whole: Record, begun: list[Record], words: list[str]) -> list[Event]:
         at = self._next_place()
         news = [_event(at, word, item_id=whole["id"]) for word in words]
         return [mark(at, item=begun[0]), *news, mark(at, done=whole)]
@@ -149,10 +149,10 @@ class ResponsesTranscript:
             return [event]
         whole = event.data.get("output") if not self._is_marked else None
         return [
-            told
+            half
             for number, item in enumerate(whole or ())
             if isinstance(item, dict)
-            for told in (
+            for half in (
                 OpaqueDelta(dialect=NAME, of="stream", data={"at": (id(self), number, "whole"), "item": item}),
                 OpaqueDelta(dialect=NAME, of="stream", data={"at": (id(self), number, "whole"), "done": item}),
             )
@@ -165,8 +165,8 @@ class ResponsesTranscript:
         return list((self._writer.response or {}).get("output") or ())
 
 
-def _event(at: int, word: str, **told: Any) -> OpaqueDelta:
-    return mark(at, event={"type": f"response.{word}", **told})
+def _event(at: int, word: str, **fields: Any) -> OpaqueDelta:
+    return mark(at, event={"type": f"response.{word}", **fields})
 
 
 def _is_listing(item: Any) -> bool:
@@ -195,29 +195,29 @@ def _error_of(outcome: CallOutcome) -> Record:
 
 def _output(asked: ServerCall, outcome: CallOutcome) -> Record:
     """Return a result as a client would give it."""
-    told: Any = f"Error: {outcome.text}" if outcome.is_error else outcome.text
+    output: Any = f"Error: {outcome.text}" if outcome.is_error else outcome.text
     if pictures := outcome.pictures:
         shown = [{"type": "input_image", "image_url": f"data:{kind};base64,{data}"} for kind, data in pictures]
-        told = [*([{"type": "input_text", "text": told}] if told else []), *shown]
-    return {"type": "function_call_output", "call_id": asked.id, "output": told}
+        output = [*([{"type": "input_text", "text": output}] if output else []), *shown]
+    return {"type": "function_call_output", "call_id": asked.id, "output": output}
 
 
 def _listed(one: OfferedTool) -> Record:
-    told = one.tool.definition
+    definition = one.tool.definition
     return {
         "name": one.tool.name,
-        "description": told.get("description"),
-        "input_schema": told["inputSchema"],
-        "annotations": told.get("annotations"),
+        "description": definition.get("description"),
+        "input_schema": definition["inputSchema"],
+        "annotations": definition.get("annotations"),
     }
 
 
 def _function(one: OfferedTool, about: Any) -> Record:
-    told = [text for text in (about, one.tool.definition.get("description")) if isinstance(text, str) and text]
+    descriptions = [text for text in (about, one.tool.definition.get("description")) if isinstance(text, str) and text]
     return {
         "type": "function",
         "name": one.function,
-        "description": "\n".join(told) or None,
+        "description": "\n".join(descriptions) or None,
         "parameters": one.tool.definition["inputSchema"],
         "strict": False,
     }

@@ -48,16 +48,18 @@ class TurnTranscript(Protocol):
 class ModelTurn:
     """One run of a model, `number` of them before it."""
 
-    def __init__(self, run: ChatRun, number: int, toolset: Toolset, transcript: TurnTranscript, told: int) -> None:
-        """`told` is how many characters the client was told in turns before it."""
+    def __init__(
+        self, run: ChatRun, number: int, toolset: Toolset, transcript: TurnTranscript, characters: int
+    ) -> None:
+        """`characters` is how many the client was given in the turns before it."""
         self.transcript = transcript
         self.finish = Finished(reason="stop")
         self.started = Started()
         self.summary: Summary | None = None
-        self.told = told
+        self.characters = characters
         # Whether the model asks for a tool of the client's own.
         self.asks_client = False
-        self._run, self._number, self._toolset, self._before = run, number, toolset, told
+        self._run, self._number, self._toolset, self._before = run, number, toolset, characters
         self._calls: dict[int, tuple[ToolCallStarted, list[str]]] = {}
 
     def events(self) -> Generator[Event, None, None]:
@@ -101,7 +103,7 @@ class ModelTurn:
             case ToolCallDelta() if event.index in self._calls:
                 self._calls[event.index][1].append(event.arguments)
             case TextDelta():
-                self.told += len(event.text)
+                self.characters += len(event.text)
                 yield event
             case OpaqueDelta():
                 yield from self.transcript.shown(event)

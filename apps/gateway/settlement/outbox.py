@@ -80,50 +80,50 @@ class OutboxMessage:
     shard: int = 0
 
 
-def enqueue(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
+def enqueue(worker: str, record: bytes, settled: SettledHold | None = None) -> None:
     """Enqueue a record without waiting for the store: from here on it survives the death of any one process.
 
     When this returns it has left this process: the store gets it though this one may die, and this one keeps it, to
     push it again, until the store has said that it has it. With `VALKEY_SYNC=always` that is waited for.
     """
     if _WAIT_FOR_STORE.value:
-        _deliver(worker, record, shrunk)
+        _deliver(worker, record, settled)
         return
     try:
-        _PUSH.send_nowait(*_push_arguments(worker, record, shrunk), partial(_push_again, worker, record, shrunk))
+        _PUSH.send_nowait(*_push_arguments(worker, record, settled), partial(_push_again, worker, record, settled))
     except RedisError:
-        _deliver(worker, record, shrunk)
+        _deliver(worker, record, settled)
     else:
         BUFFER.add(worker, record)
 
 
-def _push_again(worker: str, record: bytes, shrunk: SettledHold | None, error: RedisError) -> None:
+def _push_again(worker: str, record: bytes, settled: SettledHold | None, error: RedisError) -> None:
     log.info("outbox.pushed_again", error=type(error).__name__)
-    _RETRIES.spawn(_deliver, worker, record, shrunk)
+    _RETRIES.spawn(_deliver, worker, record, settled)
 
 
-def _deliver(worker: str, record: bytes, shrunk: SettledHold | None) -> None:
+def _deliver(worker: str, record: bytes, settled: SettledHold | None) -> None:
     """Push a record; one that nobody takes stays in memory and is tried again. Never fails."""
     try:
-        push_tracked(worker, record, shrunk)
+        push_tracked(worker, record, settled)
     except Exception as error:  # noqa: BLE001 - whatever it is: the record must not go down with it
-        BACKLOG.add(partial(push_tracked, worker, record, shrunk), record, type(error).__name__)
+        BACKLOG.add(partial(push_tracked, worker, record, settled), record, type(error).__name__)
 
 
-def push_tracked(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
+def push_tracked(worker: str, record: bytes, settled: SettledHold | None = None) -> None:
     """Push a record, and keep it to be pushed again should the store lose it (docs/adr/0106). Raises OSError."""
-    push(worker, record, shrunk)
+    push(worker, record, settled)
     BUFFER.add(worker, record)
 
 
-def push(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
+def push(worker: str, record: bytes, settled: SettledHold | None = None) -> None:
     """Put a record where it survives the death of any one process, and be told so.
 
-    In the same step its request is no longer in flight, and holds no more than it cost (`shrunk`). Raises OSError when
+    In the same step its request is no longer in flight, and holds no more than it cost (`settled`). Raises OSError when
     neither the store nor the disk takes it.
     """
     try:
-        _PUSH.run_batched(*_push_arguments(worker, record, shrunk))
+        _PUSH.run_batched(*_push_arguments(worker, record, settled))
     except RedisError as error:
         spool.add(worker, record)
         log.warning("outbox.spooled", error=type(error).__name__)
@@ -131,16 +131,16 @@ def push(worker: str, record: bytes, shrunk: SettledHold | None = None) -> None:
 
 
 def _push_arguments(
-    worker: str, record: bytes, shrunk: SettledHold | None
+    worker: str, record: bytes, settled: SettledHold | None
 ) -> tuple[list[str], list[str | int | bytes]]:
     """Return the keys and arguments of the push script."""
-    shard = shard_of_record(record) if shrunk is None else shrunk.hold.shard
+    shard = shard_of_record(record) if settled is None else settled.hold.shard
     keys: list[str] = [STREAMS[shard]]
     args: list[str | int | bytes] = [worker, record]
-    if shrunk is not None:
-        hold = shrunk.hold
+    if settled is not None:
+        hold = settled.hold
         keys += (notes_key(hold.worker, shard), hold.flight, *hold.balances)
-        args += (hold.id, shrunk.note, *shrunk.stays)
+        args += (hold.id, settled.note, *settled.stays)
     return keys, args
 
 
@@ -196,8 +196,8 @@ def read_batch(reader: str, count: int, wait_ms: int, *, left: bool = True, shar
 def _read(stream: str, reader: str, since: str, count: int, block: int | None = None) -> list[Entry]:
     """Return entries of a stream: the reader's own unfinished ones (`0`), or new ones (`>`)."""
     if block is None and SHARD_COUNT > 1:
-        told = _READ([stream], [GROUP, reader, count, since])
-        return [(identifier, _fields_of(texts or [])) for identifier, texts in told[0][1]] if told else []
+        answer = _READ([stream], [GROUP, reader, count, since])
+        return [(identifier, _fields_of(texts or [])) for identifier, texts in answer[0][1]] if answer else []
     answer = _stream().xreadgroup(GROUP, reader, {stream: since}, count=count, block=block)
     return answer[0][1] if answer else []
 

@@ -44,11 +44,11 @@ def settle(messages: Sequence[OutboxMessage]) -> int:
     balance_copies.repair_copies(
         balances.publish_or_raise([*_balances_of([entry for _, entry in entries if entry.id not in written]), *changed])
     )
-    held: dict[int, list[tuple[str, UUID]]] = {}
+    reserved: dict[int, list[tuple[str, UUID]]] = {}
     for message, entry in entries:
-        held.setdefault(message.shard, []).append((message.worker, entry.id))
-    for shard, ones in held.items():
-        reservations.release(ones, shard)
+        reserved.setdefault(message.shard, []).append((message.worker, entry.id))
+    for shard, pairs in reserved.items():
+        reservations.release(pairs, shard)
     outbox.acknowledge(messages)
     SETTLED.inc(len(written))
     return len(written)

@@ -75,8 +75,8 @@ def enqueue(
     entry.violations = list(violations) if violations else None
     try:
         hold = granted.hold
-        shrunk = None if hold is None else admit.settle(hold, record.charge_of(entry))
-        outbox.enqueue(worker_name(), record.encode(entry), shrunk)
+        settled = None if hold is None else admit.settle(hold, record.charge_of(entry))
+        outbox.enqueue(worker_name(), record.encode(entry), settled)
     except Exception:
         log.exception("tool_call.not_recorded", request_id=entry.request_id, log_id=str(entry.id))
     record_request_metrics(entry)

@@ -26,16 +26,22 @@ _PARAMETERS = (
 _PORTS = {"http": 80, "https": 443}
 
 
-def describe(trace: RequestTrace, entry: Entry, task: str) -> None:
-    """Give the spans of a recorded request their attributes, and those of providers their conventional names."""
+def describe(trace: RequestTrace) -> None:
+    """Give the spans of a request their attributes by its record, and those of providers their conventional names."""
+    entry = trace.entry
+    if entry is None:
+        return
     log_id = str(entry.id)
     trace.root.attributes += _of_request(entry, log_id)
+    answering = None
     for one in trace.calls:
-        one.span.name, one.span.attributes = _of_call(one.callee, one.status, task)
-    answering = trace.answering_call
+        one.name, one.attributes = _of_call(one.callee, one.status, trace.task)
+        if one.status is not None and not one.error:
+            answering = one
+    # The call whose answer the client got; there is none where nobody, or the cache, answered.
     if answering is not None:
         # Counted there alone: who sums up spans would count tokens twice.
-        answering.span.attributes += _of_answer(entry, log_id)
+        answering.attributes += _of_answer(entry, log_id) + trace.content
 
 
 def _of_request(entry: Entry, log_id: str) -> bytes:

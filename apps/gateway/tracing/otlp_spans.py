@@ -1,7 +1,6 @@
 """OTLP spans: a trace that has ended as bytes, and many of them as the message that a collector takes.
 
-Knows OTLP's numbers of fields. A trace is encoded at its end, in one go: what waits is then a fifth of the size, and
-nothing that the garbage collector has to visit.
+Knows OTLP's numbers of fields.
 """
 
 from __future__ import annotations
@@ -20,23 +19,27 @@ _FAILED = wire.data(15, wire.integer(3, 2))
 # What each span has, as all of it has its size: ids of trace and span, the parent's where there is one, start and end.
 _TRACE_ID, _SPAN_ID, _PARENT_ID = wire.head(1, 16), wire.head(2, 8), wire.head(4, 8)
 _START, _END = b"\x39", b"\x41"
-_ROOT, _CHILD = Struct("<20s8s1sQ1sQ").pack, Struct("<20s8s2s8s1sQ1sQ").pack
+# The request's span, the same within a client's, and one within another of the request's.
+_ROOT, _JOINED, _CHILD = Struct("<27sB1sQ1sQ").pack, Struct("<27sB2s8s1sQ1sQ").pack, Struct("<27sB2s7sB1sQ1sQ").pack
 
 
 def encode_trace(trace: RequestTrace) -> bytes:
     """Return the spans of a trace that has ended, as fields of the message that carries them."""
-    ids = _TRACE_ID + trace.trace_id + _SPAN_ID
+    span_ids = trace.span_ids
+    ids = _TRACE_ID + trace.trace_id + _SPAN_ID + span_ids
     state = wire.text(3, trace.state) if trace.state else b""
     anchor = trace.anchor
     last = trace.root.start if trace.root.end is None else trace.root.end
     parts: list[bytes] = []
-    for span in trace.spans:
+    for span in trace.all_spans():
         start = anchor + int(span.start * _NANOSECONDS)
         end = anchor + int((last if span.end is None else span.end) * _NANOSECONDS)
-        if span.parent_id:
-            fixed = _CHILD(ids, span.span_id, _PARENT_ID, span.parent_id, _START, start, _END, end)
+        if span.number:
+            fixed = _CHILD(ids, span.number, _PARENT_ID, span_ids, span.parent, _START, start, _END, end)
+        elif trace.parent_id:
+            fixed = _JOINED(ids, 0, _PARENT_ID, trace.parent_id, _START, start, _END, end)
         else:
-            fixed = _ROOT(ids, span.span_id, _START, start, _END, end)
+            fixed = _ROOT(ids, 0, _START, start, _END, end)
         body = fixed + _name(span.name, span.kind) + span.attributes + state
         if span.error:
             body += _error(span)

@@ -1,7 +1,8 @@
 """Request trace: the spans of one request, from its first byte to its record: admission, attempts, providers, settle.
 
-Where a request is not traced there is no such object, and nothing is done. Knows spans and times. Must never know a
-wire format, nor what is done with a trace that has ended.
+Where a request is not traced there is no such object, and nothing is done. While it runs only names and times are
+noted; what else there is to say is in its record, and is said when the trace is encoded. Must never know a wire format,
+nor what is done with a trace that has ended.
 """
 
 from __future__ import annotations
@@ -14,13 +15,16 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from apps.gateway.failures import UpstreamFailure
-from apps.gateway.tracing.trace_context import TraceContext, new_span_id, new_trace_id, write_traceparent
+from apps.gateway.tracing.trace_context import TraceContext, new_span_ids, new_trace_id, write_traceparent
+from apps.logs.entry import Entry
 
 AttributeValue = str | bool | int | float | tuple[str, ...]
 Item = TypeVar("Item")
 
 # Spans of one request; a request for many answers makes as many calls, each of which is one.
 MOST_SPANS = 128
+# Numbers of the spans that a request has once; those of attempts and calls follow.
+_ADMISSION, _SETTLE, _FIRST = 1, 2, 3
 
 
 class SpanKind(IntEnum):
@@ -32,12 +36,15 @@ class SpanKind(IntEnum):
 
 
 class TraceSpan(msgspec.Struct, eq=False, gc=False):
-    """One step of a request; times are monotonic seconds, `end` is None while it lasts, `error` a class of errors."""
+    """One step of a request; times are monotonic seconds, `end` is None while it lasts, `error` a class of errors.
+
+    Its number, which is 0 for the request's own, is the last byte of its id.
+    """
 
     name: str
     kind: SpanKind
-    span_id: bytes
-    parent_id: bytes
+    number: int
+    parent: int
     start: float
     end: float | None = None
     error: str = ""
@@ -69,65 +76,99 @@ class TracedCall(Protocol):
         """The HTTP status of the provider's answer."""
 
 
+class ProviderSpan(TraceSpan, eq=False, gc=False, kw_only=True):
+    """One call of a provider: whom it asks, and the HTTP status that was answered."""
+
+    callee: Callee
+    status: int | None = None
+
+
 class RequestTrace(msgspec.Struct, eq=False):
     """A traced request. `anchor` is wall-clock nanoseconds less monotonic ones; `ended` is told of it at its end."""
 
     trace_id: bytes
+    # What the ids of its spans begin with; and the id of the client's span, where it told of one.
+    span_ids: bytes
+    parent_id: bytes
+    state: str
     root: TraceSpan
     anchor: int
     ended: Callable[[RequestTrace], object]
-    state: str = ""
+    # Attempts and calls of providers, in their order: the last call is that of the answer, where one answered.
     spans: list[TraceSpan] = []
-    # In their order: the last is that of the answer, where a provider answered.
-    calls: list[ProviderSpan] = []
+    count: int = _FIRST
+    # When it had been admitted, and when it began to be settled; the settlement ends with the request.
+    admitted_at: float | None = None
+    settling_at: float | None = None
     is_over: bool = False
+    # The record that describes it, without content, and the request's kind; None of a request that was refused.
+    entry: Entry | None = None
+    task: str = ""
+    # The attributes that hold content, encoded; only where they are wanted.
+    content: bytes = b""
 
     @classmethod
     def begin(
         cls, name: str, started_at: float, parent: TraceContext | None, ended: Callable[[RequestTrace], object]
     ) -> RequestTrace:
         """Return the trace of a request that came at `started_at` on the monotonic clock, within a client's span."""
-        root = TraceSpan(name, SpanKind.SERVER, new_span_id(), parent.span_id if parent else b"", started_at)
-        return cls(
-            trace_id=parent.trace_id if parent else new_trace_id(),
-            root=root,
-            anchor=time.time_ns() - time.monotonic_ns(),
-            ended=ended,
-            state=parent.state if parent else "",
-            spans=[root],
-        )
+        root = TraceSpan(name, SpanKind.SERVER, 0, 0, started_at)
+        trace_id, parent_id, state = (parent.trace_id, parent.span_id, parent.state) if parent else (b"", b"", "")
+        anchor = time.time_ns() - time.monotonic_ns()
+        return cls(trace_id or new_trace_id(), new_span_ids(), parent_id, state, root, anchor, ended)
 
     @property
-    def answering_call(self) -> ProviderSpan | None:
-        """The call of the provider whose answer the client got; None where nobody, or the cache, answered."""
-        return next((one for one in reversed(self.calls) if not one.span.error and one.status is not None), None)
+    def calls(self) -> list[ProviderSpan]:
+        """The calls of providers."""
+        return [span for span in self.spans if isinstance(span, ProviderSpan)]
 
-    def add(
-        self, name: str, start: float, parent: TraceSpan | None = None, kind: SpanKind = SpanKind.INTERNAL
-    ) -> TraceSpan:
-        """Return a new span within another, or within the request."""
-        span = TraceSpan(name, kind, new_span_id(), (parent or self.root).span_id, start)
-        if len(self.spans) < MOST_SPANS:
-            self.spans.append(span)
-        return span
+    def all_spans(self) -> list[TraceSpan]:
+        """Return the spans of a request that has ended, its own first."""
+        found = [self.root, *self.spans]
+        if self.admitted_at is not None:
+            found.append(self._step("admission", _ADMISSION, self.root.start, self.admitted_at))
+        if self.settling_at is not None:
+            found.append(self._step("settle", _SETTLE, self.settling_at, self.root.end))
+        return found
+
+    def _step(self, name: str, number: int, start: float, end: float | None) -> TraceSpan:
+        return TraceSpan(name, SpanKind.INTERNAL, number, self.root.number, start, end)
 
     def headers_within(self, span: TraceSpan) -> dict[str, str]:
         """Return the headers that tell a provider within which span it is called."""
-        headers = {"traceparent": write_traceparent(self.trace_id, span.span_id)}
+        headers = {"traceparent": write_traceparent(self.trace_id, self.span_ids + span.number.to_bytes())}
         return {**headers, "tracestate": self.state} if self.state else headers
-
-    def add_finished(self, name: str, start: float) -> None:
-        """Add a step that began at `start` and ends now."""
-        self.add(name, start).finish()
 
     def begin_attempt(self, callee: Callee) -> AttemptSpan:
         """Return the span of an attempt that begins now."""
-        return AttemptSpan(self, self.add("attempt", time.monotonic()), callee)
+        span = TraceSpan("attempt", SpanKind.INTERNAL, self._next_number(), 0, time.monotonic())
+        self._add(span)
+        return AttemptSpan(self, span, callee)
+
+    def begin_call(self, attempt: TraceSpan, callee: Callee) -> ProviderSpan:
+        """Return the span of a provider's call within an attempt, which begins now."""
+        span = ProviderSpan(
+            "provider", SpanKind.CLIENT, self._next_number(), attempt.number, time.monotonic(), callee=callee
+        )
+        self._add(span)
+        return span
+
+    def _next_number(self) -> int:
+        """Return the number of a new span; all that are not recorded have one number."""
+        number = self.count
+        if number < MOST_SPANS:
+            self.count = number + 1
+        return number
+
+    def _add(self, span: TraceSpan) -> None:
+        if span.number < MOST_SPANS:
+            self.spans.append(span)
 
     def end_attempts(self, at: float) -> None:
-        """End the attempts that last: that of the answer, and of the loser of a race."""
+        """End the attempts that last: that of the answer, and of the loser of a race. From here on it is settled."""
+        self.settling_at = at
         for span in self.spans:
-            if span.end is None and span is not self.root:
+            if span.end is None:
                 span.end = at
 
     def finish(self, error: str = "") -> None:
@@ -148,9 +189,8 @@ class AttemptSpan(msgspec.Struct, eq=False):
 
     def traced(self, call: TracedCall, events: Iterator[Item]) -> Iterator[Item]:
         """Yield the events of a call of the provider, which begins now and ends with them. Raises what they raise."""
-        own = ProviderSpan(self.trace.add("provider", time.monotonic(), self.span, SpanKind.CLIENT), self.callee)
-        self.trace.calls.append(own)
-        call.trace_headers = self.trace.headers_within(own.span)
+        own = self.trace.begin_call(self.span, self.callee)
+        call.trace_headers = self.trace.headers_within(own)
         error = ""
         try:
             yield from events
@@ -165,12 +205,4 @@ class AttemptSpan(msgspec.Struct, eq=False):
             raise
         finally:
             own.status = call.status
-            own.span.finish(error)
-
-
-class ProviderSpan(msgspec.Struct, eq=False):
-    """One call of a provider, with the HTTP status that it answered."""
-
-    span: TraceSpan
-    callee: Callee
-    status: int | None = None
+            own.finish(error)

@@ -48,9 +48,9 @@ def new_trace_id() -> bytes:
     return (_random_bits(127) + 1).to_bytes(16, "big")
 
 
-def new_span_id() -> bytes:
-    """Return the id of a new span; never zero."""
-    return (_random_bits(63) + 1).to_bytes(8, "big")
+def new_span_ids() -> bytes:
+    """Return what the ids of a request's spans begin with, all but their last byte; never zero."""
+    return (_random_bits(55) + 1).to_bytes(7, "big")
 
 
 def is_sampled(parent: TraceContext | None, share: float) -> bool:

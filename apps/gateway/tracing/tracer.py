@@ -8,10 +8,10 @@ from __future__ import annotations
 from functools import cache, lru_cache
 
 import structlog
+from msgspec.structs import replace
 
 from apps.gateway.canonical.chat import Chat
-from apps.gateway.tracing.content import content_attributes
-from apps.gateway.tracing.genai_attributes import describe
+from apps.gateway.tracing.content import RETAINED, content_attributes
 from apps.gateway.tracing.request_trace import RequestTrace
 from apps.gateway.tracing.span_attributes import constant
 from apps.gateway.tracing.span_exporter import SpanExporter
@@ -24,6 +24,9 @@ from apps.logs.entry import Entry
 log = structlog.get_logger(__name__)
 
 _TELEMETRY = CachedSetting("TELEMETRY")
+_NO_CONTENT = dict.fromkeys(
+    ("messages", "content", "reasoning_content", "tools", "tool_choice", "tool_results", "response_format")
+)
 
 
 @cache
@@ -67,11 +70,11 @@ def end_trace(trace: RequestTrace, entry: Entry, chat: Chat, settling_at: float)
     """End the trace of a request with its record, which was settled from `settling_at` until now. Raises nothing."""
     try:
         trace.end_attempts(settling_at)
-        trace.add_finished("settle", settling_at)
-        describe(trace, entry, chat.task)
-        answering = trace.answering_call
-        if _TELEMETRY.value.content and answering is not None:
-            answering.span.attributes += constant(*content_attributes(entry, chat).items())
+        retained = entry.retention_level == RETAINED
+        if retained and _TELEMETRY.value.content:
+            trace.content = constant(*content_attributes(entry, chat).items())
+        # What was said can be large, and the trace waits for others.
+        trace.entry, trace.task = replace(entry, **_NO_CONTENT) if retained else entry, chat.task
         details = entry.error_details or {}
         trace.finish(_error_of(entry.status_code or 500, details.get("code") or details.get("type")))
     except Exception:

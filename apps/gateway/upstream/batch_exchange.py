@@ -49,7 +49,7 @@ class BatchTerms(msgspec.Struct, frozen=True):
 class HandedOver(msgspec.Struct, frozen=True, kw_only=True):
     """A request as the provider's batch API is to get it.
 
-    `credential` is the name of what it is paid with, `own_key` tells that this is an organization's own key's id;
+    `credential` is the name of what it is paid with, `is_own_key` tells that this is an organization's own key's id;
     `path` is below the provider's address.
     """
 

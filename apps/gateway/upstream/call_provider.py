@@ -163,10 +163,11 @@ class ProviderCall(msgspec.Struct, eq=False):
 
     def _answer(self, dialect: ProviderDialect, target: Target) -> Iterator[Event]:
         """Return what the provider answers, as `events` does; traced where the request is."""
-        answer = self._ask(dialect, target)
+        answer = self._call_once(dialect, target)
         return answer if self.span is None else self.span.traced(self, answer)
 
-    def _ask(self, dialect: ProviderDialect, target: Target) -> Iterator[Event]:
+    def _call_once(self, dialect: ProviderDialect, target: Target) -> Iterator[Event]:
+        """Write the request, send it, and yield the answer, held back until its first content."""
         opened: OpenExchange | None = None
         try:
             request = self._write(dialect, target)

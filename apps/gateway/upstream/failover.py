@@ -114,17 +114,17 @@ class Failover(msgspec.Struct, eq=False):
         failed: ApiError | None = None
         # Of all, and of the model that is asked now.
         retries = of_model = 0
-        self.current_call = self._next(queue, first_byte_timeout=PROBE_PATIENCE if self.probe else None)
+        self.current_call = self._begin_call(queue, first_byte_timeout=PROBE_PATIENCE if self.probe else None)
         while True:
             try:
                 yield from self._yield_current(queue)
                 return
             except UpstreamFailure as failure:
                 provider_call = self.current_call
-                self._note(provider_call, failure)
+                self._log_failure(provider_call, failure)
                 if isinstance(failure, StaleConnection) and not provider_call.new_connection:
                     # Nobody was at the end of a kept connection: neither the provider's fault nor one of the retries.
-                    self.current_call = self._next(
+                    self.current_call = self._begin_call(
                         deque((provider_call.candidate,)), provider_call.first_byte_timeout, new_connection=True
                     )
                     continue
@@ -148,10 +148,10 @@ class Failover(msgspec.Struct, eq=False):
                     raise
             retries += 1
             asked = self.current_call.candidate.model_id
-            self.current_call = self._next(queue)
+            self.current_call = self._begin_call(queue)
             of_model = of_model + 1 if self.current_call.candidate.model_id == asked else 0
 
-    def _next(
+    def _begin_call(
         self, queue: deque[Candidate], first_byte_timeout: float | None = None, *, new_connection: bool = False
     ) -> ProviderCall:
         candidate = queue.popleft()
@@ -213,7 +213,7 @@ class Failover(msgspec.Struct, eq=False):
                 if one.mapping != first.candidate.mapping and hedge.allows(one, self.prompt_tokens):
                     queue.remove(one)
                     queue.appendleft(one)
-                    running.append(self._next(queue))
+                    running.append(self._begin_call(queue))
                     return running[-1]
             return None
 
@@ -225,7 +225,7 @@ class Failover(msgspec.Struct, eq=False):
             self.current_call = running[0]
             upstream_failure = failure if isinstance(failure, UpstreamFailure) else None
             if upstream_failure is not None:
-                self._note(provider_call, upstream_failure)
+                self._log_failure(provider_call, upstream_failure)
             if isinstance(upstream_failure, StaleConnection):
                 queue.appendleft(provider_call.candidate)
                 return
@@ -250,7 +250,7 @@ class Failover(msgspec.Struct, eq=False):
     def _is_named(self, provider_call: ProviderCall) -> bool:
         return provider_call.candidate.provider_id == self.requested_provider
 
-    def _note(self, provider_call: ProviderCall, failure: UpstreamFailure) -> None:
+    def _log_failure(self, provider_call: ProviderCall, failure: UpstreamFailure) -> None:
         """Write down a failed attempt; one that had begun to answer is written over."""
         line = attempt_entry(provider_call.candidate, failure.status, failure.error_type, succeeded=False)
         if provider_call.has_content:

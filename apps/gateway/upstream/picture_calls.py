@@ -73,9 +73,9 @@ def make_pictures(call: ProviderCall, parts: Sequence[CallPart]) -> Iterator[Eve
                 call.losses, call.notices = branch.call.losses, branch.call.notices
                 call.status, call.calls = branch.call.status, len(branches)
                 call.first_content_at = branch.call.first_content_at
-            for told in _told(branch, event, begun=begun):
+            for passed in _events_for_client(branch, event, begun=begun):
                 begun = True
-                yield told
+                yield passed
         failures = [branch.failure for branch in branches if branch.failure is not None]
         if failures and not any(branch.made for branch in branches):
             raise failures[0]
@@ -137,7 +137,7 @@ def _events_of(branch: _Branch) -> Iterator[Event]:
         yield from _events_of(branch)
 
 
-def _told(branch: _Branch, event: Event, *, begun: bool) -> list[Event]:
+def _events_for_client(branch: _Branch, event: Event, *, begun: bool) -> list[Event]:
     """Return what is told of a call's event: of what there is once an answer, that of the call that came first."""
     kind = type(event)
     if isinstance(event, UsageReported):

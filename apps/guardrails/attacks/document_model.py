@@ -20,8 +20,8 @@ from apps.guardrails.attacks.document_passages import Passage, passages_of
 SCALE = 100
 # Passages at most that are one order.
 MOST_PASSAGES = 3
-# A stretch counts as if it had at least so many features: a word alone says little.
-LEAST_FEATURES = 40
+# A stretch counts as if it had at least so many features, as two sentences have: a few words alone say little.
+LEAST_FEATURES = 80
 # Passages that are read of a text: more than any but a list of signs has, so that nobody makes it take long.
 MOST_READ = 2000
 _PATH = Path(__file__).with_suffix(".tsv")

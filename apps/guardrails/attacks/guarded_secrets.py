@@ -6,6 +6,7 @@ is an attack where the operator said that there is a key which nobody may learn,
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -80,6 +81,19 @@ def find_asked(text: ScannedText, kept: frozenset[str]) -> list[Span]:
             spans += [Span(*text.normalized_byte_origin(*place), "gated_answer") for place in places]
         else:
             spans += _TABLES[thing][1].spans(text, brief=len(text.raw) <= _BRIEF)
+    return spans
+
+
+def find_named(text: ScannedText, kept: frozenset[str]) -> list[Span]:
+    """Return where a text names the answer to whoever may be let in, however its words are joined."""
+    spans: list[Span] = []
+    for phrase in sorted(thing.removeprefix(_SAID) for thing in kept if thing.startswith(_SAID)):
+        if _ENTRY.search(phrase.encode()):
+            # Words and what joins them have no character in common: the time is that of one look at each.
+            words = r"[\W_]*".join(re.findall(r"[^\W_]+", phrase))
+            match = re.search(rf"(?<![^\W_]){words}(?![^\W_])", text.normalized)
+            if match:
+                spans.append(Span(*text.origin(*match.span()), "named_answer"))
     return spans
 
 

@@ -97,7 +97,7 @@ def sniff_mime_type(data: bytes) -> str:
 
 
 def matches_declared_type(declared: str, kind: str) -> bool:
-    """Tell whether content of a kind may be called what it was declared to be (both as `known_as` returns them)."""
+    """Tell whether content of a kind may be called what it was declared to be (both as by `canonical_mime_type`)."""
     if declared == kind or any(declared in family and kind in family for family in _FAMILIES):
         return True
     if declared == "application/zip" and is_zip_based(kind):

@@ -62,7 +62,7 @@ class PhraseMatcher:
         self._gate = _gate_of(by_form) if by_form else None
 
     def find(self, text: ScannedText) -> Iterator[PhraseMatch]:
-        """Yield every occurrence, overlapping ones too; `MOST_SPANS` of an owner, and then the rest as one."""
+        """Yield every occurrence, overlapping ones too; `MAX_SPANS` of an owner, and then the rest as one."""
         if self._gate is None or self._gate.search(text.normalized_utf8) is None:
             return
         folded = text.normalized

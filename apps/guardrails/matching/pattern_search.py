@@ -73,7 +73,8 @@ class CandidatePattern(NamedTuple):
     Only texts that match `gate` (by default the pattern) are searched. Candidates of one kind may overlap
     with `overlapping`: a refused one is then searched again from its second word; only for patterns whose
     matches are short. `follow` matches, right behind a finding, what makes the next of a list ("…, …and …");
-    its first group is the candidate. `far`: the check looks further than `REACH`.
+    its first group is the candidate. `wide_context`: the check looks further than
+    `CONTEXT_BYTES`.
     """
 
     name: str

@@ -58,7 +58,7 @@ class StemMatcher:
         self._keys = {beginning[:2] for beginning in beginnings} if language in _BEGINNINGS else None
 
     def find(self, text: ScannedText) -> Iterator[tuple[StemmedPhrase, int, int]]:
-        """Yield every occurrence as (phrase, start, end) in `text.raw`; at most `MOST_SPANS` of a word's form."""
+        """Yield every occurrence as (phrase, start, end) in `text.raw`; at most `MAX_SPANS` of a word's form."""
         if self._gate is None or (self._keys is not None and self._gate.search(text.normalized_utf8) is None):
             return
         for form, stem in self._forms_in(text):
@@ -131,7 +131,7 @@ def _stemmer_of(language: str) -> _Stemmer:
 
 
 def _places_of(form: str, folded: str) -> Iterator[int]:
-    """Yield where a word stands by itself; after `MOST_SPANS` looks, no more."""
+    """Yield where a word stands by itself; after `MAX_SPANS` looks, no more."""
     at = -1
     for _ in range(MAX_SPANS):
         at = folded.find(form, at + 1)

@@ -3,9 +3,9 @@
 Knows bytes (UTF-8) and offsets in them. Must never know what a match means.
 
 RE2 is linear in the text, and that alone is not enough. Finding *all* matches can take the square (`a(.*b)?` reads to
-the end of the text after every `a`), so a match is at most `LONGEST_MATCH` bytes long and no search reads further than
-a window. And a byte can cost as much as an expression is large (`[ab]*a[ab]{500}c`), so that expressions are weighed,
-and what they take in all is bounded by `Effort`.
+the end of the text after every `a`), so a match has at most `MAX_MATCH_BYTES`, and no search reads further than a
+window. And a byte can cost as much as an expression is large (`[ab]*a[ab]{500}c`), so that expressions are weighed, and
+what they take in all is bounded by `Effort`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class TimeBudget:
 
 
 class Re2Match(NamedTuple):
-    """`utf8[start:end]` matches the expression of that place; if not `sure`, nobody had the time to look."""
+    """`utf8[start:end]` matches the expression of that place; if not `searched`, nobody had the time to look."""
 
     expression: int
     start: int

@@ -2,12 +2,14 @@
 
 Knows a model that was trained on texts of others. Finds attacks in words that no table has, and cannot say why: so it
 only observes, until an organization has seen what it would block. Where the program that asks keeps something from its
-users, less is needed: what reads a little like an attack is likelier to be one there.
+users, less is needed: what reads a little like an attack is likelier to be one there, and so is what names the answer
+to whoever may be let in.
 """
 
 from __future__ import annotations
 
-from apps.guardrails.attacks.word_model import LONGEST, word_model
+from apps.guardrails.attacks import guarded_secrets
+from apps.guardrails.attacks.word_model import windows_of, word_model
 from apps.guardrails.findings.scan_types import RuleAction, RuleSettings, Span
 from apps.guardrails.text.scanned_text import ScannedText
 
@@ -23,11 +25,11 @@ _MODEL = word_model()
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
-    """Return the beginning of a text, its end, or both, where they read like an attack."""
-    size = len(text.normalized)
-    places = [(0, min(size, LONGEST)), (size - LONGEST, size)] if size > LONGEST else [(0, size)]
-    return [
+    """Return the windows of a text that read like an attack, and answers it names that let somebody in."""
+    guarded = bool(settings.kept)
+    spans = [
         Span(*text.origin(start, end), "attack_words")
-        for start, end in places
-        if _MODEL.is_attack(text.normalized[start:end], guarded=bool(settings.kept))
+        for start, end in windows_of(len(text.normalized))
+        if _MODEL.is_attack(text.normalized[start:end], guarded=guarded)
     ]
+    return spans + guarded_secrets.find_named(text, settings.kept)

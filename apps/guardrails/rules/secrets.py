@@ -19,6 +19,7 @@ from apps.guardrails.secret_formats import (
     passwords_by_form,
     passwords_by_place,
     passwords_in_calls,
+    passwords_in_notes,
     passwords_of_signs,
     urls,
     vendors,
@@ -52,6 +53,7 @@ _SEARCH = PatternSearch(
         *passwords_by_place.PATTERNS,
         *passwords_by_form.PATTERNS,
         *passwords_in_calls.PATTERNS,
+        *passwords_in_notes.PATTERNS,
     )
 )
 

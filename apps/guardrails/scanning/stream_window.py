@@ -2,10 +2,10 @@
 
 Knows text that arrives in pieces. Must never know a stream's format, or who reads it.
 
-The last `HOLD` characters are held back until what follows them is known; so is a word of ASCII letters and signs that
-has not ended (a key, a token), and anything that matches already and may go on. What is let through is what masking the
-whole text would give, for matches of up to `HOLD` characters; of longer ones a beginning may have left before anything
-told what it would be. Rules look no further than `CONTEXT` characters around a match.
+The last `HOLDBACK` characters are held back until what follows them is known; so is a word of ASCII letters and signs
+that has not ended (a key, a token), and anything that matches already and may go on. What is let through is what
+masking the whole text would give, for matches of up to `HOLDBACK` characters; of longer ones a beginning may have left
+before anything told what it would be. Rules look no further than `CONTEXT` characters around a match.
 """
 
 from __future__ import annotations

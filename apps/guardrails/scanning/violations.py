@@ -47,7 +47,10 @@ def draft_violations(
     *,
     with_content: bool,
 ) -> list[ViolationDraft]:
-    """Return the violations of a verdict: one for each content that a rule found, at most `MOST`, the gravest first."""
+    """Return the violations of a verdict: one for each content that a rule found, the gravest first.
+
+    At most `MAX_VIOLATIONS`.
+    """
     found: dict[tuple[str, str, str], ViolationDraft] = {}
     first = [] if verdict.blocked is None else [verdict.blocked]
     for finding in [*first, *(one for one in verdict.findings if one is not verdict.blocked)]:
@@ -77,7 +80,7 @@ def action_taken_of(finding: Finding) -> str | None:
 def mask_private_content(finding: Finding, content: str) -> str:
     """Return the content that a rule found as people may see it: secrets and personal data masked, whoever found them.
 
-    At most `LONGEST` characters.
+    At most `MAX_CONTENT_LENGTH` characters.
     """
     if finding.category in PRIVATE_CATEGORIES:
         return mask_middle(content)

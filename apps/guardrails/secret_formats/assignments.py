@@ -41,6 +41,11 @@ _LONGEST_REST = 250
 _REST = compile_re2(r"[^\s\"'`<>，。；、！？）」]*")  # noqa: RUF001 - these letters are meant
 _PROSE_IS = r"is|was|lautet|ist|es|est|é|è|e|to|är|er|on|je|este|là|adalah|είναι|הוא|هي|هو|है"
 _PROSE_WORDS = rf"\b(?:{NAMES_OF_PASSWORDS})(?: \w{{1,12}}){{0,3}}?(?: (?:{_PROSE_IS})|:|：|是| =) ?[\"'`]?"  # noqa: RUF001 - these letters are meant
+# What a sentence about passwords says, behind the word.
+_ABOUT_ONE = compile_re2(
+    r"(?i)(?:manager|safe|vault|types?|fields?|box|policy|policies|rules?|hash\w*|length|strength|expir\w*|prompt|entry|"
+    r"form|page|generator|hint|reset\w*|class|format|method|name|id)\b[^\n]{0,16}$"
+)
 _CODE = compile_re2(
     r"[({\[]|\)$|::|->|^(?:self|this|os|process|env|config|settings|req|request|params|args|data|user|options|props|"
     r"secrets|vault)[.\[]"
@@ -153,6 +158,15 @@ def _prose_password(candidate: CandidateMatch) -> CandidateMatch | None:
     return candidate.truncated(len(text.encode()))
 
 
+def is_about_passwords(before: bytes) -> bool:
+    """Tell whether what stands before a value says something of passwords rather than one: "the password type is"."""
+    return bool(_ABOUT_ONE.search(before))
+
+
+def _said_password(candidate: CandidateMatch) -> CandidateMatch | None:
+    return None if is_about_passwords(candidate.before(48)) else _prose_password(candidate)
+
+
 def _assigned_password(candidate: CandidateMatch) -> CandidateMatch | None:
     """Accept a password that only follows the word: what nobody would write there otherwise."""
     value = _prose_password(candidate)
@@ -227,7 +241,7 @@ PATTERNS = (
         accept_password,
         overlapping=True,
     ),
-    CandidatePattern("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _prose_password, overlapping=True),
+    CandidatePattern("password", "PASSWORD", rf"(?i){_PROSE_WORDS}({_VALUE})", _said_password, overlapping=True),
     CandidatePattern(
         "password",
         "PASSWORD",

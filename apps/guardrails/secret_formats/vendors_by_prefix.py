@@ -155,6 +155,16 @@ def _together(forms: tuple[str, ...]) -> CandidatePattern:
     return CandidatePattern("issued_key", _LABEL, rf"\b(?:{'|'.join(forms)})", _made, rf"\b(?:{gate})")
 
 
+# What the words of a recovery phrase take on average (BIP-39), with the blank behind each: few of its words are short.
+_LEAST_OF_A_WORD, _LEAST_DIFFERENT = 5, 10
+
+
+def _recovery_phrase(candidate: CandidateMatch) -> CandidateMatch | None:
+    words = candidate.text.split()
+    long = len(candidate.text) >= len(words) * _LEAST_OF_A_WORD
+    return candidate if long and len(set(words)) >= _LEAST_DIFFERENT else None
+
+
 PATTERNS = (
     _together(_TOOLS),
     _together(_BUSINESS),
@@ -179,7 +189,7 @@ PATTERNS = (
         r"(?i)(?:mnemonic|seed|(?:seed|recovery|backup|secret)[ _-]?(?:recovery )?phrase)[a-z_\"' ]{0,20}?"
         r"(?: is)?[:=]?\s{0,3}"
         r"[\"'`]?((?:[a-z]{3,8} ){11,23}[a-z]{3,8})\b",
-        lambda candidate: candidate if len(set(candidate.text.split())) >= 10 else None,
+        _recovery_phrase,
         gate=r"(?i)(?:mnemonic|seed|phrase)[^\n]*[a-z] [a-z]",
     ),
 )

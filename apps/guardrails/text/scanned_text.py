@@ -29,7 +29,7 @@ class ScannedText:
 
     @functools.cached_property
     def normalized(self) -> str:
-        """`raw` with everything gone that hides a word and that a model does not mind (see `folding`)."""
+        """`raw` with everything gone that hides a word and that a model does not mind (see `normalization`)."""
         return self.normalized_utf8.decode("utf-8", "surrogatepass")
 
     @functools.cached_property
@@ -39,7 +39,7 @@ class ScannedText:
 
     @functools.cached_property
     def ascii_folded(self) -> AsciiFoldedText:
-        """`raw` with its numbers and addresses written plainly (see `plain`)."""
+        """`raw` with its numbers and addresses written plainly (see `ascii_folding`)."""
         return AsciiFoldedText(self.raw, self.utf8)
 
     def origin(self, start: int, end: int) -> tuple[int, int]:

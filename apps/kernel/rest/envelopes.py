@@ -94,15 +94,15 @@ def body_of(family: Family, error: ApiError) -> dict[str, Any]:
             detail = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
             return {"error": detail, "status": error.status, "message": error.message}
         case Family.ANTHROPIC:
-            detail = {"type": _anthropic_type(error.status), "message": error.message}
+            detail = {"type": anthropic_type(error.status), "message": error.message}
             return {"type": "error", "error": detail, "status": error.status, "message": error.message}
         case Family.GOOGLE:
             return {"error": _google_error(error)}
         case Family.MCP:
             # Of a request that nobody has read: its id is not known.
             code = _RPC_INVALID_REQUEST if error.status < 500 else _RPC_INTERNAL_ERROR
-            told = {"status": error.status, "type": error.type, "code": error.code}
-            return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": told}}
+            data = {"status": error.status, "type": error.type, "code": error.code}
+            return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": error.message, "data": data}}
         case Family.LOGS | Family.PAGES:
             return {"error": True, "status": error.status, "message": error.message}
         case Family.OAUTH:
@@ -122,7 +122,8 @@ def _oauth_word(error: ApiError) -> str:
     return "invalid_request" if error.status < 500 else "server_error"
 
 
-def _anthropic_type(status: int) -> str:
+def anthropic_type(status: int) -> str:
+    """Return Anthropic's word for a status."""
     return _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 

@@ -133,16 +133,16 @@ def _attempts(routing: dict[str, Any]) -> list[Attempt]:
     attempts = []
     for number, line in enumerate(_lines(routing, "routing"), start=1):
         provider, succeeded = str(line.get("provider", "")), line.get("succeeded") is True
-        told = [] if line.get("status_code") is None else [f"HTTP {line['status_code']}"]
+        details = [] if line.get("status_code") is None else [f"HTTP {line['status_code']}"]
         if not succeeded:
-            told.append(str(line.get("error_type", "failed")).replace("_", " "))
+            details.append(str(line.get("error_type", "failed")).replace("_", " "))
         score = scores.get(provider)
         attempts.append(
             Attempt(
                 number,
                 provider,
                 str(line.get("model", "")),
-                ", ".join(["answered" if succeeded else "failed", *told]),
+                ", ".join(["answered" if succeeded else "failed", *details]),
                 succeeded,
                 as_text.NOTHING if score is None else f"{float(score):.2f}",
             )

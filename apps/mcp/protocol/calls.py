@@ -173,12 +173,12 @@ def cancel_here(session_digest: str, request_id: Id | None = None) -> None:
 
 def error_result(error: ApiError) -> CallResult:
     """Return what a caller is told of a call that failed: words for the model, and codes for programs."""
-    told: dict[str, Any] = {"status": error.status, "type": error.type, "code": error.code}
+    meta: dict[str, Any] = {"status": error.status, "type": error.type, "code": error.code}
     if error.param is not None:
-        told["param"] = error.param
+        meta["param"] = error.param
     if error.retry_after is not None:
-        told["retryAfter"] = error.retry_after
-    return CallResult(content=[text_block(f"{error.code}: {error.message}")], is_error=True, meta={ERROR_META: told})
+        meta["retryAfter"] = error.retry_after
+    return CallResult(content=[text_block(f"{error.code}: {error.message}")], is_error=True, meta={ERROR_META: meta})
 
 
 def _read_call(request: RpcRequest) -> tuple[str, dict[str, Any]]:

@@ -128,8 +128,8 @@ def _refused(request: ClientRequest, error: ApiError, request_id: jsonrpc.Id | N
     if error.retry_after is not None:
         headers.append(("Retry-After", str(max(1, ceil(error.retry_after)))))
     code = jsonrpc.INVALID_REQUEST if error.status < 500 else jsonrpc.INTERNAL_ERROR
-    told = {"status": error.status, "type": error.type, "code": error.code}
-    return failed(request_id, RpcError(code, error.message, status=error.status, data=told), headers)
+    data = {"status": error.status, "type": error.type, "code": error.code}
+    return failed(request_id, RpcError(code, error.message, status=error.status, data=data), headers)
 
 
 def _check_origin(request: ClientRequest, caller: Caller) -> None:

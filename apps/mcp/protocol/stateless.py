@@ -89,8 +89,8 @@ def _check_envelope(request: ClientRequest, message: RpcRequest) -> None:
 def _check_version(version: str | None) -> None:
     if version not in revisions.STATELESS:
         # Not the whole of it: it is the client's, and goes back to it.
-        told = {"supported": revisions.SERVED, "requested": (version or "")[: jsonrpc.MOST_ID]}
-        raise RpcError(jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", status=400, data=told)
+        data = {"supported": revisions.SERVED, "requested": (version or "")[: jsonrpc.MOST_ID]}
+        raise RpcError(jsonrpc.UNSUPPORTED_VERSION, "Unsupported protocol version", status=400, data=data)
 
 
 def _stated(request: ClientRequest, name: str) -> str | None:

@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from apps.mcp_servers.upstream.failures import McpErrorAnswer, McpServerFailed, SessionGone, error_answer, told
+from apps.mcp_servers.upstream.failures import McpErrorAnswer, McpServerFailed, SessionGone, error_answer, safe_words
 from apps.mcp_servers.upstream.http_exchange import HttpExchange, McpTarget, Message
 from apps.mcp_servers.upstream.tools import MAX_TOOLS, Tool, ToolAnswer, read_result, read_tools
 
@@ -125,7 +125,9 @@ class McpClient:
             return UpstreamSession(STATELESS)
         revision, identifier = result.get("protocolVersion"), headers.get("Mcp-Session-Id", "")
         if revision not in HANDSHAKES:
-            raise McpServerFailed(f"The MCP server speaks the revision {told(revision, ())!r}, which is not known here")
+            raise McpServerFailed(
+                f"The MCP server speaks the revision {safe_words(revision, ())!r}, which is not known here"
+            )
         if len(identifier) > MAX_SESSION_ID or not (identifier.isascii() and identifier.isprintable()):
             raise McpServerFailed("The MCP server's session has an id that cannot be sent")
         session = UpstreamSession(str(revision), identifier)
@@ -225,4 +227,4 @@ def _report(message: Message, number: object, on_progress: OnProgress, secrets: 
     if not isinstance(progress, int | float) or isinstance(progress, bool):
         return
     is_total = isinstance(total, int | float) and not isinstance(total, bool)
-    on_progress(progress, total if is_total else None, told(words, secrets) if isinstance(words, str) else None)
+    on_progress(progress, total if is_total else None, safe_words(words, secrets) if isinstance(words, str) else None)

@@ -45,7 +45,7 @@ class SessionGone(Exception):
     """The server no longer knows the session; another has to be begun."""
 
 
-def told(words: object, secrets: Iterable[str]) -> str:
+def safe_words(words: object, secrets: Iterable[str]) -> str:
     """Return a server's words without credentials, on one line, cut to what can be shown."""
     # The credentials first: what is cut must not leave half of one.
     text = redact(words if isinstance(words, str) else "", secrets)
@@ -56,7 +56,7 @@ def error_answer(error: Any, secrets: Iterable[str]) -> McpErrorAnswer:
     """Return the error of a JSON-RPC answer."""
     fields = error if isinstance(error, dict) else {}
     code = fields.get("code")
-    words = told(fields.get("message"), secrets)
+    words = safe_words(fields.get("message"), secrets)
     is_code = isinstance(code, int) and not isinstance(code, bool) and abs(code) < 2**31
     said = f": {words}" if words else ""
     return McpErrorAnswer(f"The MCP server answered with an error{said}", int(code) if is_code and code else 0)

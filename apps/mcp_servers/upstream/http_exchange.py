@@ -25,7 +25,7 @@ from apps.mcp_servers.upstream.failures import (
     McpServerRefused,
     McpServerTimeout,
     SessionGone,
-    told,
+    safe_words,
 )
 
 # Bytes of all that a server answers to one piece of work, and of what it says with an error.
@@ -188,7 +188,7 @@ class HttpExchange:
         response.close()
         status = response.status_code
         error = (message or {}).get("error")
-        words = told(error.get("message") if isinstance(error, dict) else error, self.secrets)
+        words = safe_words(error.get("message") if isinstance(error, dict) else error, self.secrets)
         said = f": {words}" if words else ""
         if status in {401, 403}:
             return McpServerRefused(f"The MCP server does not take its registered credentials ({status}{said})")

@@ -21,16 +21,16 @@ def reply_to(store: BatchStore, request: SandboxRequest, identifier: str | None,
         case "POST", None, None:
             asked = msgspec.json.decode(request.body)["requests"]
             answers = [(one["custom_id"], store.answer("/v1/messages", encode(one["params"]))) for one in asked]
-            return encode(_told(store.make(_PREFIX, answers, {})))
+            return encode(_job_object(store.make(_PREFIX, answers, {})))
         case "GET", None, None:
-            listed = [_told(job) for job in store.listed(_PREFIX)]
+            listed = [_job_object(job) for job in store.listed(_PREFIX)]
             return encode({"data": listed, "has_more": False, "first_id": None, "last_id": None})
         case "GET", str(), None:
-            return encode(_told(store.job(identifier)))
+            return encode(_job_object(store.job(identifier)))
         case "GET", str(), "results":
             return b"".join(_results(store.job(identifier)))
         case "POST", str(), "cancel":
-            return encode(_told(store.cancel(identifier)))
+            return encode(_job_object(store.cancel(identifier)))
         case "DELETE", str(), None:
             store.delete_job(identifier)
             return encode({"id": identifier, "type": "message_batch_deleted"})
@@ -51,7 +51,7 @@ def _results(job: Job) -> list[bytes]:
     return lines
 
 
-def _told(job: Job) -> dict[str, Any]:
+def _job_object(job: Job) -> dict[str, Any]:
     made = datetime.fromtimestamp(job.made, UTC)
     counts = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
     counts["succeeded" if job.ended else "processing"] = len(job.lines)

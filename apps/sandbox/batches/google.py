@@ -37,9 +37,9 @@ def reply_to(
         return _file(store, request, identifier, verb, is_upload=upload is not None)
     match request.method, identifier, verb:
         case "GET", None, None:
-            return encode({"operations": [_told(store, job) for job in store.listed(_PREFIX)]})
+            return encode({"operations": [_job_object(store, job) for job in store.listed(_PREFIX)]})
         case "GET", str(), None:
-            return encode(_told(store, store.job(identifier)))
+            return encode(_job_object(store, store.job(identifier)))
         case "POST", str(), "cancel":
             store.cancel(identifier)
             return b"{}"
@@ -57,10 +57,10 @@ def _file(
             parts = parts_in(request)
             if request.headers.get("x-goog-upload-protocol") != "multipart" or len(parts) != 2:
                 raise SandboxRefusal(400, "The upload has to be of two parts.")
-            told = msgspec.json.decode(parts[0][1])["file"]
+            stated = msgspec.json.decode(parts[0][1])["file"]
             name = uuid4().hex
             store.keep_file(name, parts[1][1])
-            return encode({"file": {"name": f"files/{name}", "displayName": told["displayName"], "state": "ACTIVE"}})
+            return encode({"file": {"name": f"files/{name}", "displayName": stated["displayName"], "state": "ACTIVE"}})
         case "GET", str(), "download" if request.query.get("alt") == "media":
             return store.file(identifier)
         case "DELETE", str(), None:
@@ -74,10 +74,10 @@ def _make(store: BatchStore, request: SandboxRequest, model: str) -> dict[str, A
     lines = store.lines_of(asked["inputConfig"]["fileName"].removeprefix("files/"))
     path = f"/v1beta/{model}:generateContent"
     answers = [(line["key"], store.answer(path, encode(line["request"]))) for line in lines]
-    return _told(store, store.make(_PREFIX, answers, asked | {"model": model}))
+    return _job_object(store, store.make(_PREFIX, answers, asked | {"model": model}))
 
 
-def _told(store: BatchStore, job: Job) -> dict[str, Any]:
+def _job_object(store: BatchStore, job: Job) -> dict[str, Any]:
     state = "FAILED" if job.is_refused else "CANCELLED" if job.cancelled else "SUCCEEDED"
     output = {}
     if job.ended and state != "FAILED":

@@ -22,20 +22,20 @@ def reply_to(store: BatchStore, request: SandboxRequest, identifier: str | None,
             lines = [line for name in asked["input_files"] for line in store.lines_of(name)]
             bodies = [(line["custom_id"], line["body"] | {"model": asked["model"]}) for line in lines]
             answers = [(name, store.answer(asked["endpoint"], encode(body))) for name, body in bodies]
-            return encode(_told(store, store.make(_PREFIX, answers, asked)))
+            return encode(_job_object(store, store.make(_PREFIX, answers, asked)))
         case "GET", None, None:
             first = 100 * int(request.query.get("page", "0"))
             jobs = store.listed(_PREFIX)
-            listed = [_told(store, job) for job in jobs[first : first + 100]]
+            listed = [_job_object(store, job) for job in jobs[first : first + 100]]
             return encode({"object": "list", "data": listed, "total": len(jobs)})
         case "GET", str(), None:
-            return encode(_told(store, store.job(identifier)))
+            return encode(_job_object(store, store.job(identifier)))
         case "POST", str(), "cancel":
-            return encode(_told(store, store.cancel(identifier)))
+            return encode(_job_object(store, store.cancel(identifier)))
     return None
 
 
-def _told(store: BatchStore, job: Job) -> dict[str, Any]:
+def _job_object(store: BatchStore, job: Job) -> dict[str, Any]:
     status = "FAILED" if job.is_refused else "CANCELLED" if job.cancelled else "SUCCESS"
     names = {kind: f"file-{job.id}-{kind}" for kind in ("output", "error")}
     if job.ended and status != "FAILED":

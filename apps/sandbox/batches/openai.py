@@ -45,18 +45,18 @@ def _batch(store: BatchStore, request: SandboxRequest, identifier: str | None, v
             if len({line["body"]["model"] for line in lines}) > 1:
                 raise SandboxRefusal(400, "Every line must ask for the same model.")
             answers = [(line["custom_id"], store.answer(line["url"], encode(line["body"]))) for line in lines]
-            return encode(_told(store, store.make(_PREFIX, answers, asked)))
+            return encode(_job_object(store, store.make(_PREFIX, answers, asked)))
         case "GET", None, None:
-            listed = [_told(store, job) for job in store.listed(_PREFIX)]
+            listed = [_job_object(store, job) for job in store.listed(_PREFIX)]
             return encode({"object": "list", "data": listed, "has_more": False})
         case "GET", str(), None:
-            return encode(_told(store, store.job(identifier)))
+            return encode(_job_object(store, store.job(identifier)))
         case "POST", str(), "cancel":
-            return encode(_told(store, store.cancel(identifier)))
+            return encode(_job_object(store, store.cancel(identifier)))
     return None
 
 
-def _told(store: BatchStore, job: Job) -> dict[str, Any]:
+def _job_object(store: BatchStore, job: Job) -> dict[str, Any]:
     status = "failed" if job.is_refused else "cancelled" if job.cancelled else "completed"
     names = {kind: f"file-{job.id}-{kind}" for kind in ("output", "error")}
     if job.ended and status != "failed":

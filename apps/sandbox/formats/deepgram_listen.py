@@ -35,11 +35,11 @@ def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
     ]
     if answer.form:
         words = [{**word, "speaker": place % 2} for place, word in enumerate(words)]
-    told = {"transcript": answer.choices[0].text or "", "confidence": 0.99, "words": words}
+    alternative = {"transcript": answer.choices[0].text or "", "confidence": 0.99, "words": words}
     return msgspec.json.encode(
         {
             "metadata": {"request_id": answer.id, "duration": answer.heard, "channels": 1},
-            "results": {"channels": [{"alternatives": [told], "detected_language": "en"}]},
+            "results": {"channels": [{"alternatives": [alternative], "detected_language": "en"}]},
         }
     )
 

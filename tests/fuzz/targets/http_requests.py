@@ -9,7 +9,6 @@ import contextlib
 import re
 import socket
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ import h11
 from gateway_project.http.admission_control import AdmissionControl
 from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import ClientConnection, ConnectionSettings
+from gateway_project.http.connection_table import ConnectionTable, Idle
 from gateway_project.http.request_intake import RequestIntake
 from gateway_project.http.request_parser import MAX_HEAD_BYTES, BadRequest, HeadLimits, IncomingRequest, RequestParser
 from tests.fuzz.target import Target, pieces_of
@@ -182,7 +182,7 @@ def run_connection(data: bytes) -> None:
     with ours, theirs:
         theirs.sendall(data[:40_000])
         theirs.shutdown(socket.SHUT_WR)
-        ClientConnection(terms, ours, "", lambda: False).serve(nullcontext(), lambda: None)
+        ClientConnection(terms, ours, "", lambda: False).serve(Idle(ConnectionTable(9, 9, 9.0, 9.0)), lambda: None)
         ours.close()
         said = b"".join(iter(lambda: theirs.recv(65_536), b""))
     assert failures == []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import gevent
 import pytest
 
-from apps.gateway.client.client_disconnect import POLL_SECONDS, ClientDisconnect
+from apps.gateway.client.client_disconnect import POLL_SECONDS, ClientDisconnect, DisconnectPoller
 from apps.kernel.errors import ClientGone
 
 
@@ -48,6 +48,23 @@ def test_a_client_that_stays_or_asks_for_more_is_waited_for(pair: tuple[socket.s
     pair[1].sendall(b"GET / HTTP/1.1\r\n")
     assert wait(client_disconnect, 2.5 * POLL_SECONDS) == "waited"
     assert pair[0].recv(100) == b"GET / HTTP/1.1\r\n"
+
+
+def test_nothing_is_looked_at_while_nobody_is_waited_for(pair: tuple[socket.socket, socket.socket]) -> None:
+    client_disconnect, poller = ClientDisconnect(pair[0]), DisconnectPoller(gevent.get_hub())
+    states = [poller.is_polling]
+    poller.watch(client_disconnect, pair[0])
+    states.append(poller.is_polling)
+    poller.clients.clear()
+    gevent.sleep(2.5 * POLL_SECONDS)
+    states.append(poller.is_polling)
+    # After a pause it is looked at as before.
+    poller.watch(client_disconnect, pair[0])
+    pair[1].close()
+    gevent.sleep(2.5 * POLL_SECONDS)
+    assert states == [False, True, False]
+    assert wait(client_disconnect) == "gone"
+    assert poller.clients == {}
 
 
 def test_nobody_is_interrupted_after_the_end(pair: tuple[socket.socket, socket.socket]) -> None:

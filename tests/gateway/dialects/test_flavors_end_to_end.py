@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from apps.catalog.files import read_files
-from apps.catalog.models import ModelProvider, Provider
-from apps.gateway.access import policy
 from apps.gateway.dialects.signed_call_ids import join_signature
+from tests.support.providers_of_every_format import add_provider, offer_models
 from tests.support.upstream import Caller, chunks_of
 
 WEATHER = {"type": "function", "function": {"name": "weather"}}
@@ -22,21 +21,8 @@ QUESTION = {"role": "user", "content": "Weather?"}
 def mistral(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
     """The caller, in front of a provider `breeze` with the facts of the catalog's Mistral and the sandbox's models."""
     [file] = [provider for provider in read_files().providers if provider.id == "mistral"]
-    monkeypatch.setenv("BREEZE_API_KEY", "breeze-secret")
-    monkeypatch.setenv("BREEZE_BASE_URL", f"{caller.sandbox_url}/v1")
-    Provider.objects.create(
-        id="breeze",
-        name="Breeze",
-        dialect=file.dialect,
-        auth=file.auth,
-        base_url="http://x",
-        api_key_env="BREEZE_API_KEY",
-        facts=msgspec.to_builtins(file.facts),
-    )
-    for mapping in ModelProvider.objects.filter(provider_id="sandbox"):
-        mapping.pk, mapping.provider_id, mapping._state.adding = None, "breeze", True
-        mapping.save()
-    policy.forget_all()
+    add_provider(caller, monkeypatch, "breeze", file.dialect, auth=file.auth, facts=msgspec.to_builtins(file.facts))
+    offer_models("breeze")
     return caller
 
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import gc
 import socket
-from collections.abc import Iterable
-from contextlib import nullcontext
-from typing import Any
+from collections.abc import Callable
 
+import gevent
 import pytest
 
-from gateway_project.http.admission_control import AdmissionControl
-from gateway_project.http.client_limits import ClientLimits
 from gateway_project.http.connection import ClientConnection, ConnectionSettings
-from gateway_project.http.request_intake import RequestIntake
-from gateway_project.http.request_parser import HeadLimits
+from gateway_project.http.connection_table import ConnectionTable, Idle
 from tests.support import model_routes
+from tests.support.connections import settings
 from tests.support.upstream import Caller
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -38,33 +35,34 @@ def test_a_request_leaves_no_cycles(caller: Caller, route: str, stream: bool) ->
         gc.enable()
 
 
-def test_a_connection_leaves_no_cycles() -> None:
-    def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        start_response("200 OK", [("Content-Length", "2")])
-        return [b"ok"]
+def _is_answered(table: ConnectionTable, terms: ConnectionSettings) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        theirs.shutdown(socket.SHUT_WR)
+        ClientConnection(terms, ours, "", lambda: False).serve(Idle(table), lambda: None)
+        assert theirs.recv(1_000).endswith(b"\r\n\r\nok")
 
-    limits = HeadLimits(line=1_000, headers=10, header=1_000)
 
-    def nothing(*_: object) -> bool:
-        return False
+def _has_to_go(table: ConnectionTable, terms: ConnectionSettings) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        serving = gevent.spawn(lambda: ClientConnection(terms, ours, "", lambda: False).serve(Idle(table), int))
+        gevent.sleep(0)
+        [idle] = table.fresh
+        idle.end()
+        serving.get(timeout=5)
 
-    intake = RequestIntake(ClientLimits.of_environment(), AdmissionControl(100, 2.0), nothing, nothing)
-    terms = ConnectionSettings(application, limits, {}, nothing, {}, nothing, intake, nothing, nothing)
 
-    def serve() -> bytes:
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            theirs.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            theirs.shutdown(socket.SHUT_WR)
-            ClientConnection(terms, ours, "", lambda: False).serve(nullcontext(), lambda: None)
-            return theirs.recv(1_000)
-
-    assert serve().endswith(b"\r\n\r\nok")
+@pytest.mark.parametrize("happens", [_is_answered, _has_to_go])
+def test_a_connection_leaves_no_cycles(happens: Callable[[ConnectionTable, ConnectionSettings], None]) -> None:
+    table, terms = ConnectionTable(9, 9, 9.0, 9.0), settings()
+    happens(table, terms)
     gc.collect()
     gc.disable()
     try:
         for _ in range(REQUESTS):
-            serve()
+            happens(table, terms)
         assert gc.collect() < REQUESTS
     finally:
         gc.enable()

@@ -149,9 +149,9 @@ def test_the_same_words_in_another_kind_of_request_are_another_question() -> Non
 def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> None:
     settings.HEARTBEAT_INTERVAL = 0.01
     first, second = place(), place()
-    assert list(first.find()) == []
+    assert list(first.replay()) == []
     heard: list[Event] = []
-    waiting = gevent.spawn(lambda: heard.extend(second.find()))
+    waiting = gevent.spawn(lambda: heard.extend(second.replay()))
     gevent.sleep(0.05)
     assert heard
     assert all(isinstance(event, Waiting) for event in heard)
@@ -167,8 +167,8 @@ def test_whoever_asks_the_same_meanwhile_waits_for_the_first(settings: Any) -> N
 
 def test_if_the_first_fails_the_second_goes_itself() -> None:
     first, second = place(), place()
-    assert list(first.find()) == []
-    waiting = gevent.spawn(lambda: list(second.find()))
+    assert list(first.replay()) == []
+    waiting = gevent.spawn(lambda: list(second.replay()))
     gevent.sleep(0)
     first.close()
     assert waiting.get(timeout=5) == []

@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from apps.gateway.metrics.buffer import flush_to_prometheus
 from apps.gateway.tracing import otlp, span_exporter
 from apps.gateway.tracing.otlp_spans import encode_trace
-from apps.gateway.tracing.request_trace import Callee, RequestTrace
+from apps.gateway.tracing.request_trace import MOST_SPANS, Callee, RequestTrace
 from apps.gateway.tracing.span_exporter import SpanExporter
 from gateway_project.telemetry_settings import TelemetrySettings
 from tests.support.otlp_collector import Collector, collector
@@ -65,7 +65,46 @@ def test_without_a_collector_traces_are_dropped_and_counted(settings: Any, monke
     assert counted("gateway_traces_dropped_total") == before + 3
 
 
+@pytest.mark.parametrize(("added", "encoded"), [(2, 0), (3, 3), (4, 3), (6, 6)])
+def test_traces_are_encoded_so_many_at_a_time(
+    collected: Collector, monkeypatch: pytest.MonkeyPatch, added: int, encoded: int
+) -> None:
+    found: list[bytes] = []
+    monkeypatch.setattr(span_exporter, "TOGETHER", 3)
+    monkeypatch.setattr(span_exporter, "encode_trace", lambda trace: found.append(encode_trace(trace)) or found[-1])
+    exporter = SpanExporter(every=3600)
+    for _ in range(added):
+        exporter.add(ended_trace())
+    assert len(found) == encoded
+    exporter.flush()
+    assert len(found) == added
+    assert len(collected.spans) == 2 * added
+
+
+def test_a_trace_with_content_waits_for_no_other(collected: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[str] = []
+    monkeypatch.setattr(span_exporter, "encode_trace", lambda trace: found.append(trace.task) or b"")
+    exporter = SpanExporter(every=3600)
+    for task in ("chat", "embeddings"):
+        trace = ended_trace()
+        trace.task, trace.content = task, b"what was said" if task == "embeddings" else b""
+        exporter.add(trace)
+    assert found == ["chat", "embeddings"]
+
+
+def test_a_trace_that_cannot_be_encoded_takes_no_other_with_it(collected: Collector) -> None:
+    exporter, before = SpanExporter(every=3600), counted("gateway_traces_dropped_total")
+    broken = ended_trace()
+    broken.spans[0].start = float("nan")
+    for trace in (ended_trace(), broken, ended_trace()):
+        exporter.add(trace)
+    exporter.flush()
+    assert len(collected.spans) == 4
+    assert counted("gateway_traces_dropped_total") == before + 1
+
+
 def test_no_more_traces_wait_than_there_is_room_for(collected: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(span_exporter, "TOGETHER", 1)
     monkeypatch.setattr(span_exporter, "MOST_WAITING", 2 * len(encode_trace(ended_trace())))
     exporter, before = SpanExporter(every=3600), counted("gateway_traces_dropped_total")
     for _ in range(5):
@@ -98,6 +137,28 @@ def test_a_step_that_lasts_ends_with_its_request(collected: Collector) -> None:
     request, attempt = collected.spans
     assert (request.parent_id, attempt.parent_id, attempt.end) == ("", request.span_id, request.end)
     assert abs(request.end - time.time_ns()) < 60 * 10**9
+
+
+def test_each_span_has_an_id_of_its_own_and_a_parent_that_is_there(collected: Collector) -> None:
+    exporter, trace = SpanExporter(every=3600), RequestTrace.begin("POST /x", 1.0, None, lambda _: None)
+    trace.admitted_at = 2.0
+    callee = Callee("sandbox", "echo", "http://127.0.0.1:1/v1")
+    attempt = trace.begin_attempt(callee)
+    told = {trace.headers_within(trace.begin_call(attempt.span, callee))["traceparent"][36:52] for _ in range(200)}
+    trace.end_attempts(3.0)
+    trace.finish()
+    exporter.add(trace)
+    exporter.flush()
+    by_id = {span.span_id: span for span in collected.spans}
+    # The request, its admission, an attempt, its settlement, and as many calls as there is room for.
+    assert len(by_id) == len(collected.spans) == MOST_SPANS
+    [request] = [span for span in collected.spans if span.name == "POST /x"]
+    parents = {span.name: by_id[span.parent_id].name for span in collected.spans if span is not request}
+    assert parents == {"admission": "POST /x", "attempt": "POST /x", "settle": "POST /x", "provider": "attempt"}
+    assert told >= {span.span_id for span in collected.spans if span.name == "provider"}
+    [admission], [settle] = ([one for one in collected.spans if one.name == name] for name in ("admission", "settle"))
+    assert (admission.start, admission.end - admission.start) == (request.start, 10**9)
+    assert (settle.start - request.start, settle.end) == (2 * 10**9, request.end)
 
 
 def test_the_thread_sends_what_waits(collected: Collector) -> None:

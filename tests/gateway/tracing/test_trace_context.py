@@ -7,7 +7,7 @@ import pytest
 from apps.gateway.tracing.trace_context import (
     TraceContext,
     is_sampled,
-    new_span_id,
+    new_span_ids,
     new_trace_id,
     read_traceparent,
     write_traceparent,
@@ -64,5 +64,5 @@ def test_a_parent_decides_whether_a_request_is_sampled_else_the_share_does() -> 
 
 
 def test_ids_have_their_lengths_and_are_never_the_same() -> None:
-    assert {(len(new_trace_id()), len(new_span_id())) for _ in range(20)} == {(16, 8)}
-    assert len({new_trace_id() for _ in range(100)}) == len({new_span_id() for _ in range(100)}) == 100
+    assert {(len(new_trace_id()), len(new_span_ids())) for _ in range(20)} == {(16, 7)}
+    assert len({new_trace_id() for _ in range(100)}) == len({new_span_ids() for _ in range(100)}) == 100

@@ -10,6 +10,8 @@ from uuid import uuid4
 import pytest
 
 from apps.gateway.tracing import otlp, tracer
+from apps.gateway.tracing.request_trace import RequestTrace
+from apps.gateway.tracing.span_exporter import SpanExporter
 from apps.logs.models import RequestLog
 from apps.organizations.models import Organization
 from gateway_project.telemetry_settings import TelemetrySettings
@@ -184,3 +186,21 @@ def test_content_is_told_where_it_is_kept_and_asked_for(
     assert said == [{"role": "user", "parts": [{"type": "text", "content": "a secret word"}]}]
     assert (answer[0]["role"], answer[0]["finish_reason"]) == ("assistant", "stop")
     assert answer[0]["parts"][0]["type"] == "text"
+
+
+def test_a_trace_that_waits_for_others_keeps_nothing_of_what_was_said(
+    caller: Caller, collected: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Organization.objects.filter(pk=caller.organization_id).update(retention_level="retain")
+    waiting: list[RequestTrace] = []
+    exporter = SpanExporter(every=3600)
+    monkeypatch.setattr(exporter, "add", waiting.append)
+    monkeypatch.setattr(tracer, "exporter", lambda: exporter)
+    assert caller.chat("a secret word").status_code == 200
+    [trace] = waiting
+    assert trace.entry is not None
+    assert (trace.entry.used_model, trace.entry.retention_level) == ("echo", "retain")
+    assert "secret word" not in repr(trace.entry)
+    # The record does.
+    assert settle_all() == 1
+    assert "a secret word" in repr(RequestLog.objects.get().messages)

@@ -12,11 +12,11 @@ from django.test.utils import CaptureQueriesContext
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_openai.chat_models.base import _convert_message_to_dict
 
-from apps.catalog.models import ModelProvider, Provider
-from apps.gateway.access import policy
+from apps.catalog.models import ModelProvider
 from apps.kernel import generation
 from tests.gateway.upstream.test_thought_signature_cache import round_trips
 from tests.support.anthropic_requests import speak
+from tests.support.providers_of_every_format import add_provider, offer_models
 from tests.support.upstream import Caller, chunks_of
 
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
@@ -161,22 +161,9 @@ def test_a_fallback_takes_seals_to_their_maker_and_to_nobody_else(
     """The maker is asked first and fails; another maker's format gets the calls without the thinking."""
     question = {"role": "user", "content": f"call weather ({uuid4().hex})"}
     call = ask(claude, [question]).json()["choices"][0]["message"]["tool_calls"][0]
-    monkeypatch.setenv("GEMINI_TEST_KEY", "gemini-secret")
-    monkeypatch.setenv("GEMINI_BASE_URL", f"{claude.sandbox_url}/v1beta")
-    Provider.objects.create(
-        id="gemini",
-        name="Gemini",
-        dialect="google",
-        auth="x-goog-api-key",
-        base_url="http://x",
-        api_key_env="GEMINI_TEST_KEY",
-    )
-    mapping = ModelProvider.objects.get(provider_id="sandbox", model_id="tools")
-    mapping.pk, mapping.provider_id, mapping._state.adding = None, "gemini", True
-    mapping.facts = {}
-    mapping.save()
+    add_provider(claude, monkeypatch, "gemini", "google", auth="x-goog-api-key", path="/v1beta")
+    offer_models("gemini", lambda mapping: setattr(mapping, "facts", {}), model_id="tools")
     generation.bump(generation.CATALOG)
-    policy.forget_all()
     tag = uuid4().hex
     # The first to be asked fails, the second answers.
     kept = as_langchain_sends_it(call, f"hello [[sandbox tag={tag} status=503 times=1]]")

@@ -19,23 +19,13 @@ import msgspec
 from apps.batches.native.formats import MOST_PAGES, JobState, NativeLine, NotSure, SentJob, id_of, rows_of
 from apps.batches.native.parked_lines import NativeAnswer
 from apps.batches.native.provider_api import ProviderApi
+from apps.gateway.dialects.anthropic.shared.failures import STATUSES
 from apps.gateway.failures import UpstreamFailure
 
 _PATH: Final = "/messages/batches"
 _HEADERS: Final = {"anthropic-version": "2023-06-01"}
 # By which a provider's clock may be behind, and after which a job that was sent is there.
 _SLACK: Final = timedelta(minutes=5)
-_STATUSES: Final = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
 
 
 class _Outcome(msgspec.Struct):
@@ -104,7 +94,7 @@ def read_answers(lines: Iterable[bytes]) -> Iterator[tuple[str, NativeAnswer]]:
                 yield found.custom_id, NativeAnswer(200, bytes(result.message))
             elif result.type == "errored" and result.error:
                 kind = _ERROR_DECODER.decode(result.error).error.type
-                yield found.custom_id, NativeAnswer(_STATUSES.get(kind, 500), bytes(result.error))
+                yield found.custom_id, NativeAnswer(STATUSES.get(kind, 500), bytes(result.error))
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             continue
 

@@ -74,11 +74,11 @@ def find(api: ProviderApi, job: SentJob) -> str | None:
 def look(api: ProviderApi, external_id: str) -> JobState:
     """Return how a batch stands. Raises UpstreamFailure."""
     row = api.call("GET", f"/{external_id}")
-    told = _metadata(row)
-    output, sent = told.get("output"), told.get("inputConfig")
+    metadata = _metadata(row)
+    output, sent = metadata.get("output"), metadata.get("inputConfig")
     results = _names(output.get("responsesFile") if isinstance(output, dict) else None)
     uploaded = _names(sent.get("fileName") if isinstance(sent, dict) else None)
-    is_ended = row.get("done") is True or str(told.get("state")).rpartition("STATE_")[2] in _ENDED
+    is_ended = row.get("done") is True or str(metadata.get("state")).rpartition("STATE_")[2] in _ENDED
     return JobState(
         is_ended,
         tuple(f"/{name}:download?alt=media" for name in results),
@@ -105,15 +105,15 @@ def cancel(api: ProviderApi, external_id: str) -> None:
     api.call("POST", f"/{external_id}:cancel")
 
 
-def _parts(boundary: str, told: bytes, content: bytes) -> bytes:
+def _parts(boundary: str, metadata: bytes, content: bytes) -> bytes:
     head = f"--{boundary}\r\nContent-Type: application/json; charset=utf-8\r\n\r\n".encode()
     middle = f"\r\n--{boundary}\r\nContent-Type: application/jsonl\r\n\r\n".encode()
-    return head + told + middle + content + f"\r\n--{boundary}--\r\n".encode()
+    return head + metadata + middle + content + f"\r\n--{boundary}--\r\n".encode()
 
 
 def _metadata(row: dict[str, Any]) -> dict[str, Any]:
-    told = row.get("metadata")
-    return told if isinstance(told, dict) else {}
+    metadata = row.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
 
 
 def _names(name: Any) -> tuple[str, ...]:

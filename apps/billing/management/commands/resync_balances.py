@@ -32,7 +32,7 @@ class Command(BaseCommand):
         except (DatabaseError, RedisError) as error:
             raise CommandError(f"A store did not answer ({type(error).__name__}): try again") from error
         for one in done.changed[:_MOST_TOLD]:
-            self.stdout.write(_told(one))
+            self.stdout.write(_line_of(one))
         if len(done.changed) > _MOST_TOLD:
             self.stdout.write(f"and {len(done.changed) - _MOST_TOLD} more")
         self.stdout.write(summary_of(done))
@@ -46,7 +46,7 @@ def summary_of(done: Resynced) -> str:
     return f"{words}; the database was behind what it had told: epoch {done.epoch} of the ledger has begun"
 
 
-def _told(one: DivergentCopy) -> str:
+def _line_of(one: DivergentCopy) -> str:
     owner, balance = _WORDS[one.true.scope]
     before, after = plain(Decimal(one.amount) / NANO), plain(one.true.amount)
     return f"{owner} {one.true.id}: {balance} {before} -> {after}"

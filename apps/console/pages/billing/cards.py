@@ -14,9 +14,9 @@ from apps.billing import cards
 from apps.billing.access import access_payment_method
 from apps.billing.payment_errors import worded
 from apps.console.forms import attempt
-from apps.console.pages.billing.payments import back, show_billing
+from apps.console.pages.billing.payments import show_billing
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
+from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError, InvalidRequest
 from apps.organizations.models import Role
@@ -55,7 +55,7 @@ def card_entered(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         messages.success(request, f"The card {kept} was added.")
     except ApiError as error:
         messages.error(request, error.message)
-    return back(workspace)
+    return back_to("billing", workspace)
 
 
 @workspace_page("POST", needs=Role.OWNER)
@@ -71,7 +71,7 @@ def default_card(request: HttpRequest, workspace: Workspace, card_id: str) -> Ht
     if changed is None:
         return show_billing(request, workspace, cards=form)
     messages.success(request, f"The card {changed} is charged from now on.")
-    return back(workspace)
+    return back_to("billing", workspace)
 
 
 @workspace_page("POST", needs=Role.OWNER)
@@ -88,7 +88,7 @@ def remove_card(request: HttpRequest, workspace: Workspace, card_id: str) -> Htt
     if removed is None:
         return show_billing(request, workspace, cards=form)
     messages.success(request, f"The card {row} was removed.")
-    return back(workspace)
+    return back_to("billing", workspace)
 
 
 _HERE = "o/<str:organization_id>/billing/cards"

@@ -15,9 +15,9 @@ from apps.billing.access import access_top_up
 from apps.billing.models import Transaction
 from apps.billing.payment_errors import worded
 from apps.console.forms import attempt
-from apps.console.pages.billing.payments import back, show_billing, tell_top_up
+from apps.console.pages.billing.payments import show_billing, tell_top_up
 from apps.console.rendering import show
-from apps.console.visit import workspace_page
+from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.errors import ApiError
 from apps.organizations.models import Role
@@ -33,7 +33,7 @@ def confirm(request: HttpRequest, workspace: Workspace, transaction_id: str) -> 
     def begin() -> tuple[str | None, Transaction]:
         with worded():
             address = topup.open_confirmation(row, returning)
-            return address, row if address else _look(row)
+            return address, row if address else _recovered(row)
 
     done, form = attempt(request, begin)
     if done is None:
@@ -41,7 +41,7 @@ def confirm(request: HttpRequest, workspace: Workspace, transaction_id: str) -> 
     address, seen = done
     if address is None:
         tell_top_up(request, topup.TopUpResult(seen))
-        return back(workspace)
+        return back_to("billing", workspace)
     return show(request, "billing/confirm_payment", workspace, entry="billing", address=address, row=row)
 
 
@@ -51,14 +51,15 @@ def confirmed(request: HttpRequest, workspace: Workspace, transaction_id: str) -
     row = access_top_up(workspace.user, str(workspace.organization.id), transaction_id)
     try:
         with worded():
-            seen = _look(row)
+            seen = _recovered(row)
         tell_top_up(request, topup.TopUpResult(seen))
     except ApiError as error:
         messages.error(request, error.message)
-    return back(workspace)
+    return back_to("billing", workspace)
 
 
-def _look(row: Transaction) -> Transaction:
+def _recovered(row: Transaction) -> Transaction:
+    """Return the payment as the processor has it by now."""
     return topup.recover(row) if row.status == Transaction.Status.PENDING else row
 
 

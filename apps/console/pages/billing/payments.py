@@ -11,8 +11,8 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.urls import path, reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
 from django.utils import timezone
 from django.utils.html import format_html
 
@@ -28,7 +28,7 @@ from apps.console.forms import Form, attempt, once_key, read_form, read_query
 from apps.console.pages.billing.months import months_of
 from apps.console.rendering import show
 from apps.console.templatetags.console import usd
-from apps.console.visit import workspace_page
+from apps.console.visit import back_to, workspace_page
 from apps.console.workspace import Workspace
 from apps.kernel.rest.pages import page_of
 from apps.organizations.actions import change_organization
@@ -68,7 +68,7 @@ def show_billing(request: HttpRequest, workspace: Workspace, **forms: Form) -> H
         is_free=organization.plan == Plan.FREE,
         cards=PaymentMethod.objects.filter(organization=organization).order_by("-is_default", "-id"),
         card=default_card(organization),
-        transactions=_told(list(rows[:LATEST])),
+        transactions=_table_rows(list(rows[:LATEST])),
         has_more=len(rows) > LATEST,
         lowest=LOWEST,
         highest=HIGHEST,
@@ -90,7 +90,7 @@ def transactions(request: HttpRequest, workspace: Workspace) -> HttpResponse:
         "billing/transactions",
         workspace,
         entry="billing",
-        transactions=_told(list(page.rows)),
+        transactions=_table_rows(list(page.rows)),
         following=page.next_cursor,
         is_first=not request.GET.get("cursor"),
     )
@@ -113,7 +113,7 @@ def top_up(request: HttpRequest, workspace: Workspace) -> HttpResponse:
     if done is None:
         return show_billing(request, workspace, top_up=form)
     tell_top_up(request, done)
-    return back(workspace)
+    return back_to("billing", workspace)
 
 
 @workspace_page("POST", needs=Role.OWNER)
@@ -161,12 +161,6 @@ def tell_top_up(request: HttpRequest, result: topup.TopUpResult) -> None:
         messages.warning(request, "The payment is under way. The credits appear here once it is confirmed.")
 
 
-def back(workspace: Workspace) -> HttpResponse:
-    """Return the way to the main page."""
-    where = reverse("console:billing", kwargs={"organization_id": workspace.organization.id})
-    return HttpResponseRedirect(where, status=303)
-
-
 def _do(request: HttpRequest, workspace: Workspace, work: Callable[[], object], done: str) -> HttpResponse:
     def wording() -> bool:
         with worded():
@@ -177,7 +171,7 @@ def _do(request: HttpRequest, workspace: Workspace, work: Callable[[], object], 
     if worked is None:
         return show_billing(request, workspace, subscription=form)
     messages.success(request, done)
-    return back(workspace)
+    return back_to("billing", workspace)
 
 
 def _change(request: HttpRequest, workspace: Workspace, columns: frozenset[str], name: str, done: str) -> HttpResponse:
@@ -191,10 +185,10 @@ def _change(request: HttpRequest, workspace: Workspace, columns: frozenset[str],
     if changed is None:
         return show_billing(request, workspace, **{name: form})
     messages.success(request, done)
-    return back(workspace)
+    return back_to("billing", workspace)
 
 
-def _told(rows: list[Transaction]) -> list[dict[str, Any]]:
+def _table_rows(rows: list[Transaction]) -> list[dict[str, Any]]:
     return [{"row": row, "has_invoice": has_invoice(row), "is_unconfirmed": _is_unconfirmed(row)} for row in rows]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
 from apps.console.rendering import show
@@ -52,9 +52,3 @@ def show_tab(
     where = {"organization_id": workspace.organization.id}
     tabs = [(words, reverse(f"console:{route}", kwargs=where), route == tab) for route, words in _TABS]
     return show(request, f"guardrails/{template}", workspace, entry="guardrails", status=status, tabs=tabs, **context)
-
-
-def back_to(route: str, workspace: Workspace) -> HttpResponse:
-    """Return the way to one of the pages."""
-    where = reverse(f"console:{route}", kwargs={"organization_id": workspace.organization.id})
-    return HttpResponseRedirect(where, status=303)

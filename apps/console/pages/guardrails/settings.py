@@ -9,7 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
 from apps.console.forms import Form, attempt, read_form
-from apps.console.pages.guardrails.frame import back_to, guarded_page, show_tab
+from apps.console.pages.guardrails.frame import guarded_page, show_tab
+from apps.console.visit import back_to
 from apps.console.workspace import Workspace
 from apps.guardrails import actions
 from apps.guardrails.configuration.load_config import system_rule_states

@@ -47,12 +47,7 @@ _OF_CHATS: Final = (
 
 def read_request(body: bytes) -> Chat:
     """Return the chat that a body asks for. Raises InvalidRequest naming the field."""
-    wire = fields.read_json(body)
-    try:
-        fields.check_beside(wire, body, _TEXTS)
-        return _read(wire)
-    except Malformed as refusal:
-        raise refusal.as_error() from None
+    return fields.read_body(body, _TEXTS, _read)
 
 
 def _read(wire: Record) -> Chat:

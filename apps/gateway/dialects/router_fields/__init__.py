@@ -31,8 +31,8 @@ from apps.gateway.dialects.router_fields.reading import (
     RouterReading,
     Taker,
     bounded_name,
+    dropped,
     refused,
-    told,
     tuple_of,
     wish,
 )
@@ -57,8 +57,8 @@ def take_router_fields(extra: Record, known: Record) -> None:
     _name_models(reading)
     if reading.wishes:
         known["preferences"] = RoutingPreferences(**reading.wishes)
-    if reading.told:
-        known["unmet"] = reading.told
+    if reading.dropped:
+        known["unmet"] = reading.dropped
 
 
 def _name_models(reading: RouterReading) -> None:
@@ -91,7 +91,7 @@ def _take_fallbacks(reading: RouterReading, value: Any) -> None:
         elif isinstance(entry, dict) and "model" in entry:
             names.append(fields.within(place, _fallback_model, entry))
             for name in entry.keys() - {"model"}:
-                reading.tell(f"fallbacks{place}.{name[: fields.MAX_NAME_TOLD]}", "every model is asked the same")
+                reading.drop(f"fallbacks{place}.{name[: fields.MAX_NAME_TOLD]}", "every model is asked the same")
         elif isinstance(entry, dict):
             for model, others in entry.items():
                 listed = fields.within(f"{place}.{model[: fields.MAX_NAME_TOLD]}", _model_names, others)
@@ -110,12 +110,12 @@ def _fallback_model(entry: Record) -> str:
 
 def _take_route(reading: RouterReading, value: Any) -> None:
     if string(value) != "fallback":
-        reading.tell("route")
+        reading.drop("route")
 
 
 def _take_transforms(reading: RouterReading, value: Any) -> None:
     if list_of(string, MAX_PLUGINS)(value):
-        reading.tell("transforms", "prompts are sent whole: nothing is taken out of their middle")
+        reading.drop("transforms", "prompts are sent whole: nothing is taken out of their middle")
 
 
 def _take_usage(reading: RouterReading, value: Any) -> None:
@@ -131,7 +131,7 @@ def _take_include_reasoning(reading: RouterReading, value: Any) -> None:
 def _take_retries(reading: RouterReading, value: Any) -> None:
     retries = integer(0, 1_000)(value)
     if retries > MOST_RETRIES:
-        reading.tell("num_retries", f"a model is tried again {MOST_RETRIES} times at most")
+        reading.drop("num_retries", f"a model is tried again {MOST_RETRIES} times at most")
     reading.want(retries=min(retries, MOST_RETRIES))
 
 
@@ -152,7 +152,7 @@ def _take_no_fallbacks(reading: RouterReading, value: Any) -> None:
 
 def _take_drop_params(reading: RouterReading, value: Any) -> None:
     if not boolean(value):
-        reading.tell("drop_params", "send the header X-Strict to have requests refused instead")
+        reading.drop("drop_params", "send the header X-Strict to have requests refused instead")
 
 
 _model_names = list_of(bounded_name, MAX_MODELS)
@@ -177,16 +177,24 @@ _TAKERS: Final[dict[str, Taker]] = {
     "drop_params": _take_drop_params,
     "guardrails": refused("guardrails", f"A guardrail of LiteLLM's {NO_PROMISE}"),
     **{name: refused(name, _MOCKED) for name in ("mock_response", "mock_timeout", "mock_tool_calls")},
-    **{name: told(name) for name in ("preset", "debug", "trace", "prompt_id", "prompt_variables", "prompt_version")},
-    **{name: told(name) for name in ("context_window_fallbacks", "content_policy_fallbacks", "allowed_openai_params")},
-    **{name: told(name) for name in ("cache", "caching", "no-log", "rpm", "tpm")},
-    **{name: told(name) for name in ("input_cost_per_token", "output_cost_per_token", "input_cost_per_second")},
-    **{name: told(name) for name in ("litellm_params", "litellm_metadata", "litellm_session_id", "litellm_trace_id")},
-    **{name: told(name, _OTHER_ADDRESS) for name in ("api_base", "base_url", "api_key", "api_version", "user_config")},
-    **{name: told(name, _OTHER_ADDRESS) for name in ("custom_llm_provider", "aws_region_name")},
-    **{name: told(name, "what is in it belongs into the body itself") for name in ("extra_body", "extra_query")},
-    "extra_headers": told("extra_headers", "headers belong to the HTTP request"),
-    "stream_timeout": told("stream_timeout", "send `timeout`"),
+    **{name: dropped(name) for name in ("preset", "debug", "trace", "prompt_id", "prompt_variables", "prompt_version")},
+    **{
+        name: dropped(name)
+        for name in ("context_window_fallbacks", "content_policy_fallbacks", "allowed_openai_params")
+    },
+    **{name: dropped(name) for name in ("cache", "caching", "no-log", "rpm", "tpm")},
+    **{name: dropped(name) for name in ("input_cost_per_token", "output_cost_per_token", "input_cost_per_second")},
+    **{
+        name: dropped(name) for name in ("litellm_params", "litellm_metadata", "litellm_session_id", "litellm_trace_id")
+    },
+    **{
+        name: dropped(name, _OTHER_ADDRESS)
+        for name in ("api_base", "base_url", "api_key", "api_version", "user_config")
+    },
+    **{name: dropped(name, _OTHER_ADDRESS) for name in ("custom_llm_provider", "aws_region_name")},
+    **{name: dropped(name, "what is in it belongs into the body itself") for name in ("extra_body", "extra_query")},
+    "extra_headers": dropped("extra_headers", "headers belong to the HTTP request"),
+    "stream_timeout": dropped("stream_timeout", "send `timeout`"),
 }
 ROUTER_FIELDS: Final = frozenset(_TAKERS)
 """The names of all these fields: none of them is a provider's business."""

@@ -38,7 +38,7 @@ def _take_plugin(reading: RouterReading, place: str, wire: Record) -> None:
     if name == _MODERATION:
         refuse(place, "A moderation of the request " + NO_PROMISE + ", or use guardrails")
     if name in _LEFT_OUT:
-        reading.tell(place, _LEFT_OUT[name])
+        reading.drop(place, _LEFT_OUT[name])
     elif name == _HEALING:
         reading.known["plugins"] = [_HEALING]
     elif name == _WEB:
@@ -46,6 +46,6 @@ def _take_plugin(reading: RouterReading, place: str, wire: Record) -> None:
         if wire.get("engine") == "native":
             said.discard("engine")
         for key in sorted(said):
-            reading.tell(f"{place}.{key[: fields.MAX_NAME_TOLD]}", "the model's provider searches in its own way")
+            reading.drop(f"{place}.{key[: fields.MAX_NAME_TOLD]}", "the model's provider searches in its own way")
     elif said and (wire.get("pdf") or {}) != {"engine": "native"}:
-        reading.tell(place, "files are sent to the model as they are: it has to read them itself")
+        reading.drop(place, "files are sent to the model as they are: it has to read them itself")

@@ -38,7 +38,7 @@ def take_provider(reading: RouterReading, value: Any) -> None:
             continue
         take = _PROVIDER_TAKERS.get(name)
         if take is None:
-            reading.tell(f"provider.{name[: fields.MAX_NAME_TOLD]}", _UNKNOWN)
+            reading.drop(f"provider.{name[: fields.MAX_NAME_TOLD]}", _UNKNOWN)
         else:
             fields.within(name, partial(take, reading), inner)
 
@@ -48,7 +48,7 @@ def _take_sort(reading: RouterReading, value: Any) -> None:
     if isinstance(value, dict):
         by = value.get("by")
         if value.get("partition") not in (None, "model"):
-            reading.tell("provider.sort.partition", "the models are asked in the order in which they are named")
+            reading.drop("provider.sort.partition", "the models are asked in the order in which they are named")
     if by is not None:
         reading.want(sort=one_of(*_SORTS)(by))
 
@@ -65,13 +65,13 @@ def _take_distillable(reading: RouterReading, value: Any) -> None:
 
 def _take_quantizations(reading: RouterReading, value: Any) -> None:
     if list_of(string, MAX_PROVIDERS)(value):
-        reading.tell("provider.quantizations", "how a provider quantizes its models is not known here")
+        reading.drop("provider.quantizations", "how a provider quantizes its models is not known here")
 
 
 def _take_max_price(reading: RouterReading, value: Any) -> None:
     wire = record(value)
     for name in wire.keys() - set(MaxPrice.__struct_fields__):
-        reading.tell(f"provider.max_price.{name[: fields.MAX_NAME_TOLD]}", _UNKNOWN)
+        reading.drop(f"provider.max_price.{name[: fields.MAX_NAME_TOLD]}", _UNKNOWN)
     prices = {name: optional(wire, name, _price) for name in MaxPrice.__struct_fields__}
     if any(price is not None for price in prices.values()):
         reading.want(max_price=MaxPrice(**prices))

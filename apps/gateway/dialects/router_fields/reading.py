@@ -25,13 +25,13 @@ class RouterReading:
     def __init__(self, known: Record) -> None:
         self.known = known
         self.wishes: Record = {}
-        self.told: list[DroppedField] = []
+        self.dropped: list[DroppedField] = []
 
-    def tell(self, param: str, why: str = NO_MEANING) -> None:
+    def drop(self, param: str, why: str = NO_MEANING) -> None:
         """Note that a field is left out; once is enough, and so is the first of very many."""
-        dropped = DroppedField(param, why)
-        if len(self.told) < MAX_DROPPED_FIELDS and dropped not in self.told:
-            self.told.append(dropped)
+        field = DroppedField(param, why)
+        if len(self.dropped) < MAX_DROPPED_FIELDS and field not in self.dropped:
+            self.dropped.append(field)
 
     def want(self, **wishes: Any) -> None:
         """Keep preferences."""
@@ -56,11 +56,11 @@ def refused(name: str, message: str) -> Taker:
     return take
 
 
-def told(name: str, why: str = NO_MEANING) -> Taker:
+def dropped(name: str, why: str = NO_MEANING) -> Taker:
     """Return the taker of a field that is left out with a note."""
 
     def take(reading: RouterReading, value: Any) -> None:
-        reading.tell(name, why)
+        reading.drop(name, why)
 
     return take
 

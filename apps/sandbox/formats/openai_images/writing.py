@@ -45,8 +45,8 @@ def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool
     for place, picture in enumerate(pictures):
         for index in range(answer.partial_images):
             unfinished = paint("8x8", f"{answer.id}/{place}/{index}")
-            told = {"b64_json": b64encode(unfinished).decode(), "partial_image_index": index, **about}
-            events.append(_event("image_generation.partial_image", told))
+            fields = {"b64_json": b64encode(unfinished).decode(), "partial_image_index": index, **about}
+            events.append(_event("image_generation.partial_image", fields))
         whole: dict[str, Any] = {"b64_json": b64encode(picture).decode(), **about}
         if answer.usage and place == len(pictures) - 1:
             more = TOKENS_OF_PARTIAL_IMAGE * answer.partial_images * len(pictures)
@@ -55,8 +55,8 @@ def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool
     return events
 
 
-def _event(kind: str, told: dict[str, Any]) -> bytes:
-    return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode({"type": kind, **told}) + b"\n\n"
+def _event(kind: str, fields: dict[str, Any]) -> bytes:
+    return b"event: " + kind.encode() + b"\ndata: " + msgspec.json.encode({"type": kind, **fields}) + b"\n\n"
 
 
 def _usage(usage: SandboxUsage) -> dict[str, Any]:

@@ -32,16 +32,16 @@ def write_reply(answer: SandboxAnswer, scenario: Scenario) -> bytes:
 def write_events(answer: SandboxAnswer, scenario: Scenario, *, wants_usage: bool) -> list[bytes]:
     """Return the events of a stream, numbered; the last one has the whole response."""
     begun = _response(answer, scenario, None)
-    told: list[Record] = [
+    events: list[Record] = [
         {"type": "response.created", "response": begun},
         {"type": "response.in_progress", "response": begun},
     ]
     items = list(_items(answer))
     for index, item in enumerate(items):
-        told += _item_events(index, item, scenario)
+        events += _item_events(index, item, scenario)
     whole = _response(answer, scenario, items)
-    told.append({"type": f"response.{whole['status']}", "response": whole})
-    return [_event({**event, "sequence_number": number}) for number, event in enumerate(told)]
+    events.append({"type": f"response.{whole['status']}", "response": whole})
+    return [_event({**event, "sequence_number": number}) for number, event in enumerate(events)]
 
 
 def write_error_event(refusal: SandboxRefusal) -> bytes:

@@ -11,8 +11,6 @@ import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from apps.catalog.files import read_files
-from apps.catalog.models import ModelProvider, Provider
-from apps.gateway.access import policy
 from apps.gateway.access.schemes import SignableRequest, authorize
 from apps.gateway.canonical.chat import Target
 from apps.gateway.canonical.events import Finished, OpaqueDelta, Started, Summary, TextDelta
@@ -21,6 +19,7 @@ from apps.gateway.dialects import azure_anthropic, find_dialect, openai, url_of
 from apps.gateway.framing.sse import frames
 from apps.kernel.usage import Usage
 from tests.support.anthropic_requests import ask as ask_messages
+from tests.support.providers_of_every_format import add_provider, offer_models
 from tests.support.upstream import Caller, chunks_of
 
 SAFE = {"hate": {"filtered": False, "severity": "safe"}}
@@ -141,22 +140,9 @@ def test_azures_mappings_are_all_spoken() -> None:
 @pytest.fixture
 def foundry(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
     """The caller, in front of a provider `foundry` that serves the sandbox's models as Azure does Anthropic's."""
-    monkeypatch.setenv("FOUNDRY_API_KEY", "foundry-secret")
-    monkeypatch.setenv("FOUNDRY_BASE_URL", f"{caller.sandbox_url}/v1")
-    Provider.objects.create(
-        id="foundry",
-        name="Foundry",
-        dialect="openai",
-        # The sandbox's own address says nothing of Anthropic, so that its header has to be stated.
-        auth="x-api-key",
-        base_url="http://x",
-        api_key_env="FOUNDRY_API_KEY",
-    )
-    for mapping in ModelProvider.objects.filter(provider_id="sandbox"):
-        mapping.pk, mapping.provider_id, mapping._state.adding = None, "foundry", True
-        mapping.facts = {"dialect": "azure_anthropic"}
-        mapping.save()
-    policy.forget_all()
+    # The sandbox's own address says nothing of Anthropic, so that its header has to be stated.
+    add_provider(caller, monkeypatch, "foundry", "openai", auth="x-api-key")
+    offer_models("foundry", lambda mapping: setattr(mapping, "facts", {"dialect": "azure_anthropic"}))
     return caller
 
 

@@ -15,6 +15,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from apps.catalog.models import ModelProvider
 from apps.gateway.access import policy
 from apps.logs.models import RequestLog
+from tests.support.providers_of_every_format import offer_models
 from tests.support.upstream import Caller, chunks_of, settle_all
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -29,12 +30,12 @@ def bedrock(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
     """The caller, in front of the catalog's `bedrock` at the sandbox, whose models it knows."""
     monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "ABSKsecret+/==")
     monkeypatch.setenv("BEDROCK_BASE_URL", caller.sandbox_url)
-    for mapping in ModelProvider.objects.filter(provider_id="sandbox"):
-        mapping.pk, mapping.provider_id, mapping._state.adding = None, "bedrock", True
+
+    def change(mapping: ModelProvider) -> None:
         mapping.reasoning = True
         mapping.facts = {**mapping.facts, **SEALED}
-        mapping.save()
-    policy.forget_all()
+
+    offer_models("bedrock", change)
     return caller
 
 

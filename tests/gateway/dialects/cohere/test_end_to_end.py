@@ -11,9 +11,8 @@ import cohere
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from apps.catalog.models import ModelProvider, Provider
-from apps.gateway.access import policy
 from apps.logs.models import RequestLog
+from tests.support.providers_of_every_format import add_provider, offer_models
 from tests.support.upstream import Caller, chunks_of, settle_all
 
 WEATHER = {
@@ -28,21 +27,8 @@ WEATHER = {
 @pytest.fixture
 def command(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
     """The caller, in front of a provider `command` that speaks Cohere's format and knows the sandbox's models."""
-    monkeypatch.setenv("COMMAND_API_KEY", "command-secret")
-    monkeypatch.setenv("COMMAND_BASE_URL", f"{caller.sandbox_url}/v2")
-    Provider.objects.create(
-        id="command",
-        name="Command",
-        dialect="cohere",
-        auth="bearer",
-        base_url="http://x",
-        api_key_env="COMMAND_API_KEY",
-    )
-    for mapping in ModelProvider.objects.filter(provider_id="sandbox"):
-        mapping.pk, mapping.provider_id, mapping._state.adding = None, "command", True
-        mapping.facts = {**mapping.facts, "reasoning_budget": {"min": 1}}
-        mapping.save()
-    policy.forget_all()
+    add_provider(caller, monkeypatch, "command", "cohere", path="/v2")
+    offer_models("command", lambda mapping: mapping.facts.update(reasoning_budget={"min": 1}))
     return caller
 
 

@@ -10,9 +10,8 @@ from uuid import uuid4
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from apps.catalog.models import ModelProvider, Provider
-from apps.gateway.access import policy
 from apps.logs.models import RequestLog
+from tests.support.providers_of_every_format import add_provider, offer_models
 from tests.support.upstream import Caller, chunks_of, settle_all
 
 WEATHER = {
@@ -27,20 +26,8 @@ WEATHER = {
 @pytest.fixture
 def gemini(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
     """The caller, in front of a provider `gemini` that speaks Google's format and knows the sandbox's models."""
-    monkeypatch.setenv("GEMINI_TEST_KEY", "gemini-secret")
-    monkeypatch.setenv("GEMINI_BASE_URL", f"{caller.sandbox_url}/v1beta")
-    Provider.objects.create(
-        id="gemini",
-        name="Gemini",
-        dialect="google",
-        auth="x-goog-api-key",
-        base_url="http://x",
-        api_key_env="GEMINI_TEST_KEY",
-    )
-    for mapping in ModelProvider.objects.filter(provider_id="sandbox"):
-        mapping.pk, mapping.provider_id, mapping._state.adding = None, "gemini", True
-        mapping.save()
-    policy.forget_all()
+    add_provider(caller, monkeypatch, "gemini", "google", auth="x-goog-api-key", path="/v1beta")
+    offer_models("gemini")
     return caller
 
 

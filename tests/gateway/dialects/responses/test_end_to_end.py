@@ -13,11 +13,10 @@ import pytest
 from anthropic.types import Message
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from apps.catalog.models import ModelProvider, Provider
-from apps.gateway.access import policy
 from apps.logs.models import RequestLog
 from tests.support.anthropic_requests import ask as ask_messages
 from tests.support.anthropic_stream import assert_in_order, message_of
+from tests.support.providers_of_every_format import add_provider, offer_models
 from tests.support.upstream import Caller, chunks_of, settle_all
 
 PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -28,22 +27,8 @@ ANTHROPICS_WEATHER = {"name": "weather", "input_schema": PARAMETERS}
 @pytest.fixture
 def oracle(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> Caller:
     """The caller, in front of a provider `oracle` that speaks Responses and knows the sandbox's models."""
-    monkeypatch.setenv("ORACLE_API_KEY", "oracle-secret")
-    monkeypatch.setenv("ORACLE_BASE_URL", f"{caller.sandbox_url}/v1")
-    Provider.objects.create(
-        id="oracle",
-        name="Oracle",
-        dialect="responses",
-        auth="bearer",
-        base_url="http://x",
-        api_key_env="ORACLE_API_KEY",
-        facts={"developer_role": True},
-    )
-    for mapping in ModelProvider.objects.filter(provider_id="sandbox"):
-        mapping.pk, mapping.provider_id, mapping._state.adding = None, "oracle", True
-        mapping.reasoning = True
-        mapping.save()
-    policy.forget_all()
+    add_provider(caller, monkeypatch, "oracle", "responses", facts={"developer_role": True})
+    offer_models("oracle", lambda mapping: setattr(mapping, "reasoning", True))
     return caller
 
 

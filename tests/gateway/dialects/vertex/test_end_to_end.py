@@ -18,6 +18,7 @@ from apps.keys.secrets import encrypt_credential
 from apps.logs.models import RequestLog
 from apps.organizations.models import Project
 from tests.support.google_service_accounts import account_json
+from tests.support.providers_of_every_format import offer_models
 from tests.support.upstream import Caller, chunks_of, settle_all
 
 PLACE = "/v1/projects/acme-project/locations/global"
@@ -42,11 +43,11 @@ def cloud(caller: Caller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ca
         api_key_env="CLOUD_TEST_ACCOUNT",
         facts={"variables": {"project": {"env": ["CLOUD_TEST_PROJECT"]}}},
     )
-    for mapping in ModelProvider.objects.filter(provider_id="sandbox", model_id__in=DIALECTS):
-        mapping.pk, mapping.provider_id, mapping._state.adding = None, "cloud", True
+
+    def change(mapping: ModelProvider) -> None:
         mapping.facts = {**mapping.facts, "dialect": DIALECTS[mapping.model_id]}
-        mapping.save()
-    policy.forget_all()
+
+    offer_models("cloud", change, model_id__in=DIALECTS)
     return caller
 
 

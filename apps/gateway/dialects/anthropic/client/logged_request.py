@@ -39,13 +39,13 @@ def logged_request(chat: Chat) -> Record:
     else:
         wire = _written(chat)
         form = None if chat.response_format is None else _form(chat.response_format)
-    told: Record = {"messages": wire["messages"]}
+    logged: Record = {"messages": wire["messages"]}
     if "system" in wire:
         messages = wire["messages"]
         rest = _read_entries(messages) if isinstance(messages, msgspec.Raw) else messages
-        told["messages"] = [{"role": "system", "content": wire["system"]}, *rest]
-    told |= {name: wire[name] for name in ("tools", "tool_choice") if name in wire}
-    return told if form is None else {**told, "response_format": form}
+        logged["messages"] = [{"role": "system", "content": wire["system"]}, *rest]
+    logged |= {name: wire[name] for name in ("tools", "tool_choice") if name in wire}
+    return logged if form is None else {**logged, "response_format": form}
 
 
 def logged_choice(choice: ToolChoice, parallel: bool | None) -> str | Record:

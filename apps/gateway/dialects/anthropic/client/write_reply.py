@@ -1,7 +1,7 @@
 """Anthropic Messages, client side: writes a whole reply or a stream of events, with `stop_reason` and usage.
 
-Knows the shapes that Anthropic's own clients accept; blocks in a stream are put in order in `block_out.py`. Must never
-know where an answer came from: what another provider of this format said beyond it is put back where it stood.
+Knows the shapes that Anthropic's own clients accept; blocks in a stream are put in order in `write_blocks.py`. Must
+never know where an answer came from: what another provider of this format said beyond it is put back where it stood.
 """
 
 from __future__ import annotations

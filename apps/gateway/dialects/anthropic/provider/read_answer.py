@@ -1,7 +1,7 @@
 """Anthropic Messages, provider side: reads an answer into canonical events. A plain answer is read as the stream it
 would have been.
 
-Knows the shapes of events and messages; blocks are read in `block_in.py`. Nothing is lost: what is not known here
+Knows the shapes of events and messages; blocks are read in `read_block.py`. Nothing is lost: what is not known here
 travels as opaque data. Must never know a provider.
 """
 
@@ -136,18 +136,18 @@ class _Answer:
         self._count(message.get("usage"), events)
         return events
 
-    def end_is_near(self, told: Record, counted: Record, events: list[Event]) -> None:
+    def end_is_near(self, fields: Record, counted: Record, events: list[Event]) -> None:
         """Take in what is said at the end: why the model stopped, what was used, and whatever else."""
-        stop, sequence = told.get("stop_reason"), told.get("stop_sequence")
+        stop, sequence = fields.get("stop_reason"), fields.get("stop_sequence")
         if isinstance(stop, str):
             self._stop = stop
         if isinstance(sequence, str):
             events.append(OpaqueDelta(dialect=NAME, data={"stop_sequence": sequence}, of="choice"))
-        self._learn(_beyond(told), events)
+        self._learn(_beyond(fields), events)
         self._count(counted.get("usage"), events)
 
-    def _learn(self, told: Record, events: list[Event]) -> None:
-        news = {name: value for name, value in told.items() if self._known.get(name) != value}
+    def _learn(self, fields: Record, events: list[Event]) -> None:
+        news = {name: value for name, value in fields.items() if self._known.get(name) != value}
         if news:
             self._known |= news
             events.append(OpaqueDelta(dialect=NAME, data=news, of="reply"))

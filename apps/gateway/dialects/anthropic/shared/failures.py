@@ -13,26 +13,14 @@ from apps.gateway.dialects import Failure
 from apps.gateway.dialects.answer_errors import MAX_ERROR_LENGTH, failure_event, read_refusal
 from apps.gateway.dialects.anthropic.shared.wire import encode
 from apps.kernel.errors import ApiError, InvalidRequest
+from apps.kernel.rest.envelopes import anthropic_type
 
 # By this code Anthropic's clients learn that they have to send the whole conversation each time.
 UNTHREADED = "thread_unsupported_request"
 _TOO_LONG = re.compile("prompt is too long|exceeds? (the )?context")
 
-_TYPES = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    402: "billing_error",
-    403: "permission_error",
-    404: "not_found_error",
-    410: "not_found_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    504: "timeout_error",
-    529: "overloaded_error",
-}
-# The status behind the word of an error that comes in the middle of a stream.
-_STATUSES = {
+# The status behind the word of an error that comes without one: in the middle of a stream, or of a batch.
+STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
     "billing_error": 402,
@@ -79,22 +67,21 @@ def failed(answer: dict[str, Any]) -> Failed:
     failure = find_failure(answer) or Failure(message="The provider gave no reason")
     error = answer.get("error")
     kind = error.get("type") if isinstance(error, dict) else None
-    return failure_event(failure, _STATUSES.get(kind, 502) if isinstance(kind, str) else 502)
+    return failure_event(failure, STATUSES.get(kind, 502) if isinstance(kind, str) else 502)
 
 
 def write_error(error: ApiError) -> bytes:
     """Return an error's body. A field at fault is announced as Anthropic's format of this gateway has it."""
-    told = write_error_object(error)
-    return encode({"type": "error", "error": told, "status": error.status, "message": told["message"]})
+    error_object = write_error_object(error)
+    return encode({"type": "error", "error": error_object, "status": error.status, "message": error_object["message"]})
 
 
 def write_error_object(error: ApiError) -> dict[str, Any]:
     """Return what clients of this format look for in an error."""
-    kind = _TYPES.get(error.status) or ("api_error" if error.status >= 500 else "invalid_request_error")
     message = error.message
     if isinstance(error, InvalidRequest) and error.param and message.startswith(f"{error.param}: "):
         message = f"Invalid request format: {message}"
-    told: dict[str, Any] = {"type": kind, "message": message}
+    error_object: dict[str, Any] = {"type": anthropic_type(error.status), "message": message}
     if error.code == UNTHREADED:
-        told["details"] = {"error_code": UNTHREADED, "unsupported": ["thread"]}
-    return told
+        error_object["details"] = {"error_code": UNTHREADED, "unsupported": ["thread"]}
+    return error_object

@@ -57,9 +57,9 @@ def read_failure(status: int, body: bytes) -> Failure:
 
 def exception(raised: Any) -> Failed:
     """Return the end of a stream that an exception ends."""
-    name, told = next(iter(raised.items()), ("", None)) if isinstance(raised, dict) else ("", None)
+    name, content = next(iter(raised.items()), ("", None)) if isinstance(raised, dict) else ("", None)
     status = _STATUSES.get(name.lower(), 502)
-    return failed(_words(told) or name or "The provider gave no reason", status, name or None)
+    return failed(_words(content) or name or "The provider gave no reason", status, name or None)
 
 
 def failed(words: str, status: int = 502, name: str | None = None) -> Failed:

@@ -123,28 +123,28 @@ class _Answer:
             wire = read_answer(frame)
         except ValueError:
             return self._fail(unreadable_answer("The provider sent what is not JSON"))
-        kind, told = next(iter(wire.items()), ("", None)) if isinstance(wire, dict) else ("", None)
+        kind, content = next(iter(wire.items()), ("", None)) if isinstance(wire, dict) else ("", None)
         if kind == "exception":
-            return self._fail(exception(told))
+            return self._fail(exception(content))
         events: list[Event] = []
-        if not isinstance(told, dict):
+        if not isinstance(content, dict):
             return events
         if kind in {"messageStart", "contentBlockStart", "contentBlockDelta"} and not self._begun:
             self._begun = True
             events.append(Started())
         if kind == "contentBlockStart":
-            self.blocks.begin(_index(told), told.get("start"), events)
+            self.blocks.begin(_index(content), content.get("start"), events)
         elif kind == "contentBlockDelta":
-            self.blocks.go_on(_index(told), told.get("delta"), events)
+            self.blocks.go_on(_index(content), content.get("delta"), events)
         elif kind == "contentBlockStop":
-            self.blocks.end(_index(told), events)
+            self.blocks.end(_index(content), events)
         elif kind == "messageStop":
-            self.stop(told.get("stopReason"))
-            self._learn(told)
+            self.stop(content.get("stopReason"))
+            self._learn(content)
             if self.useless:
                 return self._fail(self.useless)
         elif kind == "metadata":
-            self.count(told, events)
+            self.count(content, events)
             if self._word is not None:
                 events.extend(self.end())
         return events
@@ -156,11 +156,11 @@ class _Answer:
             if word in FAILURE_WORDS:
                 self.useless = failed(f"The provider ended its answer with `{word}`", name=word)
 
-    def count(self, told: Record, events: list[Event]) -> None:
+    def count(self, content: Record, events: list[Event]) -> None:
         """Report the counts, and keep what else is said about the answer."""
-        if usage := read_usage(told.get("usage")):
+        if usage := read_usage(content.get("usage")):
             events.append(UsageReported(usage=usage))
-        self._learn(told)
+        self._learn(content)
 
     def end(self) -> list[Event]:
         """Return what is left to say; an answer without a reason for its end was cut off."""
@@ -180,14 +180,14 @@ class _Answer:
         events.append(Finished(reason=reason, native=self._word))
         return events
 
-    def _learn(self, told: Record) -> None:
-        self._around |= {name: told[name] for name in _AROUND if told.get(name) not in (None, {}, [])}
+    def _learn(self, content: Record) -> None:
+        self._around |= {name: content[name] for name in _AROUND if content.get(name) not in (None, {}, [])}
 
     def _fail(self, event: Event) -> list[Event]:
         self.over = self.failed = True
         return [event]
 
 
-def _index(told: Record) -> int:
-    index = told.get("contentBlockIndex")
+def _index(content: Record) -> int:
+    index = content.get("contentBlockIndex")
     return index if isinstance(index, int) else 0

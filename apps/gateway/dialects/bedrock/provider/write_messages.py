@@ -1,7 +1,7 @@
 """Bedrock Converse, provider side: writes `system` and `messages`; turns alternate, a user begins, tool results come
 first.
 
-Knows turns. Blocks are written in `blocks_out.py`. Must never know a model by name.
+Knows turns. Blocks are written in `write_blocks.py`. Must never know a model by name.
 """
 
 from __future__ import annotations

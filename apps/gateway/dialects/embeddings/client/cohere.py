@@ -27,12 +27,7 @@ _FLOAT, _BASE64 = "float", "base64"
 
 def read_request(body: bytes) -> Chat:
     """Return the request for embeddings. Raises InvalidRequest naming the field."""
-    wire = fields.read_json(body)
-    try:
-        fields.check_beside(wire, body, frozenset({"texts"}))
-        return _read(wire)
-    except Malformed as refusal:
-        raise refusal.as_error() from None
+    return fields.read_body(body, frozenset({"texts"}), _read)
 
 
 def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
@@ -55,15 +50,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
 
 
 def _read(wire: Record) -> Chat:
-    known: dict[str, Any] = {}
-    unknown: Record = {}
-    for name, value in wire.items():
-        if value is None:
-            continue
-        if name in _READERS:
-            known[name] = fields.within(name, _READERS[name], value)
-        else:
-            unknown[name] = value
+    known, unknown = fields.read_known(wire, _READERS)
     if "texts" not in known:
         raise Malformed("Required", "texts")
     chosen: dict[str, Any] = {"model": known["model"]} if "model" in known else {}

@@ -62,12 +62,7 @@ _ALWAYS: Final = {
 
 def read_request(body: bytes) -> Chat:
     """Return the request for embeddings. Raises InvalidRequest naming the field."""
-    wire = fields.read_json(body)
-    try:
-        fields.check_beside(wire, body, frozenset({"input"}))
-        return _read(wire)
-    except Malformed as refusal:
-        raise refusal.as_error() from None
+    return fields.read_body(body, frozenset({"input"}), _read)
 
 
 def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:

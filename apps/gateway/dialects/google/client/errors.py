@@ -21,5 +21,5 @@ def write_error(error: ApiError) -> bytes:
 
 def write_error_object(error: ApiError) -> Record:
     """Return what clients of this format look for in an error: the reason, the field at fault, when to come back."""
-    told: Record = body_of(Family.GOOGLE, error)["error"]
-    return told
+    status: Record = body_of(Family.GOOGLE, error)["error"]
+    return status

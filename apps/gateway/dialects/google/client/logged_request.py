@@ -34,14 +34,14 @@ def logged_request(chat: Chat) -> Record:
     if "systemInstruction" in wire:
         contents = _entries(messages)
         messages = [{"role": "system", **_instruction(wire["systemInstruction"])}, *contents]
-    told: Record = {"messages": messages}
+    logged: Record = {"messages": messages}
     if "tools" in wire:
-        told["tools"] = wire["tools"]
+        logged["tools"] = wire["tools"]
     if "toolConfig" in wire:
-        told["tool_choice"] = wire["toolConfig"]
+        logged["tool_choice"] = wire["toolConfig"]
     config: Record = _read_fields(wire["generationConfig"]) if "generationConfig" in wire else {}
     form = {name: config[name] for name in _FORM if name in config}
-    return {**told, "response_format": form} if form else told
+    return {**logged, "response_format": form} if form else logged
 
 
 def logged_choice(choice: ToolChoice, parallel: bool | None) -> str | Record:

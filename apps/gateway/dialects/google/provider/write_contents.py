@@ -2,7 +2,7 @@
 
 Knows turns: neighbours of one role are one turn, what tools answered stands first in its turn and in the order of the
 calls. Instructions in mid-conversation stay where they are, as marked text of the user's. Parts are written in
-`parts_out.py`. Must never know a model by name.
+`write_parts.py`. Must never know a model by name.
 """
 
 from __future__ import annotations

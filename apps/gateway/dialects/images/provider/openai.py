@@ -104,35 +104,35 @@ def read_events(frames: Iterable[bytes]) -> Iterator[Event]:
     Counts come with each picture. One that cannot be read, or holds an error, ends with `Failed`.
     """
     begun, made, used = False, 0, Usage()
-    for told in _told_in(frames):
-        if isinstance(told, Event):
-            yield told
-            if type(told) is Failed:
+    for piece in _pieces_in(frames):
+        if isinstance(piece, Event):
+            yield piece
+            if type(piece) is Failed:
                 return
             continue
-        url = _url_of(told, media_type_of(_word(told, "output_format")))
+        url = _url_of(piece, media_type_of(_word(piece, "output_format")))
         if url is None:
             continue
         if not begun:
             begun = True
-            yield Started(created=_created(told, "created_at"))
-        kind = _word(told, "type") or ""
+            yield Started(created=_created(piece, "created_at"))
+        kind = _word(piece, "type") or ""
         if kind.endswith(".partial_image"):
-            yield PartialImage(choice=made, url=url, index=_count(told, "partial_image_index"))
+            yield PartialImage(choice=made, url=url, index=_count(piece, "partial_image_index"))
         elif kind.endswith(".completed"):
-            if echo := {name: word for name in ECHOED if (word := _word(told, name))}:
+            if echo := {name: word for name in ECHOED if (word := _word(piece, name))}:
                 yield OpaqueDelta(dialect=NAME_OF_EXTRAS, data=echo, of="reply")
             yield ImageMade(choice=made, url=url)
             yield Finished(choice=made, reason="stop")
             made += 1
-            used = _added(used, _read_usage(told.get("usage"), 1))
+            used = _added(used, _read_usage(piece.get("usage"), 1))
     if not made:
         yield truncated_answer()
     elif used.total_tokens:
         yield UsageReported(usage=used)
 
 
-def _told_in(frames: Iterable[bytes]) -> Iterator[Any]:
+def _pieces_in(frames: Iterable[bytes]) -> Iterator[Any]:
     """Yield what each frame holds; of silence and of errors the event that it amounts to, of which `Failed` is last."""
     for frame in frames:
         if frame == _DONE:
@@ -141,12 +141,12 @@ def _told_in(frames: Iterable[bytes]) -> Iterator[Any]:
             yield Waiting()
             continue
         try:
-            told = read_answer(frame)
+            piece = read_answer(frame)
         except ValueError:
             yield unreadable_answer("The provider sent what is not JSON")
             return
-        failure = find_failure(told)
-        yield failed(told, failure) if failure else told
+        failure = find_failure(piece)
+        yield failed(piece, failure) if failure else piece
 
 
 def _added(used: Usage, more: Usage | None) -> Usage:

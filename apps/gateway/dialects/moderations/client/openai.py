@@ -35,12 +35,7 @@ class _Input(NamedTuple):
 
 def read_request(body: bytes) -> Chat:
     """Return the request to judge content. Raises InvalidRequest naming the field."""
-    wire = fields.read_json(body)
-    try:
-        fields.check_beside(wire, body, frozenset({"input"}))
-        return _read(wire)
-    except Malformed as refusal:
-        raise refusal.as_error() from None
+    return fields.read_body(body, frozenset({"input"}), _read)
 
 
 def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
@@ -58,15 +53,7 @@ def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
 
 
 def _read(wire: Record) -> Chat:
-    known: dict[str, Any] = {}
-    unknown: Record = {}
-    for name, value in wire.items():
-        if value is None:
-            continue
-        if name in _READERS:
-            known[name] = fields.within(name, _READERS[name], value)
-        else:
-            unknown[name] = value
+    known, unknown = fields.read_known(wire, _READERS)
     if "input" not in known:
         raise Malformed("Required", "input")
     judged: _Input = known["input"]

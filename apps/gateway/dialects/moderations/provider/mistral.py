@@ -61,9 +61,9 @@ def _judgement_of(one: _Result) -> Judgement:
     )
 
 
-def _named(told: Mapping[str, T]) -> dict[str, T]:
+def _named(given: Mapping[str, T]) -> dict[str, T]:
     """Return what is told by category, under OpenAI's name as well where that means the same."""
-    return {**told, **{other: told[own] for own, other in _SAME.items() if own in told}}
+    return {**given, **{other: given[own] for own, other in _SAME.items() if own in given}}
 
 
 class _Result(msgspec.Struct):

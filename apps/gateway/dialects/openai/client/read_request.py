@@ -1,7 +1,7 @@
 """OpenAI Chat Completions, client side: reads a request body into a canonical chat; refusals name the field.
 
 Knows the format's fields, their ranges, and which contradict each other. Must never know models, providers or limits
-of an account. Messages are read in `messages_in.py`, tools in `tools_in.py`.
+of an account. Messages are read in `read_messages.py`, tools in `read_tools.py`.
 """
 
 from __future__ import annotations

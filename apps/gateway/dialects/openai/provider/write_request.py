@@ -1,6 +1,6 @@
 """OpenAI Chat Completions, provider side: writes a canonical chat as a request body.
 
-What the client wrote in this very format passes through (`passing.py`) except where the gateway must act; anything
+What the client wrote in this very format passes through (`passthrough.py`) except where the gateway must act; anything
 else is written from the canonical form. Knows facts. Must never know a provider by name.
 """
 

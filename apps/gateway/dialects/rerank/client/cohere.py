@@ -30,12 +30,7 @@ _TEXT: Final = "text"
 
 def read_request(body: bytes) -> Chat:
     """Return the request to rank documents. Raises InvalidRequest naming the field."""
-    wire = fields.read_json(body)
-    try:
-        fields.check_beside(wire, body, frozenset({"documents"}))
-        return _read(wire)
-    except Malformed as refusal:
-        raise refusal.as_error() from None
+    return fields.read_body(body, frozenset({"documents"}), _read)
 
 
 def write_reply(reply: Reply, summary: Summary, chat: Chat) -> bytes:
@@ -63,15 +58,7 @@ def _result(ranked: Sequence[Any], document: Any) -> Record:
 
 
 def _read(wire: Record) -> Chat:
-    known: dict[str, Any] = {}
-    unknown: Record = {}
-    for name, value in wire.items():
-        if value is None:
-            continue
-        if name in _READERS:
-            known[name] = fields.within(name, _READERS[name], value)
-        else:
-            unknown[name] = value
+    known, unknown = fields.read_known(wire, _READERS)
     for name in ("query", "documents"):
         if name not in known:
             raise Malformed("Required", name)

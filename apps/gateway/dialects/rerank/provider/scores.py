@@ -63,6 +63,6 @@ def options_of(chat: Chat, target: Target) -> dict[str, Any]:
     return options
 
 
-def _count(told: float | None) -> int:
+def _count(count: float | None) -> int:
     """Return a count that is told, 0 for one that cannot be meant."""
-    return round(told) if told is not None and 0 < told <= _MOST else 0
+    return round(count) if count is not None and 0 < count <= _MOST else 0

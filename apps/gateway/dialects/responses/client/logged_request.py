@@ -33,11 +33,11 @@ def logged_request(chat: Chat) -> Record:
         wire: Record = {name: _read(raw) for name, raw in _read_fields(chat.source.body).items() if raw != _NULL}
     else:
         wire = _written(chat)
-    told: Record = {"messages": _items(wire)}
-    told |= {name: wire[name] for name in ("tools", "tool_choice") if name in wire}
+    logged: Record = {"messages": _items(wire)}
+    logged |= {name: wire[name] for name in ("tools", "tool_choice") if name in wire}
     text = wire.get("text")
     form = text.get("format") if isinstance(text, dict) else None
-    return told if form is None else {**told, "response_format": form}
+    return logged if form is None else {**logged, "response_format": form}
 
 
 def logged_choice(choice: ToolChoice, parallel: bool | None) -> str | Record:

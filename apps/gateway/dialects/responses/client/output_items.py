@@ -44,17 +44,17 @@ class Item:
         """Take in what a provider says around the item now that it is over."""
         self._around |= done
 
-    def open(self, told: list[Record]) -> None:
+    def open(self, out: list[Record]) -> None:
         """Tell that the item begins."""
-        told.append({"type": "response.output_item.added", "output_index": self.index, "item": self.begun()})
+        out.append({"type": "response.output_item.added", "output_index": self.index, "item": self.begun()})
 
-    def close(self, told: list[Record], *, incomplete: bool) -> None:
+    def close(self, out: list[Record], *, incomplete: bool) -> None:
         """Tell that the item is over."""
-        self.end(told)
+        self.end(out)
         self.done = True
         if incomplete:
             self._around["status"] = "incomplete"
-        told.append({"type": "response.output_item.done", "output_index": self.index, "item": self.wire()})
+        out.append({"type": "response.output_item.done", "output_index": self.index, "item": self.wire()})
 
     def is_whole(self) -> bool:
         """Return whether the item is over as soon as another one begins."""
@@ -64,7 +64,7 @@ class Item:
         """Return the item as it is announced."""
         raise NotImplementedError
 
-    def end(self, told: list[Record]) -> None:
+    def end(self, out: list[Record]) -> None:
         """Tell what is left to tell of the item's inside."""
 
     def wire(self) -> Record:
@@ -121,72 +121,72 @@ class MessageItem(Item):
         """Return whether it says anything but words of refusal."""
         return any(part.kind == "output_text" for part in self._parts)
 
-    def say(self, text: str, told: list[Record], start: int, likely: list[Record]) -> None:
+    def say(self, text: str, out: list[Record], start: int, likely: list[Record]) -> None:
         """Tell more text, which begins behind `start` characters of the answer where it is a new part, with the log
         probabilities of its tokens."""
-        self._tell(self._part("output_text", told, start), text, told, likely)
+        self._tell(self._part("output_text", out, start), text, out, likely)
 
-    def decline(self, text: str, told: list[Record], start: int) -> None:
+    def decline(self, text: str, out: list[Record], start: int) -> None:
         """Tell more words of refusal."""
-        self._part("refusal", told, start).text.append(text)
-        told.append({"type": "response.refusal.delta", **self.at(content_index=len(self._parts) - 1), "delta": text})
+        self._part("refusal", out, start).text.append(text)
+        out.append({"type": "response.refusal.delta", **self.at(content_index=len(self._parts) - 1), "delta": text})
 
-    def annotate(self, note: Record, told: list[Record], start: int) -> None:
+    def annotate(self, note: Record, out: list[Record], start: int) -> None:
         """Tell a citation of the text; one that is told late only stands in the whole item."""
-        part = self._last_text(told, start)
+        part = self._last_text(out, start)
         part.annotations.append(citation_of(note, part.start, sum(map(len, part.text))))
         if not self.done and part is self._open:
             place = self.at(content_index=len(self._parts) - 1, annotation_index=len(part.annotations) - 1)
-            told.append({"type": "response.output_text.annotation.added", **place, "annotation": part.annotations[-1]})
+            out.append({"type": "response.output_text.annotation.added", **place, "annotation": part.annotations[-1]})
 
     def park(self, note: Record) -> None:
         """Keep a note of a kind that strict clients refuse beside the text."""
         self._around.setdefault(PARKED, {"annotations": []})["annotations"].append(note)
 
-    def add_logprobs(self, likely: list[Record], told: list[Record], start: int) -> None:
+    def add_logprobs(self, likely: list[Record], out: list[Record], start: int) -> None:
         """Tell log probabilities of words that were said; where that part is over, they stand in the item alone."""
-        part = self._last_text(told, start)
+        part = self._last_text(out, start)
         if part is self._open:
-            self._tell(part, "", told, likely)
+            self._tell(part, "", out, likely)
         else:
             part.logprobs += map(logprob_of, likely)
 
-    def end_part(self, told: list[Record]) -> None:
+    def end_part(self, out: list[Record]) -> None:
         """Tell that the part that is open is over."""
         part, self._open = self._open, None
         if part is None:
             return
         wire, place = part.wire(), self.at(content_index=len(self._parts) - 1)
         if part.kind == "refusal":
-            told.append({"type": "response.refusal.done", **place, "refusal": wire["refusal"]})
+            out.append({"type": "response.refusal.done", **place, "refusal": wire["refusal"]})
         else:
             text = {"text": wire["text"], "logprobs": part.logprobs}
-            told.append({"type": "response.output_text.done", **place, **text})
-        told.append({"type": "response.content_part.done", **place, "part": wire})
+            out.append({"type": "response.output_text.done", **place, **text})
+        out.append({"type": "response.content_part.done", **place, "part": wire})
 
-    def end(self, told: list[Record]) -> None:
+    def end(self, out: list[Record]) -> None:
         """End the last part."""
-        self.end_part(told)
+        self.end_part(out)
 
-    def _tell(self, part: _TextPart, text: str, told: list[Record], likely: list[Record]) -> None:
+    def _tell(self, part: _TextPart, text: str, out: list[Record], likely: list[Record]) -> None:
         part.text.append(text)
         logprobs = [logprob_of(entry) for entry in likely]
         part.logprobs += logprobs
         place = self.at(content_index=len(self._parts) - 1)
-        told.append({"type": "response.output_text.delta", **place, "delta": text, "logprobs": logprobs})
+        out.append({"type": "response.output_text.delta", **place, "delta": text, "logprobs": logprobs})
 
-    def _last_text(self, told: list[Record], start: int) -> _TextPart:
+    def _last_text(self, out: list[Record], start: int) -> _TextPart:
         texts = [part for part in self._parts if part.kind == "output_text"]
-        return texts[-1] if texts else self._part("output_text", told, start)
+        return texts[-1] if texts else self._part("output_text", out, start)
 
-    def _part(self, kind: str, told: list[Record], start: int) -> _TextPart:
+    def _part(self, kind: str, out: list[Record], start: int) -> _TextPart:
         part = self._open
         if part is None or part.kind != kind:
-            self.end_part(told)
+            self.end_part(out)
             part = self._open = _TextPart(kind, start)
             self._parts.append(part)
             place = self.at(content_index=len(self._parts) - 1)
-            told.append({"type": "response.content_part.added", **place, "part": part.wire()})
+            out.append({"type": "response.content_part.added", **place, "part": part.wire()})
         return part
 
     def _frame(self, status: str) -> Record:
@@ -221,10 +221,10 @@ class CallItem(Item):
         """Return the call as it is now."""
         return {**self._frame(self._status()), self._field: "".join(self._pieces)}
 
-    def argue(self, arguments: str, told: list[Record]) -> None:
+    def argue(self, arguments: str, out: list[Record]) -> None:
         """Tell more of the arguments."""
         self._pieces.append(arguments)
-        told.append({"type": f"{self._event}.delta", **self.at(), "delta": arguments})
+        out.append({"type": f"{self._event}.delta", **self.at(), "delta": arguments})
 
     def is_whole(self) -> bool:
         """Return whether the arguments are: other providers write several calls at once."""
@@ -236,9 +236,9 @@ class CallItem(Item):
             return False
         return True
 
-    def end(self, told: list[Record]) -> None:
+    def end(self, out: list[Record]) -> None:
         """Tell the whole of the arguments."""
-        told.append({"type": f"{self._event}.done", **self.at(), self._field: "".join(self._pieces)})
+        out.append({"type": f"{self._event}.done", **self.at(), self._field: "".join(self._pieces)})
 
     def _frame(self, status: str) -> Record:
         return {**self._around, "id": self.id, "type": self.kind, "status": status, **self._call}
@@ -262,10 +262,10 @@ class ForeignItem(Item):
         """Take the whole item for what was said of it."""
         self._around = dict(done)
 
-    def pass_on(self, event: Record, told: list[Record]) -> None:
+    def pass_on(self, event: Record, out: list[Record]) -> None:
         """Tell a provider's own event of the item; one without a type is none."""
         if isinstance(event.get("type"), str):
-            told.append({**event, "output_index": self.index})
+            out.append({**event, "output_index": self.index})
 
 
 def picture_item(url: str, around: Record | None) -> ForeignItem | None:

@@ -83,8 +83,8 @@ def read_wire(wire: Record, body: bytes, asked: Asked | None = None) -> Chat:
     except Malformed as refusal:
         raise refusal.as_error() from None
     chat.source = Source(dialect=NAME, body=body)
-    told = asked.fields or {name: value for name, value in wire.items() if name not in ("input", "stream")}
-    return keep_asked(chat, Asked(fields=told, cipher=asked.cipher, response_id=asked.response_id, echo=asked.echo))
+    given = asked.fields or {name: value for name, value in wire.items() if name not in ("input", "stream")}
+    return keep_asked(chat, Asked(fields=given, cipher=asked.cipher, response_id=asked.response_id, echo=asked.echo))
 
 
 def _check_stored(wire: Record) -> None:
@@ -100,8 +100,8 @@ def _chat_of(known: dict[str, Any], extra: Record, wire: Record) -> Chat:
         if name not in known:
             raise Malformed("Required", "input" if name == "messages" else name)
     if (instructions := known.pop("instructions", None)) is not None:
-        told = Message(role="system", parts=[Text(text=instructions)], extra={INSTRUCTIONS: True})
-        known["messages"] = [told, *known["messages"]]
+        instruction = Message(role="system", parts=[Text(text=instructions)], extra={INSTRUCTIONS: True})
+        known["messages"] = [instruction, *known["messages"]]
     if "max_output_tokens" in known:
         known["max_tokens"] = known.pop("max_output_tokens")
     include = known.pop("include", ())

@@ -43,25 +43,25 @@ class ReasoningItem(Item):
         self._maker_id = maker_id
         self._blocks: dict[int, _Block] = {}
         self._open: _Block | None = None
-        self._told = {"summary": 0, "content": 0}
+        self._parts_begun = {"summary": 0, "content": 0}
         self._sealed: tuple[str | None] | None = None
 
     def holds(self, event: ReasoningDelta) -> bool:
         """Return whether thinking belongs to this item: of this format's own, each id is an item."""
         return not is_own(event.format) or event.id == self._maker_id
 
-    def think(self, event: ReasoningDelta, told: list[Record]) -> None:
+    def think(self, event: ReasoningDelta, out: list[Record]) -> None:
         """Tell more thinking; what is encrypted stands in the whole item alone."""
         block = self._blocks.get(event.block)
         if block is None:
-            self._end_part(told)
+            self._end_part(out)
             block = self._blocks[event.block] = _Block(event)
         kept = block.blocks
         for name in ("signature", "data", "id", "format"):
             if (value := getattr(event, name)) is not None:
                 setattr(kept, name, value)
         if event.text:
-            self._say(block, event.text, told)
+            self._say(block, event.text, out)
 
     def begun(self) -> Record:
         """Return the item before anything was thought."""
@@ -84,34 +84,34 @@ class ReasoningItem(Item):
                 wire["encrypted_content"] = self._sealed[0]
         return wire
 
-    def end(self, told: list[Record]) -> None:
+    def end(self, out: list[Record]) -> None:
         """End the part that is open."""
-        self._end_part(told)
+        self._end_part(out)
 
-    def _say(self, block: _Block, text: str, told: list[Record]) -> None:
+    def _say(self, block: _Block, text: str, out: list[Record]) -> None:
         if block.place is None:
-            self._end_part(told)
+            self._end_part(out)
             kind = "content" if _bare(block.blocks.format) == UNSIGNED_FORMAT else "summary"
-            block.place, self._open = (kind, self._told[kind]), block
-            self._told[kind] += 1
+            block.place, self._open = (kind, self._parts_begun[kind]), block
+            self._parts_begun[kind] += 1
             if kind == "summary":
-                told.append({"type": "response.reasoning_summary_part.added", **self._at(block), "part": _part(block)})
+                out.append({"type": "response.reasoning_summary_part.added", **self._at(block), "part": _part(block)})
             else:
-                told.append({"type": "response.content_part.added", **self._at(block), "part": _part(block)})
+                out.append({"type": "response.content_part.added", **self._at(block), "part": _part(block)})
         block.text.append(text)
         word = "reasoning_summary_text" if block.place[0] == "summary" else "reasoning_text"
-        told.append({"type": f"response.{word}.delta", **self._at(block), "delta": text})
+        out.append({"type": f"response.{word}.delta", **self._at(block), "delta": text})
 
-    def _end_part(self, told: list[Record]) -> None:
+    def _end_part(self, out: list[Record]) -> None:
         block, self._open = self._open, None
         if block is None or block.place is None:
             return
         part, at = _part(block), self._at(block)
         summary = block.place[0] == "summary"
         word = "reasoning_summary_text" if summary else "reasoning_text"
-        told.append({"type": f"response.{word}.done", **at, "text": part["text"]})
+        out.append({"type": f"response.{word}.done", **at, "text": part["text"]})
         around = "reasoning_summary_part" if summary else "content_part"
-        told.append({"type": f"response.{around}.done", **at, "part": part})
+        out.append({"type": f"response.{around}.done", **at, "part": part})
 
     def _at(self, block: _Block) -> Record:
         kind, number = block.place or ("summary", 0)

@@ -29,6 +29,6 @@ class SearchItem(Item):
         """Return the search as it is now."""
         return {**self.begun(), "status": self._status()}
 
-    def end(self, told: list[Record]) -> None:
+    def end(self, out: list[Record]) -> None:
         """Tell how it went."""
-        told += ({"type": f"response.{self.kind}.{stage}", **self.at()} for stage in _STAGES)
+        out += ({"type": f"response.{self.kind}.{stage}", **self.at()} for stage in _STAGES)

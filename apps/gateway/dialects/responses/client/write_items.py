@@ -44,10 +44,10 @@ _PICTURE: Final = "image_generation_call"
 
 
 class OutputItems:
-    """The items of an answer so far. Every method adds to `told` the events that follow, without their numbers."""
+    """The items of an answer so far. Every method adds to `out` the events that follow, without their numbers."""
 
     def __init__(self, cipher: ReasoningCipher | None) -> None:
-        self.told: list[Record] = []
+        self.out: list[Record] = []
         self._cipher = cipher
         self._items: list[Item] = []
         self._current: Item | None = None
@@ -83,24 +83,24 @@ class OutputItems:
         last = next((item for item in (self._current, *self._items[::-1]) if item is not None and not item.done), None)
         for item in self._items:
             if not item.done:
-                item.close(self.told, incomplete=incomplete and item is last)
+                item.close(self.out, incomplete=incomplete and item is last)
 
     # --- what is said
 
     def _text(self, event: TextDelta) -> None:
         if event.text:
             likely, self._likely = self._likely, []
-            self._message().say(event.text, self.told, self._written, likely)
+            self._message().say(event.text, self.out, self._written, likely)
             self._written += len(event.text)
 
     def _refusal(self, event: RefusalDelta) -> None:
         if event.text:
-            self._message().decline(event.text, self.told, self._written)
+            self._message().decline(event.text, self.out, self._written)
 
     def _annotated(self, event: Annotated) -> None:
         message = self._message(late=True)
         if event.annotation.get("type") == "url_citation":
-            message.annotate(event.annotation, self.told, self._written)
+            message.annotate(event.annotation, self.out, self._written)
         else:
             message.park(event.annotation)
 
@@ -111,7 +111,7 @@ class OutputItems:
     def _place_logprobs(self, message: MessageItem) -> None:
         """Put log probabilities that no text has followed to the text before them."""
         likely, self._likely = self._likely, []
-        message.add_logprobs(likely, self.told, self._written)
+        message.add_logprobs(likely, self.out, self._written)
 
     def _searched(self, event: Searched) -> None:
         item, message = SearchItem(event.query), self._current
@@ -121,7 +121,7 @@ class OutputItems:
             self._add(item)
         else:
             self._begin(item)
-        item.close(self.told, incomplete=False)
+        item.close(self.out, incomplete=False)
 
     def _reasoning(self, event: ReasoningDelta) -> None:
         announced = self._take_announced(_REASONING)
@@ -130,12 +130,12 @@ class OutputItems:
             if self._seals is None or not self._seals.holds(event):
                 self._seals = ReasoningItem(self._cipher, None, event.id)
                 self._add(self._seals)
-            self._seals.think(event, self.told)
+            self._seals.think(event, self.out)
             return
         if announced is not None or not isinstance(item, ReasoningItem) or item.done or not item.holds(event):
             item = ReasoningItem(self._cipher, announced, event.id)
             self._begin(item, placed=announced is not None)
-        item.think(event, self.told)
+        item.think(event, self.out)
 
     def _call_started(self, event: ToolCallStarted) -> None:
         announced = next(filter(None, map(self._take_announced, _CALLS)), None)
@@ -145,7 +145,7 @@ class OutputItems:
     def _call_delta(self, event: ToolCallDelta) -> None:
         item = self._calls.get(event.index)
         if item is not None and not item.done and event.arguments:
-            item.argue(event.arguments, self.told)
+            item.argue(event.arguments, self.out)
 
     def _image(self, event: ImageMade) -> None:
         item = picture_item(event.url, self._take_announced(_PICTURE))
@@ -154,7 +154,7 @@ class OutputItems:
             return
         # A message goes on around it: citations may follow.
         self._add(item)
-        item.close(self.told, incomplete=False)
+        item.close(self.out, incomplete=False)
 
     # --- what a provider of this format says of its items
 
@@ -170,7 +170,7 @@ class OutputItems:
                 if isinstance(wire, dict):
                     item = ForeignItem(wire)
                     self._begin(item)
-                    item.close(self.told, incomplete=False)
+                    item.close(self.out, incomplete=False)
 
     def _mark(self, data: Record) -> None:
         at = cast(int, data.get("at"))
@@ -180,11 +180,11 @@ class OutputItems:
         if isinstance(wire, dict):
             self._announce(wire, at)
         elif isinstance(event := data.get("event"), dict) and isinstance(placed, ForeignItem):
-            placed.pass_on(event, self.told)
+            placed.pass_on(event, self.out)
         elif isinstance(data.get("part"), int) and isinstance(placed, MessageItem):
-            placed.end_part(self.told)
+            placed.end_part(self.out)
         elif isinstance(note := data.get("annotation"), dict):
-            self._message(late=True).annotate(note, self.told, self._written)
+            self._message(late=True).annotate(note, self.out, self._written)
         elif isinstance(done := data.get("done"), dict):
             self._end(done, at)
 
@@ -209,7 +209,7 @@ class OutputItems:
         placed = self._placed.get(at)
         if placed is not None and not placed.done:
             placed.learn(done)
-            placed.close(self.told, incomplete=False)
+            placed.close(self.out, incomplete=False)
 
     def _take_announced(self, kind: str) -> Record | None:
         """Return the announced item if it is of that kind."""
@@ -242,10 +242,10 @@ class OutputItems:
         if self._likely and isinstance(before, MessageItem) and before.has_text:
             self._place_logprobs(before)
         if before is not None and not before.done and before.is_whole() and not before.placed:
-            before.close(self.told, incomplete=False)
+            before.close(self.out, incomplete=False)
         seals, self._seals = self._seals, None
         if seals is not None:
-            seals.close(self.told, incomplete=False)
+            seals.close(self.out, incomplete=False)
         if placed:
             item.placed = True
             self._placed[self._place] = item
@@ -255,7 +255,7 @@ class OutputItems:
     def _add(self, item: Item) -> None:
         item.index = len(self._items)
         self._items.append(item)
-        item.open(self.told)
+        item.open(self.out)
 
 
 _WRITERS = cast(

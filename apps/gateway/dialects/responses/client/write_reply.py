@@ -69,8 +69,8 @@ def write_events(events: Iterable[Event], chat: Chat, listen: Listener | None = 
             if writer.response is None:
                 yield _PING
             continue
-        if told := writer.write(event):
-            yield b"".join(_frame(one, listen) for one in told)
+        if out := writer.write(event):
+            yield b"".join(_frame(one, listen) for one in out)
 
 
 def _frame(event: Record, listen: Listener | None) -> bytes:
@@ -109,14 +109,14 @@ class ResponseWriter:
             case Failed():
                 return self._fail(event)
         self._items.write(event)
-        return self._numbered(self._taken()) if self._items.told else []
+        return self._numbered(self._taken()) if self._items.out else []
 
     def _finish(self, summary: Summary) -> list[Record]:
         self._items.close(incomplete=self._end.reason in _CUT)
-        told = self._taken()
+        out = self._taken()
         self.response = self._frame.finished(self._end, self._items.output(), summary)
         last = {"type": f"response.{self.response['status']}", "response": self.response}
-        return self._numbered([*told, last])
+        return self._numbered([*out, last])
 
     def _fail(self, event: Failed) -> list[Record]:
         error = write_error_object(event.error)
@@ -127,21 +127,21 @@ class ResponseWriter:
         )
 
     def _taken(self) -> list[Record]:
-        told, self._items.told = self._items.told, []
-        return told
+        out, self._items.out = self._items.out, []
+        return out
 
-    def _numbered(self, told: list[Record]) -> list[Record]:
+    def _numbered(self, out: list[Record]) -> list[Record]:
         """Return events with their numbers, behind those with which every response begins."""
         if not self._begun:
             self._begun = True
             begun = self._frame.wire("in_progress", [])
             opening = ({"type": f"response.{word}", "response": begun} for word in ("created", "in_progress"))
-            told = [*opening, *told]
+            out = [*opening, *out]
         numbered = [
             {"type": event["type"], "sequence_number": number, **event}
-            for number, event in enumerate(told, self._number)
+            for number, event in enumerate(out, self._number)
         ]
-        self._number += len(told)
+        self._number += len(out)
         return numbered
 
 

@@ -112,13 +112,13 @@ class ResponseFrame:
 
 def _repeated(fields: Record) -> Record:
     """Return what a response repeats of its request, in full where the request was brief."""
-    told = {name: value for name, value in fields.items() if name in _REPEATED and value is not None}
+    repeated = {name: value for name, value in fields.items() if name in _REPEATED and value is not None}
     for name in ("reasoning", "text"):
-        if isinstance(value := told.get(name), dict):
-            told[name] = {**_USUAL[name], **value}
-    if isinstance(tools := told.get("tools"), list):
-        told["tools"] = [_tool(tool) for tool in tools]
-    return told
+        if isinstance(value := repeated.get(name), dict):
+            repeated[name] = {**_USUAL[name], **value}
+    if isinstance(tools := repeated.get("tools"), list):
+        repeated["tools"] = [_tool(tool) for tool in tools]
+    return repeated
 
 
 def _tool(tool: Any) -> Any:

@@ -1,6 +1,6 @@
 """OpenAI Responses, provider side: reads an answer into canonical events: a whole response, or its stream of events.
 
-Knows the kinds of events and what is around items, which are read in `item_in.py`. Must never know a provider.
+Knows the kinds of events and what is around items, which are read in `read_item.py`. Must never know a provider.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ class _Answer:
             return self._end_with(failed(inner if inner else {**wire, "type": None}))
         if kind in _BEGINNINGS or kind in _ENDS:
             response = wire.get("response")
-            told: Record = response if isinstance(response, dict) else {}
-            return self.begin(told) if kind in _BEGINNINGS else self._finish(kind, told)
+            answered: Record = response if isinstance(response, dict) else {}
+            return self.begin(answered) if kind in _BEGINNINGS else self._finish(kind, answered)
         events: list[Event] = []
         self._read_item(kind or "", wire, events)
         return [*self.begin({}), *events] if events and not self._started else events

@@ -210,10 +210,10 @@ class ItemReader:
         elif kind == "refusal":
             events.append(RefusalDelta(text=text))
         elif kind in _REASONING_FORMATS:
-            told = ReasoningDelta(
+            thinking = ReasoningDelta(
                 text=text, summary=kind == "summary", id=item.id, format=_REASONING_FORMATS[kind], block=piece.block
             )
-            events.append(told)
+            events.append(thinking)
         elif item.call is not None:
             events.append(ToolCallDelta(index=item.call, arguments=text))
 

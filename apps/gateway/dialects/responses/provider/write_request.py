@@ -1,7 +1,7 @@
 """OpenAI Responses, provider side: writes a canonical chat as a request body.
 
-Knows the format's fields; what it has no words for is dealt with in `losing.py`. Must never know a provider or a model
-by name.
+Knows the format's fields; what it has no words for is left out in `drop_unsupported_fields.py`. Must never know a
+provider or a model by name.
 """
 
 from __future__ import annotations

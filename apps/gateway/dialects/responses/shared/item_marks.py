@@ -19,13 +19,13 @@ _CONTENT: Final = frozenset(
 _PLACES: Final = frozenset({"output_index", "sequence_number"})
 
 
-def mark(at: int, **told: Any) -> OpaqueDelta:
+def mark(at: int, **data: Any) -> OpaqueDelta:
     """Return a mark for the item that stands `at` this place: one of
 
     `item` (it begins, or is gone on with), `done` (it is over), `event` (a provider's own event of it), `part` (the
     next part of its text begins), `annotation` (a note on its text that no other format has).
     """
-    return OpaqueDelta(dialect=NAME, of="stream", data={"at": at, **told})
+    return OpaqueDelta(dialect=NAME, of="stream", data={"at": at, **data})
 
 
 def around_of(wire: Record) -> Record:

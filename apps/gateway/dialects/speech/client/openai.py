@@ -41,12 +41,7 @@ class ProviderBrokeOff(ConnectionError):
 
 def read_request(body: bytes) -> Chat:
     """Return the request for speech. Raises InvalidRequest naming the field."""
-    wire = fields.read_json(body)
-    try:
-        fields.check_beside(wire, body, frozenset())
-        return _read(wire)
-    except Malformed as refusal:
-        raise refusal.as_error() from None
+    return fields.read_body(body, frozenset(), _read)
 
 
 def write_bytes(events: Iterable[Event]) -> Iterator[bytes]:
@@ -83,15 +78,7 @@ def _event(wire: Record) -> bytes:
 
 
 def _read(wire: Record) -> Chat:
-    known: dict[str, Any] = {}
-    unknown: Record = {}
-    for name, value in wire.items():
-        if value is None:
-            continue
-        if name in _READERS:
-            known[name] = fields.within(name, _READERS[name], value)
-        else:
-            unknown[name] = value
+    known, unknown = fields.read_known(wire, _READERS)
     chosen: dict[str, Any] = {"model": known["model"]} if "model" in known else {}
     take_router_fields(unknown, chosen)
     for name in ("model", "input", "voice"):

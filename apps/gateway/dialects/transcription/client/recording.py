@@ -96,17 +96,17 @@ def _extension_of(filename: str, data: bytes) -> str:
 def _length_of(data: bytes) -> tuple[int, int]:
     """Return about how long a file is, and at most, in milliseconds."""
     shortest, longest = len(data) * 1000 // MOST_BYTES, -(-len(data) * 1000 // LEAST_BYTES)
-    told = _told_length(data)
-    if told is None:
+    seconds = _stated_length(data)
+    if seconds is None:
         return -(-len(data) * 1000 // _USUAL_BYTES), longest
-    length = max(min(round(told * 1000), longest), shortest, 1)
+    length = max(min(round(seconds * 1000), longest), shortest, 1)
     return length, length
 
 
-def _told_length(data: bytes) -> float | None:
+def _stated_length(data: bytes) -> float | None:
     """Return the seconds that a file's head tells, None where it tells none, or is made to deceive."""
     try:
-        told = TinyTag.get(file_obj=_BoundedFile(data), tags=False).duration
+        seconds = TinyTag.get(file_obj=_BoundedFile(data), tags=False).duration
     except Exception:  # noqa: BLE001 - whatever is in it, a client sent it
         return None
-    return told if told is not None and 0 < told < float("inf") else None
+    return seconds if seconds is not None and 0 < seconds < float("inf") else None

@@ -98,9 +98,9 @@ def write_events(events: Iterable[Event], chat: Chat) -> Iterator[bytes]:
             case Summary() if blocked:
                 yield _failed(_blocked())
             case Summary():
-                told = {"logprobs": logprobs} if logprobs else {}
+                extra = {"logprobs": logprobs} if logprobs else {}
                 usage = _usage(event.usage)
-                yield _event({"type": "transcript.text.done", "text": "".join(said), **told, "usage": usage})
+                yield _event({"type": "transcript.text.done", "text": "".join(said), **extra, "usage": usage})
 
 
 def _asked(chat: Chat) -> Transcription:

@@ -57,8 +57,8 @@ def read_reply(body: bytes) -> Iterator[Event]:
     try:
         answer = read_answer(body)
         channel = answer["results"]["channels"][0]
-        told = channel["alternatives"][0]
-        text, heard = told["transcript"], told.get("words")
+        alternative = channel["alternatives"][0]
+        text, heard = alternative["transcript"], alternative.get("words")
         metadata, language = answer.get("metadata"), channel.get("detected_language")
     except (ValueError, LookupError, TypeError, AttributeError):
         yield unreadable_answer("The provider sent an answer without a transcript")
@@ -77,11 +77,11 @@ def read_reply(body: bytes) -> Iterator[Event]:
     yield from events_of(text, timing, usage_of_seconds(duration))
 
 
-def _word(told: Any) -> Record | None:
-    if not isinstance(told, dict):
+def _word(given: Any) -> Record | None:
+    if not isinstance(given, dict):
         return None
-    word = timed_word(told.get("punctuated_word") or told.get("word"), told.get("start"), told.get("end"))
-    speaker = told.get("speaker")
+    word = timed_word(given.get("punctuated_word") or given.get("word"), given.get("start"), given.get("end"))
+    speaker = given.get("speaker")
     if word is not None and isinstance(speaker, int) and 0 <= speaker < 26:
         # Speakers are letters in OpenAI's format.
         word["speaker"] = chr(ord("A") + speaker)

@@ -87,11 +87,11 @@ def _fields(chat: Chat, target: Target) -> list[Field]:
     return [*fields, ("file", FormFile(named, recording.media_type, recording.data, recording.digest))]
 
 
-def _word(told: Any) -> Record | None:
-    if not isinstance(told, dict) or told.get("type", "word") != "word":
+def _word(given: Any) -> Record | None:
+    if not isinstance(given, dict) or given.get("type", "word") != "word":
         return None
-    word = timed_word(told.get("text"), told.get("start"), told.get("end"))
-    number = str(told.get("speaker_id") or "").removeprefix(_SPEAKER)
+    word = timed_word(given.get("text"), given.get("start"), given.get("end"))
+    number = str(given.get("speaker_id") or "").removeprefix(_SPEAKER)
     if word is not None and number.isdecimal() and len(number) < 3 and int(number) < 26:
         # Speakers are letters in OpenAI's format.
         word["speaker"] = chr(ord("A") + int(number))
