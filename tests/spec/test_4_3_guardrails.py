@@ -22,7 +22,8 @@ DESCRIBED_RULES = {
 DEFAULT_RULES: dict[str, dict[str, Any]] = {
     name: {"enabled": enabled, "action": action} for name, (_, enabled, action) in DESCRIBED_RULES.items()
 }
-DEFAULT_RULES["attack_model"]["observe"] = True
+for observing in ("attack_model", "document_model"):
+    DEFAULT_RULES[observing]["observe"] = True
 DEFAULTS = {
     "enabled": True,
     "systemRules": DEFAULT_RULES,

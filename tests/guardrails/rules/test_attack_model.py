@@ -207,15 +207,21 @@ def test_weights_part_what_can_be_parted() -> None:
     assert (0.5 * weights[1], 0.5 * weights[2], bias) == pytest.approx((1, -1, 0), abs=0.03)
 
 
+def test_a_weight_that_a_text_has_many_times_is_learned_as_well() -> None:
+    points = [Point([0] * 12, 0.5, True, 100.0), Point([1] * 12, 0.5, False, 100.0)]
+    weights, bias = learn_weights(points, 2)
+    assert (6 * weights[0], 6 * weights[1], bias) == pytest.approx((1, -1, 0), abs=0.05)
+
+
 def test_the_projects_own_texts_are_listed_labelled_and_no_doubles() -> None:
     sources = tomllib.loads(training._CORPORA.read_text(encoding="utf-8"))["source"]
     own = {source["name"]: source for source in sources if source.get("own")}
     files = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in training._TEXTS.glob("*.jsonl")}
     assert own.keys() == files.keys()
-    assert {(source["split"], source["trained"], source["licence"]) for source in own.values()} == {
-        ("tuning", True, "MIT")
-    }
-    rows = [json.loads(line) for lines in files.values() for line in lines]
+    assert {(source["split"], source["licence"]) for source in own.values()} == {("tuning", "MIT")}
+    documents = {name for name, source in own.items() if source.get("documents")}
+    assert {name for name, source in own.items() if source.get("trained")} == own.keys() - documents
+    rows = [json.loads(line) for name, lines in files.items() if name not in documents for line in lines]
     assert {(row["attack"], row["family"]) for row in rows} == {
         *((True, family) for family in ("injection", "extraction", "jailbreak")),
         *((False, family) for family in ("hard", "chat")),
