@@ -1,7 +1,9 @@
 """Document model: orders to the model that reads it in what tools, files and pages say, by a small model of passages.
 
 Knows a model that was trained on texts of others and of the project. Finds orders in words that no table has, in many
-languages, and cannot say why: so it only observes, until an organization has seen what it would block.
+languages, and cannot say why: so it only observes, until an organization has seen what it would block. It takes five
+times as long as all patterns together, so it is off until an organization wants it; weights are read when it is first
+needed.
 """
 
 from __future__ import annotations
@@ -13,14 +15,13 @@ from apps.guardrails.text.scanned_text import ScannedText
 ID = "document_model"
 NAME = "Model of orders in documents"
 CATEGORY = "injection"
-DEFAULT_ENABLED = True
+DEFAULT_ENABLED = False
 DEFAULT_ACTION: RuleAction = "block"
 DEFAULT_OBSERVE = True
 ROLES = EXTERNAL_ROLES
 
 # Characters that are read at the beginning of a text and at its end: what stands between them is not.
 LONGEST = 8000
-_MODEL = document_model()
 
 
 def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
@@ -28,7 +29,7 @@ def find(text: ScannedText, settings: RuleSettings) -> list[Span]:
     return [
         Span(*text.origin(start + at, end + at), "order_words")
         for at, part in parts_of(text.normalized)
-        for start, end in _MODEL.orders(part)
+        for start, end in document_model().orders(part)
     ]
 
 

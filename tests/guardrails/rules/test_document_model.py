@@ -13,6 +13,7 @@ from apps.guardrails.attacks.document_model import MOST_READ, DocumentModel, doc
 from apps.guardrails.attacks.document_passages import LONGEST as MOST_WORDS
 from apps.guardrails.attacks.document_passages import passages_of
 from apps.guardrails.findings.scan_types import DOCUMENT, EXTERNAL_ROLES, TOOL_RESULT, RuleSettings, Segment
+from apps.guardrails.models import default_system_rules
 from apps.guardrails.rules import document_model as rule
 from apps.guardrails.rules.document_model import LONGEST, parts_of
 from apps.guardrails.scanning import engine
@@ -158,8 +159,13 @@ def test_harmless_documents_pass(text: str) -> None:
     assert rule.find(ScannedText(text), RuleSettings()) == []
 
 
-def test_only_what_tools_and_documents_say_is_read_and_it_observes() -> None:
-    rules = engine.compile_guardrails(EngineConfig(system_rules={"indirect_injection": SystemRuleState(enabled=False)}))
+def test_it_is_off_and_observes_until_an_organization_says_otherwise() -> None:
+    assert default_system_rules()[rule.ID] == {"enabled": False, "action": "block", "observe": True}
+
+
+def test_only_what_tools_and_documents_say_is_read() -> None:
+    states = {"indirect_injection": SystemRuleState(enabled=False), rule.ID: SystemRuleState(observe=True)}
+    rules = engine.compile_guardrails(EngineConfig(system_rules=states))
     for role in ("system", "user", "assistant", "tool", TOOL_RESULT, DOCUMENT):
         verdict = engine.screen(rules, [Segment(ScannedText(ORDERS[0]), role)])
         found = [one for one in verdict.findings if one.rule_id == "system:document_model"]
