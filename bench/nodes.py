@@ -1,8 +1,9 @@
-"""`script/bench nodes`: what a request costs on one of three web nodes alone, and on all three at once.
+"""`script/bench nodes`: what a request costs on one of three web nodes, on all three, and on one with as many workers.
 
 The nodes have homes of their own and share PostgreSQL behind PgBouncer, Valkey and two settlers, as `script/chaos
---fleet` has them. By turns, at the same rate for each node, as fast as they can, and not at all; everything shares all
-cores.
+--fleet` has them. By turns, at the same rate for each worker, as fast as they can, and not at all; everything shares
+all cores. Three workers on two cores cost more than one that has a core to itself, also in one node: what nodes cost by
+being several is what three take beside one with three workers.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from statistics import median
 from bench.machine import load, threads_cpu_seconds
 from bench.subjects import Subject, upstream
 from tests.chaos.fleet import Fleet
+from tests.chaos.nodes import Node
 from tests.stack.product import descendants, eventually
 
 _ROUNDS, _CONNECTIONS = 5, 16
@@ -34,47 +36,66 @@ def main() -> None:
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="nodes-") as folder, upstream() as fixed:
         Path(folder).chmod(0o711)
-        with _nodes(Path(folder), fixed) as nodes:
+        with _nodes(Path(folder), fixed) as (*nodes, wide):
             print("measuring by turns ", end="", flush=True)
-            ways = [(rate, many) for rate in (chosen.rate, None) for many in (nodes[:1], nodes)]
-            found: dict[tuple[float | None, int], list[tuple[float, float]]] = {}
+            named = {
+                "1 node": nodes[:1],
+                f"{len(nodes)} nodes": nodes,
+                f"1 node, {len(nodes)} workers": [wide] * len(nodes),
+            }
+            ways = [(rate, name) for rate in (chosen.rate, None) for name in named]
+            found: dict[tuple[float | None, str], list[tuple[float, float]]] = {}
             # The first round is to get warm.
             for number in range(_ROUNDS + 1):
-                for rate, many in ways:
-                    row = _measure(many, chosen.seconds, rate)
-                    found.setdefault((rate, len(many)), []).extend([row] if number else [])
+                for rate, name in ways:
+                    row = _measure(named[name], chosen.seconds, rate)
+                    found.setdefault((rate, name), []).extend([row] if number else [])
                     print(".", end="", flush=True)
             idle = _idle(nodes, chosen.seconds)
     print()
     print(f"a node that nobody asks: {idle * 1000:.1f} ms of web CPU a second")
-    for (rate, count), rows in found.items():
+    for (rate, name), rows in found.items():
         per_second, cpu = (median(figures) for figures in zip(*rows, strict=True))
-        pace = f"at {rate:.0f}/s each" if rate else "as fast as can be"
-        told = f"{per_second:>7,.0f}/s  {cpu:.3f} ms of web CPU a request"
-        print(f"{count} node{'s' if count > 1 else ' '} {pace:20} {told}")
+        pace = f"at {rate:.0f}/s a worker" if rate else "as fast as can be"
+        print(f"{name:20} {pace:20} {per_second:>7,.0f}/s  {cpu:.3f} ms of web CPU a request")
 
 
 @contextmanager
 def _nodes(folder: Path, fixed: Subject) -> Iterator[list[Subject]]:
+    """Start the nodes of a fleet, and one more with as many workers as they have together: the last."""
     fleet = Fleet(folder / "fleet", RATE_LIMIT_ENTERPRISE="0", SANDBOX_BASE_URL=f"http://127.0.0.1:{fixed.port}/v1")
+    wide: Node | None = None
     try:
         web = [node for node in fleet.nodes.all if node.role == "web"]
+        wide = Node("web-wide", "web", folder, {**fleet.nodes.shared, "WEB_WORKERS": str(len(web))})
+        wide.keep()
         eventually(lambda: all(node.ready for node in web), patience=90)
+        eventually(lambda: _is_ready(wide), patience=90)
         # A look takes a node 2 ms, and five a second would count as requests' work.
         fleet.nodes.stop_looking()
         fleet.manage("grant_credits", fleet.demo["organizationId"], "1000000")
         headers = {"Authorization": f"Bearer {fleet.demo['apiKey']}"}
         yield [
             Subject(node.name, node.port, [node.pid, *descendants(node.pid)], "sandbox/echo-fast", headers)
-            for node in web
+            for node in (*web, wide)
             if node.pid is not None
         ]
     finally:
+        if wide is not None:
+            wide.kill()
         fleet.stop()
 
 
+def _is_ready(node: Node) -> bool:
+    node.look()
+    return node.ready
+
+
 def _measure(nodes: Sequence[Subject], seconds: float, rate: float | None) -> tuple[float, float]:
-    """Return requests a second of all nodes together, and milliseconds of their processes for each."""
+    """Return requests a second of all nodes together, and milliseconds of their processes for each.
+
+    A node that is given several times has as many clients.
+    """
     # What was answered before is settled meanwhile.
     time.sleep(2)
     before = _cpu(nodes)
@@ -97,7 +118,7 @@ def _load(node: Subject, seconds: float, rate: float | None) -> dict[str, float]
 
 
 def _cpu(nodes: Sequence[Subject]) -> float:
-    return threads_cpu_seconds([pid for node in nodes for pid in node.workers])
+    return threads_cpu_seconds({pid for node in nodes for pid in node.workers})
 
 
 if __name__ == "__main__":
