@@ -114,7 +114,7 @@ def _add(request: HttpRequest, workspace: Workspace) -> dict[str, str]:
 def _changes(request: HttpRequest) -> dict[str, object]:
     """Return what the form changes: an empty token is the one that there is."""
     kept = {name for name in ("token", "headers") if not request.POST.get(name, "").strip()}
-    return read_form(request, ServerChangesShape, leave_out=kept, **_lists(request))
+    return read_form(request, ServerChangesShape, leave_out=kept, never_empty=("timeoutSeconds",), **_lists(request))
 
 
 def _lists(request: HttpRequest) -> dict[str, Any]:
