@@ -70,6 +70,9 @@ addEventListener("pageshow", () => {
   for (const form of document.querySelectorAll("form[data-sent]")) delete form.dataset.sent;
 });
 
+// A form that was refused: the first field that is wrong may be far down on the page.
+document.querySelector("[aria-invalid=true], [data-wrong]")?.focus();
+
 for (const hidden of document.querySelectorAll("[data-menu][hidden], [data-needs-script][hidden]")) hidden.hidden = false;
 showMoments(document);
 document.addEventListener("htmx:afterSwap", (event) => showMoments(event.target));
