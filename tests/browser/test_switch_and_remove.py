@@ -110,6 +110,7 @@ def test_the_first_field_that_is_wrong_has_the_focus_and_what_was_typed_stays(
         assert_accessible(browser)
         browser.open(live_server.url + page(world.acme, "provider-keys"))
         browser.run("document.querySelector('[name=once]').value = ''")
+        browser.run("document.querySelector('#field-provider').value = 'openai'")
         browser.fill("#field-token", "sk-live-1111111111")
         browser.run("document.querySelector('#field-test').checked = false")
         click(browser, "Add the key")
