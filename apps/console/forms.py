@@ -36,6 +36,8 @@ PASSWORD_RULES: Final = (
     "At least 8 characters, not only digits, none that many people use, "  # noqa: S105 - a sentence about them
     "and not much like your name or address."
 )
+# What an address says and no field of a page shows: what is wrong with it is told above the page.
+_UNSEEN: Final = ("by", "cursor", "limit")
 # In the names of fields that are passwords or credentials.
 _SECRETS: Final = ("password", "token", "secret", "headers")
 # A member of a list in the path of an issue; the characters of a line that are quoted.
@@ -73,7 +75,7 @@ def refused(posted: QueryDict, error: ApiError) -> Form:
         issues = [_placed(issue.path, issue.message, posted) for issue in error.issues]
     else:
         issues = [_placed(error.param or "", error.message, posted)]
-    errors = {path: message for path, message in reversed(issues) if path in posted}
+    errors = {path: message for path, message in reversed(issues) if path in posted and path not in _UNSEEN}
     others = [f"{path}: {message}" if path else message for path, message in issues if path not in errors]
     return Form(values, errors, "; ".join(others))
 

@@ -160,7 +160,8 @@ def test_violations_are_counted_filtered_and_text_alone(world: World, adam: Visi
     first = adam.open(page(world.acme, "guardrails/violations"), limit="1")
     second = adam.client.get(f"{page(world.acme, 'guardrails/violations')}?{first.context['following']}")
     assert {row.model for one in (first, second) for row in one.context["rows"]} == {HOSTILE, "gpt-5"}
-    assert adam.open(page(world.acme, "guardrails/violations"), cursor="x").status_code == 400
+    lost = adam.open(page(world.acme, "guardrails/violations"), cursor="x")
+    assert (lost.status_code, "cursor: Must be the nextCursor of an earlier answer" in words(lost)) == (400, True)
 
 
 def test_other_plans_are_told_which_has_guardrails_and_change_nothing(world: World) -> None:
