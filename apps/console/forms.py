@@ -207,7 +207,7 @@ def _placed(path: str, message: str, posted: QueryDict) -> tuple[str, str]:
     name = whole if whole in posted else inner if "." not in outer and inner in posted else ""
     if not name:
         return path, message
-    lines = [line.strip() for line in posted[name].splitlines() if line.strip()]
+    lines = [line.strip() for line in str(posted[name]).splitlines() if line.strip()]
     if member is None or int(member["index"]) >= len(lines):
         return name, message
     line = lines[int(member["index"])]
